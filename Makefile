@@ -1,0 +1,34 @@
+PYTHON ?= python3
+BIN := .venv/bin
+PY := $(BIN)/python
+INSTALLED := .venv/.installed
+
+.PHONY: run test check fmt bench
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+$(INSTALLED): pyproject.toml | .venv/bin/python
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[fast]'
+	touch $@
+
+$(INSTALLED)-test: pyproject.toml | .venv/bin/python
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	touch $@ $(INSTALLED)
+
+run: $(INSTALLED)
+	$(PY) -m kafkad $(ARGS)
+
+test: $(INSTALLED)-test
+	$(PY) -m pytest $(ARGS)
+
+check: $(INSTALLED)-test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(PY) -m pytest -q -x
+
+fmt: $(INSTALLED)-test
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .

@@ -1,0 +1,1 @@
+"""One file per API, and routes.py, the one list of them."""

@@ -1,0 +1,1 @@
+"""The controller: one queue and one writer for the state of the cluster."""

@@ -1,0 +1,62 @@
+"""Deadlines in one heap. Nothing sleeps here: the owner asks `next_deadline_ms` and calls `expire(now)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import count
+
+
+class Timer:
+    """A handle on one deadline; cancelling is free, the heap forgets it later."""
+
+    __slots__ = ("action", "deadline_ms")
+
+    def __init__(self, deadline_ms: float, action: Callable[[], None]) -> None:
+        self.deadline_ms = deadline_ms
+        self.action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        self.action = None
+
+
+class Timers:
+    """`at` arms, `expire` runs everything due and returns how many ran."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._order = count()
+
+    def __len__(self) -> int:
+        return sum(1 for _, _, timer in self._heap if timer.action is not None)
+
+    def at(self, deadline_ms: float, action: Callable[[], None]) -> Timer:
+        self._forget_cancelled_if_many()
+        timer = Timer(deadline_ms, action)
+        heappush(self._heap, (deadline_ms, next(self._order), timer))
+        return timer
+
+    def next_deadline_ms(self) -> float | None:
+        heap = self._heap
+        while heap and heap[0][2].action is None:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def expire(self, now_ms: float) -> int:
+        ran = 0
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            timer = heappop(heap)[2]
+            action, timer.action = timer.action, None
+            if action is not None:
+                action()
+                ran += 1
+        return ran
+
+    def _forget_cancelled_if_many(self) -> None:
+        """Long deadlines that are cancelled early (fetch waits) must not pile up until they are due."""
+        heap = self._heap
+        size = len(heap)
+        if size >= 1024 and size & (size - 1) == 0:
+            heap[:] = [entry for entry in heap if entry[2].action is not None]
+            heapify(heap)

@@ -1,0 +1,1 @@
+"""kctl: the command line that operates kafkad and any other Kafka."""

@@ -1,0 +1,26 @@
+from kafkad.timers import Timers
+
+
+def test_expire_runs_what_is_due_in_order_of_deadline() -> None:
+    timers, ran = Timers(), list[str]()
+    timers.at(20, lambda: ran.append("b"))
+    timers.at(10, lambda: ran.append("a"))
+    timers.at(30, lambda: ran.append("c"))
+    assert timers.expire(20) == 2
+    assert ran == ["a", "b"]
+    assert timers.next_deadline_ms() == 30
+
+
+def test_a_cancelled_timer_never_runs_and_is_no_deadline() -> None:
+    timers, ran = Timers(), list[str]()
+    timers.at(10, lambda: ran.append("a")).cancel()
+    assert timers.next_deadline_ms() is None
+    assert timers.expire(100) == 0
+    assert not ran
+
+
+def test_cancelled_timers_do_not_pile_up() -> None:
+    timers = Timers()
+    for _ in range(5000):
+        timers.at(1e9, lambda: None).cancel()
+    assert len(timers._heap) < 1200
