@@ -3,7 +3,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 INSTALLED := .venv/.installed
 
-.PHONY: run test check fmt bench
+.PHONY: run test test-slow check fmt bench
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -21,6 +21,9 @@ run: $(INSTALLED)
 
 test: $(INSTALLED)-test
 	$(PY) -m pytest $(ARGS)
+
+test-slow: $(INSTALLED)-test
+	$(PY) -m pytest -m slow $(ARGS)
 
 check: $(INSTALLED)-test
 	$(BIN)/ruff format --check .
