@@ -35,3 +35,6 @@ check: $(INSTALLED)-test
 fmt: $(INSTALLED)-test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+bench: $(INSTALLED)-test
+	$(PY) -m tests.bench.sidebyside $(ARGS)

@@ -146,8 +146,8 @@ def _last_words(log: IO[bytes]) -> str:
     return log.read()[-3000:].decode(errors="replace")
 
 
-class JavaProcess:
-    """One JVM whose output is kept for the message of a failure."""
+class Server:
+    """A server process that listens on a port; its output is kept for the message of a failure."""
 
     def __init__(self, command: Sequence[str], port: int) -> None:
         self.port = port
@@ -177,7 +177,7 @@ class JavaProcess:
         self.process.wait()
 
 
-def zookeeper(directory: Path, port: int) -> JavaProcess:
+def zookeeper(directory: Path, port: int) -> Server:
     """A standalone ZooKeeper from Kafka 3.9's jars, listening when this returns."""
     directory.mkdir(parents=True, exist_ok=True)
     settings = directory / "zoo.cfg"
@@ -186,7 +186,7 @@ def zookeeper(directory: Path, port: int) -> JavaProcess:
         "admin.enableServer=false\n4lw.commands.whitelist=*\n"
     )
     main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-    server = JavaProcess(java("3.9", main, str(settings), options=["-Xms128m", "-Xmx128m"]), port)
+    server = Server(java("3.9", main, str(settings), options=["-Xms128m", "-Xmx128m"]), port)
     server.wait_ready()
     return server
 
@@ -213,8 +213,8 @@ class Kafka:
         self.version = version
         self.ports = [free_port() if port is None else port + i for i in range(brokers)]
         self.settings = dict(settings or {})
-        self.brokers: list[JavaProcess] = []
-        self.zookeeper: JavaProcess | None = None
+        self.brokers: list[Server] = []
+        self.zookeeper: Server | None = None
         self._heap = heap
         self._data = data
         self._stack = contextlib.ExitStack()
@@ -250,7 +250,7 @@ class Kafka:
     def log_directory(self, broker: int = 0) -> Path:
         return self._data or self.directory / f"data{broker + 1}"
 
-    def _start_broker(self, i: int) -> JavaProcess:
+    def _start_broker(self, i: int) -> Server:
         settings = self._properties(i)
         path = self.directory / f"server{i + 1}.properties"
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -258,7 +258,7 @@ class Kafka:
             storage = tool(self.version, "storage", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(path))
             subprocess.run(storage, check=True, stdout=subprocess.DEVNULL)
         heap = [f"-Xms{self._heap}", f"-Xmx{self._heap}", "-XX:+UseG1GC"]
-        return JavaProcess(java(self.version, "kafka.Kafka", str(path), options=heap), self.ports[i])
+        return Server(java(self.version, "kafka.Kafka", str(path), options=heap), self.ports[i])
 
     def _properties(self, i: int) -> dict[str, str]:
         replication = str(min(3, len(self.ports)))
