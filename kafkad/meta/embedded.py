@@ -1,0 +1,306 @@
+"""The metadata store of a node that has no ZooKeeper: a tree in memory, a journal on disk, ZooKeeper's semantics.
+
+A write changes the tree at once, so that the next one is judged by it; it returns, and its watches fire, when the
+journal is on disk. All writes that come while an fsync runs share the next one. A write that the disk refuses is taken
+back from the tree together with all that came after it, and all of them raise ConnectionLoss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from kafkad.clock import Clock
+from kafkad.meta.journal import Journal
+from kafkad.meta.store import (
+    ANY_VERSION,
+    Change,
+    ConnectionLoss,
+    Create,
+    Delete,
+    MetaStore,
+    MultiFailed,
+    Operation,
+    Result,
+    SessionExpired,
+    SessionListener,
+    SessionState,
+    Set,
+    Stat,
+    Watch,
+    WatchEvent,
+)
+from kafkad.meta.tree import Applied, Tree
+
+FILE_NAME = "kafkad-metadata.journal"
+"""A plain file, so that a real Kafka started on the same log directory passes over it."""
+COMPACT_AT_LEAST = 8 << 20
+COMPACT_RATIO = 4
+
+
+class EmbeddedStore:
+    """The tree and its journal. `open` reads the file; users talk to it through `session()`s."""
+
+    def __init__(self, tree: Tree, journal: Journal | None, clock: Clock) -> None:
+        self.torn_bytes = 0
+        self._tree = tree
+        self._journal = journal
+        self._clock = clock
+        self._sessions: dict[int, EmbeddedSession] = {}
+        self._last_session = tree.zxid
+        self._waiting: list[_Commit] = []
+        self._last: asyncio.Future[None] | None = None
+        self._writing = False
+        self._compact_at = COMPACT_AT_LEAST
+        self._executor = ThreadPoolExecutor(1, "kafkad-metadata") if journal else None
+        self._watches: dict[bool, dict[str, list[_Watcher]]] = {True: defaultdict(list), False: defaultdict(list)}
+        boot = tree.end_all_sessions(clock.now_ms())
+        self._unwritten = boot.entry
+
+    @classmethod
+    def open(cls, directory: str, clock: Clock, sync: Callable[[int], None] = os.fdatasync) -> EmbeddedStore:
+        """Loads the journal in `directory`, or makes one. Raises JournalError when it is damaged or in use."""
+        tree = Tree()
+        path = os.path.join(directory, FILE_NAME)
+        if not os.path.exists(path):
+            os.makedirs(directory, exist_ok=True)
+            return cls(tree, Journal.create(path, tree.snapshot(), sync), clock)
+        journal, torn = Journal.open(path, tree.replay, sync)
+        store = cls(tree, journal, clock)
+        store.torn_bytes = torn
+        store._compact_at = max(COMPACT_AT_LEAST, 2 * journal.size)
+        return store
+
+    @classmethod
+    def in_memory(cls, clock: Clock) -> EmbeddedStore:
+        """Without a journal: for tests and simulations of several brokers over one tree."""
+        return cls(Tree(), None, clock)
+
+    def session(self) -> EmbeddedSession:
+        session = EmbeddedSession(self)
+        session.number = self._register(session)
+        return session
+
+    async def close(self) -> None:
+        """Waits for writes under way. Ephemeral nodes that are left go at the next `open`."""
+        if self._last is not None:
+            await asyncio.wait([self._last])
+        if self._executor is not None and self._journal is not None:
+            self._executor.shutdown()
+            self._journal.close()
+
+    def _register(self, session: EmbeddedSession) -> int:
+        self._last_session += 1
+        self._sessions[self._last_session] = session
+        return self._last_session
+
+    def _end(self, number: int) -> asyncio.Future[None]:
+        """Ends a session as its own `close`, or as the loss of it, does."""
+        self._sessions.pop(number, None)
+        for watches in self._watches.values():
+            for path, watchers in list(watches.items()):
+                watches[path] = [w for w in watchers if w.session != number]
+        return self._submit(self._tree.end_session(number, self._clock.now_ms()))
+
+    def _watch(self, of_children: bool, path: str, session: int, watch: Watch | None) -> None:
+        if watch is not None:
+            self._watches[of_children][path].append(_Watcher(session, watch))
+
+    def _apply(self, operations: Sequence[Operation], session: int) -> Applied:
+        return self._tree.apply(operations, session, self._clock.now_ms())
+
+    # Writing.
+
+    def _submit(self, applied: Applied) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._last = future
+        commit = _Commit(applied, future)
+        if self._journal is None:
+            self._complete([commit])
+        else:
+            self._waiting.append(commit)
+            self._write_next()
+        return future
+
+    def _write_next(self) -> None:
+        if self._writing or not self._waiting or self._journal is None:
+            return
+        batch, self._waiting = self._waiting, []
+        if self._journal.size >= self._compact_at:
+            job = self._compaction(self._journal, self._tree.snapshot(), batch)
+        else:
+            entries = self._unwritten + b"".join([commit.applied.entry for commit in batch])
+            job = self._appending(self._journal, entries)
+        self._writing = True
+        done = asyncio.get_running_loop().run_in_executor(self._executor, job)
+        done.add_done_callback(lambda written: self._written(batch, written))
+
+    def _appending(self, journal: Journal, entries: bytes) -> Callable[[], None]:
+        return lambda: journal.append(entries)
+
+    def _compaction(self, journal: Journal, snapshot: bytes, batch: list[_Commit]) -> Callable[[], None]:
+        """The snapshot holds the batch as well. Where there is no room for it, the old file grows on."""
+
+        def write() -> None:
+            try:
+                journal.replace(snapshot)
+            except OSError:
+                self._compact_at = 2 * journal.size
+                journal.append(self._unwritten + b"".join([commit.applied.entry for commit in batch]))
+            else:
+                self._compact_at = max(COMPACT_AT_LEAST, COMPACT_RATIO * journal.size)
+
+        return write
+
+    def _written(self, batch: list[_Commit], written: asyncio.Future[None]) -> None:
+        self._writing = False
+        error = written.exception()
+        if error is None:
+            self._unwritten = b""
+            self._complete(batch)
+        else:
+            self._take_back(batch, error)
+        self._write_next()
+
+    def _complete(self, batch: list[_Commit]) -> None:
+        for commit in batch:
+            self._fire(commit.applied.events)
+            if not commit.future.done():
+                commit.future.set_result(None)
+
+    def _take_back(self, batch: list[_Commit], error: BaseException) -> None:
+        undone, self._waiting = batch + self._waiting, []
+        for commit in reversed(undone):
+            commit.applied.roll_back()
+        path = self._journal.path if self._journal else ""
+        for commit in undone:
+            self._fire(commit.applied.events)
+            if not commit.future.done():
+                commit.future.set_exception(ConnectionLoss("metadata", f"{path} cannot be written: {error}"))
+
+    def _fire(self, events: list[WatchEvent]) -> None:
+        for event in events:
+            change, path = event
+            called: set[Watch] = set()
+            if change is not Change.CHILDREN:
+                self._call(self._watches[False].pop(path, ()), event, called)
+            if change in (Change.CHILDREN, Change.DELETED):
+                self._call(self._watches[True].pop(path, ()), event, called)
+
+    def _call(self, watchers: Sequence[_Watcher], event: WatchEvent, called: set[Watch]) -> None:
+        for watcher in watchers:
+            if watcher.watch not in called:
+                called.add(watcher.watch)
+                watcher.watch(event)
+
+
+class EmbeddedSession(MetaStore):
+    """One session, a MetaStore. `expire` is what a lost connection to ZooKeeper comes to in the end."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self.number = 0
+        self._store = store
+        self._listeners: list[SessionListener] = []
+        self._expired = False
+
+    @property
+    def session_id(self) -> int:
+        return self.number
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
+        result = await self._single(Create(path, data, ephemeral, sequential))
+        assert isinstance(result, str)
+        return result
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        self._alive(path)
+        node = self._store._tree.get(path)
+        self._store._watch(False, path, self.number, watch)
+        return node.data, node.stat
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        self._alive("/")
+        find = self._store._tree.find
+        return [None if (node := find(path)) is None else (node.data, node.stat) for path in paths]
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        self._alive(path)
+        node = self._store._tree.find(path)
+        self._store._watch(False, path, self.number, watch)
+        return None if node is None else node.stat
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        self._alive(path)
+        node = self._store._tree.get(path)
+        self._store._watch(True, path, self.number, watch)
+        return sorted(node.children or ())
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        result = await self._single(Set(path, data, version))
+        assert isinstance(result, Stat)
+        return result
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._single(Delete(path, version))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        self._alive("/")
+        applied = self._store._apply(operations, self.number)
+        await self._store._submit(applied)
+        return applied.results
+
+    def listen(self, listener: SessionListener) -> None:
+        self._listeners.append(listener)
+
+    async def renew(self) -> None:
+        if self._expired:
+            self._expired = False
+            self.number = self._store._register(self)
+            self._tell(SessionState.CONNECTED)
+
+    async def expire(self) -> None:
+        if not self._expired:
+            self._expired = True
+            done = self._store._end(self.number)
+            self._tell(SessionState.EXPIRED)
+            await done
+
+    async def close(self) -> None:
+        if not self._expired:
+            self._expired = True
+            await self._store._end(self.number)
+
+    async def _single(self, operation: Operation) -> Result:
+        try:
+            return (await self.multi([operation]))[0]
+        except MultiFailed as e:
+            raise e.cause from None
+
+    def _alive(self, path: str) -> None:
+        if self._expired:
+            raise SessionExpired(path)
+
+    def _tell(self, state: SessionState) -> None:
+        for listener in self._listeners:
+            listener(state)
+
+
+class _Commit:
+    """A transaction on its way to the disk."""
+
+    __slots__ = ("applied", "future")
+
+    def __init__(self, applied: Applied, future: asyncio.Future[None]) -> None:
+        self.applied = applied
+        self.future = future
+
+
+class _Watcher:
+    __slots__ = ("session", "watch")
+
+    def __init__(self, session: int, watch: Watch) -> None:
+        self.session = session
+        self.watch = watch

@@ -1,0 +1,213 @@
+"""The file under the embedded metadata store: frames, each with its checksum, each on disk before `append` returns.
+
+The first frame is a snapshot and was complete before the file got its name, so it cannot be torn. A bad frame with no
+good one after it is a write that a crash interrupted: nobody was told of it, and it is cut off. A bad frame anywhere
+else is damage: `open` refuses the file and leaves it as it is. Synchronous; the caller chooses the thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from struct import Struct
+from zlib import crc32
+
+MAGIC = b"kafkad metadata 1\n"
+_MARK = b"\xf0KdM"
+_FRAME = Struct("<4sII")
+"""mark, size of the payload, CRC-32 of the size and the payload"""
+_SIZE = Struct("<I")
+
+Sync = Callable[[int], None]
+
+
+class JournalError(Exception):
+    """The journal cannot be opened. The message names the file and says what to do."""
+
+
+class Journal:
+    """An open journal; `size` is where the next frame goes.
+
+    After a failed fsync nothing can be known of the file any more, and it refuses all writes.
+    """
+
+    def __init__(self, path: str, fd: int, size: int, sync: Sync) -> None:
+        self.path = path
+        self.size = size
+        self._fd = fd
+        self._sync = sync
+        self._broken: OSError | None = None
+
+    @classmethod
+    def create(cls, path: str, snapshot: bytes, sync: Sync = os.fdatasync) -> Journal:
+        """Writes the first frame beside `path`, then gives it the name: there is never half a journal under `path`."""
+        journal = cls(path, *_write_beside(path, snapshot, sync), sync)
+        _sync_directory(os.path.dirname(path), sync)
+        return journal
+
+    @classmethod
+    def open(cls, path: str, replay: Callable[[bytes], None], sync: Sync = os.fdatasync) -> tuple[Journal, int]:
+        """The journal at `path` after `replay` of each of its frames, and how many bytes of a torn end were cut off."""
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            _lock(fd, path)
+            content = _read_all(fd)
+            good = len(MAGIC)
+            for at, payload in _frames(path, content):
+                _replay(path, at, payload, replay)
+                good = at + _FRAME.size + len(payload)
+            torn = len(content) - good
+            if torn:
+                os.ftruncate(fd, good)
+                sync(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        return cls(path, fd, good, sync), torn
+
+    def append(self, payload: bytes) -> None:
+        """On disk when it returns. If it raises OSError, the frame is not in it, or all later ones are refused."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            written = _write(self._fd, self.size, _frame(payload))
+        except OSError:
+            self._cut()
+            raise
+        try:
+            self._sync(self._fd)
+        except OSError as e:
+            self._broken = e
+            self._cut()
+            raise
+        self.size += written
+
+    def replace(self, snapshot: bytes) -> None:
+        """Puts a file with this one frame in the journal's place. After an OSError all is as before, or refused."""
+        if self._broken is not None:
+            raise self._broken
+        fd, size = _write_beside(self.path, snapshot, self._sync)
+        os.close(self._fd)
+        self._fd, self.size = fd, size
+        try:
+            _sync_directory(os.path.dirname(self.path), self._sync)
+        except OSError as e:
+            self._broken = e
+            raise
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _cut(self) -> None:
+        try:
+            os.ftruncate(self._fd, self.size)
+        except OSError as e:
+            self._broken = e
+
+
+def _write_beside(path: str, snapshot: bytes, sync: Sync) -> tuple[int, int]:
+    """A new file with one frame, on disk and then renamed to `path`: its descriptor and size."""
+    new = path + ".new"
+    fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(fd, path)
+        size = _write(fd, 0, MAGIC + _frame(snapshot))
+        sync(fd)
+        os.rename(new, path)
+    except BaseException:
+        os.close(fd)
+        with contextlib.suppress(OSError):
+            os.unlink(new)
+        raise
+    return fd, size
+
+
+def _frame(payload: bytes) -> bytes:
+    return _FRAME.pack(_MARK, len(payload), crc32(payload, crc32(_SIZE.pack(len(payload))))) + payload
+
+
+def _frame_at(content: bytes, at: int) -> bytes | None:
+    """The payload of a good frame at `at`."""
+    if len(content) - at < _FRAME.size:
+        return None
+    mark, size, crc = _FRAME.unpack_from(content, at)
+    start = at + _FRAME.size
+    if mark != _MARK or start + size > len(content):
+        return None
+    payload = content[start : start + size]
+    return payload if crc32(payload, crc32(_SIZE.pack(size))) == crc else None
+
+
+def _frames(path: str, content: bytes) -> Iterator[tuple[int, bytes]]:
+    if not content.startswith(MAGIC):
+        raise JournalError(f"{path} is not a kafkad metadata journal, or its first bytes are damaged. {_ADVICE}")
+    at = len(MAGIC)
+    first = True
+    while at < len(content):
+        payload = _frame_at(content, at)
+        if payload is None:
+            if first or _good_frame_after(content, at):
+                raise JournalError(f"{path} is damaged at byte {at} of {len(content)}. {_ADVICE}")
+            return
+        yield at, payload
+        first = False
+        at += _FRAME.size + len(payload)
+    if first:
+        raise JournalError(f"{path} ends after its first line. {_ADVICE}")
+
+
+_ADVICE = "It was left as it is; put back a copy of it, or move it away to start from what the log directories hold"
+
+
+def _good_frame_after(content: bytes, at: int) -> bool:
+    at = content.find(_MARK, at + 1)
+    while at >= 0:
+        if _frame_at(content, at) is not None:
+            return True
+        at = content.find(_MARK, at + 1)
+    return False
+
+
+def _replay(path: str, at: int, payload: bytes, replay: Callable[[bytes], None]) -> None:
+    try:
+        replay(payload)
+    except Exception as e:
+        raise JournalError(f"{path}: the frame at byte {at} does not fit what comes before it: {e!r}. {_ADVICE}") from e
+
+
+def _write(fd: int, at: int, content: bytes) -> int:
+    view = memoryview(content)
+    done = 0
+    while done < len(view):
+        done += os.pwrite(fd, view[done:], at + done)
+    return done
+
+
+def _read_all(fd: int) -> bytes:
+    size = os.fstat(fd).st_size
+    parts = []
+    at = 0
+    while at < size:
+        part = os.pread(fd, size - at, at)
+        if not part:
+            break
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)
+
+
+def _lock(fd: int, path: str) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as e:
+        raise JournalError(f"{path} is in use by another process, most likely another kafkad") from e
+
+
+def _sync_directory(directory: str, sync: Sync) -> None:
+    fd = os.open(directory or ".", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        sync(fd)
+    finally:
+        os.close(fd)

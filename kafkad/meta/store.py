@@ -1,0 +1,198 @@
+"""The metadata store as its users see it: ZooKeeper's tree, and nothing that only one implementation could give.
+
+A node has data, a version that each write raises, and children. `czxid` (the transaction that created it) and `mzxid`
+(the last one that wrote it) grow over the life of the store and are never used twice, restarts included: a broker's
+epoch is the czxid of its registration. An ephemeral node goes with the session that made it. A parent must exist before
+its child, and an ephemeral node has no children.
+
+A watch is a callback for one event: the next change after the read that set it. It is called on the event loop, in the
+order of the changes, and should only put something in a queue. It may be told of a change that the read already showed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
+
+ANY_VERSION = -1
+
+
+class MetaError(Exception):
+    """The store refused an operation or could not carry it out. `path` is the node that it is about."""
+
+    def __init__(self, path: str, message: str = "") -> None:
+        super().__init__(f"{path}: {message or type(self).__name__}")
+        self.path = path
+
+
+class NoNode(MetaError):
+    """The node, or the parent of a node to be created, does not exist."""
+
+
+class NodeExists(MetaError):
+    pass
+
+
+class BadVersion(MetaError):
+    """The node was written since the version that the caller names."""
+
+
+class NotEmpty(MetaError):
+    """A node with children cannot be deleted."""
+
+
+class NoChildrenForEphemerals(MetaError):
+    pass
+
+
+class SessionExpired(MetaError):
+    """This session's ephemeral nodes are gone; nothing works before `renew`."""
+
+
+class ConnectionLoss(MetaError):
+    """The store could not be reached or could not write. After a loss the operation may or may not have happened."""
+
+
+class MultiFailed(MetaError):
+    """A `multi` changed nothing, because of its operation number `index`."""
+
+    def __init__(self, index: int, cause: MetaError) -> None:
+        super().__init__(cause.path, f"operation {index} of a transaction: {type(cause).__name__}")
+        self.index = index
+        self.cause = cause
+
+
+class Stat(NamedTuple):
+    czxid: int
+    mzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    cversion: int
+    ephemeral_owner: int
+    children: int
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    path: str
+    version: int
+
+
+Operation = Create | Set | Delete | Check
+Result = str | Stat | None
+"""Of one operation in a `multi`: the path of a Create, the Stat of a Set, None of the others."""
+
+
+class Change(Enum):
+    CREATED = auto()
+    DELETED = auto()
+    CHANGED = auto()
+    CHILDREN = auto()
+
+
+class WatchEvent(NamedTuple):
+    change: Change
+    path: str
+
+
+class SessionState(Enum):
+    CONNECTED = auto()
+    SUSPENDED = auto()
+    EXPIRED = auto()
+
+
+Watch = Callable[[WatchEvent], None]
+SessionListener = Callable[[SessionState], None]
+
+
+class MetaStore(Protocol):
+    """One session with the store. Every method but `listen` may raise SessionExpired or ConnectionLoss."""
+
+    @property
+    def session_id(self) -> int: ...
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
+        """The path made; with `sequential`, `path` and ten digits that no earlier sibling had."""
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        """`watch` hears of the next write or the deletion."""
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """As many `get`s in one go; None where there is no node."""
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        """`watch` hears of the next creation, write or deletion."""
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Names, sorted. `watch` hears of the next child made or deleted, or of the deletion of `path`."""
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat: ...
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None: ...
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        """All of them in one transaction, or MultiFailed and none. They see each other's effects in their order."""
+
+    def listen(self, listener: SessionListener) -> None:
+        """`listener` is called at each change of the session's state."""
+
+    async def renew(self) -> None:
+        """A new session after the old one expired."""
+
+    async def close(self) -> None:
+        """Ends the session: its ephemeral nodes go at once."""
+
+
+def parent_of(path: str) -> str:
+    return path[: path.rindex("/")] or "/"
+
+
+async def ensure_path(store: MetaStore, path: str) -> None:
+    """Creates the persistent node `path` and what is missing above it."""
+    try:
+        await store.create(path)
+    except NodeExists:
+        pass
+    except NoNode:
+        await ensure_path(store, parent_of(path))
+        await ensure_path(store, path)
+
+
+async def delete_recursively(store: MetaStore, path: str) -> None:
+    """Deletes `path` and all below it, deepest first. Not one transaction; what is gone already is fine."""
+    try:
+        names = await store.children(path)
+    except NoNode:
+        return
+    for name in names:
+        await delete_recursively(store, f"{path}/{name}")
+    try:
+        await store.delete(path)
+    except NoNode:
+        pass
+    except NotEmpty:
+        await delete_recursively(store, path)

@@ -1,0 +1,236 @@
+"""The embedded store: the contract in memory and over a journal, restarts, and a disk that refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import tempfile
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkad.clock import SystemClock
+from kafkad.meta import embedded
+from kafkad.meta.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
+from kafkad.meta.journal import JournalError
+from kafkad.meta.store import ConnectionLoss, Create, MetaStore, NoNode, Set, ensure_path
+
+from .contract import MetaStoreContract
+
+
+class TestInMemory(MetaStoreContract):
+    store: EmbeddedStore
+
+    async def start(self) -> None:
+        self.store = EmbeddedStore.in_memory(SystemClock())
+
+    async def stop(self) -> None:
+        await self.store.close()
+
+    async def connect(self) -> MetaStore:
+        return self.store.session()
+
+    async def expire(self, session: MetaStore) -> None:
+        assert isinstance(session, EmbeddedSession)
+        await session.expire()
+
+    async def settle(self) -> None:
+        pass
+
+
+class TestJournalled(TestInMemory):
+    directory: tempfile.TemporaryDirectory[str]
+
+    async def start(self) -> None:
+        self.directory = tempfile.TemporaryDirectory()
+        self.store = EmbeddedStore.open(self.directory.name, SystemClock())
+
+    async def stop(self) -> None:
+        await self.store.close()
+        EmbeddedStore.open(self.directory.name, SystemClock())._journal.close()  # type: ignore[union-attr]
+        self.directory.cleanup()
+
+
+def with_store(
+    directory: Path, use: Callable[[MetaStore], Coroutine[Any, Any, None]], sync: Callable[[int], None] = os.fdatasync
+) -> None:
+    """Opens the store of `directory`, lets `use` work with it, and closes it."""
+
+    async def whole() -> None:
+        store = EmbeddedStore.open(str(directory), SystemClock(), sync)
+        try:
+            await use(store.session())
+        finally:
+            await store.close()
+
+    asyncio.run(whole())
+
+
+async def dump(store: MetaStore, path: str = "/") -> dict[str, tuple[bytes, tuple[int, ...]]]:
+    data, stat = await store.get(path)
+    tree = {path: (data, tuple(stat))}
+    for name in await store.children(path):
+        tree |= await dump(store, f"{path.rstrip('/')}/{name}")
+    return tree
+
+
+async def fill(store: MetaStore) -> None:
+    await ensure_path(store, "/brokers/topics")
+    for n in range(20):
+        await store.multi([Create(f"/brokers/topics/t{n}", b"x" * n), Set(f"/brokers/topics/t{n}", b"y")])
+    await store.delete("/brokers/topics/t7")
+    await store.create("/brokers/topics/s_", sequential=True)
+
+
+def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    trees = []
+
+    async def write(store: MetaStore) -> None:
+        await fill(store)
+        trees.append(await dump(store))
+
+    async def read(store: MetaStore) -> None:
+        trees.append(await dump(store))
+
+    with_store(tmp_path, write)
+    with_store(tmp_path, read)
+    assert len(trees[0]) == 23
+    assert trees[0] == trees[1]
+
+
+def test_ephemeral_nodes_are_gone_after_a_restart_and_epochs_only_grow(tmp_path: Path) -> None:
+    czxids = []
+
+    async def register(store: MetaStore) -> None:
+        assert await store.exists("/me") is None
+        await store.create("/me", ephemeral=True)
+        stat = await store.exists("/me")
+        assert stat is not None
+        czxids.append(stat.czxid)
+
+    for _ in range(4):
+        with_store(tmp_path, register)
+    assert czxids == sorted(set(czxids))
+
+
+def test_the_file_is_compacted_and_keeps_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "COMPACT_AT_LEAST", 20_000)
+    trees = []
+
+    async def write(store: MetaStore) -> None:
+        await fill(store)
+        await store.create("/me", ephemeral=True)
+        for n in range(1000):
+            await asyncio.gather(store.set("/brokers", str(n).encode()), store.set("/brokers/topics", b"z" * 20))
+        await store.delete("/me")
+        trees.append(await dump(store))
+
+    async def read(store: MetaStore) -> None:
+        trees.append(await dump(store))
+
+    with_store(tmp_path, write)
+    assert (tmp_path / FILE_NAME).stat().st_size < 25_000
+    assert os.listdir(tmp_path) == [FILE_NAME]
+    with_store(tmp_path, read)
+    assert trees[0] == trees[1]
+
+
+class Disk:
+    """An fsync that can be told to fail."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+
+    def sync(self, fd: int) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EIO, "Input/output error")
+        os.fdatasync(fd)
+
+
+def test_after_a_failed_fsync_nothing_is_acknowledged(tmp_path: Path) -> None:
+    disk = Disk()
+
+    async def use(store: MetaStore) -> None:
+        await store.create("/kept", b"1")
+        disk.failures = 1
+        with pytest.raises(ConnectionLoss, match=FILE_NAME):
+            await store.create("/lost")
+        with pytest.raises(ConnectionLoss):
+            await store.create("/refused")
+        assert await store.exists("/lost") is None
+        assert await store.exists("/refused") is None
+        assert await store.exists("/kept") is not None
+
+    async def read(store: MetaStore) -> None:
+        assert await store.children("/") == ["kept"]
+
+    with_store(tmp_path, use, disk.sync)
+    with_store(tmp_path, read)
+
+
+def test_a_full_disk_takes_back_all_that_waited_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite = os.pwrite
+    full = [False]
+
+    def write(fd: int, data: bytes, at: int) -> int:
+        if not full[0]:
+            return pwrite(fd, data, at)
+        if len(data) < 8:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(fd, data[: len(data) // 2], at)
+
+    monkeypatch.setattr(os, "pwrite", write)
+
+    async def use(store: MetaStore) -> None:
+        await store.create("/a", b"old")
+        full[0] = True
+        outcomes = await asyncio.gather(
+            store.set("/a", b"new"),
+            store.create("/a/b"),
+            store.create("/a/b/c"),
+            store.delete("/a", version=9),
+            return_exceptions=True,
+        )
+        assert [type(o).__name__ for o in outcomes] == ["ConnectionLoss"] * 3 + ["BadVersion"]
+        full[0] = False
+        assert (await store.get("/a"))[0] == b"old"
+        assert await store.children("/a") == []
+        await store.create("/a/d")
+
+    async def read(store: MetaStore) -> None:
+        assert (await store.get("/a"))[0] == b"old"
+        assert await store.children("/a") == ["d"]
+        with pytest.raises(NoNode):
+            await store.get("/a/b")
+
+    with_store(tmp_path, use)
+    with_store(tmp_path, read)
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    async def use(store: MetaStore) -> None:
+        with pytest.raises(JournalError, match="in use by another process"):
+            EmbeddedStore.open(str(tmp_path), SystemClock())
+
+    with_store(tmp_path, use)
+
+
+def test_writes_share_an_fsync(tmp_path: Path) -> None:
+    syncs = [0]
+
+    def sync(fd: int) -> None:
+        syncs[0] += 1
+        os.fdatasync(fd)
+
+    async def use(store: MetaStore) -> None:
+        before = syncs[0]
+        await asyncio.gather(*[store.create(f"/n{n}") for n in range(200)])
+        assert syncs[0] - before == 2
+
+    with_store(tmp_path, use, sync)

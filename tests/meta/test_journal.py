@@ -1,0 +1,120 @@
+"""The journal cut and broken at every byte: a torn end is cut off, damage is refused and left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkad.meta.journal import MAGIC, Journal, JournalError
+
+FRAMES = [b"snapshot " * 3, b"first", b"", b"second " * 9, b"last"]
+HEAD = 12
+
+
+def write(path: Path) -> list[int]:
+    """The file with all frames, and the positions where one begins; the last one is the end."""
+    journal = Journal.create(str(path), FRAMES[0])
+    starts = [len(MAGIC), journal.size]
+    for payload in FRAMES[1:]:
+        journal.append(payload)
+        starts.append(journal.size)
+    journal.close()
+    assert path.stat().st_size == starts[-1]
+    return starts
+
+
+def read(path: Path) -> tuple[list[bytes], int]:
+    payloads: list[bytes] = []
+    journal, torn = Journal.open(str(path), payloads.append)
+    journal.append(b"more")
+    journal.close()
+    again: list[bytes] = []
+    Journal.open(str(path), again.append)[0].close()
+    assert again == [*payloads, b"more"]
+    return payloads, torn
+
+
+def test_cut_at_every_byte(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    starts = write(path)
+    content = path.read_bytes()
+    for size in range(len(content)):
+        path.write_bytes(content[:size])
+        if size < starts[1]:
+            with pytest.raises(JournalError, match=str(path)):
+                read(path)
+            assert path.read_bytes() == content[:size]
+            continue
+        whole = sum(1 for start in starts[1:] if start <= size)
+        assert read(path) == (FRAMES[:whole], size - max(s for s in starts if s <= size))
+
+
+def test_a_bit_flipped_at_every_byte(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    starts = write(path)
+    content = path.read_bytes()
+    for at in range(len(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= 0x10
+        path.write_bytes(damaged)
+        if at >= starts[-2]:
+            assert read(path) == (FRAMES[:-1], len(content) - starts[-2])
+            continue
+        with pytest.raises(JournalError, match=f"{path}.*(damaged)"):
+            read(path)
+        assert path.read_bytes() == damaged
+
+
+def test_zeros_after_the_end_are_a_torn_write(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    write(path)
+    with path.open("ab") as f:
+        f.write(bytes(100))
+    assert read(path) == (FRAMES, 100)
+
+
+def test_damage_names_the_position(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    starts = write(path)
+    content = bytearray(path.read_bytes())
+    content[starts[3] + HEAD + 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(JournalError, match=f"{path} is damaged at byte {starts[3]} of {len(content)}"):
+        read(path)
+
+
+def test_a_frame_that_cannot_be_replayed_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    write(path)
+
+    def replay(payload: bytes) -> None:
+        if payload == FRAMES[3]:
+            raise ValueError("no such parent")
+
+    with pytest.raises(JournalError, match="no such parent"):
+        Journal.open(str(path), replay)
+
+
+def test_replace_leaves_one_frame(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    write(path)
+    payloads: list[bytes] = []
+    journal, _ = Journal.open(str(path), payloads.append)
+    journal.replace(b"all of it")
+    journal.append(b"next")
+    with pytest.raises(JournalError, match="in use"):
+        Journal.open(str(path), payloads.append)
+    journal.close()
+    assert read(path) == ([b"all of it", b"next"], 0)
+
+
+def test_half_a_new_file_does_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    write(path)
+    (tmp_path / "journal.new").write_bytes(b"half")
+    journal, torn = Journal.open(str(path), lambda payload: None)
+    journal.replace(b"all")
+    journal.close()
+    assert torn == 0
+    assert read(path)[0] == [b"all"]
