@@ -1,0 +1,128 @@
+"""The file operations of the storage engine, in one place so that a test can hand it a disk that fails.
+
+Reading and writing go straight to the os module: `Files.pwrite` is `os.pwrite`, at no cost. A disk's refusal is an
+OSError here; the parts above turn it into a StorageError that names the log directory (`disk_errors`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from kafkad.errors import StorageError
+
+_FALLOC_FL_KEEP_SIZE = 1
+
+
+class LogFile:
+    """An open file that closes itself when its last user lets go.
+
+    So a segment that is deleted while a slow consumer is being sent a part of it stays readable for that consumer.
+    """
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class Slice(NamedTuple):
+    """Whole batches, as bytes of a file: `os.sendfile(socket, file.fd, position, length)`."""
+
+    file: LogFile
+    position: int
+    length: int
+
+
+class Files:
+    """The real disk."""
+
+    open = staticmethod(os.open)
+    pread = staticmethod(os.pread)
+    pwrite = staticmethod(os.pwrite)
+    truncate = staticmethod(os.ftruncate)
+    rename = staticmethod(os.replace)
+    unlink = staticmethod(os.unlink)
+    mkdir = staticmethod(os.mkdir)
+    rmdir = staticmethod(os.rmdir)
+    sync = staticmethod(os.fdatasync)
+    """Thread-safe, and to be called from a thread: it waits for the disk."""
+
+    def open_log_file(self, path: str, flags: int = os.O_RDWR) -> LogFile:
+        return LogFile(self.open(path, flags | os.O_CLOEXEC, 0o644))
+
+    def read(self, path: str) -> bytes:
+        """A whole small file; FileNotFoundError when it is not there."""
+        file = self.open_log_file(path, os.O_RDONLY)
+        parts = []
+        at = 0
+        while part := self.pread(file.fd, 1 << 20, at):
+            parts.append(part)
+            at += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def write_all(self, fd: int, data: bytes, at: int) -> None:
+        """Everything or an OSError."""
+        written = self.pwrite(fd, data, at)
+        if written != len(data):
+            raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes were written")
+
+    def write_file(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Put `data` in the place of `path` in one step: after a crash the old or the new content is there, whole.
+
+        With `durable` the new one is on the disk when this returns; without, that is left to the caller (or to luck,
+        where the content can be rebuilt).
+        """
+        temporary = path + ".tmp"
+        file = self.open_log_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        self.write_all(file.fd, data, 0)
+        if durable:
+            self.sync(file.fd)
+        self.rename(temporary, path)
+        if durable:
+            self.sync_directory(os.path.dirname(path))
+
+    def sync_path(self, path: str) -> None:
+        """fsync what is at `path` now; nothing when it has gone since."""
+        with contextlib.suppress(FileNotFoundError):
+            self.sync(self.open_log_file(path, os.O_RDONLY).fd)
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable. Thread-safe."""
+        self.sync(self.open_log_file(path, os.O_RDONLY | os.O_DIRECTORY).fd)
+
+    def allocate(self, fd: int, at: int, length: int) -> bool:
+        """Reserve blocks past the end of a file without growing it; False where the file system cannot.
+
+        os.posix_fallocate would grow the file, and a reader would take the zeros for the log's.
+        """
+        return _fallocate()(fd, _FALLOC_FL_KEEP_SIZE, at, length) == 0
+
+
+@functools.cache
+def _fallocate() -> Callable[[int, int, int, int], int]:
+    import ctypes  # only a broker that is written to pays for it
+
+    function = ctypes.CDLL(None).fallocate
+    function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return function
+
+
+@contextlib.contextmanager
+def disk_errors(directory: str, doing: str) -> Iterator[None]:
+    """Turn an OSError into a StorageError of the log directory that holds the partition's `directory`."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(directory, doing, error) from error
+
+
+def storage_error(directory: str, doing: str, error: OSError) -> StorageError:
+    return StorageError(os.path.dirname(directory), f"{doing} in {directory}: {error.strerror or error}")
