@@ -1,0 +1,367 @@
+"""Idempotent and transactional producers of one partition: sequences, epochs, open transactions.
+
+The rules are those of Kafka's ProducerStateManager (KIP-98, KIP-360). A leader calls `check` before it writes a batch
+that carries a producer id and `update` after; a follower, and a log that is being loaded, only call `update`, because
+what is in the log has been accepted. A partition that never met a producer pays three empty dicts.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.snapshots import ProducerEntry, Snapshots
+from kafkad.log.txnindex import AbortedTransaction
+from kafkad.wire.control import ControlRecord, read_control
+from kafkad.wire.records import iter_records
+
+NONE = -1
+"""Kafka's value for no epoch, no sequence, no offset."""
+BATCHES_KEPT = 5
+"""As many as a producer may have in flight: a retry of any of them is recognised (KIP-98)."""
+DEFAULT_EXPIRATION_MS = 86_400_000
+
+_MAX_SEQUENCE = 2**31 - 1
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+_BATCH = struct.Struct("<iqiq")
+_RING_SIZE = BATCHES_KEPT * _BATCH.size
+
+Header = tuple[int, ...]
+"""A batch header as `wire.records.BATCH_HEADER` unpacks it."""
+
+
+class DuplicateBatch(Exception):
+    """Not a failure: the batch is in the log already, and is answered as it was the first time."""
+
+    def __init__(self, base_offset: int, timestamp: int) -> None:
+        super().__init__(f"already appended at offset {base_offset}")
+        self.base_offset = base_offset
+        self.timestamp = timestamp
+
+
+class KeptBatch(NamedTuple):
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        if self.last_sequence == NONE:
+            return NONE
+        return (self.last_sequence - self.offset_delta) & _MAX_SEQUENCE
+
+
+class Producer:
+    """One producer id: its epoch, its last five batches in a ring, and its open transaction.
+
+    The ring is bytes, not objects: a busy partition meets many producers and remembers each for a day.
+    """
+
+    __slots__ = ("_at", "_count", "_ring", "coordinator_epoch", "epoch", "next_sequence", "timestamp", "txn_start")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.next_sequence = 0
+        self.coordinator_epoch = NONE
+        self.timestamp = NONE
+        self.txn_start = NONE
+        self._ring = bytearray()
+        self._at = 0
+        self._count = 0
+
+    def add_batch(self, epoch: int, base_sequence: int, offset_delta: int, last_offset: int, timestamp: int) -> None:
+        if epoch != self.epoch:
+            self.take_epoch(epoch)
+        last_sequence = (base_sequence + offset_delta) & _MAX_SEQUENCE if base_sequence >= 0 else NONE
+        self.next_sequence = (last_sequence + 1) & _MAX_SEQUENCE
+        self.timestamp = timestamp
+        self.keep(last_sequence, last_offset, offset_delta, timestamp)
+
+    def keep(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> None:
+        at = self._at
+        if not self._ring:
+            self._ring = bytearray(_RING_SIZE)
+        _BATCH.pack_into(self._ring, at, last_sequence, last_offset, offset_delta, timestamp)
+        self._at = (at + _BATCH.size) % _RING_SIZE
+        if self._count < BATCHES_KEPT:
+            self._count += 1
+
+    def take_epoch(self, epoch: int) -> None:
+        """A new epoch counts from 0, and what the old one sent is no longer a duplicate of anything."""
+        self.epoch = epoch
+        self.next_sequence = 0
+        self._at = self._count = 0
+
+    def kept_batches(self) -> Iterator[KeptBatch]:
+        """Newest first."""
+        for back in range(1, self._count + 1):
+            yield KeptBatch._make(_BATCH.unpack_from(self._ring, (self._at - back * _BATCH.size) % _RING_SIZE))
+
+    def last_batch(self) -> KeptBatch | None:
+        return next(self.kept_batches(), None)
+
+
+class ProducerDescription(NamedTuple):
+    """One row of DescribeProducers."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    txn_start: int
+
+
+class ProducerStates:
+    """Every producer of one partition, and the transactions that hold back its last stable offset.
+
+    Not thread-safe, owned by the log. `expiration_ms` is `producer.id.expiration.ms`.
+    """
+
+    __slots__ = ("_knows_all", "_ongoing", "_producers", "_undecided", "expiration_ms", "snapshots")
+
+    def __init__(self, snapshots: Snapshots, *, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
+        self.snapshots = snapshots
+        self.expiration_ms = expiration_ms
+        self._producers: dict[int, Producer] = {}
+        self._ongoing: dict[int, int] = {}  # first offset -> producer id, in order of offsets
+        self._undecided: dict[int, int] = {}  # first -> last offset of ended transactions above the high watermark
+        self._knows_all = False
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    # --- a leader, before it writes
+
+    def check(self, header: Header, marker: ControlRecord | None = None) -> None:
+        """Refuse what Kafka refuses; DuplicateBatch for a batch that is in the log already.
+
+        `marker` is given for control batches that end a transaction. A base sequence of -1 is not checked: only
+        the coordinator's own batches have it, a client's was refused before.
+        """
+        producer = self._producers.get(header[9])
+        if (
+            producer is not None
+            and header[11] == producer.next_sequence
+            and header[10] == producer.epoch
+            and (header[5] & (_TRANSACTIONAL | _CONTROL) == _TRANSACTIONAL) == (producer.txn_start >= 0)
+        ):
+            return
+        self._check_thoroughly(producer, header, marker)
+
+    def _check_thoroughly(self, producer: Producer | None, header: Header, marker: ControlRecord | None) -> None:
+        if producer is None:
+            if header[11] > 0 and self._knows_all:
+                raise self._refusal(header, "its first batches are missing from this partition")
+            return
+        if header[5] & _CONTROL:
+            self._check_epoch(producer, header)
+            if marker is not None:
+                self._check_coordinator(producer, header, marker)
+            return
+        _raise_if_duplicate(producer, header)
+        self._check_epoch(producer, header)
+        if header[11] >= 0:
+            self._check_sequence(producer, header)
+        if producer.txn_start >= 0 and not header[5] & _TRANSACTIONAL:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header[9]} has a transaction open since offset {producer.txn_start}, "
+                "and sent a batch that does not belong to it",
+            )
+
+    def _check_epoch(self, producer: Producer, header: Header) -> None:
+        if header[10] < producer.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {header[10]} of producer {header[9]} is older than {producer.epoch}, the last one seen",
+            )
+
+    def _check_sequence(self, producer: Producer, header: Header) -> None:
+        if header[10] != producer.epoch:
+            if header[11] != 0 and producer.epoch != NONE:
+                raise self._refusal(header, f"a new epoch ({header[10]}) counts from 0")
+        elif header[11] != producer.next_sequence:
+            raise self._refusal(header, f"expected {producer.next_sequence}")
+
+    def _check_coordinator(self, producer: Producer, header: Header, marker: ControlRecord) -> None:
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"marker for producer {header[9]} with coordinator epoch {marker.coordinator_epoch}, "
+                f"older than {producer.coordinator_epoch}, the last one seen",
+            )
+
+    def _refusal(self, header: Header, why: str) -> KafkaError:
+        return KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"sequence {header[11]} of producer {header[9]} is out of order: {why}",
+        )
+
+    # --- what is in the log
+
+    def update(
+        self, header: Header, base_offset: int, marker: ControlRecord | None = None
+    ) -> AbortedTransaction | None:
+        """Take in a batch of the log; what belongs in the transaction index, when it ended a transaction badly."""
+        producer = self._producers.get(header[9])
+        if producer is None:
+            producer = self._producers[header[9]] = Producer(header[10])
+        attributes = header[5]
+        if attributes & _CONTROL:
+            return self._end_transaction(producer, header, base_offset, marker)
+        delta = header[6]
+        producer.add_batch(header[10], header[11], delta, base_offset + delta, header[8])
+        if attributes & _TRANSACTIONAL and producer.txn_start < 0:
+            producer.txn_start = base_offset
+            self._ongoing[base_offset] = header[9]
+        return None
+
+    def _end_transaction(
+        self, producer: Producer, header: Header, offset: int, marker: ControlRecord | None
+    ) -> AbortedTransaction | None:
+        if marker is None:
+            return None  # a control batch that ends no transaction
+        if header[10] != producer.epoch:
+            producer.take_epoch(header[10])
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.timestamp = header[8]  # not the base timestamp: the cleaner keeps its delete horizon there
+        first, producer.txn_start = producer.txn_start, NONE
+        if first < 0:
+            return None  # nothing was written to this partition
+        self._ongoing.pop(first, None)
+        self._undecided[first] = offset
+        if marker.commit:
+            return None
+        return AbortedTransaction(header[9], first, offset, next(iter(self._ongoing), offset + 1))
+
+    # --- transactions
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where the first transaction starts that is open, or whose end is not below the high watermark."""
+        if self._undecided:
+            self._undecided = {first: last for first, last in self._undecided.items() if last >= high_watermark}
+        elif not self._ongoing:
+            return None
+        starts = [*islice(self._ongoing, 1), *self._undecided]
+        return min(starts, default=None)
+
+    def describe(self) -> list[ProducerDescription]:
+        return [_description(producer_id, producer) for producer_id, producer in self._producers.items()]
+
+    # --- loading, snapshots, expiry
+
+    def reload(self, start_offset: int, end_offset: int, now_ms: int) -> int:
+        """Forget everything and load the newest usable snapshot at or below `end_offset`.
+
+        Returns the offset from which the log must be fed to `update`; call it on open and after every truncation.
+        Snapshots outside the log are deleted, as are broken ones: the log can rebuild them.
+        """
+        self._clear()
+        self.snapshots.keep_within(start_offset, end_offset)
+        loaded = self.snapshots.load_newest()
+        if loaded is None:
+            self._knows_all = start_offset == 0
+            return start_offset
+        offset, entries = loaded
+        self._load(entry for entry in entries if not self._expired(entry.txn_start, entry.timestamp, now_ms))
+        self._knows_all = False
+        return max(offset, start_offset)
+
+    def reset(self, offset: int) -> None:
+        """The log was emptied and starts anew at `offset`."""
+        self._clear()
+        self.snapshots.keep_within(offset, offset)
+        self._knows_all = offset == 0
+
+    def forget_past(self) -> None:
+        """Producers unknown here may have sequences to go on from: the log was not read whole, or had a predecessor."""
+        self._knows_all = False
+
+    def take_snapshot(self, offset: int) -> None:
+        """Write the state as of `offset`, the end of the log, unless there is one already. StorageError on failure."""
+        if offset > self.snapshots.newest:
+            self.snapshots.write(offset, [_entry(producer_id, p) for producer_id, p in self._producers.items()])
+
+    def expire(self, now_ms: int) -> int:
+        """Forget producers that sent nothing for `producer.id.expiration.ms`; how many."""
+        gone = [pid for pid, p in self._producers.items() if self._expired(p.txn_start, p.timestamp, now_ms)]
+        for producer_id in gone:
+            del self._producers[producer_id]
+        if gone:
+            self._knows_all = False
+        return len(gone)
+
+    def advance_start(self, start_offset: int) -> None:
+        """Records below were deleted: their producers stay known until they expire, their ended transactions do not."""
+        self._undecided = {first: last for first, last in self._undecided.items() if last >= start_offset}
+        if start_offset > 0:
+            self._knows_all = False
+
+    def _expired(self, txn_start: int, timestamp: int, now_ms: int) -> bool:
+        return txn_start < 0 and now_ms - timestamp >= self.expiration_ms
+
+    def _clear(self) -> None:
+        self._producers = {}
+        self._ongoing = {}
+        self._undecided = {}
+
+    def _load(self, entries: Iterable[ProducerEntry]) -> None:
+        for entry in entries:
+            producer = self._producers[entry.producer_id] = Producer(entry.epoch)
+            producer.coordinator_epoch = entry.coordinator_epoch
+            producer.timestamp = entry.timestamp
+            producer.txn_start = entry.txn_start
+            if entry.last_offset >= 0:
+                producer.keep(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
+                producer.next_sequence = (entry.last_sequence + 1) & _MAX_SEQUENCE
+            if entry.txn_start >= 0:
+                self._ongoing[entry.txn_start] = entry.producer_id
+        self._ongoing = dict(sorted(self._ongoing.items()))
+
+
+def _raise_if_duplicate(producer: Producer, header: Header) -> None:
+    if header[10] != producer.epoch:
+        return
+    first = header[11]
+    last = (first + header[6]) & _MAX_SEQUENCE if first >= 0 else NONE
+    for batch in producer.kept_batches():
+        if batch.last_sequence == last and batch.first_sequence == first >= 0:
+            raise DuplicateBatch(batch.last_offset - batch.offset_delta, batch.timestamp)
+
+
+def _entry(producer_id: int, producer: Producer) -> ProducerEntry:
+    last = producer.last_batch() or KeptBatch(NONE, NONE, 0, NONE)
+    return ProducerEntry(
+        producer_id,
+        producer.epoch,
+        last.last_sequence,
+        last.last_offset,
+        last.offset_delta,
+        producer.timestamp,
+        producer.coordinator_epoch,
+        producer.txn_start,
+    )
+
+
+def _description(producer_id: int, producer: Producer) -> ProducerDescription:
+    last = producer.last_batch()
+    return ProducerDescription(
+        producer_id,
+        producer.epoch,
+        NONE if last is None else last.last_sequence,
+        producer.timestamp,
+        producer.coordinator_epoch,
+        producer.txn_start,
+    )
+
+
+def read_marker(view: memoryview, at: int, header: Header) -> ControlRecord | None:
+    """What the control batch at `at` ends; None for control batches that end no transaction. RecordsError if broken."""
+    record = next(iter_records(view, at, header), None)
+    return None if record is None else read_control(record)

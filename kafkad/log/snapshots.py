@@ -1,0 +1,144 @@
+"""Producer snapshots (`<offset>.snapshot`): what is known of every producer of a partition as of an offset.
+
+They spare a reader the whole log: state = newest snapshot + what the log has after it. Kafka's format, version 1: a
+version, a CRC-32C of the rest, and 46 bytes a producer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import crc32c
+
+from kafkad.log.files import Files, disk_errors
+
+SUFFIX = ".snapshot"
+NONE_TAKEN = -1
+
+_VERSION = 1
+_HEAD = struct.Struct(">hIi")
+_CRC_FROM = 6
+_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+class ProducerEntry(NamedTuple):
+    """One producer of a snapshot; only the last of its batches is kept there. -1 is none."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    txn_start: int
+
+
+class BrokenSnapshotError(ValueError):
+    """Not the bytes of a snapshot."""
+
+
+def decode(data: bytes) -> list[ProducerEntry]:
+    if len(data) < _HEAD.size:
+        raise BrokenSnapshotError(f"{len(data)} bytes are too few")
+    version, crc, count = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise BrokenSnapshotError(f"version {version} where {_VERSION} was expected")
+    if crc32c.crc32c(memoryview(data)[_CRC_FROM:]) != crc:
+        raise BrokenSnapshotError("its checksum does not fit")
+    if count * _ENTRY.size != len(data) - _HEAD.size:
+        raise BrokenSnapshotError(f"{count} producers in {len(data)} bytes")
+    return [ProducerEntry._make(fields) for fields in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :])]
+
+
+def encode(entries: Sequence[ProducerEntry]) -> bytes:
+    rest = b"".join((struct.pack(">i", len(entries)), *(_ENTRY.pack(*entry) for entry in entries)))
+    return struct.pack(">hI", _VERSION, crc32c.crc32c(rest)) + rest
+
+
+def file_name(offset: int) -> str:
+    return f"{offset:020d}{SUFFIX}"
+
+
+class Snapshots:
+    """The snapshot files of one partition directory; `offsets` are those that the caller found there.
+
+    A snapshot is not waited for on the disk: its checksum tells a torn one, and the log has everything.
+    """
+
+    __slots__ = ("_files", "_offsets", "directory")
+
+    def __init__(self, directory: str, files: Files, offsets: Iterable[int] = ()) -> None:
+        self.directory = directory
+        self._files = files
+        self._offsets = sorted(offsets)
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        return self._offsets
+
+    @property
+    def newest(self) -> int:
+        return self._offsets[-1] if self._offsets else NONE_TAKEN
+
+    def path(self, offset: int) -> str:
+        return os.path.join(self.directory, file_name(offset))
+
+    def write(self, offset: int, entries: Sequence[ProducerEntry]) -> None:
+        path = self.path(offset)
+        with disk_errors(self.directory, f"writing {file_name(offset)}"):
+            self._files.write_file(path, encode(entries), durable=False)
+        at = bisect_left(self._offsets, offset)
+        if self._offsets[at : at + 1] != [offset]:
+            self._offsets.insert(at, offset)
+
+    def load_newest(self) -> tuple[int, list[ProducerEntry]] | None:
+        """The newest that is whole; broken ones are deleted on the way."""
+        while self._offsets:
+            offset = self._offsets[-1]
+            with contextlib.suppress(BrokenSnapshotError):
+                return offset, decode(self._read(offset))
+            self.delete(offset)
+        return None
+
+    def _read(self, offset: int) -> bytes:
+        with disk_errors(self.directory, f"reading {file_name(offset)}"), contextlib.suppress(FileNotFoundError):
+            return self._files.read(self.path(offset))
+        return b""
+
+    def delete(self, offset: int) -> None:
+        """Also called with the base offset of each segment that is deleted: its snapshot is of no more use."""
+        at = bisect_left(self._offsets, offset)
+        if self._offsets[at : at + 1] == [offset]:
+            del self._offsets[at]
+            self._unlink(offset)
+
+    def keep_within(self, start_offset: int, end_offset: int) -> None:
+        """Delete those at or below the start of the log and past its end."""
+        first = bisect_right(self._offsets, start_offset)
+        after = max(bisect_right(self._offsets, end_offset), first)
+        outside = self._offsets[:first] + self._offsets[after:]
+        self._offsets = self._offsets[first:after]
+        for offset in outside:
+            self._unlink(offset)
+
+    def delete_strays(self, segment_bases: Iterable[int]) -> None:
+        """On open: delete those that belong to no segment, but for one past the last segment's base.
+
+        A clean stop leaves that one at the end of the log.
+        """
+        bases = set(segment_bases)
+        strays = [offset for offset in self._offsets if offset not in bases]
+        if strays and strays[-1] > max(bases, default=NONE_TAKEN):
+            strays.pop()
+        for offset in strays:
+            self.delete(offset)
+
+    def _unlink(self, offset: int) -> None:
+        with disk_errors(self.directory, f"deleting {file_name(offset)}"), contextlib.suppress(FileNotFoundError):
+            self._files.unlink(self.path(offset))

@@ -1,0 +1,278 @@
+"""Producer states: Kafka's own logs replayed against its own snapshots, the rules one by one, and a simple model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log import snapshots
+from kafkad.log.files import Files
+from kafkad.log.producers import DuplicateBatch, ProducerStates, read_marker
+from kafkad.log.snapshots import Snapshots
+from kafkad.log.txnindex import AbortedTransaction
+from kafkad.log.txnindex import decode as decode_txn_index
+from kafkad.wire.control import ControlRecord
+from kafkad.wire.records import BatchHeader, iter_batches
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "logs" / "main"
+MAX_SEQUENCE = 2**31 - 1
+HOUR = 3_600_000
+RESTARTED = ("idempotent-0", "epochs-0")
+"""There Kafka had forgotten producers whose records' timestamps were years old."""
+
+
+def states(tmp_path: Path) -> ProducerStates:
+    """Of an empty log, which knows that no producer was ever there."""
+    empty = ProducerStates(Snapshots(str(tmp_path), Files()))
+    empty.reload(0, 0, 0)
+    return empty
+
+
+def batch(
+    sequence: int,
+    *,
+    producer: int = 7,
+    epoch: int = 0,
+    count: int = 1,
+    transactional: bool = False,
+    control: bool = False,
+    timestamp: int = 1000,
+) -> BatchHeader:
+    attributes = (0x10 if transactional else 0) | (0x20 if control else 0)
+    return BatchHeader(0, 100, 0, 2, 0, attributes, count - 1, timestamp, timestamp, producer, epoch, sequence, count)
+
+
+def end(epoch: int = 0, producer: int = 7, timestamp: int = 1000) -> BatchHeader:
+    return batch(-1, producer=producer, epoch=epoch, transactional=True, control=True, timestamp=timestamp)
+
+
+def append(to: ProducerStates, header: BatchHeader, offset: int, marker: ControlRecord | None = None) -> object:
+    to.check(header, marker)
+    return to.update(header, offset, marker)
+
+
+def refusal(of: ProducerStates, header: BatchHeader, marker: ControlRecord | None = None) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        of.check(header, marker)
+    return refused.value.code
+
+
+COMMIT, ABORT = ControlRecord(True, 0), ControlRecord(False, 0)
+
+
+@pytest.mark.parametrize("partition", ["tx-0", "idempotent-0", "epochs-0", "__consumer_offsets-0", "codec-none-0"])
+def test_replaying_kafkas_log_gives_kafkas_snapshots_and_transaction_indexes(tmp_path: Path, partition: str) -> None:
+    replayed = states(tmp_path)
+    replayed.expiration_ms = 2**62
+    directory = GOLDEN / partition
+    end_offset = 0
+    for log in sorted(directory.glob("*.log")):
+        compare_snapshot(replayed, directory, int(log.stem))
+        aborted = []
+        view = memoryview(log.read_bytes())
+        for at, header in iter_batches(view):
+            end_offset = header.last_offset + 1
+            if header.producer_id >= 0:
+                marker = read_marker(view, at, header) if header.is_control else None
+                ended = replayed.update(header, header.base_offset, marker)
+                aborted += [ended] if ended else []
+        index = log.with_suffix(".txnindex")
+        assert aborted == (decode_txn_index(index.read_bytes()) if index.exists() else [])
+    assert compare_snapshot(replayed, directory, end_offset)
+
+
+def compare_snapshot(replayed: ProducerStates, directory: Path, offset: int) -> bool:
+    kafkas = directory / snapshots.file_name(offset)
+    if not kafkas.exists():
+        return False
+    replayed.snapshots.write(offset, [])  # so that the next one is taken
+    replayed.take_snapshot(offset + 1)
+    ours = (Path(replayed.snapshots.directory) / snapshots.file_name(offset + 1)).read_bytes()
+    known = snapshots.decode(ours)
+    in_both = [entry for entry in snapshots.decode(kafkas.read_bytes()) if entry in known]
+    assert in_both == snapshots.decode(kafkas.read_bytes())
+    assert len(in_both) == len(known) or directory.name in RESTARTED
+    return True
+
+
+def test_sequences_go_on_from_each_other_and_wrap(tmp_path: Path) -> None:
+    log = states(tmp_path)
+    append(log, batch(0, count=10), 0)
+    assert refusal(log, batch(9)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refusal(log, batch(11)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(log, batch(10), 10)
+    log.forget_past()
+    append(log, batch(MAX_SEQUENCE - 1, producer=8, count=4), 11)
+    append(log, batch(2, producer=8), 15)
+    with pytest.raises(DuplicateBatch) as duplicate:
+        log.check(batch(MAX_SEQUENCE - 1, producer=8, count=4))
+    assert duplicate.value.base_offset == 11
+
+
+def test_the_last_five_batches_are_known_again_and_older_ones_are_out_of_order(tmp_path: Path) -> None:
+    log = states(tmp_path)
+    for n in range(7):
+        append(log, batch(n * 3, count=3, timestamp=1000 + n), n * 10)
+    for n in range(2, 7):
+        with pytest.raises(DuplicateBatch) as duplicate:
+            log.check(batch(n * 3, count=3))
+        assert (duplicate.value.base_offset, duplicate.value.timestamp) == (n * 10, 1000 + n)
+    assert refusal(log, batch(3, count=3)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refusal(log, batch(6, count=2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_new_epoch_starts_at_zero_and_fences_the_old_one(tmp_path: Path) -> None:
+    log = states(tmp_path)
+    append(log, batch(0), 0)
+    assert refusal(log, batch(1, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(log, batch(0, epoch=1), 1)
+    assert refusal(log, batch(1, epoch=0)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refusal(log, batch(0, epoch=0)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    append(log, batch(1, epoch=1), 2)
+
+
+def test_an_unknown_producer_may_start_anywhere_only_where_it_may_have_been_forgotten(tmp_path: Path) -> None:
+    log = states(tmp_path)
+    assert refusal(log, batch(3)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(log, batch(0), 0)
+    log.advance_start(1)
+    append(log, batch(3, producer=8), 1)
+
+    expired = states(tmp_path)
+    append(expired, batch(0, timestamp=0), 0)
+    assert expired.expire(23 * HOUR) == 0
+    assert expired.expire(24 * HOUR) == 1
+    append(expired, batch(1), 1)
+
+    followed_another = states(tmp_path)
+    followed_another.forget_past()
+    append(followed_another, batch(3), 0)
+
+    from_a_snapshot = ProducerStates(Snapshots(str(tmp_path), Files()))
+    from_a_snapshot.snapshots.write(5, [])
+    assert from_a_snapshot.reload(0, 9, 0) == 5
+    append(from_a_snapshot, batch(3), 9)
+
+
+def test_only_batches_of_the_coordinator_have_no_sequence_and_go_unchecked(tmp_path: Path) -> None:
+    log = states(tmp_path)
+    append(log, batch(-1, transactional=True), 0)
+    append(log, batch(-1, transactional=True), 1)
+    append(log, end(), 2, COMMIT)
+
+
+def test_a_transaction_holds_back_the_stable_offset_until_its_end_is_replicated(tmp_path: Path) -> None:
+    log = states(tmp_path)
+    assert log.first_unstable_offset(0) is None
+    append(log, batch(0), 0)
+    append(log, batch(1, transactional=True), 1)
+    append(log, batch(0, transactional=True, producer=8), 2)
+    assert log.first_unstable_offset(3) == 1
+    assert refusal(log, batch(2)) == ErrorCode.INVALID_TXN_STATE
+    assert append(log, end(), 3, ABORT) == AbortedTransaction(7, 1, 3, 2)
+    assert log.first_unstable_offset(3) == 1
+    assert log.first_unstable_offset(4) == 2
+    assert append(log, end(producer=8), 4, COMMIT) is None
+    assert log.first_unstable_offset(4) == 2
+    assert log.first_unstable_offset(5) is None
+    append(log, batch(2), 5)
+
+
+def test_a_marker_may_raise_the_epoch_and_an_old_coordinator_is_fenced(tmp_path: Path) -> None:
+    log = states(tmp_path)
+    append(log, batch(0, transactional=True), 0)
+    append(log, end(epoch=1), 1, ControlRecord(False, 5))
+    assert refusal(log, batch(1, transactional=True)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refusal(log, batch(1, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refusal(log, end(epoch=1), ControlRecord(True, 4)) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert refusal(log, end(epoch=0), ControlRecord(True, 5)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    append(log, batch(0, epoch=1, transactional=True), 2)
+    assert [(row.epoch, row.last_sequence, row.coordinator_epoch, row.txn_start) for row in log.describe()] == [
+        (1, 0, 5, 2)
+    ]
+
+
+def test_an_empty_transaction_is_no_entry_and_a_marker_of_a_stranger_is_taken_in(tmp_path: Path) -> None:
+    log = states(tmp_path)
+    assert append(log, end(epoch=3), 0, ABORT) is None
+    assert log.first_unstable_offset(0) is None
+    assert refusal(log, batch(4, epoch=3)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(log, batch(0, epoch=3), 1)
+
+
+def test_an_open_transaction_never_expires(tmp_path: Path) -> None:
+    log = states(tmp_path)
+    append(log, batch(0, transactional=True, timestamp=0), 0)
+    append(log, batch(0, producer=8, timestamp=0), 1)
+    assert log.expire(48 * HOUR) == 1
+    log.take_snapshot(2)
+    assert log.reload(0, 2, 96 * HOUR) == 2
+    assert [row.producer_id for row in log.describe()] == [7]
+    assert log.first_unstable_offset(2) == 0
+
+
+def test_truncation_goes_back_to_the_snapshot_below(tmp_path: Path) -> None:
+    log = states(tmp_path)
+    append(log, batch(0), 0)
+    log.take_snapshot(1)
+    append(log, batch(1), 1)
+    log.take_snapshot(2)
+    append(log, batch(2, transactional=True), 2)
+    assert log.reload(0, 1, 0) == 1
+    assert list(log.snapshots.offsets) == [1]
+    assert log.first_unstable_offset(1) is None
+    append(log, batch(1), 1)
+    log.reset(50)
+    assert len(log) == 0
+    assert list(log.snapshots.offsets) == []
+    append(log, batch(9), 50)
+
+
+def test_one_state_is_one_snapshot(tmp_path: Path) -> None:
+    log = states(tmp_path)
+    log.take_snapshot(0)
+    log.take_snapshot(0)
+    assert list(log.snapshots.offsets) == [0]
+    log.reload(0, 0, 0)
+    assert list(log.snapshots.offsets) == []
+
+
+# --- the model: what a producer sent, kept in the most simple way
+
+STEPS = st.lists(
+    st.tuples(st.integers(1, 2), st.sampled_from((0, 0, 0, 1, -1, -5, -9)), st.integers(1, 4), st.integers(0, 9)),
+    max_size=60,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS)
+def test_states_agree_with_a_simple_model(tmp_path_factory: pytest.TempPathFactory, steps: list) -> None:  # type: ignore[type-arg]
+    log = ProducerStates(Snapshots(str(tmp_path_factory.getbasetemp()), Files()))
+    log.forget_past()
+    sent: dict[int, list[tuple[int, int, int, int]]] = {}  # id -> (epoch, sequence, count, offset)
+    offset = 0
+    for producer, jump, count, luck in steps:
+        history = sent.setdefault(producer, [])
+        epoch = (history[-1][0] if history else 0) + (1 if luck == 9 else 0)
+        expected = history[-1][1] + history[-1][2] if history else 0
+        sequence = 0 if luck == 9 else max(0, expected + jump)
+        header = batch(sequence, producer=producer, epoch=epoch, count=count)
+        same = [b for b in history[-5:] if b[:3] == (epoch, sequence, count)]
+        if same:
+            with pytest.raises(DuplicateBatch) as duplicate:
+                log.check(header)
+            assert duplicate.value.base_offset == same[-1][3]
+        elif not history or sequence == (0 if epoch > history[-1][0] else expected):
+            append(log, header, offset)
+            history.append((epoch, sequence, count, offset))
+            offset += count
+        else:
+            assert refusal(log, header) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert {row.producer_id: row.last_sequence for row in log.describe()} == {
+        producer: history[-1][1] + history[-1][2] - 1 for producer, history in sent.items() if history
+    }

@@ -1,0 +1,142 @@
+"""Producer snapshots and transaction indexes against the files that real Kafka wrote."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from kafkad.errors import StorageError
+from kafkad.log import snapshots, txnindex
+from kafkad.log.files import Files
+from kafkad.log.snapshots import ProducerEntry, Snapshots
+from kafkad.log.txnindex import AbortedTransaction, TransactionIndex
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
+SNAPSHOTS = sorted(p for p in GOLDEN.rglob("*.snapshot") if "damaged" not in p.parts)
+TXN_INDEXES = sorted(p for p in GOLDEN.rglob("*.txnindex") if "damaged" not in p.parts)
+ENTRY = ProducerEntry(7, 1, 41, 99, 3, 1_700_000_000_000, 2, 90)
+
+
+def expected(path: Path) -> str:
+    return (GOLDEN / "expected" / path.relative_to(GOLDEN)).with_name(path.name + ".txt").read_text()
+
+
+def numbers(line: str) -> list[int]:
+    return [int(number) for number in re.findall(r"-?\d+", line)]
+
+
+@pytest.mark.parametrize("path", SNAPSHOTS, ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_kafkas_snapshots_are_read_and_rewritten_byte_for_byte(path: Path) -> None:
+    entries = snapshots.decode(path.read_bytes())
+    assert snapshots.encode(entries) == path.read_bytes()
+    lines = [line for line in expected(path).splitlines() if line.startswith("producerId")]
+    assert len(lines) == len(entries)
+    for line, entry in zip(lines, entries, strict=True):
+        assert f"producerId: {entry.producer_id} producerEpoch: {entry.epoch}" in line
+        assert f"coordinatorEpoch: {entry.coordinator_epoch}" in line
+        assert f"lastTimestamp: {entry.timestamp}" in line
+
+
+@pytest.mark.parametrize("path", TXN_INDEXES, ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_kafkas_transaction_indexes_are_read_and_rewritten_byte_for_byte(path: Path) -> None:
+    entries = txnindex.decode(path.read_bytes())
+    assert txnindex.encode(entries) == path.read_bytes()
+    lines = [line for line in expected(path).splitlines() if "producerId" in line]
+    assert [numbers(line)[-4:] for line in lines] == [list(entry) for entry in entries]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda b: b[:-1], lambda b: b"", lambda b: b[:9], lambda b: b[:12] + b"\xff" + b[13:], lambda b: b"\0\2" + b[2:]],
+)
+def test_a_broken_snapshot_is_told(damage) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(snapshots.BrokenSnapshotError):
+        snapshots.decode(damage(snapshots.encode([ENTRY])))
+
+
+def test_the_newest_whole_snapshot_is_loaded_and_a_broken_one_deleted(tmp_path: Path) -> None:
+    taken = Snapshots(str(tmp_path), Files())
+    taken.write(10, [ENTRY])
+    taken.write(20, [])
+    (tmp_path / snapshots.file_name(20)).write_bytes(b"torn")
+    assert taken.load_newest() == (10, [ENTRY])
+    assert os.listdir(tmp_path) == [snapshots.file_name(10)]
+    assert taken.newest == 10
+
+
+def test_snapshots_outside_the_log_go(tmp_path: Path) -> None:
+    taken = Snapshots(str(tmp_path), Files())
+    for offset in (30, 10, 20, 40):
+        taken.write(offset, [])
+    taken.keep_within(10, 30)
+    assert list(taken.offsets) == [20, 30]
+    assert sorted(os.listdir(tmp_path)) == [snapshots.file_name(20), snapshots.file_name(30)]
+    taken.keep_within(50, 50)
+    assert os.listdir(tmp_path) == []
+
+
+def test_strays_go_but_the_one_at_the_end_of_the_log_stays(tmp_path: Path) -> None:
+    taken = Snapshots(str(tmp_path), Files())
+    for offset in (5, 10, 12, 25):
+        taken.write(offset, [])
+    taken.delete_strays([0, 10, 20])
+    assert list(taken.offsets) == [10, 25]
+    taken.delete_strays([0, 10, 30])
+    assert list(taken.offsets) == [10]
+
+
+def test_a_disk_that_refuses_a_snapshot_names_its_log_directory(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as refusal:
+        Snapshots(str(tmp_path / "t-0"), Files()).write(1, [])
+    assert refusal.value.directory == str(tmp_path)
+
+
+def aborted(first: int, last: int, stable: int) -> AbortedTransaction:
+    return AbortedTransaction(1, first, last, stable)
+
+
+def test_a_transaction_index_has_no_file_until_a_transaction_is_aborted(tmp_path: Path) -> None:
+    path = tmp_path / "t-0" / "00000000000000000000.txnindex"
+    path.parent.mkdir()
+    index = TransactionIndex(str(path), Files(), exists=False)
+    assert index.collect(0, 100) == ([], False)
+    assert not path.exists()
+    index.append(aborted(3, 9, 10))
+    assert txnindex.decode(path.read_bytes()) == [aborted(3, 9, 10)]
+
+
+def test_what_a_reader_must_skip_is_collected_until_no_later_entry_can_matter(tmp_path: Path) -> None:
+    path = str(tmp_path / "00000000000000000000.txnindex")
+    index = TransactionIndex(path, Files(), exists=False)
+    entries = [aborted(0, 10, 5), aborted(5, 15, 12), aborted(12, 20, 21), aborted(30, 40, 41)]
+    for entry in entries:
+        index.append(entry)
+    for asked in (index, TransactionIndex(path, Files(), exists=True)):
+        assert asked.collect(0, 4) == ([entries[0]], True)
+        assert asked.collect(11, 14) == (entries[1:3], True)
+        assert asked.collect(0, 100) == (entries, False)
+        assert asked.collect(25, 30) == ([], True)
+    index.truncate(15)
+    assert index.entries == entries[:1]
+    index.append(entries[2])
+    assert TransactionIndex(path, Files(), exists=True).entries == [entries[0], entries[2]]
+    index.reset()
+    assert Path(path).read_bytes() == b""
+    index.flush()
+
+
+def test_a_broken_transaction_index_is_told() -> None:
+    good = txnindex.encode([aborted(0, 10, 5), aborted(5, 15, 12)])
+    for broken in (good[:-1], good[34:] + good[:34], b"\0\1" + good[2:]):
+        with pytest.raises(txnindex.BrokenTransactionIndexError):
+            txnindex.decode(broken)
+
+
+def test_an_entry_out_of_order_is_refused(tmp_path: Path) -> None:
+    index = TransactionIndex(str(tmp_path / "0.txnindex"), Files(), exists=False)
+    index.append(aborted(0, 10, 11))
+    with pytest.raises(ValueError, match="not after"):
+        index.append(aborted(5, 10, 11))
