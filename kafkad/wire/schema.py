@@ -1,0 +1,258 @@
+"""Messages declared once: one field a line, with the versions that carry it.
+
+    @message(key=12, versions="0-4", flexible="4+")
+    class HeartbeatRequest:
+        group_id: str = string()
+        group_instance_id: str | None = string("3+", nullable="3+", default=None)
+
+A declared class is a plain mutable class with slots and a keyword-only constructor in which every field has a default.
+Structs inside a message are declared with `@nested` above it. `encode` and `decode` go through functions that are
+compiled for each (class, version) at its first use (`compiler.py`); importing a declaration costs little.
+
+As in Kafka: a value that is not the default, in a field that the version does not have, is dropped when the field is
+`ignorable` and refused (EncodeError) otherwise. Tagged fields nobody knows are skipped.
+"""
+
+from __future__ import annotations
+
+import struct as _struct
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
+
+from kafkad.wire.primitives import Buffer, EncodeError, MalformedError
+
+__all__ = [
+    "Buffer",
+    "EncodeError",
+    "MalformedError",
+    "Message",
+    "decode",
+    "encode",
+    "message",
+    "nested",
+    "read",
+    "write",
+]
+
+T = TypeVar("T")
+
+NEVER = (1, 0)
+_LAST = 0x7FFF
+
+
+def span(versions: str) -> tuple[int, int]:
+    """`"3+"`, `"0-4"`, `"2"` or `""` as first and last version."""
+    if not versions:
+        return NEVER
+    if versions.endswith("+"):
+        return int(versions[:-1]), _LAST
+    first, _, last = versions.partition("-")
+    return int(first), int(last or first)
+
+
+def within(version: int, versions: str) -> bool:
+    first, last = span(versions)
+    return first <= version <= last
+
+
+class Field:
+    """One declared field. `kind` is a fixed-size format of `struct`, or one of string, bytes, array, struct."""
+
+    __slots__ = ("default", "ignorable", "item", "kind", "name", "nullable", "tag", "versions")
+
+    def __init__(
+        self,
+        kind: str,
+        versions: str,
+        default: Any,
+        *,
+        nullable: str = "",
+        tag: int | None = None,
+        ignorable: bool = False,
+        item: Any = None,
+    ) -> None:
+        self.name = ""
+        self.kind = kind
+        self.versions = versions
+        self.default = default
+        self.nullable = nullable
+        self.tag = tag
+        self.ignorable = ignorable
+        self.item = item
+
+
+NumberField = Callable[..., Any]
+
+
+def _fixed(kind: str, zero: Any) -> NumberField:
+    def declare(versions: str = "0+", *, default: Any = zero, tag: int | None = None, ignorable: bool = False) -> Any:
+        return Field(kind, versions, default, tag=tag, ignorable=ignorable)
+
+    return declare
+
+
+int8 = _fixed("b", 0)
+int16 = _fixed("h", 0)
+int32 = _fixed("i", 0)
+int64 = _fixed("q", 0)
+uint16 = _fixed("H", 0)
+uint32 = _fixed("I", 0)
+float64 = _fixed("d", 0.0)
+boolean = _fixed("?", False)
+uuid = _fixed("16s", bytes(16))
+
+
+def string(
+    versions: str = "0+",
+    *,
+    nullable: str = "",
+    default: str | None = "",
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    return Field("string", versions, default, nullable=nullable, tag=tag, ignorable=ignorable)
+
+
+def bytes_(
+    versions: str = "0+",
+    *,
+    nullable: str = "",
+    default: bytes | None = b"",
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    return Field("bytes", versions, default, nullable=nullable, tag=tag, ignorable=ignorable)
+
+
+def records_(versions: str = "0+", *, nullable: str = "") -> Any:
+    """Record batches, as they stand in a log; to the codec they are bytes."""
+    return Field("bytes", versions, None, nullable=nullable)
+
+
+def array(
+    item: Any,
+    versions: str = "0+",
+    *,
+    nullable: str = "",
+    default: tuple[()] | None = (),
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    """A list of `item`: a `@nested` class or the function that declares one such field (`array(int32)`)."""
+    return Field("array", versions, default, nullable=nullable, tag=tag, ignorable=ignorable, item=item)
+
+
+def struct(
+    item: type,
+    versions: str = "0+",
+    *,
+    nullable: str = "",
+    default: tuple[()] | None = (),
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    """One `@nested` object; without `default=None` a fresh one of only defaults."""
+    return Field("struct", versions, default, nullable=nullable, tag=tag, ignorable=ignorable, item=item)
+
+
+class Schema(NamedTuple):
+    fields: tuple[Field, ...]
+    key: int
+    versions: str
+    flexible: str
+
+
+class Message:
+    """What all declared classes share. The constructor is compiled when the first object is made."""
+
+    __slots__ = ()
+    __schema__: Schema
+
+    def __init__(self, **values: Any) -> None:
+        from kafkad.wire.compiler import compile_init
+
+        cls = type(self)
+        cls.__init__ = compile_init(cls)  # type: ignore[method-assign]
+        cls.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, field.name) == getattr(other, field.name) for field in self.__schema__.fields)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in self.__schema__.fields)
+        return f"{type(self).__name__}({values})"
+
+
+def _declare(cls: type[T], key: int, versions: str, flexible: str) -> type[T]:
+    body = dict(cls.__dict__)
+    fields = []
+    for name, value in cls.__dict__.items():
+        if isinstance(value, Field):
+            value.name = name
+            fields.append(value)
+        if isinstance(value, Field) or name in {"__dict__", "__weakref__"}:
+            del body[name]
+    body["__slots__"] = tuple(field.name for field in fields)
+    body["__schema__"] = Schema(tuple(fields), key, versions, flexible)
+    return type(cls.__name__, (Message,), body)
+
+
+@dataclass_transform(kw_only_default=True)
+def message(*, key: int = -1, versions: str, flexible: str = "") -> Callable[[type[T]], type[T]]:
+    """Declares a message: its API key (-1: a record in a log), the versions there are and those with tagged fields."""
+    return lambda cls: _declare(cls, key, versions, flexible)
+
+
+@dataclass_transform(kw_only_default=True)
+def nested(cls: type[T]) -> type[T]:
+    """Declares a struct inside messages; versions in it are those of the message."""
+    return _declare(cls, -1, "0+", "")
+
+
+class Codec(NamedTuple):
+    write: Callable[[bytearray, Any], None]
+    read: Callable[[Buffer, int], tuple[Any, int]]
+
+
+_codecs: dict[tuple[type, int], Codec] = {}
+
+
+def _codec(cls: type, version: int) -> Codec:
+    codec = _codecs.get((cls, version))
+    if codec is None:
+        from kafkad.wire.compiler import compile_codec
+
+        codec = _codecs[cls, version] = compile_codec(cls, version)
+    return codec
+
+
+def write(out: bytearray, value: Any, version: int) -> None:
+    """Appends `value` as `version` has it. EncodeError when that version cannot say it: drop `out` then."""
+    cls = type(value)
+    try:
+        _codec(cls, version).write(out, value)
+    except (AttributeError, TypeError, OverflowError, UnicodeEncodeError, _struct.error) as error:
+        raise EncodeError(f"{cls.__name__} v{version}: {error}") from error
+
+
+def encode(value: Any, version: int) -> bytes:
+    out = bytearray()
+    write(out, value, version)
+    return bytes(out)
+
+
+def read(cls: type[T], version: int, data: Buffer, at: int) -> tuple[T, int]:
+    """The message that starts at `at`, and where it ends. MalformedError, and no other error, when there is none."""
+    try:
+        return _codec(cls, version).read(data, at)
+    except (IndexError, UnicodeDecodeError, _struct.error) as error:
+        raise MalformedError(f"{cls.__name__} v{version}: {error}") from error
+
+
+def decode(cls: type[T], version: int, data: Buffer) -> T:
+    """The message that `data` start with; what is left over is ignored, as Kafka does (librdkafka sends such bytes)."""
+    return read(cls, version, data, 0)[0]
