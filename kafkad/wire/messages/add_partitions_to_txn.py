@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from kafkad.wire.schema import array, boolean, int16, int32, int64, message, nested, string
+
+
+@nested
+class AddPartitionsToTxnTopic:
+    name: str = string()
+    partitions: list[int] = array(int32)
+
+
+@nested
+class AddPartitionsToTxnTransaction:
+    transactional_id: str = string("4+")
+    producer_id: int = int64("4+")
+    producer_epoch: int = int16("4+")
+    verify_only: bool = boolean("4+")
+    topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic, "4+")
+
+
+@message(key=24, versions="0-5", flexible="3+")
+class AddPartitionsToTxnRequest:
+    """Partitions about to be written in a transaction; v4 and up come from brokers, for several transactions."""
+
+    transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, "4+")
+    v3_and_below_transactional_id: str = string("0-3")
+    v3_and_below_producer_id: int = int64("0-3")
+    v3_and_below_producer_epoch: int = int16("0-3")
+    v3_and_below_topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic, "0-3")
+
+
+@nested
+class AddPartitionsToTxnPartitionResult:
+    partition_index: int = int32()
+    partition_error_code: int = int16()
+
+
+@nested
+class AddPartitionsToTxnTopicResult:
+    name: str = string()
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(AddPartitionsToTxnPartitionResult)
+
+
+@nested
+class AddPartitionsToTxnResult:
+    transactional_id: str = string("4+")
+    topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "4+")
+
+
+@message(key=24, versions="0-5", flexible="3+")
+class AddPartitionsToTxnResponse:
+    """Whether the coordinator added each partition."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16("4+", ignorable=True)
+    results_by_transaction: list[AddPartitionsToTxnResult] = array(AddPartitionsToTxnResult, "4+")
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "0-3")

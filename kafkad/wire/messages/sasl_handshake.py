@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from kafkad.wire.schema import array, int16, message, string
+
+
+@message(key=17, versions="0-1")
+class SaslHandshakeRequest:
+    """Names the SASL mechanism to authenticate with."""
+
+    mechanism: str = string()
+
+
+@message(key=17, versions="0-1")
+class SaslHandshakeResponse:
+    """Whether the mechanism is enabled, and which are."""
+
+    error_code: int = int16()
+    mechanisms: list[str] = array(string)
