@@ -1,0 +1,210 @@
+"""Every node that real Kafka 3.9.2 wrote, decoded and written again to the same text; and some it did not write."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkad.meta import znodes as z
+from kafkad.model import (
+    NO_TOPIC_ID,
+    BrokerInfo,
+    Endpoint,
+    PartitionAssignment,
+    PartitionState,
+    TopicPartition,
+    id_text,
+)
+
+SITUATIONS = json.loads((Path(__file__).parent.parent / "golden" / "znodes.json").read_text())
+
+Rewrite = Callable[[bytes, re.Match[str]], tuple[str, bytes]]
+"""From a text and the parts of its path: the path and the text that we would write."""
+
+
+def broker(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
+    entry = z.Broker.decode(int(path[1]), data, epoch=7)
+    assert entry.broker.epoch == 7
+    return z.Broker.path(entry.broker.id), entry.encode()
+
+
+def state(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
+    entry = z.Partition.decode(data, 3)
+    assert entry.partition_epoch == 3
+    return z.Partition.path(path[1], int(path[2])), z.Partition.encode(entry)
+
+
+def acl_change(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
+    entry = z.AclChange.decode(data, prefixed=bool(path[1]))
+    return entry.prefix + path[2], entry.encode()
+
+
+def block(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
+    entry = z.ProducerIdBlock.decode(data)
+    assert entry is not None
+    return z.ProducerIdBlock.PATH, entry.encode()
+
+
+def quota(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
+    user, client = (z.unsanitize(part) if part else None for part in (path[1], path[2]))
+    return (
+        z.Config.path(z.Config.quota_entity_path(user=user, client=client)).replace("%3Cdefault%3E", "<default>"),
+        z.Config.encode(z.Config.decode(data)),
+    )
+
+
+REWRITES: dict[str, Rewrite] = {
+    "/controller": lambda d, m: (z.Controller.PATH, z.Controller.decode(d).encode()),
+    "/controller_epoch": lambda d, m: (z.ControllerEpoch.PATH, z.ControllerEpoch.encode(z.ControllerEpoch.decode(d))),
+    "/cluster/id": lambda d, m: (z.ClusterId.PATH, z.ClusterId.encode(z.ClusterId.decode(d))),
+    "/brokers/ids/([0-9]+)": broker,
+    "/brokers/topics/([^/]+)": lambda d, m: (z.Topic.path(m[1]), z.Topic.decode(d).encode()),
+    "/brokers/topics/([^/]+)/partitions/([0-9]+)/state": state,
+    "/config/((?:topics|brokers|ips)/[^/]+)": lambda d, m: (
+        z.Config.path(m[1]),
+        z.Config.encode(z.Config.decode(d)),
+    ),
+    "/config/users/([^/]+)(?:/clients/([^/]+))?": quota,
+    "/config()/clients/([^/]+)": quota,
+    "/config/changes/config_change_([0-9]{10})": lambda d, m: (
+        z.ConfigChange.PREFIX + m[1],
+        z.ConfigChange.encode(z.ConfigChange.decode(d)),
+    ),
+    "/isr_change_notification/isr_change_([0-9]{10})": lambda d, m: (
+        z.IsrChange.PREFIX + m[1],
+        z.IsrChange.encode(z.IsrChange.decode(d)),
+    ),
+    "/latest_producer_id_block": block,
+    "/feature": lambda d, m: (z.Features.PATH, z.Features.decode(d).encode()),
+    "/kafka-acl(-extended/prefixed)?/([A-Za-z]+)/([^/]+)": lambda d, m: (
+        z.Acls.path(m[2], m[3], prefixed=bool(m[1])),
+        z.Acls.encode(z.Acls.decode(d)),
+    ),
+    "/kafka-acl(-extended)?-changes/acl_changes_([0-9]{10})": acl_change,
+    "/delegation_token/token_changes/token_change_([0-9]{10})": lambda d, m: (
+        z.DelegationTokenChange.PREFIX + m[1],
+        z.DelegationTokenChange.encode(z.DelegationTokenChange.decode(d)),
+    ),
+    "/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)": lambda d, m: (
+        z.ConsumerOffset.path(m[1], m[2], int(m[3])),
+        z.ConsumerOffset.encode(z.ConsumerOffset.decode(d)),
+    ),
+}
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_rewrites_the_text_of_kafka(situation: str) -> None:
+    texts = 0
+    for path, node in SITUATIONS[situation]["tree"].items():
+        if node["data"] is None:
+            continue
+        texts += 1
+        found = [(m, rewrite) for pattern, rewrite in REWRITES.items() if (m := re.fullmatch(pattern, path))]
+        assert len(found) == 1, path
+        match, rewrite = found[0]
+        assert rewrite(node["data"].encode(), match) == (path, node["data"].encode())
+    assert texts >= 7
+
+
+def test_the_persistent_nodes_are_those_of_a_fresh_kafka() -> None:
+    containers = {path for path, node in SITUATIONS["fresh"]["tree"].items() if node["data"] is None}
+    assert set(z.PERSISTENT) < containers
+
+
+def test_fields_of_golden_nodes() -> None:
+    tree = SITUATIONS["reassignment-under-way"]["tree"]
+    topic = z.Topic.decode(tree["/brokers/topics/zn-move"]["data"].encode())
+    assert id_text(topic.topic_id) == "4B4reuJZSzi8pzAYx5PFeg"
+    assert topic.partitions == {0: PartitionAssignment(replicas=(3, 2, 1), adding=(3,), removing=(1,))}
+    one = z.Broker.decode(1, SITUATIONS["fresh"]["tree"]["/brokers/ids/1"]["data"].encode(), 24)
+    assert one.broker.rack == "rack1"
+    assert one.broker.epoch == 24
+    assert one.broker.endpoint("SASL") == Endpoint(
+        listener="SASL", host="127.0.0.1", port=31651, protocol="SASL_PLAINTEXT"
+    )
+    down = z.Partition.decode(
+        SITUATIONS["broker-down"]["tree"]["/brokers/topics/zn-lonely/partitions/0/state"]["data"].encode(), 1
+    )
+    assert (down.leader, down.isr) == (-1, (3,))
+    old = z.Topic.decode(SITUATIONS["isr-change-notification"]["tree"]["/brokers/topics/q-a"]["data"].encode())
+    assert old.topic_id == NO_TOPIC_ID
+    users = SITUATIONS["in-use"]["tree"]["/config/users/t39u"]["data"].encode()
+    assert z.Config.decode(users) == {"producer_byte_rate": "1000000", "consumer_byte_rate": "2000000"}
+
+
+def test_an_unclean_election_is_told_after_the_version() -> None:
+    state = PartitionState(leader=2, leader_epoch=5, isr=(2,), controller_epoch=3, partition_epoch=9, recovering=True)
+    text = b'{"controller_epoch":3,"leader":2,"version":1,"leader_recovery_state":1,"leader_epoch":5,"isr":[2]}'
+    assert z.Partition.encode(state) == text
+    assert z.Partition.decode(text, 9) == state
+
+
+def test_a_broker_without_a_plain_listener_or_with_ipv6() -> None:
+    info = BrokerInfo(
+        id=4, endpoints=(Endpoint(listener="TLS", host="::1", port=9093, protocol="SSL"),), rack=None, epoch=11
+    )
+    entry = z.Broker(broker=info, timestamp_ms=5)
+    text = entry.encode()
+    assert text == (
+        b'{"features":{},"listener_security_protocol_map":{"TLS":"SSL"},"endpoints":["TLS://[::1]:9093"],'
+        b'"jmx_port":-1,"port":-1,"host":null,"version":5,"timestamp":"5"}'
+    )
+    assert z.Broker.decode(4, text, 11) == entry
+
+
+def test_nodes_that_only_old_tools_write() -> None:
+    targets = {TopicPartition("a", 0): (1, 2), TopicPartition("b", 7): (3,)}
+    text = (
+        b'{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":[1,2]},'
+        b'{"topic":"b","partition":7,"replicas":[3]}]}'
+    )
+    assert z.Reassignments.encode(targets) == text
+    assert z.Reassignments.decode(text) == targets
+    text = b'{"version":1,"partitions":[{"topic":"a","partition":0}]}'
+    assert z.PreferredElections.encode([TopicPartition("a", 0)]) == text
+    assert z.PreferredElections.decode(text) == [TopicPartition("a", 0)]
+    assert z.ConfigChange.decode(b'{"version":1,"entity_type":"topics","entity_name":"t"}') == "topics/t"
+    features = z.Features({"x": 3}, 1, 1)
+    text = b'{"features":{"x":{"max_version_level":3,"min_version_level":3}},"version":1,"status":1}'
+    assert features.encode() == text
+    assert z.Features.decode(text) == features
+
+
+def test_log_dir_event() -> None:
+    text = b'{"version":1,"broker":2,"event":1}'
+    assert z.LogDirEvent.encode(2) == text
+    assert z.LogDirEvent.decode(text) == 2
+
+
+def test_delegation_token() -> None:
+    token = z.DelegationToken(
+        token_id="x",
+        owner="User:a b",
+        requester="User:c",
+        renewers=("User:*",),
+        issued_ms=1,
+        expires_ms=2,
+        max_ms=3,
+    )
+    text = (
+        b'{"issueTimestamp":1,"renewers":["User%3A%2A"],"tokenRequester":"User%3Ac","tokenId":"x",'
+        b'"owner":"User%3Aa%20b","expiryTimestamp":2,"maxTimestamp":3,"version":3}'
+    )
+    assert token.encode() == text
+    assert z.DelegationToken.decode(text) == token
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"7", b"nonsense", b'{"version":3}'])
+def test_what_is_no_topic(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        z.Topic.decode(data)
+
+
+def test_empty_nodes_that_kafka_leaves() -> None:
+    assert z.ProducerIdBlock.decode(b"") is None
+    assert z.Config.decode(b"") == {}
+    assert z.Acls.decode(b"") == []
