@@ -92,11 +92,13 @@ class Files:
     def sync_path(self, path: str) -> None:
         """fsync what is at `path` now; nothing when it has gone since."""
         with contextlib.suppress(FileNotFoundError):
-            self.sync(self.open_log_file(path, os.O_RDONLY).fd)
+            file = self.open_log_file(path, os.O_RDONLY)
+            self.sync(file.fd)
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable. Thread-safe."""
-        self.sync(self.open_log_file(path, os.O_RDONLY | os.O_DIRECTORY).fd)
+        file = self.open_log_file(path, os.O_RDONLY | os.O_DIRECTORY)
+        self.sync(file.fd)
 
     def allocate(self, fd: int, at: int, length: int) -> bool:
         """Reserve blocks past the end of a file without growing it; False where the file system cannot.

@@ -1,0 +1,222 @@
+"""The small text files of a log directory and of a partition, as Kafka writes them.
+
+Every function that reads returns nothing (None, or an empty dict) where there is no file, and raises CheckpointError
+where there is a broken one; a broken file is never replaced behind the operator's back. Writing goes through
+`Files.write_file`, so that after a crash the old or the new content is there, whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kafkad.log.files import Files
+from kafkad.model import TopicPartition, id_from_text, id_text
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+START_OFFSETS = "log-start-offset-checkpoint"
+CLEANED_OFFSETS = "cleaner-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+_REMEDIES = {
+    RECOVERY_POINTS: "Delete it, and every log in its directory is checked from the beginning",
+    HIGH_WATERMARKS: "Delete it, and high watermarks are found anew",
+    START_OFFSETS: "Restore it from a copy, or delete it: records removed by DeleteRecords may then come back",
+    CLEANED_OFFSETS: "Delete it, and compaction starts over",
+    LEADER_EPOCHS: "Restore it from a copy, or delete it if this is the only replica",
+    PARTITION_METADATA: "Restore the topic id from a copy of this file in another partition of the topic",
+    META_PROPERTIES: "Restore it from a copy, or from another log directory of the same broker",
+}
+
+
+class CheckpointError(ValueError):
+    """A small file that makes no sense: which, where in it, and what to do."""
+
+    def __init__(self, path: str, line: int, what: str) -> None:
+        remedy = _REMEDIES.get(os.path.basename(path), "Restore it from a copy")
+        super().__init__(f"{path}, line {line}: {what}. {remedy}.")
+        self.path = path
+
+
+def _read_lines(path: str, files: Files) -> list[str] | None:
+    try:
+        return files.read(path).decode().splitlines()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise CheckpointError(path, 1, f"byte {error.start} is not text") from None
+
+
+# --- checkpoints: a version, a count, and as many lines
+
+
+def _read_checkpoint(path: str, files: Files) -> list[list[str]]:
+    lines = _read_lines(path, files)
+    if not lines:
+        return []  # Kafka creates some of them empty
+    if lines[0] != "0":
+        raise CheckpointError(path, 1, f"{lines[0]!r} where version 0 was expected")
+    count = _number(path, 2, lines[1] if len(lines) > 1 else "")
+    entries = [line.split() for line in lines[2:]]
+    if len(entries) != count:
+        raise CheckpointError(path, 2, f"{count} entries were announced, {len(entries)} are there")
+    return entries
+
+
+def _write_checkpoint(path: str, lines: Iterable[str], files: Files, *, durable: bool) -> None:
+    lines = list(lines)
+    files.write_file(path, "".join(f"{line}\n" for line in ("0", len(lines), *lines)).encode(), durable=durable)
+
+
+def read_offsets(path: str, files: Files) -> dict[TopicPartition, int]:
+    """One offset a partition, in the order of the file."""
+    offsets = {}
+    for number, fields in enumerate(_read_checkpoint(path, files), start=3):
+        if len(fields) != 3:
+            raise CheckpointError(path, number, f"{' '.join(fields)!r} is not 'topic partition offset'")
+        partition = TopicPartition(fields[0], _number(path, number, fields[1]))
+        offsets[partition] = _number(path, number, fields[2])
+    return offsets
+
+
+def write_offsets(path: str, offsets: Mapping[TopicPartition, int], files: Files) -> None:
+    lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+    _write_checkpoint(path, lines, files, durable=True)
+
+
+def read_epochs(path: str, files: Files) -> list[tuple[int, int]]:
+    """(leader epoch, first offset under it), oldest first."""
+    epochs: list[tuple[int, int]] = []
+    for number, fields in enumerate(_read_checkpoint(path, files), start=3):
+        if len(fields) != 2:
+            raise CheckpointError(path, number, f"{' '.join(fields)!r} is not 'epoch offset'")
+        epochs.append((_number(path, number, fields[0]), _number(path, number, fields[1])))
+    return epochs
+
+
+def write_epochs(path: str, epochs: Iterable[tuple[int, int]], files: Files, *, durable: bool = True) -> None:
+    _write_checkpoint(path, (f"{epoch} {offset}" for epoch, offset in epochs), files, durable=durable)
+
+
+def _number(path: str, line: int, text: str) -> int:
+    if not re.fullmatch(r"-?\d{1,19}", text, re.ASCII):
+        raise CheckpointError(path, line, f"{text!r} is not a number")
+    return int(text)
+
+
+def _quoted(lines: list[str], index: int) -> str:
+    return repr(lines[index]) if index < len(lines) else "nothing"
+
+
+# --- partition.metadata
+
+
+def read_topic_id(path: str, files: Files) -> bytes | None:
+    lines = _read_lines(path, files)
+    if lines is None:
+        return None
+    if lines[:1] != ["version: 0"]:
+        raise CheckpointError(path, 1, f"{_quoted(lines, 0)} where 'version: 0' was expected")
+    if len(lines) < 2 or not lines[1].startswith("topic_id: "):
+        raise CheckpointError(path, 2, f"{_quoted(lines, 1)} where 'topic_id: …' was expected")
+    try:
+        return id_from_text(lines[1].removeprefix("topic_id: "))
+    except ValueError as error:
+        raise CheckpointError(path, 2, str(error)) from None
+
+
+def write_topic_id(path: str, topic_id: bytes, files: Files, *, durable: bool = True) -> None:
+    files.write_file(path, f"version: 0\ntopic_id: {id_text(topic_id)}".encode(), durable=durable)
+
+
+# --- meta.properties
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetaProperties:
+    """Whose log directory this is. `others` are properties kafkad has no use for and keeps."""
+
+    broker_id: int
+    cluster_id: str | None
+    others: tuple[tuple[str, str], ...] = ()
+
+
+def read_meta_properties(path: str, files: Files) -> MetaProperties | None:
+    """CheckpointError also for the directory of a Kafka in KRaft mode, which this broker cannot take over."""
+    lines = _read_lines(path, files)
+    if lines is None:
+        return None
+    properties = {}
+    line_of = {}
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if text and text[0] not in "#!":
+            name, value = _property(text)
+            properties[name] = value
+            line_of[name] = number
+    version = properties.pop("version", None)
+    if version == "1":
+        node = properties.get("node.id", "?")
+        raise CheckpointError(path, line_of["version"], f"version 1 is of a Kafka in KRaft mode (node.id={node})")
+    if version != "0":
+        raise CheckpointError(path, line_of.get("version", 1), f"version {version} where 0 was expected")
+    if "broker.id" not in properties:
+        raise CheckpointError(path, len(lines), "there is no broker.id")
+    broker_id = _number(path, line_of["broker.id"], properties.pop("broker.id"))
+    cluster_id = properties.pop("cluster.id", None)
+    return MetaProperties(broker_id=broker_id, cluster_id=cluster_id, others=tuple(properties.items()))
+
+
+def encode_meta_properties(meta: MetaProperties, now_ms: int) -> bytes:
+    """As Java's Properties would store it, date and all."""
+    date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000))
+    properties = [("broker.id", str(meta.broker_id)), ("version", "0")]
+    if meta.cluster_id is not None:
+        properties.append(("cluster.id", meta.cluster_id))
+    lines = ["#", f"#{date}", *(f"{name}={_escaped(value)}" for name, value in (*properties, *meta.others))]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def write_meta_properties(path: str, meta: MetaProperties, now_ms: int, files: Files) -> None:
+    files.write_file(path, encode_meta_properties(meta, now_ms))
+
+
+def _property(line: str) -> tuple[str, str]:
+    match = re.match(r"((?:\\.|[^=:\s\\])*)\s*[=:]?\s*(.*)", line)
+    assert match is not None  # every part may be empty
+    return _unescaped(match[1]), _unescaped(match[2])
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\=:#!])", r"\\\1", text)
+
+
+# --- the marker of a clean shutdown
+
+
+def write_clean_shutdown(directory: str, files: Files) -> None:
+    """Everything in this log directory is on the disk and consistent: the next start need not look."""
+    content = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":"))
+    files.write_file(os.path.join(directory, CLEAN_SHUTDOWN), content.encode())
+
+
+def take_clean_shutdown(directory: str, files: Files) -> bool:
+    """Whether the marker was there; it is taken away, and that is durable, before anything can be written."""
+    with contextlib.suppress(FileNotFoundError):
+        files.unlink(os.path.join(directory, CLEAN_SHUTDOWN))
+        files.sync_directory(directory)
+        return True
+    return False

@@ -1,0 +1,142 @@
+"""The small files against those that real Kafka wrote, and what a broken one is answered with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkad.log import checkpoint
+from kafkad.log.checkpoint import CheckpointError, MetaProperties
+from kafkad.log.files import Files
+from kafkad.model import TopicPartition
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
+FILES = Files()
+OFFSETS = sorted(GOLDEN.rglob("*-offset-checkpoint"))
+EPOCHS = sorted(GOLDEN.rglob("leader-epoch-checkpoint"))
+TOPIC_IDS = sorted(GOLDEN.rglob("partition.metadata"))
+WRITTEN_AT_MS = 1795241729_000  # Sat Nov 21 06:15:29 UTC 2026
+
+
+def where(path: Path) -> str:
+    return str(path.relative_to(GOLDEN))
+
+
+@pytest.mark.parametrize("path", OFFSETS, ids=where)
+def test_offsets_are_kafkas(path: Path, tmp_path: Path) -> None:
+    copy = str(tmp_path / "copy")
+    if path.stat().st_size == 0:
+        assert checkpoint.read_offsets(str(path), FILES) == {}
+        return
+    checkpoint.write_offsets(copy, checkpoint.read_offsets(str(path), FILES), FILES)
+    assert Path(copy).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("path", EPOCHS, ids=where)
+def test_epochs_are_kafkas(path: Path, tmp_path: Path) -> None:
+    copy = str(tmp_path / "copy")
+    checkpoint.write_epochs(copy, checkpoint.read_epochs(str(path), FILES), FILES)
+    assert Path(copy).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("path", TOPIC_IDS, ids=where)
+def test_topic_ids_are_kafkas(path: Path, tmp_path: Path) -> None:
+    topic_id = checkpoint.read_topic_id(str(path), FILES)
+    assert topic_id is not None
+    copy = str(tmp_path / "copy")
+    checkpoint.write_topic_id(copy, topic_id, FILES)
+    assert Path(copy).read_bytes() == path.read_bytes()
+
+
+def test_meta_properties_and_the_clean_marker_are_kafkas(tmp_path: Path) -> None:
+    golden = GOLDEN / "main" / "meta.properties"
+    meta = checkpoint.read_meta_properties(str(golden), FILES)
+    assert meta == MetaProperties(broker_id=1, cluster_id="rqJN_tDlTSWz79bt_P852g")
+    assert checkpoint.encode_meta_properties(meta, WRITTEN_AT_MS) == golden.read_bytes()
+    checkpoint.write_clean_shutdown(str(tmp_path), FILES)
+    marker = tmp_path / ".kafka_cleanshutdown"
+    assert marker.read_bytes() == (GOLDEN / "main" / ".kafka_cleanshutdown").read_bytes()
+    assert checkpoint.take_clean_shutdown(str(tmp_path), FILES)
+    assert not checkpoint.take_clean_shutdown(str(tmp_path), FILES)
+
+
+def test_a_file_that_is_not_there_says_nothing(tmp_path: Path) -> None:
+    path = str(tmp_path / "missing")
+    assert checkpoint.read_offsets(path, FILES) == {}
+    assert checkpoint.read_epochs(path, FILES) == []
+    assert checkpoint.read_topic_id(path, FILES) is None
+    assert checkpoint.read_meta_properties(path, FILES) is None
+
+
+def test_offsets_come_back_as_they_were_written(tmp_path: Path) -> None:
+    path = str(tmp_path / checkpoint.RECOVERY_POINTS)
+    offsets = {TopicPartition("b", 1): 2**62, TopicPartition("a", 0): 0}
+    checkpoint.write_offsets(path, offsets, FILES)
+    assert Path(path).read_text() == f"0\n2\nb 1 {2**62}\na 0 0\n"
+    assert list(checkpoint.read_offsets(path, FILES).items()) == list(offsets.items())
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "word"),
+    [
+        ("1\n0\n", 1, "version 0"),
+        ("0\n", 2, "not a number"),
+        ("0\ntwo\n", 2, "'two'"),
+        ("0\n2\na 0 1\n", 2, "1 are there"),
+        ("0\n1\na 0\n", 3, "topic partition offset"),
+        ("0\n2\na 0 1\nb x 1\n", 4, "'x'"),
+        ("0\n1\na 0 ١\n", 3, "not a number"),
+    ],
+)
+def test_a_broken_checkpoint_is_named_with_its_line_and_left_alone(
+    tmp_path: Path, content: str, line: int, word: str
+) -> None:
+    path = tmp_path / checkpoint.RECOVERY_POINTS
+    path.write_text(content)
+    with pytest.raises(CheckpointError) as broken:
+        checkpoint.read_offsets(str(path), FILES)
+    assert str(broken.value).startswith(f"{path}, line {line}: ")
+    assert word in str(broken.value)
+    assert "Delete it, and every log" in str(broken.value)
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        ("version=1\nnode.id=3\ncluster.id=x\n", "KRaft"),
+        ("version=7\nbroker.id=1\n", "version 7"),
+        ("broker.id=1\n", "version None"),
+        ("version=0\ncluster.id=x\n", "no broker.id"),
+        ("version=0\nbroker.id=one\n", "'one'"),
+    ],
+)
+def test_broken_meta_properties_are_told(tmp_path: Path, content: str, word: str) -> None:
+    path = tmp_path / checkpoint.META_PROPERTIES
+    path.write_text(content)
+    with pytest.raises(CheckpointError, match=word):
+        checkpoint.read_meta_properties(str(path), FILES)
+
+
+@pytest.mark.parametrize("content", ["", "version: 1\n", "version: 0\n", "version: 0\ntopic_id: short"])
+def test_a_broken_topic_id_is_told(tmp_path: Path, content: str) -> None:
+    path = tmp_path / checkpoint.PARTITION_METADATA
+    path.write_text(content)
+    with pytest.raises(CheckpointError, match=r"partition\.metadata, line"):
+        checkpoint.read_topic_id(str(path), FILES)
+
+
+VALUES = st.text(st.characters(codec="ascii", exclude_categories=("Cc", "Zs")), min_size=1)
+
+
+@given(VALUES, st.dictionaries(st.sampled_from(("directory.id", "x.y")), VALUES), st.integers(0, 2**31 - 1))
+def test_foreign_properties_survive(
+    tmp_path_factory: pytest.TempPathFactory, cluster: str, others: dict[str, str], broker: int
+) -> None:
+    path = str(tmp_path_factory.getbasetemp() / "meta.properties")
+    meta = MetaProperties(broker_id=broker, cluster_id=cluster, others=tuple(others.items()))
+    checkpoint.write_meta_properties(path, meta, WRITTEN_AT_MS, FILES)
+    assert checkpoint.read_meta_properties(path, FILES) == meta
