@@ -13,9 +13,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import crc32c
-
 from kafkad.log.files import Files, disk_errors
+from kafkad.wire.crc import crc32c
 
 SUFFIX = ".snapshot"
 NONE_TAKEN = -1
@@ -49,7 +48,7 @@ def decode(data: bytes) -> list[ProducerEntry]:
     version, crc, count = _HEAD.unpack_from(data)
     if version != _VERSION:
         raise BrokenSnapshotError(f"version {version} where {_VERSION} was expected")
-    if crc32c.crc32c(memoryview(data)[_CRC_FROM:]) != crc:
+    if crc32c(memoryview(data)[_CRC_FROM:]) != crc:
         raise BrokenSnapshotError("its checksum does not fit")
     if count * _ENTRY.size != len(data) - _HEAD.size:
         raise BrokenSnapshotError(f"{count} producers in {len(data)} bytes")
@@ -58,7 +57,7 @@ def decode(data: bytes) -> list[ProducerEntry]:
 
 def encode(entries: Sequence[ProducerEntry]) -> bytes:
     rest = b"".join((struct.pack(">i", len(entries)), *(_ENTRY.pack(*entry) for entry in entries)))
-    return struct.pack(">hI", _VERSION, crc32c.crc32c(rest)) + rest
+    return struct.pack(">hI", _VERSION, crc32c(rest)) + rest
 
 
 def file_name(offset: int) -> str:

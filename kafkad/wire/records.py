@@ -11,9 +11,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import crc32c
-
 from kafkad.wire.compression import CompressionError, compress, decompress
+from kafkad.wire.crc import crc32c
 
 BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = BATCH_HEADER.size
@@ -153,7 +152,7 @@ def crc_matches(view: memoryview, at: int, header: tuple[int, ...]) -> bool:
         from kafkad.wire.legacy import message_crc_matches
 
         return message_crc_matches(view, at, header)
-    return bool(crc32c.crc32c(view[at + CRC_FROM : at + PREFIX_SIZE + header[1]]) == header[4])
+    return crc32c(view[at + CRC_FROM : at + PREFIX_SIZE + header[1]]) == header[4]
 
 
 def iter_records(
@@ -164,7 +163,7 @@ def iter_records(
         from kafkad.wire.legacy import read_legacy
 
         return read_legacy(view, at, limit)
-    return _parse(records_body(view, at, header, limit), at, header)
+    return parse_records(records_body(view, at, header, limit), header, at)
 
 
 def records_body(view: memoryview, at: int, header: tuple[int, ...], limit: int = DECOMPRESSED_LIMIT) -> bytes:
@@ -179,8 +178,11 @@ def records_body(view: memoryview, at: int, header: tuple[int, ...], limit: int 
         raise RecordsError(str(error), at) from None
 
 
-def _parse(data: bytes, at: int, header: tuple[int, ...]) -> Iterator[Record]:  # noqa: C901
-    """Varints of one byte are read in line, which makes it long: a call for each would halve the speed."""
+def parse_records(data: bytes, header: tuple[int, ...], at: int = 0) -> Iterator[Record]:  # noqa: C901
+    """The records in the decompressed body of a v2 batch; `at` is where errors say that batch stands.
+
+    Varints of one byte are read in line, which makes it long: a call for each would halve the speed.
+    """
     base_offset, base_timestamp, count = header[0], header[7], header[12]
     append_time = header[8] if header[5] & LOG_APPEND_TIME else None
     one_byte = _ONE_BYTE
@@ -356,7 +358,7 @@ def assemble_batch(header: BatchHeader, body: bytes) -> bytearray:
 
 def seal(view: memoryview, at: int, end: int) -> None:
     """Write the CRC of the batch view[at:end] again, after something under it changed."""
-    _CRC.pack_into(view, at + CRC_AT, crc32c.crc32c(view[at + CRC_FROM : end]))
+    _CRC.pack_into(view, at + CRC_AT, crc32c(view[at + CRC_FROM : end]))
 
 
 def encode_records(records: Sequence[Record], base_offset: int, base_timestamp: int) -> bytes:
