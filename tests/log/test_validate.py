@@ -1,0 +1,194 @@
+"""What a leader refuses, rewrites and lets pass, against the codes that Kafka 3.9.2 answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafkad.config import LogConfig
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.validate import (
+    RefusedRecords,
+    check_batch,
+    demands,
+    needs_slow_path,
+    quick_enough,
+    rebuild,
+    stamp,
+    unpack_header,
+)
+from kafkad.model import TopicPartition
+from kafkad.wire.compression import Codec
+from kafkad.wire.records import BatchHeader, Record, build_batch, crc_matches, iter_batches, iter_records
+from tests.log.produced import TOPICS, Case, cases, changed, legacy_message, records_at
+from tests.wire.dump import LOGS
+
+NOW_MS = 1_700_000_000_000
+CASES = cases(NOW_MS)
+PLAIN = LogConfig()
+
+
+def config_of(topic: str) -> LogConfig:
+    overrides = TOPICS[topic]
+    config = PLAIN
+    for name, value in overrides.items():
+        field = name.replace(".", "_")
+        if name == "cleanup.policy":
+            config = replace(config, cleanup_policy=frozenset({value}))
+        else:
+            config = replace(config, **{field: int(value) if value.isdigit() else value})
+    return config
+
+
+def leader(batch: bytes | bytearray, config: LogConfig, version: int = 8) -> tuple[memoryview, BatchHeader]:
+    """All that a leader does to one partition's bytes before the append, in a frame with something on both sides."""
+    frame = memoryview(bytearray(b"before" + batch + b"after"))
+    at, end = 6, 6 + len(batch)
+    header = unpack_header(frame, at, end, version)
+    check_batch(frame, at, end, header, config, version, NOW_MS)
+    if needs_slow_path(header, config):
+        outcome = rebuild(frame[at:end], demands(config, TopicPartition("compacted", 0), NOW_MS))
+        frame = memoryview(outcome.unwrap())
+        at, end = 0, len(frame)
+        header = unpack_header(frame, at, end, version)
+    header = stamp(frame, at, end, header, config, NOW_MS + 7)
+    return frame[at:end], BatchHeader._make(header)
+
+
+def refusal(batch: bytes | bytearray, config: LogConfig, version: int = 8) -> KafkaError:
+    with pytest.raises(KafkaError) as caught:
+        leader(batch, config, version)
+    return caught.value
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_answers_as_kafka(case: Case) -> None:
+    expected = case.code if case.ours is None else case.ours
+    try:
+        leader(case.records, config_of(case.topic), case.version)
+    except KafkaError as error:
+        assert error.code == expected, error
+        refused = error.record_errors if isinstance(error, RefusedRecords) else ()
+        assert tuple(record.batch_index for record in refused) == case.refused or not case.refused
+    else:
+        assert expected == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_formats_of_old_requests_are_refused_by_name(magic: int) -> None:
+    assert refusal(legacy_message(magic, NOW_MS), PLAIN, 2).code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+def test_a_good_batch_passes_untouched() -> None:
+    batch = build_batch(records_at(NOW_MS), producer_id=5, producer_epoch=1, base_sequence=9, transactional=True)
+    view, _ = leader(batch, PLAIN)
+    assert bytes(view) == bytes(batch)
+
+
+def test_null_keys_are_named_by_kafkas_words() -> None:
+    error = refusal(build_batch([Record(0, NOW_MS, None, b"v")]), config_of("compacted"))
+    assert isinstance(error, RefusedRecords)
+    words = "Compacted topic cannot accept message without key in topic partition compacted-0"
+    assert error.record_errors == ((0, words),)
+
+
+def test_append_time_is_stamped_without_touching_records() -> None:
+    for codec in Codec:
+        batch = build_batch(records_at(NOW_MS), codec=codec)
+        view, header = leader(batch, config_of("append-time"))
+        assert (header.timestamp_type, header.max_timestamp, header.codec) == ("LogAppendTime", NOW_MS + 7, codec)
+        assert view[61:] == batch[61:]
+        assert crc_matches(view, 0, header)
+        assert [record.timestamp for record in iter_records(view, 0, header)] == [NOW_MS + 7] * 4
+
+
+def test_stamping_gives_the_bytes_kafka_wrote() -> None:
+    """Undo the broker's stamp on golden batches, do it again, and expect the same bytes."""
+    config = config_of("append-time")
+    for path in sorted((LOGS / "main" / "appendtime-0").glob("*.log")):
+        view = memoryview(path.read_bytes())
+        for at, header in iter_batches(view):
+            original = view[at : at + header.size]
+            sent = memoryview(changed(original, attributes=header.codec, max_timestamp=0))
+            stamp(
+                sent,
+                0,
+                len(sent),
+                BatchHeader._make(header)._replace(attributes=header.codec),
+                config,
+                header.max_timestamp,
+            )
+            assert sent == original
+
+
+def test_create_time_takes_the_append_time_flag_away() -> None:
+    view, header = leader(build_batch(records_at(NOW_MS), append_time=NOW_MS + 3), PLAIN)
+    assert header.timestamp_type == "CreateTime"
+    assert crc_matches(view, 0, header)
+    assert list(iter_records(view, 0, header)) == records_at(NOW_MS)
+
+
+@pytest.mark.parametrize("sent", list(Codec))
+@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_recompression_keeps_all_but_the_codec(sent: Codec, wanted: str) -> None:
+    records = [
+        Record(n, NOW_MS - n, None if n % 3 else b"", b"value" * n, (("h", None), ("", b"x"))) for n in range(50)
+    ]
+    batch = build_batch(
+        records, codec=sent, producer_id=9, producer_epoch=3, base_sequence=2**31 - 4, transactional=True
+    )
+    before = BatchHeader._make(unpack_header(memoryview(batch), 0, len(batch), 8))
+    view, header = leader(batch, replace(PLAIN, compression_type=wanted))
+    assert header.codec == (0 if wanted == "uncompressed" else Codec[wanted.upper()])
+    same = before._replace(length=header.length, crc=header.crc, attributes=header.attributes)
+    assert header == same
+    assert header.is_transactional
+    assert crc_matches(view, 0, header)
+    assert list(iter_records(view, 0, header)) == records
+
+
+def test_rebuilding_corrects_a_lying_max_timestamp() -> None:
+    batch = changed(build_batch(records_at(NOW_MS)), max_timestamp=NOW_MS + 99)
+    view, header = leader(batch, config_of("gzip"))
+    assert header.max_timestamp == NOW_MS + 3
+    assert crc_matches(view, 0, header)
+
+
+def test_a_bomb_is_refused() -> None:
+    bomb = build_batch([Record(0, NOW_MS, b"k", bytes(80 << 20))], codec=Codec.ZSTD)
+    config = replace(config_of("gzip"), max_message_bytes=100_000)
+    error = refusal(bomb, config)
+    assert error.code == ErrorCode.INVALID_RECORD
+    assert "more than" in str(error)
+
+
+@pytest.mark.parametrize("directory", ["broker-gzip-0", "broker-snappy-0", "broker-lz4-0", "broker-zstd-0"])
+def test_kafkas_own_recompression_needs_none(directory: str) -> None:
+    """What Kafka's leader wrote for `compression.type` passes ours as it stands, and ours agrees in all fields."""
+    config = replace(PLAIN, compression_type=directory.split("-")[1])
+    for path in sorted((LOGS / "main" / directory).glob("*.log")):
+        view = memoryview(path.read_bytes())
+        for at, header in iter_batches(view):
+            sent = changed(view[at : at + header.size], base_offset=0, leader_epoch=-1)
+            assert leader(sent, config)[0] == sent
+            plain, plain_header = leader(sent, replace(PLAIN, compression_type="uncompressed"))
+            again, again_header = leader(plain, config)
+            assert again_header == header._replace(
+                base_offset=0, leader_epoch=-1, length=again_header.length, crc=again_header.crc
+            )
+            assert list(iter_records(again, 0, again_header)) == list(iter_records(plain, 0, plain_header))
+
+
+def test_the_loop_takes_small_plain_batches_only() -> None:
+    compacted, gzip = config_of("compacted"), config_of("gzip-compacted")
+
+    def quick(config: LogConfig, count: int, codec: int = 0, size: int = 1) -> bool:
+        batch = build_batch([Record(n, NOW_MS, b"k", b"v" * size) for n in range(count)], codec=codec)
+        return quick_enough(unpack_header(memoryview(batch), 0, len(batch), 8), config)
+
+    assert quick(compacted, 500)
+    assert not quick(compacted, 501)
+    assert not quick(compacted, 1, size=70_000)
+    assert not quick(compacted, 1, codec=Codec.GZIP)
+    assert not quick(gzip, 1)
