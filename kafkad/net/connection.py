@@ -1,0 +1,346 @@
+"""One client connection: bytes become frames, replies become bytes, in the order of the requests.
+
+Rules:
+- One request of a connection is worked on at a time; what follows it waits in the kernel or in `_partial`.
+- While a reply has not left completely, nothing more is read: a peer that does not read costs one reply.
+- Memory is owned only for a frame that is partial, and only as much as has really arrived.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kafkad.wire.primitives import MalformedError
+
+if TYPE_CHECKING:
+    from kafkad.net.server import Listener
+
+log = logging.getLogger(__name__)
+
+_SIZE = struct.Struct(">i")
+_SMALLEST_FRAME = 8  # api key, version, correlation id
+MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
+
+
+class OpenFile(Protocol):
+    @property
+    def fd(self) -> int: ...
+
+
+class FileRange(Protocol):
+    """Bytes that stand in a file and go to the socket without passing through this process."""
+
+    @property
+    def file(self) -> OpenFile: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+
+
+Part = bytes | bytearray | FileRange
+Reply = bytes | bytearray | list[Part]
+
+
+class _Pending:
+    def __repr__(self) -> str:
+        return "PENDING"
+
+
+PENDING: Final = _Pending()
+"""What a dispatcher returns when the reply will come later, by `Connection.reply`."""
+
+
+class Connection:
+    """Made by a Listener for each accepted socket; closes itself when the peer or a frame gives reason to."""
+
+    __slots__ = (
+        "__weakref__",
+        "_busy",
+        "_have",
+        "_large",
+        "_out",
+        "_partial",
+        "_paused",
+        "_sock",
+        "_writing",
+        "client",
+        "closed",
+        "fd",
+        "last_active",
+        "listener",
+        "on_close",
+        "peer",
+        "produce_prefix",
+    )
+
+    def __init__(self, listener: Listener, sock: socket.socket, peer: str) -> None:
+        self.listener = listener
+        self.peer = peer
+        self.fd = sock.fileno()
+        self.closed = False
+        self.last_active = listener.tick
+        self.produce_prefix = 0
+        """Length of the part of a Produce request that repeats; kept here for api/produce."""
+        self.client: Any = None
+        """What the peer said of itself; kept here for api/."""
+        self.on_close: Any = None
+        self._sock = sock
+        self._partial: bytes | None = None
+        self._large: memoryview | None = None
+        self._have = 0
+        self._out: deque[Part] | None = None
+        self._busy = False
+        self._paused = False
+        self._writing = False
+
+    def on_readable(self) -> None:
+        if self._busy or self._out:
+            self._pause()
+            return
+        listener = self.listener
+        partial, large = self._partial, self._large
+        try:
+            if large is not None:
+                view, have = large, self._have
+                got = self._sock.recv_into(large[have:])
+            elif partial is not None:
+                view, have = listener.shared, len(partial)
+                view[:have] = partial
+                got = self._sock.recv_into(view[have:])
+            else:
+                view, have = listener.shared, 0
+                got = self._sock.recv_into(view)
+        except BlockingIOError:
+            return
+        except OSError:
+            got = 0
+        if not got:
+            self.close()
+            return
+        self.last_active = listener.tick
+        self._serve(view, have + got)
+
+    def reply(self, reply: Reply | None) -> None:
+        """The answer to a request that was PENDING; None where the protocol has none."""
+        if self.closed:
+            return
+        self._busy = False
+        if reply is not None:
+            self._send(reply)
+        self._go_on()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        loop = self.listener.loop
+        loop.remove_reader(self.fd)
+        if self._writing:
+            loop.remove_writer(self.fd)
+        self._sock.close()
+        self._out = self._partial = None
+        self._give_back()
+        if self.on_close is not None:
+            self.on_close()
+        self.listener.forget(self)
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is being answered: it may be closed without anybody missing a reply."""
+        return not self._busy and not self._out
+
+    # -- frames ----------------------------------------------------------------------------------------------------
+
+    def _serve(self, view: memoryview, have: int) -> None:
+        """Hand over every whole frame in view[:have]; keep the rest; send all replies together."""
+        replies: list[Reply] = []
+        try:
+            at = self._hand_over(view, have, replies)
+        except (MalformedError, struct.error, IndexError, UnicodeDecodeError) as error:
+            log.warning("closing %s: its request cannot be read: %s", self.peer, error)
+            self.close()
+            return
+        except Exception:
+            log.exception("closing %s: its request met an error of ours", self.peer)
+            self.close()
+            return
+        if self.closed:
+            return
+        self._keep(view, at, have)
+        if replies:
+            self._send(replies[0] if len(replies) == 1 else _joined(replies))
+
+    def _hand_over(self, view: memoryview, have: int, replies: list[Reply]) -> int:
+        """Dispatch frame after frame; returns where the first one starts that is partial or has to wait."""
+        dispatch = self.listener.dispatch
+        at = 0
+        while have - at >= 4:
+            size = _SIZE.unpack_from(view, at)[0]
+            end = at + 4 + size
+            if end > have or size < _SMALLEST_FRAME:
+                self._check_size(size)
+                break
+            reply = dispatch(self, view, at + 4, end)
+            at = end
+            if reply is PENDING:
+                self._busy = True
+                break
+            if reply is not None:
+                replies.append(reply)  # type: ignore[arg-type]
+        return at
+
+    def _check_size(self, size: int) -> None:
+        if size < _SMALLEST_FRAME:
+            raise MalformedError(f"a frame of {size} bytes cannot hold a request header")
+        if size > self.listener.max_request_bytes:
+            raise MalformedError(
+                f"a frame of {size} bytes is over socket.request.max.bytes={self.listener.max_request_bytes}"
+            )
+
+    def _keep(self, view: memoryview, at: int, have: int) -> None:
+        """Keep view[at:have] until more arrives: small frames as exact copies, a large one in a buffer that grows."""
+        left = have - at
+        if not left:
+            self._partial = None
+            if self._large is not None:
+                self._give_back()
+            return
+        total = 4 + _SIZE.unpack_from(view, at)[0] if left >= 4 else 0
+        if total <= len(self.listener.shared) // 2 or left >= total:
+            kept = bytes(view[at:have])
+            if self._large is not None:
+                self._give_back()
+            self._partial = kept
+        else:
+            self._keep_large(view, at, left, total)
+
+    def _keep_large(self, view: memoryview, at: int, left: int, total: int) -> None:
+        large = self._large
+        if large is not None and at == 0 and left < len(large):
+            self._have = left
+            return
+        grown = self.listener.buffers.take(left, total)
+        grown[:left] = view[at : at + left]
+        if large is not None:
+            self._give_back()
+        self._partial = None
+        self._large = grown
+        self._have = left
+
+    def _give_back(self) -> None:
+        if self._large is not None:
+            self.listener.buffers.give(self._large)
+            self._large = None
+        self._have = 0
+
+    def _go_on(self) -> None:
+        """After a reply: frames that had already arrived come first, then the socket is read again."""
+        if self.closed or self._busy or self._out:
+            return
+        partial = self._partial
+        if partial is not None and len(partial) >= 4 and len(partial) >= 4 + _SIZE.unpack_from(partial)[0]:
+            view = self.listener.shared if len(partial) <= len(self.listener.shared) else memoryview(bytearray(partial))
+            view[: len(partial)] = partial
+            self._serve(view, len(partial))
+        if self._paused and not self.closed and not self._busy and not self._out:
+            self._paused = False
+            self.listener.loop.add_reader(self.fd, self.on_readable)
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self.listener.loop.remove_reader(self.fd)
+
+    # -- replies ---------------------------------------------------------------------------------------------------
+
+    def _send(self, reply: Reply) -> None:
+        if type(reply) is not list:
+            try:
+                sent = self._sock.send(reply)  # type: ignore[arg-type]
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.close()
+                return
+            if sent == len(reply):
+                return
+            self._out = deque([bytes(memoryview(reply)[sent:])])  # type: ignore[arg-type]
+            self._wait_for_room()
+            return
+        self._out = deque(reply)
+        self._write()
+
+    def _write(self) -> None:
+        """Send what is queued until it is gone or the socket is full."""
+        out = self._out
+        try:
+            while out:
+                part = out[0]
+                if isinstance(part, bytes | bytearray):
+                    sent = self._sock.send(part, MSG_MORE if len(out) > 1 else 0)
+                    if sent < len(part):
+                        out[0] = bytes(memoryview(part)[sent:])
+                        continue
+                elif not self._send_range(part, out):
+                    continue
+                out.popleft()
+        except BlockingIOError:
+            self._wait_for_room()
+            return
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.ECONNRESET):
+                log.warning("closing %s: sending to it failed: %s", self.peer, error)
+            self.close()
+            return
+        self._out = None
+
+    def _send_range(self, part: FileRange, out: deque[Part]) -> bool:
+        """sendfile once; True when the whole range has left."""
+        sent = os.sendfile(self.fd, part.file.fd, part.position, part.length)
+        if sent == part.length:
+            return True
+        if sent == 0:
+            raise OSError(errno.EIO, f"the file ends {part.length} bytes before the range that was promised")
+        out[0] = _Rest(part.file, part.position + sent, part.length - sent)
+        return False
+
+    def _wait_for_room(self) -> None:
+        if not self._writing:
+            self._writing = True
+            self.listener.loop.add_writer(self.fd, self._on_writable)
+
+    def _on_writable(self) -> None:
+        self._write()
+        if self._out or self.closed:
+            return
+        self._writing = False
+        self.listener.loop.remove_writer(self.fd)
+        self._go_on()
+
+
+class _Rest:
+    """What is left of a range that left in pieces."""
+
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: OpenFile, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.length = length
+
+
+def _joined(replies: list[Reply]) -> Reply:
+    """Replies of pipelined requests leave in one send when none of them comes from a file."""
+    if all(type(reply) is not list for reply in replies):
+        return b"".join(replies)  # type: ignore[arg-type]
+    parts: list[Part] = []
+    for reply in replies:
+        parts += reply if type(reply) is list else [reply]  # type: ignore[list-item]
+    return parts

@@ -1,0 +1,232 @@
+"""Listeners: they accept, count and limit connections, and close those that have gone idle."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkad.net.connection import Connection, Reply, _Pending
+
+log = logging.getLogger(__name__)
+
+SHARED_BYTES = 256 * 1024
+_KEPT_BUFFERS = 4
+_KEPT_BUFFER_BYTES = 4 << 20
+_FIRST_LARGE_BYTES = 512 * 1024
+
+Dispatch = Callable[[Connection, memoryview, int, int], "Reply | _Pending | None"]
+"""`dispatch(connection, view, at, end)`: one request stands in view[at:end], without its length; returns the reply,
+None for none, or PENDING. The view is reused as soon as it returns."""
+
+
+class Buffers:
+    """Receive buffers for frames too large for the shared one; a few are kept for the next such frame."""
+
+    def __init__(self) -> None:
+        self._free: list[memoryview] = []
+
+    def take(self, have: int, total: int) -> memoryview:
+        """A buffer for a frame of `total` bytes of which `have` have arrived: never much larger than what arrived."""
+        for i, buffer in enumerate(self._free):
+            if len(buffer.obj) >= total:  # type: ignore[arg-type]
+                return memoryview(self._free.pop(i).obj)[:total]
+        return memoryview(bytearray(min(total, max(_FIRST_LARGE_BYTES, 2 * have))))
+
+    def give(self, buffer: memoryview) -> None:
+        whole = memoryview(buffer.obj)
+        if len(self._free) < _KEPT_BUFFERS and len(whole) <= _KEPT_BUFFER_BYTES:
+            self._free.append(whole)
+
+
+@dataclass(slots=True, kw_only=True)
+class Limits:
+    """How many connections a broker takes; replaced whole when the settings change."""
+
+    max_connections: int = 2**31 - 1
+    max_per_ip: int = 2**31 - 1
+    per_ip_overrides: dict[str, int] = field(default_factory=dict)
+    idle_ms: int = 600_000
+    max_request_bytes: int = 100 << 20
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+    backlog: int = 50
+
+    def allowed_from(self, address: str) -> int:
+        return self.per_ip_overrides.get(address, self.max_per_ip)
+
+
+class Server:
+    """All listeners of a broker; they share the limits, the receive buffer and the dispatcher."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, dispatch: Dispatch, limits: Limits) -> None:
+        self.loop = loop
+        self.dispatch = dispatch
+        self.limits = limits
+        self.listeners: list[Listener] = []
+        self.shared = memoryview(bytearray(SHARED_BYTES))
+        self.buffers = Buffers()
+        self.per_ip: Counter[str] = Counter()
+        self.total = 0
+        self.accepted = 0
+        self.refused = 0
+
+    def listen(self, name: str, host: str, port: int) -> Listener:
+        """Bind now, so that a taken port is known at once; `start` begins to accept."""
+        listener = Listener(self, name, _bound(host, port, self.limits))
+        self.listeners.append(listener)
+        return listener
+
+    def start(self) -> None:
+        for listener in self.listeners:
+            listener.start()
+
+    def stop_accepting(self) -> None:
+        for listener in self.listeners:
+            listener.stop_accepting()
+
+    def close_quiet(self) -> int:
+        """Close connections with nothing to answer; how many are left."""
+        for connection in self.connections():
+            if connection.quiet:
+                connection.close()
+        return self.total
+
+    def close(self) -> None:
+        self.stop_accepting()
+        for connection in self.connections():
+            connection.close()
+
+    def connections(self) -> list[Connection]:
+        return [c for listener in self.listeners for c in listener.connections.values()]
+
+    def apply(self, limits: Limits) -> None:
+        self.limits = limits
+        for listener in self.listeners:
+            listener.max_request_bytes = limits.max_request_bytes
+            listener.resume_if_room()
+
+    def close_idle(self, tick: int, oldest_allowed: int) -> int:
+        """Called by the broker's clock: `tick` marks what is active from now on."""
+        closed = 0
+        for listener in self.listeners:
+            listener.tick = tick
+        for connection in self.connections():
+            if connection.last_active < oldest_allowed and connection.quiet:
+                connection.close()
+                closed += 1
+        return closed
+
+
+class Listener:
+    """One bound address. `max.connections` reached: it stops accepting until one closes, as Kafka does."""
+
+    def __init__(self, server: Server, name: str, sock: socket.socket) -> None:
+        self.server = server
+        self.name = name
+        self.port: int = sock.getsockname()[1]
+        self.host: str = sock.getsockname()[0]
+        self.connections: dict[int, Connection] = {}
+        self.tick = 0
+        self.loop = server.loop
+        self.shared = server.shared
+        self.buffers = server.buffers
+        self.dispatch = server.dispatch
+        self.max_request_bytes = server.limits.max_request_bytes
+        self._sock = sock
+        self._accepting = False
+        self._open = True
+
+    def start(self) -> None:
+        self._sock.listen(max(self.server.limits.backlog, 1))
+        self._accept_again()
+
+    def stop_accepting(self) -> None:
+        if self._open:
+            self._open = False
+            self._pause()
+            self._sock.close()
+
+    def forget(self, connection: Connection) -> None:
+        """A connection of ours has closed itself."""
+        server = self.server
+        if self.connections.pop(connection.fd, None) is not None:
+            server.total -= 1
+            address = connection.peer.rpartition(":")[0]
+            server.per_ip[address] -= 1
+            if not server.per_ip[address]:
+                del server.per_ip[address]
+            for listener in server.listeners:
+                listener.resume_if_room()
+
+    def resume_if_room(self) -> None:
+        if self._open and not self._accepting and self.server.total < self.server.limits.max_connections:
+            self._accept_again()
+
+    def _accept_again(self) -> None:
+        self._accepting = True
+        self.loop.add_reader(self._sock.fileno(), self._accept)
+
+    def _pause(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            self.loop.remove_reader(self._sock.fileno())
+
+    def _accept(self) -> None:
+        for _ in range(128):
+            if self.server.total >= self.server.limits.max_connections:
+                self._pause()
+                return
+            try:
+                sock, address = self._sock.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                log.error("listener %s cannot accept: %s", self.name, error)
+                self._pause()
+                self.loop.call_later(1.0, self.resume_if_room)
+                return
+            self._welcome(sock, address)
+
+    def _welcome(self, sock: socket.socket, address: Any) -> None:
+        server = self.server
+        host = address[0]
+        if server.per_ip[host] >= server.limits.allowed_from(host):
+            server.refused += 1
+            log.info("refused a connection from %s: it has max.connections.per.ip=%d", host, server.per_ip[host])
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection = Connection(self, sock, f"{host}:{address[1]}")
+        self.connections[connection.fd] = connection
+        server.per_ip[host] += 1
+        server.total += 1
+        server.accepted += 1
+        self.loop.add_reader(connection.fd, connection.on_readable)
+
+
+def _bound(host: str, port: int, limits: Limits) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host or not host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if host else 0)
+        for option, size in (
+            (socket.SO_SNDBUF, limits.send_buffer_bytes),
+            (socket.SO_RCVBUF, limits.receive_buffer_bytes),
+        ):
+            if size > 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
+        sock.setblocking(False)
+        sock.bind((host, port))
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,217 @@
+"""Fetch by hand: the request is read and the response packed without an object per field.
+
+`messages/fetch.py` declares the same bytes; a test holds the two against each other for every version.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from kafkad.wire.primitives import get_uvarint, skip_tags
+from kafkad.wire.produce import read_count, read_text, uvarint
+
+FIRST_FLEXIBLE: Final = 12
+FIRST_WITH_TOPIC_IDS: Final = 13
+
+_I32 = struct.Struct(">i")
+_WAITS_V4 = struct.Struct(">iiiib")  # replica id, max wait, min bytes, max bytes, isolation level
+_WAITS_V15 = struct.Struct(">iiib")
+_SESSION = struct.Struct(">ii")
+_PARTITION = {  # index, [leader epoch], offset, [last fetched epoch], [log start offset], max bytes
+    4: struct.Struct(">iqi"),
+    5: struct.Struct(">iqqi"),
+    9: struct.Struct(">iiqqi"),
+    12: struct.Struct(">iiqiqi"),
+}
+_HEAD = {  # index, error code, high watermark, last stable offset, [log start offset]
+    4: struct.Struct(">ihqq"),
+    5: struct.Struct(">ihqqq"),
+}
+_ABORTED = struct.Struct(">qq")
+
+
+class Wanted(NamedTuple):
+    """One partition as a client asks for it. Fields its version does not carry are -1."""
+
+    partition: int
+    leader_epoch: int
+    offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    max_bytes: int
+
+
+class WantedTopic(NamedTuple):
+    key: str | bytes
+    """Its name, or its id from version 13 on."""
+    partitions: list[Wanted]
+
+
+class FetchFrame(NamedTuple):
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool
+    session_id: int
+    session_epoch: int
+    topics: list[WantedTopic]
+    forgotten: list[tuple[str | bytes, list[int]]]
+
+
+def _partition_struct(version: int) -> struct.Struct:
+    return _PARTITION[4 if version < 5 else 5 if version < 9 else 9 if version < 12 else 12]
+
+
+def read_fetch(frame: memoryview, at: int, version: int) -> FetchFrame:
+    """The body of a Fetch request, versions 4 to 18; `at` is where it starts, after the request header."""
+    flexible = version >= FIRST_FLEXIBLE
+    replica_id = -1
+    if version >= 15:
+        max_wait, min_bytes, max_bytes, isolation = _WAITS_V15.unpack_from(frame, at)
+        at += 13
+    else:
+        replica_id, max_wait, min_bytes, max_bytes, isolation = _WAITS_V4.unpack_from(frame, at)
+        at += 17
+    session_id, session_epoch = 0, -1
+    if version >= 7:
+        session_id, session_epoch = _SESSION.unpack_from(frame, at)
+        at += 8
+    topics, at = _read_topics(frame, at, version, flexible)
+    forgotten: list[tuple[str | bytes, list[int]]] = []
+    if version >= 7:
+        forgotten, at = _read_forgotten(frame, at, version, flexible)
+    if version >= 11:
+        _, at = read_text(frame, at, flexible)  # the rack: every fetch is served by the leader
+    if flexible:
+        replica_id = _read_replica_state(frame, at, replica_id)
+    return FetchFrame(
+        replica_id, max_wait, min_bytes, max_bytes, isolation == 1, session_id, session_epoch, topics, forgotten
+    )
+
+
+def _read_key(frame: memoryview, at: int, version: int, flexible: bool) -> tuple[str | bytes, int]:
+    if version >= FIRST_WITH_TOPIC_IDS:
+        return bytes(frame[at : at + 16]), at + 16
+    return read_text(frame, at, flexible)
+
+
+def _read_topics(frame: memoryview, at: int, version: int, flexible: bool) -> tuple[list[WantedTopic], int]:
+    fixed = _partition_struct(version)
+    unpack, size = fixed.unpack_from, fixed.size
+    count, at = read_count(frame, at, flexible)
+    topics = []
+    for _ in range(count):
+        key, at = _read_key(frame, at, version, flexible)
+        partitions_count, at = read_count(frame, at, flexible)
+        partitions = []
+        for _ in range(partitions_count):
+            partitions.append(_wanted(unpack(frame, at), version))
+            at += size
+            if flexible:
+                at = at + 1 if frame[at] == 0 else skip_tags(frame, at)
+        if flexible:
+            at = skip_tags(frame, at)
+        topics.append(WantedTopic(key, partitions))
+    return topics, at
+
+
+def _wanted(fields: tuple[int, ...], version: int) -> Wanted:
+    if version >= 12:
+        return Wanted(*fields)
+    if version >= 9:
+        index, epoch, offset, start, max_bytes = fields
+        return Wanted(index, epoch, offset, -1, start, max_bytes)
+    if version >= 5:
+        index, offset, start, max_bytes = fields
+        return Wanted(index, -1, offset, -1, start, max_bytes)
+    index, offset, max_bytes = fields
+    return Wanted(index, -1, offset, -1, -1, max_bytes)
+
+
+def _read_forgotten(
+    frame: memoryview, at: int, version: int, flexible: bool
+) -> tuple[list[tuple[str | bytes, list[int]]], int]:
+    count, at = read_count(frame, at, flexible)
+    forgotten = []
+    for _ in range(count):
+        key, at = _read_key(frame, at, version, flexible)
+        indexes, at = read_count(frame, at, flexible)
+        forgotten.append((key, [_I32.unpack_from(frame, at + 4 * i)[0] for i in range(indexes)]))
+        at += 4 * indexes
+        if flexible:
+            at = skip_tags(frame, at)
+    return forgotten, at
+
+
+def _read_replica_state(frame: memoryview, at: int, replica_id: int) -> int:
+    """From version 15 on a follower says who it is in tagged field 1."""
+    count, at = get_uvarint(frame, at)
+    for _ in range(count):
+        tag, at = get_uvarint(frame, at)
+        size, at = get_uvarint(frame, at)
+        if tag == 1 and size >= 12:
+            replica_id = _I32.unpack_from(frame, at)[0]
+        at += size
+    return replica_id
+
+
+def pack_topic(key: str | bytes, partitions: int, version: int) -> bytes:
+    flexible = version >= FIRST_FLEXIBLE
+    count = uvarint(partitions + 1) if flexible else _I32.pack(partitions)
+    if isinstance(key, bytes):
+        return key + count
+    raw = key.encode()
+    return (uvarint(len(raw) + 1) if flexible else len(raw).to_bytes(2, "big")) + raw + count
+
+
+def pack_partition(
+    version: int,
+    index: int,
+    error_code: int,
+    high_watermark: int,
+    last_stable_offset: int,
+    log_start_offset: int,
+    aborted: list[tuple[int, int]] | None,
+    length: int,
+) -> bytes:
+    """All of a partition's answer up to its records, of which `length` bytes follow."""
+    if version >= 5:
+        head = _HEAD[5].pack(index, error_code, high_watermark, last_stable_offset, log_start_offset)
+    else:
+        head = _HEAD[4].pack(index, error_code, high_watermark, last_stable_offset)
+    if version >= FIRST_FLEXIBLE:
+        return head + _pack_aborted_flexible(aborted) + b"\xff\xff\xff\xff" + uvarint(length + 1)
+    out = head + (b"\xff\xff\xff\xff" if aborted is None else _I32.pack(len(aborted)))
+    if aborted:
+        out += b"".join(_ABORTED.pack(*each) for each in aborted)
+    if version >= 11:
+        out += b"\xff\xff\xff\xff"  # preferred read replica: none
+    return out + _I32.pack(length)
+
+
+def _pack_aborted_flexible(aborted: list[tuple[int, int]] | None) -> bytes:
+    if aborted is None:
+        return b"\x00"
+    return uvarint(len(aborted) + 1) + b"".join(_ABORTED.pack(*each) + b"\x00" for each in aborted)
+
+
+def pack_start(version: int, correlation_id: int, error_code: int, session_id: int, topics: int) -> bytes:
+    """From the correlation id to the number of topics; the caller puts the length in front."""
+    flexible = version >= FIRST_FLEXIBLE
+    out = _I32.pack(correlation_id) + (b"\x00" if flexible else b"") + b"\x00\x00\x00\x00"
+    if version >= 7:
+        out += error_code.to_bytes(2, "big", signed=True) + _I32.pack(session_id)
+    return out + (uvarint(topics + 1) if flexible else _I32.pack(topics))
+
+
+PARTITION_END: Final = b"\x00"
+_DIVERGING = struct.Struct(">BBBiqBB")
+
+
+def pack_partition_end(diverging: tuple[int, int] | None) -> bytes:
+    """What follows a partition's records from version 12 on: no tagged field, or where its epochs diverge."""
+    if diverging is None:
+        return PARTITION_END
+    return _DIVERGING.pack(1, 0, 13, *diverging, 0, 0)[:-1]

@@ -1,0 +1,220 @@
+"""Produce by hand: the one request whose decoding is measured in fractions of a microsecond.
+
+`messages/produce.py` declares the same bytes; a test holds the two against each other for every version. Requests are
+read in place: records stay where they are, as positions in the frame. Names and counts of the request are the same
+bytes in the response, so they are echoed, never encoded again.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from kafkad.wire.primitives import (
+    MalformedError,
+    get_compact_count,
+    get_count,
+    get_nullable_compact_string,
+    get_nullable_string,
+    get_uvarint,
+    put_uvarint,
+    skip_tags,
+)
+
+FIRST_FLEXIBLE: Final = 9
+FIRST_WITH_TOPIC_IDS: Final = 13
+
+_I16 = struct.Struct(">h")
+_I32 = struct.Struct(">i")
+_ACKS = struct.Struct(">hi")
+_INDEX_AND_LENGTH = struct.Struct(">ii")
+PARTITION_V2 = struct.Struct(">ihqq")
+PARTITION_V5 = struct.Struct(">ihqqq")
+
+
+class PartitionData(NamedTuple):
+    """Records stand in frame[at:end]; at == end where the client sent null."""
+
+    partition: int
+    at: int
+    end: int
+
+
+class TopicData(NamedTuple):
+    echo: bytes
+    """The topic's name or id and its partition count, as they came."""
+    name: str | None
+    topic_id: bytes | None
+    partitions: list[PartitionData]
+
+
+class ProduceFrame(NamedTuple):
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    echo: bytes
+    topics: list[TopicData]
+    repeats: int
+    """Where the bytes that a one-partition request repeats end: right after its partition index; 0 for others."""
+
+
+def read_text(frame: memoryview, at: int, flexible: bool) -> tuple[str, int]:
+    text, end = get_nullable_compact_string(frame, at) if flexible else get_nullable_string(frame, at)
+    if text is None:
+        raise MalformedError(f"the name at {at} is null")
+    return text, end
+
+
+def read_count(frame: memoryview, at: int, flexible: bool) -> tuple[int, int]:
+    count, at = get_compact_count(frame, at) if flexible else get_count(frame, at)
+    if count < 0:
+        raise MalformedError(f"the array before {at} is null")
+    return count, at
+
+
+def uvarint(value: int) -> bytes:
+    out = bytearray()
+    put_uvarint(out, value)
+    return bytes(out)
+
+
+def read_produce(frame: memoryview, at: int, version: int) -> ProduceFrame:
+    """The body of a Produce request, versions 3 to 13; `at` is where it starts, after the request header."""
+    flexible = version >= FIRST_FLEXIBLE
+    transactional_id, at = get_nullable_compact_string(frame, at) if flexible else get_nullable_string(frame, at)
+    acks, timeout_ms = _ACKS.unpack_from(frame, at)
+    at += 6
+    topics_at = at
+    count, at = read_count(frame, at, flexible)
+    echo = bytes(frame[topics_at:at])
+    topics = []
+    repeats = 0
+    for _ in range(count):
+        topic, at, first_index_end = _read_topic(frame, at, version, flexible)
+        topics.append(topic)
+        repeats = first_index_end
+    if flexible:
+        skip_tags(frame, at)
+    if count != 1 or len(topics[0].partitions) != 1 or transactional_id is not None:
+        repeats = 0
+    return ProduceFrame(transactional_id, acks, timeout_ms, echo, topics, repeats)
+
+
+def _read_topic(frame: memoryview, at: int, version: int, flexible: bool) -> tuple[TopicData, int, int]:
+    start = at
+    name = topic_id = None
+    if version >= FIRST_WITH_TOPIC_IDS:
+        topic_id = bytes(frame[at : at + 16])
+        at += 16
+    else:
+        name, at = read_text(frame, at, flexible)
+    count, at = read_count(frame, at, flexible)
+    echo = bytes(frame[start:at])
+    partitions = []
+    index_end = at + 4
+    for _ in range(count):
+        partition, at = _read_partition(frame, at, flexible)
+        partitions.append(partition)
+    if flexible:
+        at = skip_tags(frame, at)
+    return TopicData(echo, name, topic_id, partitions), at, index_end
+
+
+def _read_partition(frame: memoryview, at: int, flexible: bool) -> tuple[PartitionData, int]:
+    if flexible:
+        index = _I32.unpack_from(frame, at)[0]
+        length, at = get_uvarint(frame, at + 4)
+        length -= 1
+    else:
+        index, length = _INDEX_AND_LENGTH.unpack_from(frame, at)
+        at += 8
+    end = at + max(length, 0)
+    if end > len(frame):
+        raise MalformedError(f"{length} bytes of records at {at} end after their frame")
+    partition = PartitionData(index, at, end)
+    return partition, skip_tags(frame, end) if flexible else end
+
+
+class Answer(NamedTuple):
+    """What one partition is told. Errors carry -1 for every number."""
+
+    partition: int
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    message: str | None = None
+    record_errors: tuple[tuple[int, str | None], ...] = ()
+
+
+def pack_answer(answer: Answer, version: int) -> bytes:
+    partition, code, base, append_time, start, message, record_errors = answer
+    if version < 5:
+        return PARTITION_V2.pack(partition, code, base, append_time)
+    fixed = PARTITION_V5.pack(partition, code, base, append_time, start)
+    if version < 8:
+        return fixed
+    if message is None and not record_errors:
+        return fixed + (b"\x01\x00\x00" if version >= FIRST_FLEXIBLE else b"\x00\x00\x00\x00\xff\xff")
+    return fixed + _pack_errors(message, record_errors, version >= FIRST_FLEXIBLE)
+
+
+def _pack_errors(message: str | None, record_errors: tuple[tuple[int, str | None], ...], flexible: bool) -> bytes:
+    out = [uvarint(len(record_errors) + 1) if flexible else _I32.pack(len(record_errors))]
+    for index, text in record_errors:
+        out += [_I32.pack(index), _pack_text(text, flexible), b"\x00" if flexible else b""]
+    out += [_pack_text(message, flexible), b"\x00" if flexible else b""]
+    return b"".join(out)
+
+
+def _pack_text(text: str | None, flexible: bool) -> bytes:
+    if text is None:
+        return b"\x00" if flexible else b"\xff\xff"
+    raw = text.encode()
+    return (uvarint(len(raw) + 1) if flexible else _I16.pack(len(raw))) + raw
+
+
+def pack_response(
+    frame: ProduceFrame, version: int, correlation_id: int, topics: list[list[bytes]], throttle_ms: int = 0
+) -> bytes:
+    """The whole response with its length; `topics` holds the packed answers in the order of the request."""
+    flexible = version >= FIRST_FLEXIBLE
+    out = [b"", _I32.pack(correlation_id), b"\x00" if flexible else b"", frame.echo]
+    for topic, answers in zip(frame.topics, topics, strict=True):
+        out.append(topic.echo)
+        out += answers
+        if flexible:
+            out.append(b"\x00")
+    out.append(_I32.pack(throttle_ms))
+    if flexible:
+        out.append(b"\x00")
+    out[0] = _I32.pack(sum(map(len, out)))
+    return b"".join(out)
+
+
+class Template:
+    """The response to a repeated one-partition request, patched in place: correlation id and three numbers."""
+
+    __slots__ = ("_bytes", "_numbers_at")
+
+    _NUMBERS_V2 = struct.Struct(">qq")
+    _NUMBERS_V5 = struct.Struct(">qqq")
+
+    def __init__(self, frame: ProduceFrame, version: int) -> None:
+        partition = frame.topics[0].partitions[0].partition
+        self._bytes = bytearray(pack_response(frame, version, 0, [[pack_answer(Answer(partition), version)]]))
+        flexible = version >= FIRST_FLEXIBLE
+        self._numbers_at = 8 + flexible + len(frame.echo) + len(frame.topics[0].echo) + 6
+
+    def fill(self, correlation_id: int, base_offset: int, log_start_offset: int) -> bytes:
+        out = self._bytes
+        _I32.pack_into(out, 4, correlation_id)
+        self._NUMBERS_V5.pack_into(out, self._numbers_at, base_offset, -1, log_start_offset)
+        return bytes(out)
+
+    def fill_v2(self, correlation_id: int, base_offset: int, log_start_offset: int) -> bytes:
+        """Versions 3 and 4 have no log start offset."""
+        out = self._bytes
+        _I32.pack_into(out, 4, correlation_id)
+        self._NUMBERS_V2.pack_into(out, self._numbers_at, base_offset, -1)
+        return bytes(out)

@@ -1,0 +1,289 @@
+"""The server over real sockets, with a dispatcher made for the test."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from kafkad.net.connection import PENDING, Connection, Reply, _Pending
+from kafkad.net.server import SHARED_BYTES, Limits, Server
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    fd: int
+
+
+@dataclass(frozen=True)
+class Range:
+    file: OpenFile
+    position: int
+    length: int
+
+
+def echo(connection: Connection, view: memoryview, at: int, end: int) -> Reply | _Pending | None:
+    return frame(bytes(view[at:end]))
+
+
+Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def run(
+    dispatch: Callable[[Connection, memoryview, int, int], Reply | _Pending | None],
+    scenario: Callable[[Server, Callable[[], Awaitable[Peer]]], Awaitable[None]],
+    limits: Limits | None = None,
+) -> None:
+    async def main() -> None:
+        server = Server(asyncio.get_running_loop(), dispatch, limits or Limits())
+        listener = server.listen("PLAINTEXT", "127.0.0.1", 0)
+        server.start()
+        writers = []
+
+        async def connect() -> Peer:
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port, limit=1 << 26)
+            writers.append(writer)
+            return reader, writer
+
+        try:
+            await asyncio.wait_for(scenario(server, connect), 30)
+        finally:
+            server.close()
+            for writer in writers:
+                writer.close()
+                try:
+                    await writer.wait_closed()
+                except ConnectionError:
+                    continue
+
+    asyncio.run(main())
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    return await reader.readexactly(size)
+
+
+def test_pipelined_frames_are_answered_in_order() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        bodies = [bytes([i]) * (8 + 37 * i) for i in range(200)]
+        writer.write(b"".join(frame(body) for body in bodies))
+        assert [await read_frame(reader) for _ in bodies] == bodies
+
+    run(echo, scenario)
+
+
+def test_a_frame_may_come_a_byte_at_a_time() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        for byte in frame(b"twelve bytes"):
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(0)
+        assert await read_frame(reader) == b"twelve bytes"
+
+    run(echo, scenario)
+
+
+def test_frames_larger_than_the_shared_buffer_arrive_whole_and_their_buffer_is_used_again() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        for size in (SHARED_BYTES // 2 - 4, SHARED_BYTES // 2, SHARED_BYTES, 3 * SHARED_BYTES + 17, 2_000_000, 9):
+            body = os.urandom(size)
+            writer.write(frame(body) + frame(b"the next one"))
+            assert await read_frame(reader) == body
+            assert await read_frame(reader) == b"the next one"
+        assert 0 < len(server.buffers._free) <= 4
+
+    run(echo, scenario)
+
+
+def test_a_claimed_length_gets_no_memory() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        _, writer = await connect()
+        writer.write(struct.pack(">i", 90 << 20) + bytes(300))
+        await writer.drain()
+        while not server.connections() or not server.connections()[0]._have:
+            await asyncio.sleep(0.001)
+        large = server.connections()[0]._large
+        assert large is not None
+        assert len(large) <= 512 * 1024
+
+    run(echo, scenario)
+
+
+def test_absurd_lengths_close_the_connection_and_no_other() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        good_reader, good_writer = await connect()
+        for size in (-1, 0, 7, 0x7FFFFFFF, -(2**31)):
+            reader, writer = await connect()
+            writer.write(struct.pack(">i", size) + bytes(20))
+            assert await reader.read() == b""
+        good_writer.write(frame(b"still here"))
+        assert await read_frame(good_reader) == b"still here"
+
+    run(echo, scenario)
+
+
+def test_what_follows_a_pending_request_waits_for_its_answer() -> None:
+    waiting: list[Connection] = []
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | _Pending | None:
+        if view[at] == ord("w"):
+            waiting.append(connection)
+            return PENDING
+        return echo(connection, view, at, end)
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        writer.write(
+            frame(b"first...") + frame(b"wait....") + frame(b"third...") + frame(b"wait....") + frame(b"fifth...")
+        )
+        assert await read_frame(reader) == b"first..."
+        while not waiting:
+            await asyncio.sleep(0.001)
+        writer.write(frame(b"sixth..."))
+        await asyncio.sleep(0.01)
+        waiting.pop().reply(frame(b"2"))
+        assert [await read_frame(reader) for _ in range(2)] == [b"2", b"third..."]
+        while not waiting:
+            await asyncio.sleep(0.001)
+        waiting.pop().reply(None)
+        assert [await read_frame(reader) for _ in range(2)] == [b"fifth...", b"sixth..."]
+
+    run(dispatch, scenario)
+
+
+def test_a_peer_that_does_not_read_costs_one_reply_and_no_other_connection() -> None:
+    answered = 0
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+        nonlocal answered
+        answered += 1
+        return frame(bytes(1 << 20))
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        sock = socket.create_connection(("127.0.0.1", server.listeners[0].port))
+        sock.setblocking(False)
+        loop = asyncio.get_running_loop()
+        for _ in range(64):
+            await loop.sock_sendall(sock, frame(b"send much"))
+            await asyncio.sleep(0.001)
+        assert answered < 60
+        reader, writer = await connect()
+        writer.write(frame(b"and me?.."))
+        assert len(await read_frame(reader)) == 1 << 20
+        received = 0
+        while received < 64 * ((1 << 20) + 4):
+            received += len(await loop.sock_recv(sock, 1 << 20))
+        assert answered == 65
+        sock.close()
+
+    run(dispatch, scenario)
+
+
+def test_ranges_of_files_leave_in_their_place() -> None:
+    with tempfile.TemporaryFile() as file:
+        data = os.urandom(3_000_000)
+        file.write(data)
+        file.flush()
+        opened = OpenFile(file.fileno())
+
+        def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+            return [
+                struct.pack(">i", 2_500_006) + b"abc",
+                Range(opened, 100, 2_000_000),
+                Range(opened, 7, 500_000),
+                b"xyz",
+            ]
+
+        async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+            reader, writer = await connect()
+            writer.write(frame(b"one.....") + frame(b"two....."))
+            for _ in range(2):
+                body = await read_frame(reader)
+                assert body == b"abc" + data[100:2_000_100] + data[7:500_007] + b"xyz"
+
+        run(dispatch, scenario)
+
+
+def test_a_file_that_ends_too_early_closes_the_connection() -> None:
+    with tempfile.TemporaryFile() as file:
+        opened = OpenFile(file.fileno())
+
+        def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+            return [struct.pack(">i", 10), Range(opened, 0, 10)]
+
+        async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+            reader, writer = await connect()
+            writer.write(frame(b"give me."))
+            assert len(await reader.read()) == 4
+
+        run(dispatch, scenario)
+
+
+def test_an_error_of_ours_costs_one_connection() -> None:
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+        raise RuntimeError("a bug")
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        writer.write(frame(b"anything"))
+        assert await reader.read() == b""
+        assert server.total == 0
+
+    run(dispatch, scenario)
+
+
+def test_max_connections_stops_accepting_until_one_closes() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        first_reader, first_writer = await connect()
+        first_writer.write(frame(b"anything"))
+        assert await read_frame(first_reader) == b"anything"
+        second_reader, second_writer = await connect()
+        second_writer.write(frame(b"me too.."))
+        await asyncio.sleep(0.02)
+        assert server.total == 1
+        first_writer.close()
+        assert await read_frame(second_reader) == b"me too.."
+
+    run(echo, scenario, Limits(max_connections=1))
+
+
+def test_max_connections_per_ip_closes_the_new_one() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        first_reader, first_writer = await connect()
+        first_writer.write(frame(b"anything"))
+        assert await read_frame(first_reader) == b"anything"
+        second_reader, _ = await connect()
+        assert await second_reader.read() == b""
+        first_writer.write(frame(b"still here"))
+        assert await read_frame(first_reader) == b"still here"
+
+    run(echo, scenario, Limits(max_per_ip=1))
+
+
+def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | _Pending | None:
+        return PENDING if view[at] == ord("w") else echo(connection, view, at, end)
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        idle_reader, _ = await connect()
+        _, busy_writer = await connect()
+        busy_writer.write(frame(b"wait...."))
+        while server.total < 2 or all(c.quiet for c in server.connections()):
+            await asyncio.sleep(0.001)
+        assert server.close_idle(tick=10, oldest_allowed=5) == 1
+        assert await idle_reader.read() == b""
+        assert server.total == 1
+
+    run(dispatch, scenario)

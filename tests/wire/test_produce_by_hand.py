@@ -1,0 +1,119 @@
+"""The hand-written Produce codec against the declared one, version by version."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkad.wire.frames import encode_response, read_response_header
+from kafkad.wire.messages import produce as declared
+from kafkad.wire.messages.produce import (
+    ProduceRequest,
+    ProduceResponse,
+)
+from kafkad.wire.primitives import MalformedError
+from kafkad.wire.produce import Answer, Template, pack_answer, pack_response, read_produce
+from kafkad.wire.schema import decode, encode
+
+VERSIONS = range(3, 14)
+NAMES = st.text(min_size=1, max_size=200)
+PARTITIONS = st.lists(st.tuples(st.integers(0, 2**31 - 1), st.one_of(st.none(), st.binary(max_size=300))), max_size=4)
+TOPICS = st.lists(st.tuples(NAMES, st.binary(min_size=16, max_size=16), PARTITIONS), max_size=4)
+
+
+def request(version: int, topics: list[tuple[str, bytes, list[tuple[int, bytes | None]]]], txn: str | None) -> bytes:
+    data = []
+    for name, topic_id, partitions in topics:
+        topic = declared.TopicProduceData()
+        if version >= 13:
+            topic.topic_id = topic_id
+        else:
+            topic.name = name
+        topic.partition_data = [declared.PartitionProduceData(index=i, records=r) for i, r in partitions]
+        data.append(topic)
+    return encode(ProduceRequest(transactional_id=txn, acks=-1, timeout_ms=1234, topic_data=data), version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(topics=TOPICS, txn=st.one_of(st.none(), NAMES))
+@settings(max_examples=25)
+def test_a_request_reads_as_declared(
+    version: int, topics: list[tuple[str, bytes, list[tuple[int, bytes | None]]]], txn: str | None
+) -> None:
+    body = b"head" + request(version, topics, txn)
+    frame = read_produce(memoryview(body), 4, version)
+    assert (frame.transactional_id, frame.acks, frame.timeout_ms) == (txn, -1, 1234)
+    assert [(t.topic_id if version >= 13 else t.name) for t in frame.topics] == [
+        topic_id if version >= 13 else name for name, topic_id, _ in topics
+    ]
+    read = [[(p.partition, body[p.at : p.end]) for p in t.partitions] for t in frame.topics]
+    assert read == [[(i, r or b"") for i, r in partitions] for _, _, partitions in topics]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(topics=TOPICS, data=st.data())
+@settings(max_examples=25)
+def test_a_response_is_packed_as_declared(
+    version: int, topics: list[tuple[str, bytes, list[tuple[int, bytes | None]]]], data: st.DataObject
+) -> None:
+    frame = read_produce(memoryview(request(version, topics, None)), 0, version)
+    answers = [
+        [
+            Answer(
+                p.partition,
+                data.draw(st.sampled_from([0, 3, 87])),
+                data.draw(st.integers(-1, 2**62)),
+                data.draw(st.integers(-1, 2**62)),
+                data.draw(st.integers(-1, 2**62)),
+                data.draw(st.one_of(st.none(), st.just("why"))) if version >= 8 else None,
+                data.draw(st.sampled_from([(), ((3, "this one"), (4, None))])) if version >= 8 else (),
+            )
+            for p in topic.partitions
+        ]
+        for topic in frame.topics
+    ]
+    packed = pack_response(frame, version, 77, [[pack_answer(a, version) for a in each] for each in answers])
+    correlation_id, at = read_response_header(0, version, packed, 4)
+    response = decode(ProduceResponse, version, packed[at:])
+    assert correlation_id == 77
+    assert encode_response(0, version, 77, response) == packed
+    for each, topic in zip(answers, response.responses, strict=True):
+        for answer, got in zip(each, topic.partition_responses, strict=True):
+            assert (got.index, got.error_code, got.base_offset) == answer[:3]
+            assert got.log_append_time_ms == answer.log_append_time_ms
+            assert version < 5 or got.log_start_offset == answer.log_start_offset
+            assert version < 8 or got.error_message == answer.message
+            assert version < 8 or [(e.batch_index, e.batch_index_error_message) for e in got.record_errors] == list(
+                answer.record_errors
+            )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_template_is_the_response_it_stands_for(version: int) -> None:
+    body = request(version, [("some-topic", b"i" * 16, [(5, b"records")])], None)
+    frame = read_produce(memoryview(body), 0, version)
+    assert frame.repeats == body.index(b"records") - (1 if version >= 9 else 4)
+    template = Template(frame, version)
+    for base, start in ((0, 0), (2**40, 17)):
+        filled = (template.fill if version >= 5 else template.fill_v2)(9, base, start)
+        assert filled == pack_response(frame, version, 9, [[pack_answer(Answer(5, 0, base, -1, start), version)]])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_only_a_single_partition_without_a_transaction_repeats(version: int) -> None:
+    two = [("a", b"a" * 16, [(0, b"x"), (1, b"y")])]
+    assert read_produce(memoryview(request(version, two, None)), 0, version).repeats == 0
+    one = [("a", b"a" * 16, [(0, b"x")])]
+    assert read_produce(memoryview(request(version, one, "txn")), 0, version).repeats == 0
+    assert read_produce(memoryview(request(version, one * 2, None)), 0, version).repeats == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_request_cut_anywhere_is_malformed(version: int) -> None:
+    import struct
+
+    body = request(version, [("topic", b"t" * 16, [(0, b"records"), (1, None)])], None)
+    for end in range(len(body)):
+        with pytest.raises((MalformedError, struct.error, IndexError)):
+            read_produce(memoryview(body)[:end], 0, version)
