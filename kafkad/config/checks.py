@@ -1,0 +1,83 @@
+"""What settings must satisfy together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkad.config.listeners import WILDCARDS
+from kafkad.config.setting import SECURITY
+
+if TYPE_CHECKING:
+    from kafkad.config.config import Config
+
+
+def contradictions(config: Config) -> list[str]:
+    """Every rule that a configuration breaks, one sentence each."""
+    return [*_listeners(config), *_numbers(config)]
+
+
+def _listeners(config: Config) -> list[str]:
+    try:
+        bound = config.listeners
+    except ValueError as error:
+        return [f"listeners={config.str('listeners')}: {error}"]
+    try:
+        advertised = config.advertised_listeners
+    except ValueError as error:
+        return [f"advertised.listeners={config.value('advertised.listeners')}: {error}"]
+    problems = [
+        f"listener {endpoint.listener} needs {endpoint.protocol}: {SECURITY}"
+        for endpoint in bound
+        if endpoint.protocol != "PLAINTEXT"
+    ]
+    problems += [
+        f"advertised.listeners cannot use the nonroutable meta-address {endpoint.host}. Use a routable IP address."
+        for endpoint in advertised
+        if endpoint.host in WILDCARDS
+    ]
+    names = {endpoint.listener for endpoint in bound}
+    unknown = sorted({endpoint.listener for endpoint in advertised} - names)
+    if unknown:
+        problems.append(f"advertised.listeners has {', '.join(unknown)}, which listeners does not have")
+    return problems + _inter_broker(config, {endpoint.listener for endpoint in advertised})
+
+
+def _inter_broker(config: Config, advertised: set[str]) -> list[str]:
+    if config.value("inter.broker.listener.name") and config.is_set("security.inter.broker.protocol"):
+        return ["only one of inter.broker.listener.name and security.inter.broker.protocol should be set"]
+    if config.inter_broker_listener not in advertised:
+        names = ", ".join(sorted(advertised))
+        return [f"inter-broker listener {config.inter_broker_listener} is not in advertised.listeners ({names})"]
+    return []
+
+
+def _numbers(config: Config) -> list[str]:
+    rules = (
+        (
+            config.int("log.cleaner.min.compaction.lag.ms") <= config.int("log.cleaner.max.compaction.lag.ms"),
+            "log.cleaner.min.compaction.lag.ms is greater than log.cleaner.max.compaction.lag.ms",
+        ),
+        (
+            config.int("socket.send.buffer.bytes") >= -1 and config.int("socket.receive.buffer.bytes") >= -1,
+            "socket.send.buffer.bytes and socket.receive.buffer.bytes must be at least -1",
+        ),
+        (
+            all(config.value(f"log.retention.{unit}") != 0 for unit in ("ms", "minutes", "hours")),
+            "log.retention.ms, log.retention.minutes and log.retention.hours must be unlimited (-1) or more than 0",
+        ),
+        (
+            config.int("max.connections.per.ip") > 0 or bool(config.str("max.connections.per.ip.overrides")),
+            "max.connections.per.ip can be 0 only if max.connections.per.ip.overrides lets somebody in",
+        ),
+        (config.broker_id >= -1, "broker.id must be at least -1"),
+        (len(config.log_dirs) > 0, "log.dirs names no directory"),
+    )
+    return [sentence for holds, sentence in rules if not holds] + _ip_overrides(config)
+
+
+def _ip_overrides(config: Config) -> list[str]:
+    try:
+        config.max_connections_per_ip_overrides()
+    except ValueError as error:
+        return [str(error)]
+    return []

@@ -1,0 +1,235 @@
+"""The configuration as the broker sees it: typed values, where each came from, and how it changes while running."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from kafkad.config.listeners import parse_listeners, protocol_map
+from kafkad.config.setting import READ_ONLY, Setting, Value
+from kafkad.config.tables import BROKER_SETTINGS
+from kafkad.config.values import parse
+from kafkad.model import Endpoint
+
+# The class below has methods of these names, as Kafka's ConfigDef calls its types.
+_Int = int
+_Bool = bool
+_Str = str
+
+
+class Source(IntEnum):
+    """Where a value came from, as DescribeConfigs numbers it; a lower number wins."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+
+
+_BROKER_SOURCES = (
+    Source.DYNAMIC_BROKER_CONFIG,
+    Source.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    Source.STATIC_BROKER_CONFIG,
+    Source.DEFAULT_CONFIG,
+)
+
+Values = Mapping[str, Value]
+
+
+class Config:
+    """Immutable. Made by `load`; `with_overrides` and `with_file` make the next one."""
+
+    __slots__ = ("_layers", "_values", "file", "warnings")
+
+    def __init__(self, layers: Mapping[Source, Values], *, file: _Str | None, warnings: Sequence[_Str] = ()) -> None:
+        self._layers = {source: dict(layers.get(source, {})) for source in _BROKER_SOURCES}
+        self._values: dict[_Str, Value] = {}
+        for source in reversed(_BROKER_SOURCES):
+            self._values.update(self._layers[source])
+        self.file = file
+        self.warnings = tuple(warnings)
+
+    def value(self, name: _Str) -> Value:
+        """The value in force. Raises KeyError for a name that is not a setting."""
+        values = self._values
+        return values[name] if name in values else BROKER_SETTINGS[name].default
+
+    def int(self, name: _Str) -> _Int:
+        value = self.value(name)
+        assert isinstance(value, _Int), name
+        return value
+
+    def long(self, name: _Str) -> _Int:
+        return self.int(name)
+
+    def bool(self, name: _Str) -> _Bool:
+        value = self.value(name)
+        assert isinstance(value, _Bool), name
+        return value
+
+    def double(self, name: _Str) -> float:
+        value = self.value(name)
+        assert isinstance(value, float | _Int), name
+        return float(value)
+
+    def str(self, name: _Str) -> _Str:
+        """For settings that always have a value; `value` for those that may be unset."""
+        value = self.value(name)
+        assert isinstance(value, _Str), name
+        return value
+
+    def list(self, name: _Str) -> tuple[_Str, ...]:
+        value = self.value(name)
+        assert isinstance(value, tuple), name
+        return value
+
+    def at(self, source: Source, name: _Str) -> Value:
+        """What this source says about a setting; None when it says nothing."""
+        layer = self._layers[source]
+        if name in layer or source is not Source.DEFAULT_CONFIG:
+            return layer.get(name)
+        setting = BROKER_SETTINGS.get(name)
+        return setting.default if setting else None
+
+    def is_set(self, name: _Str) -> _Bool:
+        """Whether anybody chose the value."""
+        return any(name in layer for source, layer in self._layers.items() if source is not Source.DEFAULT_CONFIG)
+
+    def names_at(self, source: Source) -> tuple[_Str, ...]:
+        return tuple(self._layers[source])
+
+    def for_listener(self, listener: _Str, name: _Str) -> Value:
+        """`listener.name.LISTENER.NAME` where it is set, else NAME."""
+        own = f"listener.name.{listener.lower()}.{name}"
+        return self._values[own] if own in self._values else self.value(name)
+
+    @property
+    def broker_id(self) -> _Int:
+        """-1 when the data directory decides."""
+        return self.int("broker.id")
+
+    @property
+    def log_dirs(self) -> tuple[_Str, ...]:
+        several = self.value("log.dirs")
+        paths = str(several if several else self.value("log.dir")).split(",")
+        return tuple(dict.fromkeys(path.strip() for path in paths if path.strip()))
+
+    @property
+    def metadata_dir(self) -> _Str:
+        explicit = self.value("kafkad.metadata.dir")
+        return str(explicit) if explicit else self.log_dirs[0]
+
+    @property
+    def listeners(self) -> tuple[Endpoint, ...]:
+        """Where to listen. An empty host means every interface, port 0 one that the kernel picks."""
+        return parse_listeners(self.str("listeners"), self._protocols())
+
+    @property
+    def advertised_listeners(self) -> tuple[Endpoint, ...]:
+        """What clients are told, in the order of `listeners`; port 0 is still to be replaced by the one picked."""
+        explicit = self.value("advertised.listeners")
+        if explicit:
+            return parse_listeners(str(explicit), self._protocols())
+        return tuple(
+            Endpoint(
+                listener=bound.listener,
+                host=bound.host or socket.getfqdn(),
+                port=bound.port,
+                protocol=bound.protocol,
+            )
+            for bound in self.listeners
+        )
+
+    @property
+    def inter_broker_listener(self) -> _Str:
+        explicit = self.value("inter.broker.listener.name")
+        if explicit:
+            return str(explicit).upper()
+        protocol = self.str("security.inter.broker.protocol")
+        names = [endpoint.listener for endpoint in self.listeners if endpoint.protocol == protocol]
+        return protocol if protocol in names or not names else names[0]
+
+    def with_overrides(
+        self, *, cluster_wide: Mapping[_Str, _Str | None], per_broker: Mapping[_Str, _Str | None]
+    ) -> Config:
+        """With the dynamic settings of the metadata store. What cannot be used is left out and named in `warnings`."""
+        warnings: list[_Str] = []
+        layers = {
+            **self._layers,
+            Source.DYNAMIC_DEFAULT_BROKER_CONFIG: _usable(cluster_wide, warnings),
+            Source.DYNAMIC_BROKER_CONFIG: _usable(per_broker, warnings),
+        }
+        return Config(layers, file=self.file, warnings=warnings)
+
+    def with_layer(self, source: Source, values: Values) -> Config:
+        return Config({**self._layers, source: values}, file=self.file)
+
+    def with_file(self, fresh: Config) -> Reload:
+        """What a re-read file changes: only settings that may change while running; the rest wait for a restart."""
+        before = self._layers[Source.STATIC_BROKER_CONFIG]
+        after = fresh._layers[Source.STATIC_BROKER_CONFIG]
+        differing = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        restart = tuple(name for name in differing if dynamic_mode(name) == READ_ONLY)
+        merged = {name: value for name, value in after.items() if name not in restart}
+        merged |= {name: before[name] for name in restart if name in before}
+        layers = {**self._layers, Source.STATIC_BROKER_CONFIG: merged}
+        config = Config(layers, file=fresh.file, warnings=fresh.warnings)
+        changed = tuple(name for name in differing if name not in restart and config.value(name) != self.value(name))
+        return Reload(config, changed, restart)
+
+    def max_connections_per_ip_overrides(self) -> dict[_Str, _Int]:
+        """Host (an address or a name) to count. Raises ValueError."""
+        counts: dict[_Str, _Int] = {}
+        for pair in filter(None, map(_Str.strip, self.str("max.connections.per.ip.overrides").split(","))):
+            host, colon, count = pair.rpartition(":")
+            if not colon or not count.isdecimal():
+                raise ValueError(f"max.connections.per.ip.overrides: {pair!r} is not host:count")
+            counts[host.strip("[]")] = _Int(count)
+        return counts
+
+    def _protocols(self) -> dict[_Str, _Str]:
+        return protocol_map(self.str("listener.security.protocol.map"))
+
+
+class Reload(NamedTuple):
+    config: Config
+    changed: tuple[str, ...]
+    restart: tuple[str, ...]
+
+
+def find_setting(name: str) -> Setting | None:
+    """Also for `listener.name.LISTENER.[MECHANISM.]NAME`, which sets NAME for one listener."""
+    setting = BROKER_SETTINGS.get(name)
+    if setting is not None or not name.startswith("listener.name."):
+        return setting
+    base = name.split(".", 3)[3] if name.count(".") >= 3 else ""
+    setting = BROKER_SETTINGS.get(base) or BROKER_SETTINGS.get(base.partition(".")[2])
+    if setting is None or not (setting.refused or setting.name in _PER_LISTENER):
+        return None
+    return setting._replace(name=name)
+
+
+_PER_LISTENER = ("max.connections", "max.connection.creation.rate")
+
+
+def dynamic_mode(name: str) -> str:
+    setting = find_setting(name)
+    return setting.dynamic if setting else READ_ONLY
+
+
+def _usable(texts: Mapping[str, str | None], warnings: list[str]) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for name, text in texts.items():
+        setting = find_setting(name)
+        if setting is None:
+            warnings.append(f"dynamic setting {name} is ignored: kafkad does not know it")
+        elif text is not None:
+            try:
+                values[name] = parse(setting, text)
+            except ValueError as error:
+                warnings.append(f"dynamic setting {name} is ignored: {error}")
+    return values

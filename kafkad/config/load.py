@@ -1,0 +1,149 @@
+"""From a file, the command line and the environment to a Config, or to every reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kafkad.config.checks import contradictions
+from kafkad.config.config import Config, Source, find_setting
+from kafkad.config.files import ConfigError, Entry, is_properties, read_properties, read_yaml
+from kafkad.config.setting import Setting, Value
+from kafkad.config.tables import BROKER_SETTINGS
+from kafkad.config.values import parse
+
+KAFKAS_DEFAULTS: dict[str, Value] = {"listeners": "PLAINTEXT://:9092", "log.dir": "/tmp/kafka-logs"}
+"""Where kafkad's defaults differ: a `server.properties` that leaves them out means Kafka's."""
+
+_IDS = ("broker.id", "node.id")
+
+
+def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str, str]) -> Config:
+    """Reads `config_file`, then `NAME=VALUE` overrides. Raises ConfigError with all problems at once.
+
+    Without a file or where it is silent: kafkad's defaults, with the data in $STATE_DIRECTORY when systemd sets it.
+    """
+    loader = _Loader()
+    defaults: dict[str, Value] = {}
+    if environ.get("STATE_DIRECTORY"):
+        defaults["log.dir"] = environ["STATE_DIRECTORY"].split(":")[0]
+    if config_file is not None:
+        content = _read(config_file)
+        loader.from_kafka = is_properties(config_file, content)
+        if loader.from_kafka:
+            defaults = dict(KAFKAS_DEFAULTS)
+        reader = read_properties if loader.from_kafka else read_yaml
+        loader.take(reader(config_file, content))
+    loader.from_kafka = False
+    loader.take([_override(text) for text in overrides])
+    config = Config(
+        {Source.DEFAULT_CONFIG: defaults, Source.STATIC_BROKER_CONFIG: loader.values},
+        file=config_file,
+        warnings=loader.all_warnings(),
+    )
+    problems = loader.all_problems() or contradictions(config)
+    if problems:
+        raise ConfigError(*problems)
+    return config
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not a text file in UTF-8") from None
+
+
+def _override(text: str) -> Entry:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--set {text}: expected NAME=VALUE")
+    return Entry(name.strip(), value, f"--set {name.strip()}")
+
+
+class _Loader:
+    """Takes entries one after the other; later ones win; keeps what is wrong with each."""
+
+    def __init__(self) -> None:
+        self.from_kafka = False
+        self.values: dict[str, Value] = {}
+        self._problems: dict[str, str] = {}
+        self._warnings: dict[str, str] = {}
+        self._without_effect: dict[str, str] = {}
+
+    def take(self, entries: Sequence[Entry]) -> None:
+        if any(entry.name in _IDS for entry in entries):
+            for name in _IDS:  # a later source that names the id by either name replaces both
+                self._forget(name)
+        for entry in entries:
+            self._take(entry)
+
+    def all_problems(self) -> list[str]:
+        return list(self._problems.values())
+
+    def all_warnings(self) -> list[str]:
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self._without_effect.items():
+            by_reason.setdefault(reason, []).append(name)
+        return [
+            *self._warnings.values(),
+            *(f"no effect: {', '.join(sorted(settings))}: {reason}" for reason, settings in by_reason.items()),
+        ]
+
+    def _take(self, entry: Entry) -> None:
+        setting = find_setting(entry.name)
+        self._forget(entry.name)
+        if setting is None:
+            self._unknown(entry)
+        elif entry.text:
+            self._set(entry, setting, entry.text)
+
+    def _forget(self, name: str) -> None:
+        """An override takes away what the file says, also when it only unsets it."""
+        for kept in (self.values, self._problems, self._warnings, self._without_effect):
+            kept.pop(name, None)
+
+    def _unknown(self, entry: Entry) -> None:
+        if self.from_kafka:
+            self._warnings[entry.name] = f"{entry.where}: {entry.name} is unknown and ignored"
+        else:
+            self._problems[entry.name] = f"{entry.where}: {entry.name} is not a setting{_nearest(entry.name)}"
+
+    def _set(self, entry: Entry, setting: Setting, text: str) -> None:
+        try:
+            value = parse(setting, text)
+        except ValueError as error:
+            self._problems[entry.name] = f"{entry.where}: {error}"
+            return
+        if value != setting.default:
+            if entry.name == "zookeeper.connect" and self.from_kafka:
+                self._warn_of_zookeeper(entry, text)
+                return
+            if setting.refused:
+                self._problems[entry.name] = f"{entry.where}: {entry.name} cannot be set: {setting.refused}"
+                return
+            if setting.unused:
+                self._without_effect[entry.name] = setting.unused
+        self.values[entry.name] = value
+        if entry.name in _IDS:
+            self._unify_ids(entry)
+
+    def _warn_of_zookeeper(self, entry: Entry, text: str) -> None:
+        self._warnings[entry.name] = (
+            f"{entry.where}: zookeeper.connect={text} is not used: this kafkad runs alone, with its built-in store. "
+            "Right for a single broker that is stopped for good; not for one of several"
+        )
+
+    def _unify_ids(self, entry: Entry) -> None:
+        other = "node.id" if entry.name == "broker.id" else "broker.id"
+        if self.values.setdefault(other, self.values[entry.name]) != self.values[entry.name]:
+            self._problems[entry.name] = f"{entry.where}: broker.id and node.id differ; set one of them"
+
+
+def _nearest(name: str) -> str:
+    from difflib import get_close_matches  # only when there is something to complain about
+
+    close = get_close_matches(name, BROKER_SETTINGS, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""

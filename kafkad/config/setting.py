@@ -1,0 +1,155 @@
+"""What a setting is: Kafka's name, type, default, importance, who may change it, and what a value must satisfy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from functools import partial
+from typing import Any, NamedTuple
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+DOUBLE_MAX = 1.7976931348623157e308
+
+HIGH, MEDIUM, LOW = "high", "medium", "low"
+READ_ONLY, PER_BROKER, CLUSTER_WIDE = "read-only", "per-broker", "cluster-wide"
+
+Value = bool | int | float | str | tuple[str, ...] | None
+Validator = Callable[[Any], str | None]
+"""What is wrong with a value, in Kafka's words, or None."""
+
+
+class ConfigType(IntEnum):
+    """As DescribeConfigs numbers them."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Setting(NamedTuple):
+    """`refused` and `unused` say why a value other than the default is turned down, or taken without effect."""
+
+    name: str
+    type: ConfigType
+    default: Value
+    importance: str
+    help: str
+    dynamic: str = READ_ONLY
+    valid: Validator | None = None
+    unused: str | None = None
+    refused: str | None = None
+    hidden: bool = False
+
+    @property
+    def sensitive(self) -> bool:
+        return self.type is ConfigType.PASSWORD
+
+
+def _setting(
+    kind: ConfigType,
+    name: str,
+    default: Value,
+    importance: str,
+    help: str,  # noqa: A002 - read as `help` in every table
+    *,
+    dynamic: str = READ_ONLY,
+    valid: Validator | None = None,
+    unused: str | None = None,
+    refused: str | None = None,
+    hidden: bool = False,
+) -> Setting:
+    return Setting(name, kind, default, importance, help, dynamic, valid, unused, refused, hidden)
+
+
+boolean = partial(_setting, ConfigType.BOOLEAN)
+string = partial(_setting, ConfigType.STRING)
+integer = partial(_setting, ConfigType.INT)
+short = partial(_setting, ConfigType.SHORT)
+long = partial(_setting, ConfigType.LONG)
+double = partial(_setting, ConfigType.DOUBLE)
+names = partial(_setting, ConfigType.LIST)
+java_class = partial(_setting, ConfigType.CLASS)
+password = partial(_setting, ConfigType.PASSWORD)
+
+
+def at_least(low: float) -> Validator:
+    return lambda value: None if value >= low else f"Value must be at least {low}"
+
+
+def between(low: float, high: float) -> Validator:
+    def check(value: float) -> str | None:
+        if value < low:
+            return f"Value must be at least {low}"
+        return f"Value must be no more than {high}" if value > high else None
+
+    return check
+
+
+def one_of(*allowed: str) -> Validator:
+    return lambda value: None if value in allowed else f"String must be one of: {', '.join(allowed)}"
+
+
+def one_of_any_case(*allowed: str) -> Validator:
+    return lambda value: (
+        None if value.upper() in allowed else f"String must be one of (case insensitive): {', '.join(allowed)}"
+    )
+
+
+def some_of(*allowed: str) -> Validator:
+    """For lists. The complaint is about the first member that is not allowed (see `values.complaint`)."""
+    return lambda value: None if set(value) <= set(allowed) else f"String must be one of: {', '.join(allowed)}"
+
+
+def gzip_level(value: int) -> str | None:
+    return None if value == -1 or 1 <= value <= 9 else "Value must be between 1 and 9 or equal to -1"
+
+
+def throttled_replicas(value: tuple[str, ...]) -> str | None:
+    def is_pair(text: str) -> bool:
+        partition, colon, broker = text.partition(":")
+        return bool(colon) and partition.isdecimal() and broker.isdecimal()
+
+    if value == ("*",) or all(map(is_pair, value)):
+        return None
+    return (
+        "must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    )
+
+
+def kafka_version(value: str) -> str | None:
+    """Any release up to 3.9, with or without a patch number or an -IV suffix."""
+    release = value.partition("-IV")[0].split(".")
+    known = all(part.isdecimal() for part in release) and len(release) >= 2
+    if known and (0, 8) <= (int(release[0]), int(release[1])) <= (3, 9):
+        return None
+    return f"Version {value} is not a valid version"
+
+
+# Why a setting has no effect here, or is turned down: the end of a sentence a person reads at the start.
+THREADS = "kafkad has one event loop instead of Kafka's thread pools and their queues"
+CLUSTER = "it is about several brokers, which kafkad cannot join into a cluster yet"
+GROUPS = "kafkad does not coordinate consumer groups yet"
+SHARE = "kafkad has no share groups"
+TRANSACTIONS = "kafkad does not coordinate transactions yet"
+COMPACTION = "kafkad does not compact topics yet"
+QUOTAS = "kafkad has no quotas yet"
+TELEMETRY = "kafkad does not collect client metrics"
+JAVA_METRICS = "kafkad has no JMX and no Java reporters; set http.listener for Prometheus"
+FORMAT = "kafkad always writes message format 2, as Kafka 3.9 does"
+VERSION = "kafkad always speaks the protocol of Kafka 3.9"
+SECURITY = "kafkad does not have TLS, SASL and authorization yet"
+TOKENS = "kafkad has no delegation tokens"
+JAVA = "it names a Java class, and kafkad runs no Java"
+KRAFT = "it belongs to KRaft, and kafkad keeps its metadata as a ZooKeeper-based Kafka 3.9 does"
+TIERED = "kafkad has no tiered storage"
+CONTROL_PLANE = "kafkad has no separate listener for the controller"
+ELR = "kafkad always holds the high watermark back below min.insync.replicas instead"
+ZOOKEEPER = "kafkad cannot use ZooKeeper yet; a single broker runs with its built-in store"

@@ -1,0 +1,41 @@
+"""Settings that only kafkad has."""
+
+from __future__ import annotations
+
+from kafkad.config.setting import CLUSTER_WIDE, HIGH, LOW, MEDIUM, Setting, at_least, boolean, integer, one_of, string
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+SETTINGS: tuple[Setting, ...] = (
+    boolean(
+        "kafkad.acks.fsync",
+        False,
+        MEDIUM,
+        "Answer acks=all only after an fsync, shared by all that wait for it.",
+        dynamic=CLUSTER_WIDE,
+    ),
+    string(
+        "kafkad.metadata.dir",
+        None,
+        HIGH,
+        "Where the built-in store keeps its journal; unset: in the first data directory.",
+    ),
+    integer(
+        "kafkad.placement.start",
+        -1,
+        LOW,
+        "The broker (counted from 0) that new topics' placement starts at; -1: a random one.",
+        dynamic=CLUSTER_WIDE,
+        valid=at_least(-1),
+    ),
+    string("kafkad.log.format", "text", LOW, "How kafkad logs to stderr: text or json.", valid=one_of("text", "json")),
+    string(
+        "kafkad.log.level",
+        "info",
+        LOW,
+        "The least that is logged: debug, info, warning or error.",
+        dynamic=CLUSTER_WIDE,
+        valid=one_of(*LOG_LEVELS),
+    ),
+    string("http.listener", None, MEDIUM, "host:port that serves /metrics, /health and /ready over HTTP; unset: none."),
+)

@@ -1,0 +1,161 @@
+"""What one topic's logs obey: its own overrides over the broker's settings over the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from kafkad.config.config import Config
+from kafkad.config.setting import LONG_MAX, Value
+from kafkad.config.tables import TOPIC_SETTINGS
+from kafkad.config.values import parse
+from kafkad.errors import ErrorCode, KafkaError
+
+BROKER_NAMES: dict[str, tuple[str, ...]] = {
+    "cleanup.policy": ("log.cleanup.policy",),
+    "compression.gzip.level": ("compression.gzip.level",),
+    "compression.lz4.level": ("compression.lz4.level",),
+    "compression.type": ("compression.type",),
+    "compression.zstd.level": ("compression.zstd.level",),
+    "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
+    "file.delete.delay.ms": ("log.segment.delete.delay.ms",),
+    "flush.messages": ("log.flush.interval.messages",),
+    "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "index.interval.bytes": ("log.index.interval.bytes",),
+    "kafkad.acks.fsync": ("kafkad.acks.fsync",),
+    "local.retention.bytes": ("log.local.retention.bytes",),
+    "local.retention.ms": ("log.local.retention.ms",),
+    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
+    "max.message.bytes": ("message.max.bytes",),
+    "message.downconversion.enable": ("log.message.downconversion.enable",),
+    "message.format.version": ("log.message.format.version",),
+    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
+    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
+    "message.timestamp.difference.max.ms": ("log.message.timestamp.difference.max.ms",),
+    "message.timestamp.type": ("log.message.timestamp.type",),
+    "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio",),
+    "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),
+    "min.insync.replicas": ("min.insync.replicas",),
+    "preallocate": ("log.preallocate",),
+    "retention.bytes": ("log.retention.bytes",),
+    "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    "segment.bytes": ("log.segment.bytes",),
+    "segment.index.bytes": ("log.index.size.max.bytes",),
+    "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    "segment.ms": ("log.roll.ms", "log.roll.hours"),
+    "unclean.leader.election.enable": ("unclean.leader.election.enable",),
+}
+"""The broker settings that stand in for a topic setting; the first that has a value counts."""
+
+_MS_PER_UNIT = {"minutes": 60_000, "hours": 3_600_000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """The settings of one topic, resolved. Field names are Kafka's topic setting names with underscores."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 604_800_000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    file_delete_delay_ms: int = 60_000
+    max_message_bytes: int = 1_048_588
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    delete_retention_ms: int = 86_400_000
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    min_cleanable_dirty_ratio: float = 0.5
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = LONG_MAX
+    min_insync_replicas: int = 1
+    unclean_leader_election: bool = False
+    preallocate: bool = False
+    acks_fsync: bool = False
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @classmethod
+    def resolve(cls, overrides: Mapping[str, str], config: Config) -> LogConfig:
+        """`overrides` as the metadata store keeps them; one that cannot be used (any more) counts as not set."""
+        values: dict[str, Any] = {name: broker_value(name, config) for name in BROKER_NAMES}
+        for name, text in overrides.items():
+            setting = TOPIC_SETTINGS.get(name)
+            if setting is not None:
+                try:
+                    values[name] = parse(setting, text)
+                except ValueError:
+                    continue
+        return cls(**_as_fields(values))
+
+
+_FIELDS = {
+    "unclean.leader.election.enable": "unclean_leader_election",
+    "kafkad.acks.fsync": "acks_fsync",
+}
+
+
+def _as_fields(values: dict[str, Any]) -> dict[str, Any]:
+    known = {field.name for field in fields(LogConfig)}
+    named = {_FIELDS.get(name, name.replace(".", "_")): value for name, value in values.items()}
+    named["cleanup_policy"] = frozenset(named["cleanup_policy"])
+    named["retention_ms"] = max(named["retention_ms"], -1)
+    # The deprecated single limit counts where the limit of that side was not set (KIP-937).
+    single = named["message_timestamp_difference_max_ms"]
+    for side in ("before", "after"):
+        if named[f"message_timestamp_{side}_max_ms"] == LONG_MAX:
+            named[f"message_timestamp_{side}_max_ms"] = single
+    return {name: value for name, value in named.items() if name in known}
+
+
+def broker_value(name: str, config: Config) -> Value:
+    """What a topic that does not set `name` gets from its broker."""
+    for broker_name in BROKER_NAMES.get(name, ()):
+        value = config.value(broker_name)
+        if value is not None:
+            factor = _MS_PER_UNIT.get(broker_name.rpartition(".")[2])
+            return value * factor if factor and isinstance(value, int) else value
+    return TOPIC_SETTINGS[name].default
+
+
+def validate_topic_configs(configs: Mapping[str, str], *, topic: str | None = None) -> None:
+    """Raises KafkaError(INVALID_CONFIG) with Kafka's sentence; `topic` is named in it where AlterConfigs names it."""
+    unknown = [name for name in configs if name not in TOPIC_SETTINGS]
+    if unknown:
+        raise _invalid(f"Unknown topic config name: {unknown[0]}")
+    prefix = f"Invalid config value for resource ConfigResource(type=TOPIC, name='{topic}'): " if topic else ""
+    values: dict[str, Any] = {}
+    for name, text in configs.items():
+        setting = TOPIC_SETTINGS[name]
+        try:
+            values[name] = parse(setting, text)
+        except ValueError as error:
+            raise _invalid(f"{prefix}{error}") from None
+        if setting.refused and values[name] != setting.default:
+            raise _invalid(f"{prefix}{name} cannot be set: {setting.refused}")
+    _check_lags(values)
+
+
+def _check_lags(values: dict[str, Any]) -> None:
+    shortest = values.get("min.compaction.lag.ms", 0)
+    longest = values.get("max.compaction.lag.ms", LONG_MAX)
+    if shortest > longest:
+        raise _invalid(
+            f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"
+        )
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, message)

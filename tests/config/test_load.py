@@ -1,0 +1,243 @@
+"""From files, overrides and the environment to a Config, and every way in which that can fail."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkad.config import Config, ConfigError, Source, load
+from kafkad.config.files import read_properties
+
+SERVER_PROPERTIES = """\
+# what Kafka 3.9 ships for ZooKeeper mode
+broker.id=0
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/var/kafka-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+#log.retention.bytes=1073741824
+log.retention.check.interval.ms=300000
+zookeeper.connect=localhost:2181
+zookeeper.connection.timeout.ms=18000
+group.initial.rebalance.delay.ms=0
+"""
+
+
+def write(tmp_path: Path, name: str, text: str) -> str:
+    path = tmp_path / name
+    path.write_text(text)
+    return str(path)
+
+
+def problems(config_file: str | None, *overrides: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(config_file, overrides, {})
+    return list(caught.value.problems)
+
+
+def test_without_a_file_it_is_one_node_on_loopback() -> None:
+    config = load(None, [], {})
+    assert config.str("listeners") == "PLAINTEXT://127.0.0.1:9092"
+    assert config.log_dirs == ("kafkad-data",)
+    assert config.broker_id == -1
+    assert config.int("log.segment.bytes") == 1 << 30
+    assert config.warnings == ()
+
+
+def test_systemds_state_directory_is_the_default_for_data() -> None:
+    environ = {"STATE_DIRECTORY": "/var/lib/kafkad:/var/lib/other"}
+    assert load(None, [], environ).log_dirs == ("/var/lib/kafkad",)
+    assert load(None, ["log.dirs=/a, /b,/a"], environ).log_dirs == ("/a", "/b")
+
+
+def test_metadata_lives_in_the_first_data_directory_unless_said_otherwise() -> None:
+    assert load(None, ["log.dirs=/a,/b"], {}).metadata_dir == "/a"
+    assert load(None, ["log.dirs=/a,/b", "kafkad.metadata.dir=/m"], {}).metadata_dir == "/m"
+
+
+def test_yaml_dotted_nested_and_mixed(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "kafkad.yaml",
+        """
+log.segment.bytes: 1_048_576
+log:
+  retention: {ms: -1}
+  dirs: [/a, /b]
+  cleanup.policy: [delete, compact]
+auto.create.topics.enable: off
+broker.rack:
+log.cleaner.min.cleanable.ratio: 0.25
+""",
+    )
+    config = load(path, [], {})
+    assert config.int("log.segment.bytes") == 1_048_576
+    assert config.long("log.retention.ms") == -1
+    assert config.log_dirs == ("/a", "/b")
+    assert config.list("log.cleanup.policy") == ("delete", "compact")
+    assert config.bool("auto.create.topics.enable") is False
+    assert config.value("broker.rack") is None
+    assert config.double("log.cleaner.min.cleanable.ratio") == 0.25
+    assert config.file == path
+
+
+def test_an_empty_file_is_no_file(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "kafkad.yaml", "# nothing\n"), [], {}).int("num.partitions") == 1
+
+
+def test_overrides_win_and_can_unset(tmp_path: Path) -> None:
+    path = write(tmp_path, "kafkad.yaml", "num.partitions: 3\nbroker.rack: r1\nssl.keystore.location: /k\n")
+    config = load(path, ["num.partitions=5", "broker.rack=", "ssl.keystore.location="], {})
+    assert config.int("num.partitions") == 5
+    assert config.value("broker.rack") is None
+
+
+def test_kafkas_own_server_properties_is_accepted_as_it_is(tmp_path: Path) -> None:
+    config = load(write(tmp_path, "server.properties", SERVER_PROPERTIES), [], {"STATE_DIRECTORY": "/state"})
+    assert config.broker_id == 0
+    assert config.log_dirs == ("/var/kafka-logs",)
+    assert config.str("listeners") == "PLAINTEXT://:9092"
+    assert config.value("zookeeper.connect") is None
+    zookeeper, *no_effect = config.warnings
+    assert "server.properties:17: zookeeper.connect=localhost:2181 is not used" in zookeeper
+    assert [warning.split(":")[0] for warning in no_effect] == ["no effect"] * 3
+    assert "group.initial.rebalance.delay.ms" in no_effect[0]
+
+
+def test_what_a_server_properties_leaves_out_is_as_in_kafka(tmp_path: Path) -> None:
+    path = write(tmp_path, "server.properties", "broker.id=1\n")
+    assert load(path, [], {}).log_dirs == ("/tmp/kafka-logs",)
+    assert load(path, ["log.dirs=/x"], {}).log_dirs == ("/x",)
+
+
+def test_unknown_names_are_warned_about_in_properties_and_refused_elsewhere(tmp_path: Path) -> None:
+    path = write(tmp_path, "server.properties", "confluent.support=true\n")
+    assert load(path, [], {}).warnings == (f"{path}:1: confluent.support is unknown and ignored",)
+    yaml = write(tmp_path, "kafkad.yaml", "\nlog:\n  segment:\n    byte: 1\n")
+    assert problems(yaml) == [f"{yaml}:4: log.segment.byte is not a setting; did you mean log.segment.bytes?"]
+    assert problems(None, "qqq=1") == ["--set qqq: qqq is not a setting"]
+    assert problems(None, "num.partitions") == ["--set num.partitions: expected NAME=VALUE"]
+
+
+def test_either_name_of_the_id_sets_both(tmp_path: Path) -> None:
+    path = write(tmp_path, "kafkad.yaml", "node.id: 3\n")
+    assert load(path, [], {}).broker_id == 3
+    assert load(path, ["broker.id=4"], {}).int("node.id") == 4
+
+
+def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> None:
+    path = write(tmp_path, "kafkad.yaml", "log.segment.bytes: many\nnum.partitions: 0\nssl.client.auth: required\n")
+    assert problems(path) == [
+        f"{path}:1: Invalid value many for configuration log.segment.bytes: Not a number of type INT",
+        f"{path}:2: Invalid value 0 for configuration num.partitions: Value must be at least 1",
+        f"{path}:3: ssl.client.auth cannot be set: kafkad does not have TLS, SASL and authorization yet",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("zookeeper.connect: zk:2181", "zookeeper.connect cannot be set: kafkad cannot use ZooKeeper yet"),
+        ("process.roles: broker", "kafkad.yaml:1: process.roles cannot be set: it belongs to KRaft"),
+        ("authorizer.class.name: a.B", "authorizer.class.name cannot be set: it names a Java class"),
+        ("remote.log.storage.system.enable: true", "cannot be set: kafkad has no tiered storage"),
+        ("num.partitions: 1\nnum: {partitions: 2}", "kafkad.yaml:2: num.partitions is already set at"),
+        ("a: [b", "kafkad.yaml:2: this is not YAML"),
+        ("- a", "kafkad.yaml:1: expected settings as `name: value`"),
+        ("log.dirs: [{a: b}]", "log.dirs takes a value or a list of values"),
+        ("broker.id: 1\nnode.id: 2", "kafkad.yaml:2: broker.id and node.id differ"),
+        ("log.retention.ms: 0", "must be unlimited (-1) or more than 0"),
+        ("socket.send.buffer.bytes: -2", "must be at least -1"),
+        ("max.connections.per.ip: 0", "max.connections.per.ip can be 0 only"),
+        ("max.connections.per.ip.overrides: localhost", "'localhost' is not host:count"),
+        ("log.dirs: ' , '", "log.dirs names no directory"),
+        ("log.cleaner.min.compaction.lag.ms: 9\nlog.cleaner.max.compaction.lag.ms: 5", "is greater than"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_honoured_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    (found,) = problems(write(tmp_path, "kafkad.yaml", text))
+    assert problem in found
+
+
+def test_a_default_of_something_refused_is_harmless(tmp_path: Path) -> None:
+    path = write(tmp_path, "kafkad.yaml", "ssl.client.auth: none\nremote.log.storage.system.enable: false\n")
+    assert load(path, [], {}).warnings == ()
+
+
+def test_settings_without_effect_are_named(tmp_path: Path) -> None:
+    config = load(write(tmp_path, "kafkad.yaml", "num.io.threads: 9\nnum.network.threads: 4\n"), [], {})
+    (warning,) = config.warnings
+    assert warning.startswith("no effect: num.io.threads, num.network.threads: kafkad has one event loop")
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    assert problems(str(tmp_path / "none.yaml")) == [f"{tmp_path}/none.yaml: cannot be read: No such file or directory"]
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe")
+    assert problems(str(binary)) == [f"{binary}: is not a text file in UTF-8"]
+
+
+def test_a_file_without_a_telling_name_is_judged_by_its_content(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "a.conf", "# x\nnum.partitions=4\n"), [], {}).int("num.partitions") == 4
+    assert load(write(tmp_path, "b.conf", "# x\nnum.partitions: 4\n"), [], {}).int("num.partitions") == 4
+
+
+def test_java_properties_syntax() -> None:
+    text = "! c\n a = b \\\n   c\nd:e\nf g=h\n\\u0041\\ x=\\t\\u0041\\n\\\\\nempty\ntwice=1\ntwice=2\nend=\\"
+    assert [(entry.name, entry.text, entry.where) for entry in read_properties("p", text)] == [
+        ("a", "b c", "p:2"),
+        ("d", "e", "p:4"),
+        ("f", "g=h", "p:5"),
+        ("A x", "\tA\n\\", "p:6"),
+        ("empty", "", "p:7"),
+        ("twice", "2", "p:9"),
+        ("end", "", "p:10"),
+    ]
+
+
+def test_listener_settings_fall_back_to_the_general_one() -> None:
+    config = load(None, ["max.connections=7", "listener.name.plaintext.max.connections=3"], {})
+    assert config.for_listener("PLAINTEXT", "max.connections") == 3
+    assert config.for_listener("OTHER", "max.connections") == 7
+    assert problems(None, "listener.name.a.num.partitions=3")
+    assert "cannot be set" in problems(None, "listener.name.a.plain.sasl.jaas.config=x")[0]
+
+
+def test_dynamic_settings_go_over_the_file_and_each_other() -> None:
+    base = load(None, ["log.segment.bytes=1000"], {})
+    config = base.with_overrides(
+        cluster_wide={"log.segment.bytes": "2000", "message.max.bytes": "3000", "nope": "1", "num.partitions": "x"},
+        per_broker={"log.segment.bytes": "4000"},
+    )
+    assert (config.int("log.segment.bytes"), config.int("message.max.bytes")) == (4000, 3000)
+    assert base.int("log.segment.bytes") == 1000
+    assert len(config.warnings) == 2
+    assert config.at(Source.STATIC_BROKER_CONFIG, "log.segment.bytes") == 1000
+    assert config.at(Source.DYNAMIC_DEFAULT_BROKER_CONFIG, "log.segment.bytes") == 2000
+    assert config.with_overrides(cluster_wide={}, per_broker={}).int("log.segment.bytes") == 1000
+
+
+def test_a_reload_applies_what_may_change_and_names_the_rest() -> None:
+    running = load(None, ["log.segment.bytes=1000", "num.partitions=1", "broker.rack=a"], {})
+    running = running.with_overrides(cluster_wide={}, per_broker={"message.max.bytes": "9000"})
+    edited = ["log.segment.bytes=2000", "broker.rack=b", "message.max.bytes=8000", "socket.listen.backlog.size=9"]
+    fresh = load(None, edited, {})
+    config, changed, restart = running.with_file(fresh)
+    assert changed == ("log.segment.bytes",)
+    assert restart == ("broker.rack", "num.partitions", "socket.listen.backlog.size")
+    assert config.int("log.segment.bytes") == 2000
+    assert config.value("broker.rack") == "a"
+    assert config.int("message.max.bytes") == 9000
+
+
+def test_a_name_that_is_not_a_setting_is_a_mistake_of_the_caller() -> None:
+    config: Config = load(None, [], {})
+    with pytest.raises(KeyError):
+        config.value("no.such.setting")
