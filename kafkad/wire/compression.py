@@ -108,6 +108,8 @@ def _unsnappy(data: bytes | bytearray | memoryview, limit: int) -> Iterator[byte
         yield _unsnappy_block(raw, limit)
         return
     at = len(_XERIAL_HEADER)
+    if len(raw) < at:
+        raise CompressionError("snappy: cut off in its header")
     while at < len(raw):
         if raw.startswith(_XERIAL_MAGIC, at):  # streams of one writer each, one after the other
             at += len(_XERIAL_HEADER)
@@ -204,6 +206,7 @@ def _xxh32_short(data: bytes) -> int:
 
 
 def _unzstd(data: bytes | bytearray | memoryview, limit: int) -> Iterator[bytes]:
+    """A frame cut off ends early without an error: the library does not tell. Whoever counts records notices."""
     import zstandard
 
     stream = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
