@@ -54,25 +54,25 @@ def _inter_broker(config: Config, advertised: set[str]) -> list[str]:
 def _numbers(config: Config) -> list[str]:
     rules = (
         (
-            config.int("log.cleaner.min.compaction.lag.ms") <= config.int("log.cleaner.max.compaction.lag.ms"),
-            "log.cleaner.min.compaction.lag.ms is greater than log.cleaner.max.compaction.lag.ms",
-        ),
-        (
             config.int("socket.send.buffer.bytes") >= -1 and config.int("socket.receive.buffer.bytes") >= -1,
             "socket.send.buffer.bytes and socket.receive.buffer.bytes must be at least -1",
         ),
         (
-            all(config.value(f"log.retention.{unit}") != 0 for unit in ("ms", "minutes", "hours")),
-            "log.retention.ms, log.retention.minutes and log.retention.hours must be unlimited (-1) or more than 0",
-        ),
-        (
             config.int("max.connections.per.ip") > 0 or bool(config.str("max.connections.per.ip.overrides")),
-            "max.connections.per.ip can be 0 only if max.connections.per.ip.overrides lets somebody in",
+            "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
         ),
         (config.broker_id >= -1, "broker.id must be at least -1"),
         (len(config.log_dirs) > 0, "log.dirs names no directory"),
     )
-    return [sentence for holds, sentence in rules if not holds] + _ip_overrides(config)
+    return [sentence for holds, sentence in rules if not holds] + _retention(config) + _ip_overrides(config)
+
+
+def _retention(config: Config) -> list[str]:
+    """-1 is for ever; nothing would live for 0."""
+    names = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    return [
+        f"{name} must be unlimited (-1) or, greater than or equal to 1" for name in names if config.value(name) == 0
+    ]
 
 
 def _ip_overrides(config: Config) -> list[str]:

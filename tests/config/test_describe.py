@@ -1,0 +1,110 @@
+"""DescribeConfigs against what a real Kafka 3.9.2 answered after the same changes (a golden file)."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from kafkad.config import Config, Source, load
+from kafkad.config.describe import ConfigRow, describe_broker, describe_cluster_default, describe_topic
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "describe-configs-3.9.tsv"
+NOT_KAFKAS = {"listeners", "log.dir", "zookeeper.connect", "log.cleaner.io.max.bytes.per.second", "log.retention.hours"}
+"""The first three have kafkad's own default or treatment. Kafka shows a synonym as it was typed, 12345678.9, and the
+value as 1.23456789E7; kafkad shows both alike. Kafka says 168 for log.retention.hours=100 while log.retention.ms is
+set dynamically."""
+
+PER_BROKER = {
+    "log.retention.ms": "7200000",
+    "log.segment.bytes": "50000000",
+    "log.cleaner.threads": "2",
+    "listener.name.plaintext.max.connections": "100",
+    "leader.replication.throttled.rate": "100",
+    "log.cleaner.min.compaction.lag.ms": "10",
+    "log.cleaner.max.compaction.lag.ms": "5",
+    "listeners": "PLAINTEXT://127.0.0.1:1234",
+}
+CLUSTER_WIDE = {
+    "log.segment.bytes": "60000000",
+    "message.max.bytes": "3000000",
+    "log.flush.interval.ms": "1000",
+    "log.cleaner.io.max.bytes.per.second": "12345678.9",
+    "listener.name.plaintext.max.connections": "100",
+}
+TOPIC = {
+    "segment.ms": "1234567",
+    "max.message.bytes": "2000000",
+    "cleanup.policy": "compact,delete",
+    "min.cleanable.dirty.ratio": "0.75",
+}
+
+
+def golden(resource: str) -> dict[str, dict[str, str]]:
+    with GOLDEN.open() as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return {row["name"]: row for row in rows if row["resource"] == resource}
+
+
+@pytest.fixture
+def config() -> Config:
+    """The file that Kafka was started with, read off the rows that have a static source, and the same changes."""
+    static = [
+        synonym.removesuffix("@STATIC_BROKER_CONFIG")
+        for row in golden("BROKER/id").values()
+        for synonym in row["synonyms"].split(" ; ")
+        if synonym.endswith("@STATIC_BROKER_CONFIG") and not synonym.startswith("zookeeper.connect=")
+    ]
+    return load(None, static, {}).with_overrides(cluster_wide=CLUSTER_WIDE, per_broker=PER_BROKER)
+
+
+def as_golden(row: ConfigRow) -> dict[str, str]:
+    return {
+        "name": row.name,
+        "value": "<null>" if row.value is None else row.value,
+        "source": row.source.name,
+        "type": row.type.name,
+        "read_only": "read-only" if row.read_only else "",
+        "sensitive": "sensitive" if row.sensitive else "",
+        "synonyms": " ; ".join(f"{name}={value}@{source.name}" for name, value, source in row.synonyms),
+    }
+
+
+def compare(rows: list[ConfigRow], resource: str) -> None:
+    ours = {row.name: as_golden(row) for row in rows if not row.name.startswith(("kafkad.", "http."))}
+    kafkas = {name: {key: row[key] for key in row if key != "resource"} for name, row in golden(resource).items()}
+    assert ours.keys() == kafkas.keys()
+    differing = {name for name in kafkas if ours[name] != kafkas[name]}
+    assert {name: (ours[name], kafkas[name]) for name in differing - NOT_KAFKAS} == {}
+
+
+def test_a_broker(config: Config) -> None:
+    compare(describe_broker(config), "BROKER/id")
+
+
+def test_what_is_set_for_all_brokers(config: Config) -> None:
+    compare(describe_cluster_default(config), "BROKER/default")
+
+
+def test_a_topic_with_overrides(config: Config) -> None:
+    compare(describe_topic(config, TOPIC), "TOPIC/t")
+
+
+def test_a_topic_without(config: Config) -> None:
+    compare(describe_topic(config, {}), "TOPIC/plain")
+
+
+def test_every_row_explains_itself(config: Config) -> None:
+    assert all(row.doc for row in describe_broker(config) + describe_topic(config, {}))
+
+
+def test_an_override_that_cannot_be_read_shows_what_counts_instead(config: Config) -> None:
+    row = next(row for row in describe_topic(config, {"flush.ms": "often"}) if row.name == "flush.ms")
+    assert (row.value, row.source) == ("1000", Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    assert not row.is_default
+
+
+def test_kafkads_own_settings_are_described_like_the_others() -> None:
+    rows = {row.name: row for row in describe_broker(load(None, ["kafkad.log.level=debug"], {}))}
+    assert rows["kafkad.log.level"].source is Source.STATIC_BROKER_CONFIG
+    assert not rows["kafkad.log.level"].read_only
+    assert rows["http.listener"].is_default

@@ -1,0 +1,76 @@
+"""What AlterConfigs of a broker may change, with the sentences a real Kafka 3.9.2 answered."""
+
+import pytest
+
+from kafkad.config import load
+from kafkad.config.dynamic import validate_broker_configs
+from kafkad.errors import ErrorCode, KafkaError
+
+CONFIG = load(None, [], {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "per_broker", "message"),
+    [
+        ({"num.partitions": "3"}, True, "Cannot update these configs dynamically: Set(num.partitions)"),
+        ({"num.partitions": "3"}, False, "Cannot update these configs dynamically: Set(num.partitions)"),
+        (
+            {"advertised.listeners": "PLAINTEXT://x:9"},
+            False,
+            (
+                "Cannot update these configs at default cluster level, broker id must be specified: "
+                "Set(advertised.listeners)"
+            ),
+        ),
+        (
+            {"message.max.bytes": "x"},
+            False,
+            "Invalid value x for configuration message.max.bytes: Not a number of type INT",
+        ),
+        (
+            {"compression.zstd.level": "99"},
+            True,
+            "Invalid value 99 for configuration compression.zstd.level: Value must be no more than 22",
+        ),
+        (
+            {"log.retention.ms": "0"},
+            True,
+            "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
+        ),
+        (
+            {"advertised.listeners": "PLAINTEXT://0.0.0.0:1234"},
+            True,
+            (
+                "requirement failed: advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. "
+                "Use a routable IP address."
+            ),
+        ),
+        (
+            {"max.connections.per.ip": "0"},
+            True,
+            (
+                "requirement failed: max.connections.per.ip can be set to zero only if "
+                "max.connections.per.ip.overrides property is set."
+            ),
+        ),
+        (
+            {"ssl.keystore.type": "PEM"},
+            True,
+            "ssl.keystore.type cannot be set: kafkad does not have TLS, SASL and authorization yet",
+        ),
+        ({"log.segment.bytesx": "9"}, True, "Unknown broker config name: log.segment.bytesx"),
+    ],
+)
+def test_refused(changes: dict[str, str | None], per_broker: bool, message: str) -> None:
+    with pytest.raises(KafkaError) as caught:
+        validate_broker_configs(CONFIG, changes, per_broker=per_broker)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert caught.value.message == message
+
+
+def test_the_configuration_that_would_result() -> None:
+    changes = {"log.segment.bytes": "1000", "listener.name.plaintext.max.connections": "5", "background.threads": None}
+    result = validate_broker_configs(CONFIG, changes, per_broker=True)
+    assert result.int("log.segment.bytes") == 1000
+    assert result.for_listener("PLAINTEXT", "max.connections") == 5
+    assert CONFIG.int("log.segment.bytes") == 1 << 30
