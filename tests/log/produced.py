@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import struct
 import zlib
+from dataclasses import replace
 from typing import NamedTuple
 
+from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode
+from kafkad.log.validate import check_batch, demands, needs_slow_path, rebuild, stamp, unpack_header
+from kafkad.model import TopicPartition
 from kafkad.wire.compression import Codec, compress
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import (
@@ -23,6 +27,8 @@ from kafkad.wire.records import (
     seal,
 )
 
+NOW_MS = 1_700_000_000_000
+PLAIN = LogConfig()
 TOPICS = {
     "plain": {},
     "compacted": {"cleanup.policy": "compact"},
@@ -80,6 +86,35 @@ def with_body(now_ms: int, codec: int, body: bytes) -> bytearray:
 def legacy_message(magic: int, now_ms: int) -> bytes:
     body = bytes((magic, 0)) + (struct.pack(">q", now_ms) if magic else b"") + struct.pack(">i1si1s", 1, b"k", 1, b"v")
     return struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
+
+
+def config_of(topic: str) -> LogConfig:
+    overrides = TOPICS[topic]
+    config = PLAIN
+    for name, value in overrides.items():
+        field = name.replace(".", "_")
+        if name == "cleanup.policy":
+            config = replace(config, cleanup_policy=frozenset({value}))
+        else:
+            config = replace(config, **{field: int(value) if value.isdigit() else value})
+    return config
+
+
+def leader(
+    batch: bytes | bytearray, config: LogConfig, version: int = 8, *, now_ms: int = NOW_MS, stamped_ms: int = NOW_MS + 7
+) -> tuple[memoryview, BatchHeader]:
+    """All that a leader does to one partition's bytes before the append, in a frame with something on both sides."""
+    frame = memoryview(bytearray(b"before" + batch + b"after"))
+    at, end = 6, 6 + len(batch)
+    header = unpack_header(frame, at, end, version)
+    check_batch(frame, at, end, header, config, version, now_ms)
+    if needs_slow_path(header, config):
+        outcome = rebuild(frame[at:end], demands(config, TopicPartition("compacted", 0), now_ms))
+        frame = memoryview(outcome.unwrap())
+        at, end = 0, len(frame)
+        header = unpack_header(frame, at, end, version)
+    header = stamp(frame, at, end, header, config, stamped_ms)
+    return frame[at:end], BatchHeader._make(header)
 
 
 def _with_length(batch: bytearray, length: int) -> bytearray:

@@ -10,50 +10,16 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.validate import (
     RefusedRecords,
-    check_batch,
-    demands,
-    needs_slow_path,
     quick_enough,
-    rebuild,
     stamp,
     unpack_header,
 )
-from kafkad.model import TopicPartition
 from kafkad.wire.compression import Codec
 from kafkad.wire.records import BatchHeader, Record, build_batch, crc_matches, iter_batches, iter_records
-from tests.log.produced import TOPICS, Case, cases, changed, legacy_message, records_at
+from tests.log.produced import NOW_MS, PLAIN, Case, cases, changed, config_of, leader, legacy_message, records_at
 from tests.wire.dump import LOGS
 
-NOW_MS = 1_700_000_000_000
 CASES = cases(NOW_MS)
-PLAIN = LogConfig()
-
-
-def config_of(topic: str) -> LogConfig:
-    overrides = TOPICS[topic]
-    config = PLAIN
-    for name, value in overrides.items():
-        field = name.replace(".", "_")
-        if name == "cleanup.policy":
-            config = replace(config, cleanup_policy=frozenset({value}))
-        else:
-            config = replace(config, **{field: int(value) if value.isdigit() else value})
-    return config
-
-
-def leader(batch: bytes | bytearray, config: LogConfig, version: int = 8) -> tuple[memoryview, BatchHeader]:
-    """All that a leader does to one partition's bytes before the append, in a frame with something on both sides."""
-    frame = memoryview(bytearray(b"before" + batch + b"after"))
-    at, end = 6, 6 + len(batch)
-    header = unpack_header(frame, at, end, version)
-    check_batch(frame, at, end, header, config, version, NOW_MS)
-    if needs_slow_path(header, config):
-        outcome = rebuild(frame[at:end], demands(config, TopicPartition("compacted", 0), NOW_MS))
-        frame = memoryview(outcome.unwrap())
-        at, end = 0, len(frame)
-        header = unpack_header(frame, at, end, version)
-    header = stamp(frame, at, end, header, config, NOW_MS + 7)
-    return frame[at:end], BatchHeader._make(header)
 
 
 def refusal(batch: bytes | bytearray, config: LogConfig, version: int = 8) -> KafkaError:
