@@ -11,7 +11,7 @@ class InitProducerIdRequest:
     transaction_timeout_ms: int = int32()
     producer_id: int = int64("3+", default=-1)  # the one to go on with after an error (KIP-360), or -1
     producer_epoch: int = int16("3+", default=-1)
-    enable2_pc: bool = boolean("6+")
+    enable_2pc: bool = boolean("6+")
     keep_prepared_txn: bool = boolean("6+")
 
 

@@ -11,11 +11,6 @@ class ListConfigResourcesRequest:
 
 
 @nested
-class ClientMetricsResource:
-    name: str = string()
-
-
-@nested
 class ConfigResource:
     resource_name: str = string()
     resource_type: int = int8("1+", default=16, ignorable=True)
@@ -27,5 +22,4 @@ class ListConfigResourcesResponse:
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
-    client_metrics_resources: list[ClientMetricsResource] = array(ClientMetricsResource)
     config_resources: list[ConfigResource] = array(ConfigResource)
