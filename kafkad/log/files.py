@@ -46,6 +46,7 @@ class Files:
 
     open = staticmethod(os.open)
     pread = staticmethod(os.pread)
+    preadv = staticmethod(os.preadv)
     pwrite = staticmethod(os.pwrite)
     truncate = staticmethod(os.ftruncate)
     rename = staticmethod(os.replace)
