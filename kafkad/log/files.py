@@ -29,6 +29,10 @@ class LogFile:
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
+    @property
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
     def __del__(self) -> None:
         os.close(self.fd)
 
@@ -53,6 +57,8 @@ class Files:
     unlink = staticmethod(os.unlink)
     mkdir = staticmethod(os.mkdir)
     rmdir = staticmethod(os.rmdir)
+    listdir = staticmethod(os.listdir)
+    size = staticmethod(os.path.getsize)
     sync = staticmethod(os.fdatasync)
     """Thread-safe, and to be called from a thread: it waits for the disk."""
 

@@ -1,0 +1,115 @@
+"""Walking over the batches of a segment file by their headers, without reading what is in them.
+
+A header is the tuple of `wire.records.BATCH_HEADER` for every format; a message of format v0 or v1 is a batch whose
+base and last offset are the message's own (of one that wraps others: the last one's).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+
+from kafkad.log.files import Files
+from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, MAGIC_AT, PREFIX_SIZE, SMALLEST_BATCH
+
+Header = tuple[int, ...]
+BASE_OFFSET, LENGTH, LEADER_EPOCH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA = range(7)
+MAX_TIMESTAMP, PRODUCER_ID = 8, 9
+
+_LEGACY = struct.Struct(">qiIbb")
+_LEGACY_TIMESTAMP = struct.Struct(">q")
+_LEGACY_SMALLEST = (SMALLEST_BATCH - PREFIX_SIZE, SMALLEST_BATCH - PREFIX_SIZE + _LEGACY_TIMESTAMP.size)
+_LONGEST_HEADER = HEADER_SIZE
+_BLOCK = 4096
+_CHUNK = 4 << 20
+
+
+class BadBatch(Exception):
+    """The bytes at `position` of a segment are no batch, or not the one that belongs there."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"{reason} at position {position}")
+        self.position = position
+        self.reason = reason
+
+
+def header_at(data: bytes | bytearray | memoryview, at: int, left: int) -> Header:
+    """The header at `at`, of which min(left, 61) bytes are there; ValueError when `left` bytes hold no such batch."""
+    if left < SMALLEST_BATCH:
+        raise ValueError(f"{left} bytes, which is no whole batch")
+    magic = data[at + MAGIC_AT]
+    if magic == 2:
+        if left < HEADER_SIZE:
+            raise ValueError(f"{left} bytes, which is no whole batch header")
+        header: Header = BATCH_HEADER.unpack_from(data, at)
+        smallest = HEADER_SIZE - PREFIX_SIZE
+        if header[LAST_DELTA] < 0:
+            raise ValueError(f"a batch with last offset delta {header[LAST_DELTA]}")
+    elif magic < 2:
+        header = _legacy_header(data, at, magic)
+        smallest = _LEGACY_SMALLEST[magic]
+    else:
+        raise ValueError(f"magic {magic}, which is no format known")
+    if not smallest <= header[LENGTH] <= left - PREFIX_SIZE:
+        raise ValueError(f"a batch of length {header[LENGTH]} where {left - PREFIX_SIZE} bytes are left")
+    if header[BASE_OFFSET] < 0:
+        raise ValueError(f"a batch with base offset {header[BASE_OFFSET]}")
+    return header
+
+
+def _legacy_header(data: bytes | bytearray | memoryview, at: int, magic: int) -> Header:
+    offset, length, crc, _, attributes = _LEGACY.unpack_from(data, at)
+    timestamp = _LEGACY_TIMESTAMP.unpack_from(data, at + _LEGACY.size)[0] if magic else -1
+    count = -1 if attributes & 7 else 1
+    return (offset, length, -1, magic, crc, attributes & 15, 0, timestamp, timestamp, -1, -1, -1, count)
+
+
+def walk(pread: Callable[[int, int, int], bytes], fd: int, position: int, end: int) -> Iterator[tuple[int, Header]]:
+    """(position, header) of every batch in [position, end); BadBatch at the first byte that belongs to none.
+
+    Small batches are read many at a time, of large ones only the header.
+    """
+    start = position
+    data = b""
+    while position < end:
+        at = position - start
+        if at + _LONGEST_HEADER > len(data):
+            start = position
+            data = pread(fd, min(_BLOCK, end - start), start)
+            at = 0
+        try:
+            header = header_at(data, at, end - position)
+        except (ValueError, IndexError, struct.error) as error:
+            raise BadBatch(position, str(error)) from None
+        yield position, header
+        position += PREFIX_SIZE + header[LENGTH]
+
+
+def read_whole(files: Files, fd: int, position: int, end: int) -> Iterator[tuple[memoryview, int, Header]]:
+    """Every batch in [position, end) with its bytes: (view, where it begins in the view, header).
+
+    All views are of one buffer, which the next step overwrites. BadBatch at the first byte that belongs to no batch.
+    """
+    view = memoryview(bytearray(min(_CHUNK, max(end - position, HEADER_SIZE))))
+    start, filled = position, 0
+    while position < end:
+        at = position - start
+        if filled - at < min(HEADER_SIZE, end - position):
+            start, filled, at = position, _fill(files, fd, view, position, end), 0
+        try:
+            header = header_at(view, at, end - position)
+        except (ValueError, IndexError, struct.error) as error:
+            raise BadBatch(position, str(error)) from None
+        length = header[LENGTH] + PREFIX_SIZE
+        if length > filled - at:
+            if length > len(view):
+                view = memoryview(bytearray(length))
+            start, filled, at = position, _fill(files, fd, view, position, end), 0
+            if filled < length:
+                raise BadBatch(position, "the file ends inside a batch")
+        yield view, at, header
+        position += length
+
+
+def _fill(files: Files, fd: int, view: memoryview, position: int, end: int) -> int:
+    return files.preadv(fd, [view[: end - position]], position)

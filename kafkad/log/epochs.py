@@ -1,0 +1,133 @@
+"""Which leader epoch began at which offset: the `leader-epoch-checkpoint` of a partition.
+
+Followers and leaders compare these to find where their logs part (KIP-101, KIP-279). Every batch carries its epoch, so
+the file can be made anew from the log: it is written at each change but not waited for, `Log.flush` makes it durable
+before the recovery point passes the batches it speaks of, and recovery reads the rest from the batches.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from kafkad.log.files import Files
+
+FILE_NAME = "leader-epoch-checkpoint"
+UNDEFINED = (-1, -1)
+
+
+class LeaderEpochs:
+    """Epochs and their first offsets, both growing. `dirty` says that the file has changes the disk may not have."""
+
+    __slots__ = ("_epochs", "_files", "_starts", "directory", "dirty")
+
+    def __init__(self, directory: str, files: Files) -> None:
+        self.directory = directory
+        self.dirty = False
+        self._files = files
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+
+    @property
+    def path(self) -> str:
+        return f"{self.directory}/{FILE_NAME}"
+
+    def load(self) -> bool:
+        """Read the file; False when it makes no sense and the batches must be asked."""
+        self._epochs, self._starts = [], []
+        try:
+            entries = decode(self._files.read(self.path))
+        except FileNotFoundError:
+            return True
+        except ValueError:
+            return False
+        for epoch, start in entries:
+            self._put(epoch, start)
+        return True
+
+    def store(self) -> None:
+        self._files.write_file(self.path, encode(self.entries), durable=False)
+        self.dirty = True
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, first offset) of each."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def latest(self) -> int | None:
+        return self._epochs[-1] if self._epochs else None
+
+    def assign(self, epoch: int, start: int) -> None:
+        """`epoch` begins at `start`. Nothing new if it is the latest already and does not begin earlier."""
+        if self._put(epoch, start):
+            self.store()
+
+    def _put(self, epoch: int, start: int) -> bool:
+        if epoch < 0 or start < 0:
+            raise ValueError(f"epoch {epoch} from offset {start}")
+        if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start:
+            return False
+        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start):
+            del self._epochs[-1], self._starts[-1]
+        self._epochs.append(epoch)
+        self._starts.append(start)
+        return True
+
+    def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """The largest epoch not above `epoch` and where it ended; (-1, -1) when this log cannot know.
+
+        For an epoch older than the first known: that epoch, with the offset at which the first known begins.
+        """
+        if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
+            return UNDEFINED
+        if epoch == self._epochs[-1]:
+            return epoch, log_end
+        higher = bisect_right(self._epochs, epoch)
+        return (self._epochs[higher - 1] if higher else epoch), self._starts[higher]
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The epoch of the batch that holds `offset`."""
+        number = bisect_right(self._starts, offset)
+        return self._epochs[number - 1] if number else None
+
+    def previous(self, epoch: int) -> int | None:
+        """The largest known epoch below `epoch`."""
+        lower = [known for known in self._epochs if known < epoch]
+        return lower[-1] if lower else None
+
+    def truncate_from_end(self, end: int) -> None:
+        """The log ends at `end` now: forget epochs that begin there or later."""
+        if self._starts and self._starts[-1] >= end:
+            while self._starts and self._starts[-1] >= end:
+                del self._epochs[-1], self._starts[-1]
+            self.store()
+
+    def truncate_from_start(self, start: int) -> None:
+        """The log begins at `start` now: the epoch in force there begins there, older ones are forgotten."""
+        number = bisect_right(self._starts, start)
+        if number and (number > 1 or self._starts[0] != start):
+            del self._epochs[: number - 1], self._starts[: number - 1]
+            self._starts[0] = start
+            self.store()
+
+    def clear(self) -> None:
+        if self._epochs:
+            self._epochs, self._starts = [], []
+            self.store()
+
+
+def encode(entries: list[tuple[int, int]]) -> bytes:
+    lines = ["0", str(len(entries)), *(f"{epoch} {start}" for epoch, start in entries)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def decode(data: bytes) -> list[tuple[int, int]]:
+    """ValueError when it is not such a file, whole."""
+    version, count, *lines = data.decode("ascii").splitlines() or ["", ""]
+    if int(version) != 0 or int(count) != len(lines):
+        raise ValueError(f"version {version}, {len(lines)} of {count} lines")
+    entries = []
+    for line in lines:
+        epoch, start = line.split(" ")
+        entries.append((int(epoch), int(start)))
+    return entries

@@ -1,0 +1,185 @@
+"""The offset index and the time index of a segment, byte for byte Kafka's.
+
+`.index` holds (offset - base, position) in 4 + 4 bytes: "the batch at `position` ends with this offset".
+`.timeindex` holds (timestamp, offset - base) in 8 + 4 bytes: "up to this offset no timestamp is larger than this one".
+Both grow in every entry, so both are searched by bisection. The segment that is written to keeps its entries in arrays
+and writes them to the file in batches; the entries of an older one are read from the file as they are needed, so that
+a thousand segments cost neither memory nor time.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import Protocol
+
+from kafkad.log.files import Files, LogFile
+
+_OFFSET_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
+OFFSET_ENTRY_SIZE = _OFFSET_ENTRY.size
+TIME_ENTRY_SIZE = _TIME_ENTRY.size
+_SWAP = sys.byteorder == "little"
+
+
+class OffsetEntries(Protocol):
+    """What a search needs of an offset index, wherever its entries are."""
+
+    def __len__(self) -> int: ...
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """(relative offset, position)"""
+
+    def at_or_after(self, relative_offset: int) -> int:
+        """The number of the first entry that does not end before the offset; the length when all do."""
+
+    def position_at_or_before(self, position: int) -> int:
+        """The largest position in the index that is not past `position`; 0 when there is none."""
+
+
+class TimeEntries(Protocol):
+    def __len__(self) -> int: ...
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """(timestamp, relative offset)"""
+
+    def before(self, timestamp: int) -> int:
+        """The number of entries whose timestamp is smaller."""
+
+
+class OffsetIndex:
+    """In memory, of the segment that is written to. `stored` entries are in the file already."""
+
+    __slots__ = ("offsets", "positions", "stored")
+
+    def __init__(self, data: bytes = b"") -> None:
+        entries = array("i", data)
+        if _SWAP:
+            entries.byteswap()
+        self.offsets = entries[0::2]
+        self.positions = entries[1::2]
+        self.stored = len(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def entry(self, number: int) -> tuple[int, int]:
+        return self.offsets[number], self.positions[number]
+
+    def at_or_after(self, relative_offset: int) -> int:
+        return bisect_left(self.offsets, relative_offset)
+
+    def position_at_or_before(self, position: int) -> int:
+        number = bisect_right(self.positions, position)
+        return self.positions[number - 1] if number else 0
+
+    def append(self, relative_offset: int, position: int) -> None:
+        self.offsets.append(relative_offset)
+        self.positions.append(position)
+
+    def truncate(self, relative_offset: int) -> None:
+        """Forget the entries from this offset on."""
+        number = bisect_left(self.offsets, relative_offset)
+        del self.offsets[number:], self.positions[number:]
+        self.stored = min(self.stored, number)
+
+    def unstored(self) -> bytes:
+        """The bytes of the entries the file does not have yet."""
+        count = len(self.offsets) - self.stored
+        entries = array("i", bytes(count * _OFFSET_ENTRY.size))
+        entries[0::2] = self.offsets[self.stored :]
+        entries[1::2] = self.positions[self.stored :]
+        if _SWAP:
+            entries.byteswap()
+        return entries.tobytes()
+
+
+class TimeIndex:
+    """In memory, of the segment that is written to."""
+
+    __slots__ = ("offsets", "stored", "timestamps")
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.timestamps = array("q")
+        self.offsets = array("i")
+        for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
+            self.timestamps.append(timestamp)
+            self.offsets.append(offset)
+        self.stored = len(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def entry(self, number: int) -> tuple[int, int]:
+        return self.timestamps[number], self.offsets[number]
+
+    def before(self, timestamp: int) -> int:
+        return bisect_left(self.timestamps, timestamp)
+
+    def maybe_append(self, timestamp: int, relative_offset: int) -> None:
+        """Take the entry if it says something new; a batch without a timestamp (-1) never does."""
+        if timestamp > (self.timestamps[-1] if self.timestamps else -1):
+            self.timestamps.append(timestamp)
+            self.offsets.append(relative_offset)
+
+    def truncate(self, relative_offset: int) -> None:
+        number = bisect_left(self.offsets, relative_offset)
+        del self.offsets[number:], self.timestamps[number:]
+        self.stored = min(self.stored, number)
+
+    def unstored(self) -> bytes:
+        pairs = zip(self.timestamps[self.stored :], self.offsets[self.stored :], strict=True)
+        return b"".join(_TIME_ENTRY.pack(timestamp, offset) for timestamp, offset in pairs)
+
+
+class StoredOffsetIndex:
+    """In the file, of a segment that is no longer written to."""
+
+    __slots__ = ("_count", "_file", "_files")
+
+    def __init__(self, files: Files, file: LogFile, size: int) -> None:
+        self._files = files
+        self._file = file
+        self._count = size // _OFFSET_ENTRY.size
+
+    def __len__(self) -> int:
+        return self._count
+
+    def entry(self, number: int) -> tuple[int, int]:
+        data = self._files.pread(self._file.fd, _OFFSET_ENTRY.size, number * _OFFSET_ENTRY.size)
+        return _OFFSET_ENTRY.unpack(data)
+
+    def at_or_after(self, relative_offset: int) -> int:
+        return bisect_left(range(self._count), relative_offset, key=lambda number: self.entry(number)[0])
+
+    def position_at_or_before(self, position: int) -> int:
+        number = bisect_right(range(self._count), position, key=lambda number: self.entry(number)[1])
+        return self.entry(number - 1)[1] if number else 0
+
+
+class StoredTimeIndex:
+    """In the file, of a segment that is no longer written to."""
+
+    __slots__ = ("_count", "_file", "_files")
+
+    def __init__(self, files: Files, file: LogFile, size: int) -> None:
+        self._files = files
+        self._file = file
+        self._count = size // _TIME_ENTRY.size
+
+    def __len__(self) -> int:
+        return self._count
+
+    def entry(self, number: int) -> tuple[int, int]:
+        data = self._files.pread(self._file.fd, _TIME_ENTRY.size, number * _TIME_ENTRY.size)
+        return _TIME_ENTRY.unpack(data)
+
+    def before(self, timestamp: int) -> int:
+        return bisect_left(range(self._count), timestamp, key=lambda number: self.entry(number)[0])
+
+
+def whole_entries(data: bytes, size: int) -> bytes:
+    """`data` without a last entry that was cut off."""
+    return data[: len(data) - len(data) % size]
