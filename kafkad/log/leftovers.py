@@ -1,0 +1,64 @@
+"""What a crash leaves in a partition's directory, cleared away before the log is loaded.
+
+`.deleted` files wait for their removal, `.cleaned` ones are an unfinished product of the cleaner: both go. A `.swap`
+set is a finished one: the segments it replaces go, and it takes their place; unless a `.cleaned` with a smaller or the
+same base exists, for then the swap had not been complete either, and the segments to be replaced are all still there.
+"""
+
+from __future__ import annotations
+
+from kafkad.log.batches import walk
+from kafkad.log.files import Files
+
+_DELETED, _CLEANED, _SWAP = ".deleted", ".cleaned", ".swap"
+_DIGITS = 20
+
+
+def base_of(name: str) -> int | None:
+    """The offset that the name of a segment's file (or of a snapshot) begins with."""
+    digits = name[:_DIGITS]
+    return int(digits) if len(digits) == _DIGITS and digits.isdecimal() and name[_DIGITS : _DIGITS + 1] == "." else None
+
+
+def clear(files: Files, directory: str, names: list[str]) -> list[str]:
+    """Finish what was left; the names that are there afterwards."""
+    if not any(name.endswith((_DELETED, _CLEANED, _SWAP)) for name in names):
+        return names
+    cleaned = [base for name in names if name.endswith(_CLEANED) and (base := base_of(name)) is not None]
+    first_cleaned = min(cleaned, default=None)
+    swaps: list[str] = []
+    for name in names:
+        base = base_of(name)
+        if base is None:
+            continue
+        if name.endswith(_SWAP) and (first_cleaned is None or base < first_cleaned):
+            swaps.append(name)
+        elif name.endswith((_DELETED, _CLEANED, _SWAP)):
+            files.unlink(f"{directory}/{name}")
+    if swaps:
+        _complete(files, directory, swaps)
+    return files.listdir(directory)
+
+
+def _complete(files: Files, directory: str, swaps: list[str]) -> None:
+    """In an order that may be broken off: the old segments go first, while the `.log.swap` says which; then the log."""
+    first, end = _range(files, directory, swaps)
+    for name in files.listdir(directory):
+        base = base_of(name)
+        if base is not None and first <= base < end and not name.endswith(_SWAP):
+            files.unlink(f"{directory}/{name}")
+    for name in sorted(swaps, key=lambda name: not name.endswith(".log" + _SWAP)):
+        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(_SWAP)}")
+
+
+def _range(files: Files, directory: str, swaps: list[str]) -> tuple[int, int]:
+    """The offsets that the finished segments cover."""
+    logs = [name for name in swaps if name.endswith(".log" + _SWAP)]
+    first, end = 2**63 - 1, 0
+    for name in logs:
+        base = base_of(name) or 0
+        first, end = min(first, base), max(end, base)
+        file = files.open_log_file(f"{directory}/{name}")
+        for _, header in walk(files.pread, file.fd, 0, file.size):
+            end = max(end, header[0] + header[6] + 1)
+    return first, end

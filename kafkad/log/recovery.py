@@ -1,0 +1,307 @@
+"""Loading a log from its directory; after an unclean stop, checking what the disk may not have kept.
+
+The log is the truth: indexes, leader epochs and producer state are rebuilt from it. After an unclean stop every batch
+from the recovery point on is checked (format, size, CRC, offsets). The first bad byte of the tail, which is the part
+of the last segment from the recovery point on, is where a write broke off: the log is cut there. A bad batch before
+the tail is damage. It is kept as a hole (`Segment.holes`) that readers are refused, and reported; nothing is cut away
+in the middle of a log, because what follows may be the only copy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kafkad.config import LogConfig
+from kafkad.log import leftovers
+from kafkad.log.batches import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    LAST_DELTA,
+    LEADER_EPOCH,
+    LENGTH,
+    PRODUCER_ID,
+    BadBatch,
+    Header,
+    read_whole,
+    walk,
+)
+from kafkad.log.epochs import LeaderEpochs
+from kafkad.log.files import Files
+from kafkad.log.producers import ProducerStates, read_marker
+from kafkad.log.segment import INDEX, LOG, TIME_INDEX, Hole, Segment
+from kafkad.log.snapshots import SUFFIX as SNAPSHOT
+from kafkad.log.snapshots import Snapshots
+from kafkad.log.txnindex import SUFFIX as TXN_INDEX
+from kafkad.wire.control import ControlRecord
+from kafkad.wire.records import CONTROL, PREFIX_SIZE, crc_matches
+
+Progress = Callable[[int, int], None]
+
+_NO_LIMIT = 2**63 - 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Loaded:
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    producers: ProducerStates
+    start_offset: int
+    end_offset: int
+    recovery_point: int
+    created: bool
+
+
+def load(
+    directory: str,
+    config: LogConfig,
+    files: Files,
+    now_ms: int,
+    *,
+    start_offset: int,
+    recovery_point: int,
+    clean: bool,
+    progress: Progress | None,
+) -> Loaded:
+    """Everything a `Log` is made of. OSError when the disk fails."""
+    names, made = _list(files, directory)
+    names = leftovers.clear(files, directory, names)
+    segments = _segments(files, directory, config, names, now_ms)
+    if not segments:
+        segment = Segment(files, directory, start_offset, 0, config.index_interval_bytes, now_ms)
+        segment.create_files()
+        segments.append(segment)
+        made = True
+    snapshots = [base for name in names if name.endswith(SNAPSHOT) and (base := leftovers.base_of(name)) is not None]
+    epochs = LeaderEpochs(directory, files)
+    epochs_known = epochs.load()
+    loaded = Loaded(
+        segments=segments,
+        epochs=epochs,
+        producers=ProducerStates(Snapshots(directory, files, snapshots)),
+        start_offset=max(start_offset, segments[0].base),
+        end_offset=segments[-1].base,
+        recovery_point=recovery_point,
+        created=made,
+    )
+    if not epochs_known:
+        _find_epochs(epochs, segments)
+    if not (clean and _load_clean(loaded, now_ms)):
+        _recover(loaded, now_ms, progress)
+    _fit_together(loaded, config, now_ms)
+    return loaded
+
+
+def _list(files: Files, directory: str) -> tuple[list[str], bool]:
+    try:
+        return files.listdir(directory), False
+    except FileNotFoundError:
+        files.mkdir(directory)
+        files.sync_directory(os.path.dirname(directory))
+        return [], True
+
+
+def _segments(files: Files, directory: str, config: LogConfig, names: list[str], now_ms: int) -> list[Segment]:
+    present = set(names)
+    segments = []
+    for name in names:
+        base = leftovers.base_of(name)
+        if base is None:
+            continue
+        stem = f"{base:020d}"
+        if name.endswith(LOG):
+            size = files.size(f"{directory}/{name}")
+            segment = Segment(files, directory, base, size, config.index_interval_bytes, now_ms)
+            segment.has_transactions = stem + TXN_INDEX in present
+            if stem + INDEX not in present or stem + TIME_INDEX not in present:
+                segment.rebuild_indexes()
+            segments.append(segment)
+        elif name.endswith((INDEX, TIME_INDEX, TXN_INDEX)) and stem + LOG not in present:
+            files.unlink(f"{directory}/{name}")
+    segments.sort(key=lambda segment: segment.base)
+    return segments
+
+
+def _load_clean(loaded: Loaded, now_ms: int) -> bool:
+    """Look at the end only. False when the log does not look as a clean stop leaves it."""
+    last = loaded.segments[-1]
+    try:
+        end = last.read_end_offset()
+    except BadBatch:
+        return False
+    if loaded.recovery_point < end and any(segment.size for segment in loaded.segments):
+        return False
+    loaded.end_offset = loaded.recovery_point = end
+    producers = loaded.producers
+    if producers.snapshots.offsets:
+        reload_producers(producers, loaded.segments, loaded.start_offset, end, now_ms)
+    else:
+        producers.reload(loaded.start_offset, end, now_ms)
+        if end > loaded.start_offset:
+            producers.forget_past()
+    return True
+
+
+def _fit_together(loaded: Loaded, config: LogConfig, now_ms: int) -> None:
+    """Bring the small files in line with what the log turned out to hold."""
+    segments = loaded.segments
+    if loaded.start_offset > loaded.end_offset:
+        # The records below were deleted, and the log that should follow them was lost: it goes on after them.
+        last = segments[-1]
+        segment = Segment(last.files, last.directory, loaded.start_offset, 0, config.index_interval_bytes, now_ms)
+        segment.create_files()
+        segments.append(segment)
+        loaded.end_offset = loaded.recovery_point = loaded.start_offset
+    loaded.epochs.truncate_from_end(loaded.end_offset + 1)  # a leader's latest epoch may have no batch yet
+    loaded.epochs.truncate_from_start(loaded.start_offset)
+    loaded.recovery_point = min(loaded.recovery_point, loaded.end_offset)
+
+
+def _recover(loaded: Loaded, now_ms: int, progress: Progress | None) -> None:
+    segments = loaded.segments
+    number = max(sum(segment.base <= loaded.recovery_point for segment in segments) - 1, 0)
+    checked = segments[number:]
+    first = max(checked[0].base, loaded.start_offset)
+    reload_producers(loaded.producers, segments[:number], loaded.start_offset, first, now_ms)
+    check = _Check(loaded, progress, sum(segment.size for segment in checked))
+    for segment, following in zip(checked, [*checked[1:], None], strict=True):
+        if segment.base > first:
+            loaded.producers.take_snapshot(segment.base)
+        check.segment(segment, following)
+    loaded.end_offset = check.end
+    sound = min((segment.base for segment in segments if segment.holes), default=check.end)
+    loaded.recovery_point = min(loaded.recovery_point, sound)
+    loaded.producers.snapshots.keep_within(loaded.start_offset, check.end)
+
+
+class _Check:
+    """One pass over the segments from the recovery point on."""
+
+    def __init__(self, loaded: Loaded, progress: Progress | None, to_do: int) -> None:
+        self.loaded = loaded
+        self.end = 0
+        self._progress = progress
+        self._to_do = to_do
+        self._done = 0
+
+    def segment(self, segment: Segment, following: Segment | None) -> None:
+        """Check and index one segment; cut it (the last one) or note the damage (any other)."""
+        self.end = max(self.end, segment.base)
+        limit = following.base if following else _NO_LIMIT
+        size = segment.size
+        transactions = segment.transactions
+        transactions.reset()
+        segment.start_indexes()
+        position = 0
+        while position < size:
+            try:
+                self._sound(segment, position, size, limit)
+                position = size
+            except BadBatch as bad:
+                if following is None and self.end >= self.loaded.recovery_point:
+                    segment.files.truncate(segment.file.fd, bad.position)
+                    size = position = bad.position
+                else:
+                    position = self._note_hole(segment, bad, size, limit)
+        segment.size = size
+        segment.has_transactions = bool(transactions.entries)
+        segment.seal()
+        self._done += size
+        if self._progress:
+            self._progress(self._done, self._to_do)
+
+    def _sound(self, segment: Segment, position: int, size: int, limit: int) -> None:
+        """Take in the batches from `position` on; BadBatch at the first that is none."""
+        loaded = self.loaded
+        segment.size = position
+        for view, at, header in read_whole(segment.files, segment.file.fd, position, size):
+            problem = self._problem(view, at, header, limit)
+            if problem:
+                raise BadBatch(segment.size, problem)
+            epoch = header[LEADER_EPOCH]
+            if epoch >= 0 and (loaded.epochs.latest is None or epoch > loaded.epochs.latest):
+                loaded.epochs.assign(epoch, header[BASE_OFFSET])
+            if header[PRODUCER_ID] >= 0:
+                marker = read_marker(view, at, header) if header[ATTRIBUTES] & CONTROL else None
+                aborted = loaded.producers.update(header, header[BASE_OFFSET], marker)
+                if aborted is not None:
+                    segment.transactions.append(aborted)
+            segment.note(header)
+            self.end = header[BASE_OFFSET] + header[LAST_DELTA] + 1
+
+    def _problem(self, view: memoryview, at: int, header: Header, limit: int) -> str | None:
+        if header[BASE_OFFSET] < self.end:
+            return f"a batch with offset {header[BASE_OFFSET]} where {self.end} is next"
+        if header[BASE_OFFSET] + header[LAST_DELTA] >= limit:
+            return (
+                f"a batch with offset {header[BASE_OFFSET] + header[LAST_DELTA]}, but {limit} begins the next segment"
+            )
+        if not crc_matches(view, at, header):
+            return "a batch that fails its checksum"
+        return None
+
+    def _note_hole(self, segment: Segment, bad: BadBatch, size: int, limit: int) -> int:
+        """The damage ends where a batch follows that fits, in the worst case with the segment; returns where."""
+        end, following = _next_sound(segment, bad.position, size, self.end, limit)
+        if following is None:
+            following = limit if limit != _NO_LIMIT else max(self.end, self.loaded.recovery_point)
+        segment.holes = (*segment.holes, Hole(bad.position, end, self.end, following))
+        self.end = following
+        return end
+
+
+def _next_sound(segment: Segment, position: int, size: int, end_offset: int, limit: int) -> tuple[int, int | None]:
+    """Where the batch after the bad one begins, and its offset, if the bad one's length can be believed."""
+    try:
+        headers = walk(segment.files.pread, segment.file.fd, position, size)
+        _, bad = next(headers)
+        after, header = next(headers)
+    except (BadBatch, StopIteration):
+        return size, None
+    if not end_offset < header[BASE_OFFSET] <= header[BASE_OFFSET] + header[LAST_DELTA] < limit:
+        return size, None
+    assert after == position + bad[LENGTH] + PREFIX_SIZE
+    return after, header[BASE_OFFSET]
+
+
+def reload_producers(
+    producers: ProducerStates, segments: Sequence[Segment], start_offset: int, end_offset: int, now_ms: int
+) -> None:
+    """The producers as of `end_offset`: the newest snapshot, and the headers of the batches after it."""
+    offset = producers.reload(start_offset, end_offset, now_ms)
+    for segment in segments:
+        if segment.size and offset < end_offset:
+            offset = _feed(producers, segment, offset, end_offset)
+
+
+def _feed(producers: ProducerStates, segment: Segment, offset: int, end_offset: int) -> int:
+    try:
+        start = segment.locate(offset)
+        for position, header in walk(segment.files.pread, segment.file.fd, start, segment.size):
+            if header[BASE_OFFSET] >= end_offset:
+                break
+            if header[PRODUCER_ID] >= 0 and header[BASE_OFFSET] >= offset:
+                producers.update(header, header[BASE_OFFSET], _marker(segment, position, header))
+            offset = header[BASE_OFFSET] + header[LAST_DELTA] + 1
+    except BadBatch:
+        producers.forget_past()  # what is damaged here may have named producers
+    return offset
+
+
+def _marker(segment: Segment, position: int, header: Header) -> ControlRecord | None:
+    if not header[ATTRIBUTES] & CONTROL:
+        return None
+    data = segment.files.pread(segment.file.fd, header[LENGTH] + PREFIX_SIZE, position)
+    return read_marker(memoryview(data), 0, header)
+
+
+def _find_epochs(epochs: LeaderEpochs, segments: Sequence[Segment]) -> None:
+    """The file is no use: every batch says its epoch."""
+    for segment in segments:
+        try:
+            for _, header in walk(segment.files.pread, segment.file.fd, 0, segment.size):
+                if header[LEADER_EPOCH] >= 0:
+                    epochs.assign(header[LEADER_EPOCH], header[BASE_OFFSET])
+        except BadBatch:
+            continue

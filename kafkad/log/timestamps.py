@@ -1,0 +1,68 @@
+"""From timestamps to offsets, over the segments of a log.
+
+Timestamps come from clients and are in no order, but the largest one up to the end of each segment grows with the
+segments: it is found once, and then a search costs the same with one segment and with a thousand.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, LEADER_EPOCH, LENGTH, MAX_TIMESTAMP, Header, walk
+from kafkad.log.segment import Segment
+from kafkad.wire.records import PREFIX_SIZE, Record, iter_records
+
+Found = tuple[int, int, int]
+"""Timestamp, offset, leader epoch."""
+
+
+class Timestamps:
+    """`segments` is the log's own list, which grows at its end while this is in use."""
+
+    __slots__ = ("_largest_until", "_segments")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self._largest_until: list[int] = []
+
+    def _largest_per_segment(self) -> list[int]:
+        """For each segment but the last, the largest timestamp in it and those before it."""
+        known = self._largest_until
+        for segment in self._segments[len(known) : -1]:
+            known.append(max(segment.max_timestamp, known[-1] if known else -1))
+        return known
+
+    def first_at_or_after(self, timestamp: int, start_offset: int) -> Found | None:
+        """The first record, in the order of offsets, that is not older."""
+        for segment in self._segments[bisect_left(self._largest_per_segment(), timestamp) :]:
+            if segment.max_timestamp >= timestamp:
+                found = _search(segment, timestamp, start_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def largest(self) -> Found | None:
+        """The first record with the largest timestamp of all; None when no record has one."""
+        segment = max(self._segments, key=lambda segment: segment.max_timestamp)
+        timestamp = segment.max_timestamp
+        if timestamp < 0:
+            return None
+        return _search(segment, timestamp, segment.base)
+
+
+def _search(segment: Segment, timestamp: int, start_offset: int) -> Found | None:
+    times = segment.times
+    number = times.before(timestamp)
+    first = max(start_offset, segment.base + times.entry(number - 1)[1] + 1 if number else 0)
+    for start, end in segment.sound_stretches(segment.locate(first)):
+        for position, header in walk(segment.files.pread, segment.file.fd, start, end):
+            if header[MAX_TIMESTAMP] >= timestamp and header[BASE_OFFSET] + header[LAST_DELTA] >= start_offset:
+                for record in _records(segment, position, header):
+                    if record.timestamp >= timestamp and record.offset >= start_offset:
+                        return record.timestamp, record.offset, header[LEADER_EPOCH]
+    return None
+
+
+def _records(segment: Segment, position: int, header: Header) -> list[Record]:
+    data = segment.files.pread(segment.file.fd, header[LENGTH] + PREFIX_SIZE, position)
+    return list(iter_records(memoryview(data), 0, header))

@@ -1,0 +1,105 @@
+"""Fakes that behave: a clock that a test moves, and a disk that fails when a test says so."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+
+from kafkad.log.files import Files, LogFile
+
+
+class FakeClock:
+    """Stands still until it is moved."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._monotonic_ms = 0.0
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> float:
+        return self._monotonic_ms
+
+    def advance(self, ms: int) -> None:
+        self._now_ms += ms
+        self._monotonic_ms += ms
+
+
+class FaultyFiles(Files):
+    """A real disk until told otherwise.
+
+    `fail(operation, error, after=n)` makes the operation fail from the n-th call on, once or for good; a torn write
+    puts its first bytes on the disk and then fails, a short one says how few it wrote. `count` has the calls so far.
+    """
+
+    def __init__(self) -> None:
+        self._faults: dict[str, tuple[int, Callable[[], OSError], bool]] = {}
+        self._torn: int | None = None
+        self._short: int | None = None
+        self.count: dict[str, int] = {}
+        self.synced: list[str] = []
+
+    def fail(self, operation: str, code: int = errno.EIO, *, after: int = 0, once: bool = True) -> None:
+        self._faults[operation] = (after, lambda: OSError(code, os.strerror(code)), once)
+
+    def heal(self) -> None:
+        self._faults.clear()
+        self._torn = self._short = None
+
+    def tear_next_write(self, kept: int) -> None:
+        self._torn = kept
+
+    def shorten_next_write(self, kept: int) -> None:
+        self._short = kept
+
+    def _meet(self, operation: str) -> None:
+        self.count[operation] = self.count.get(operation, 0) + 1
+        fault = self._faults.get(operation)
+        if fault is None:
+            return
+        after, error, once = fault
+        if after > 0:
+            self._faults[operation] = (after - 1, error, once)
+            return
+        if once:
+            del self._faults[operation]
+        raise error()
+
+    def open(self, path: str, flags: int, mode: int = 0o777) -> int:  # type: ignore[override]
+        self._meet("open")
+        return os.open(path, flags, mode)
+
+    def pwrite(self, fd: int, data: bytes | memoryview, at: int) -> int:  # type: ignore[override]
+        if self._torn is not None:
+            os.pwrite(fd, data[: self._torn], at)
+            self._torn = None
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if self._short is not None:
+            kept, self._short = self._short, None
+            return os.pwrite(fd, data[:kept], at)
+        self._meet("pwrite")
+        return os.pwrite(fd, data, at)
+
+    def pread(self, fd: int, length: int, at: int) -> bytes:  # type: ignore[override]
+        self._meet("pread")
+        return os.pread(fd, length, at)
+
+    def truncate(self, fd: int, length: int) -> None:  # type: ignore[override]
+        self._meet("truncate")
+        os.ftruncate(fd, length)
+
+    def rename(self, source: str, target: str) -> None:  # type: ignore[override]
+        self._meet("rename")
+        os.replace(source, target)
+
+    def sync(self, fd: int) -> None:  # type: ignore[override]
+        self._meet("sync")
+        self.synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        os.fdatasync(fd)
+
+
+def read_slice(file: LogFile, position: int, length: int) -> bytes:
+    """What a consumer would be sent."""
+    return os.pread(file.fd, length, position)

@@ -1,0 +1,93 @@
+"""A log in a temporary directory; every one that a test opens here must be consistent when the test ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkad.config import LogConfig
+from kafkad.log.check import check
+from kafkad.log.log import Log
+from kafkad.model import TopicPartition
+from kafkad.wire.records import Record, build_batch, iter_batches, iter_records, read_header
+from tests.fakes import FakeClock, FaultyFiles, read_slice
+
+SMALL = LogConfig(segment_bytes=4096, index_interval_bytes=512, segment_index_bytes=1 << 16)
+
+
+@dataclass
+class Home:
+    """The directory of one partition, the clock and the disk under it."""
+
+    directory: Path
+    files: FaultyFiles = field(default_factory=FaultyFiles)
+    clock: FakeClock = field(default_factory=FakeClock)
+    config: LogConfig = SMALL
+    log: Log | None = None
+    expect_problems: bool = False
+
+    def open(self, *, clean: bool = True, **options: Any) -> Log:
+        config = {name: options.pop(name) for name in list(options) if hasattr(SMALL, name)}
+        self.config = replace(self.config, **config)
+        if self.log is not None:
+            options.setdefault("start_offset", self.log.start_offset)
+            options.setdefault("recovery_point", self.log.recovery_point)
+        self.log = Log.open(
+            str(self.directory),
+            self.config,
+            self.files,
+            self.clock,
+            topic_partition=TopicPartition("t", 0),
+            clean=clean,
+            **options,
+        )
+        return self.log
+
+    def reopen(self, *, clean: bool = True) -> Log:
+        assert self.log is not None
+        self.log.close(clean)
+        return self.open(clean=clean)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "logs" / "t-0")
+    home.directory.parent.mkdir()
+    yield home
+    home.files.heal()
+    if home.log is not None and home.directory.is_dir():
+        home.log.close()
+        if not home.expect_problems:
+            assert check(str(home.directory)) == []
+
+
+def batch(*values: bytes, timestamp: int = 1000, **options: Any) -> bytearray:
+    records = [Record(i, timestamp, None, value) for i, value in enumerate(values or (b"x" * 30,))]
+    return build_batch(records, base_offset=0, **options)
+
+
+def append(log: Log, data: bytearray, epoch: int = 0) -> int:
+    view = memoryview(data)
+    return log.append(view, 0, len(data), read_header(view, 0), epoch)
+
+
+def records(log: Log, offset: int | None = None, *, max_bytes: int = 1 << 20) -> list[Record]:
+    """Everything from `offset` to the end, as a consumer would get it."""
+    offset = log.start_offset if offset is None else offset
+    found: list[Record] = []
+    while (data := fetch(log, offset, max_bytes)) is not None:
+        view = memoryview(data)
+        for at, header in iter_batches(view):
+            found += [record for record in iter_records(view, at, header) if record.offset >= offset]
+            last = header.last_offset
+        offset = last + 1
+    return found
+
+
+def fetch(log: Log, offset: int, max_bytes: int = 1 << 20, upto: int | None = None) -> bytes | None:
+    part = log.read(offset, max_bytes, log.end_offset if upto is None else upto)
+    return None if part is None else read_slice(*part)

@@ -1,0 +1,280 @@
+"""Append, read, roll, truncate, retention: the log under a consumer's and an operator's eyes."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.log import Log
+from kafkad.wire.records import iter_batches
+from tests.log.conftest import Home, append, batch, fetch, records
+
+
+def fill(log: Log, count: int, *, size: int = 200, timestamp: int = 1000) -> None:
+    for i in range(count):
+        append(log, batch(b"v%d" % i + b"." * size, timestamp=timestamp + i))
+
+
+def test_offsets_and_epochs_are_set_in_the_batch(home: Home) -> None:
+    log = home.open()
+    assert append(log, batch(b"a", b"b"), epoch=3) == 0
+    assert append(log, batch(b"c"), epoch=5) == 2
+    data = fetch(log, 0)
+    assert data is not None
+    assert [(h.base_offset, h.last_offset, h.leader_epoch) for _, h in iter_batches(memoryview(data))] == [
+        (0, 1, 3),
+        (2, 2, 5),
+    ]
+    assert log.epochs.entries == [(3, 0), (5, 2)]
+    assert log.end_offset == 3
+
+
+def test_every_offset_can_be_read_from_every_segment(home: Home) -> None:
+    log = home.open()
+    fill(log, 60)
+    assert len(log.segments) > 3
+    for offset in range(60):
+        assert records(log, offset)[0].offset == offset
+    log = home.reopen()
+    for offset in range(60):
+        assert [record.offset for record in records(log, offset)] == list(range(offset, 60))
+
+
+def test_a_read_holds_whole_batches_up_to_its_limit(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 20)
+    fill(log, 50)
+    for limit in (1, 300, 1000, 1500, 5000):
+        data = fetch(log, 7, limit)
+        assert data is not None
+        sizes = [header.size for _, header in iter_batches(memoryview(data))]
+        assert sum(sizes) == len(data)
+        assert len(sizes) == 1 or len(data) <= limit
+    assert log.read(7, 10, log.end_offset, at_least_one=False) is None
+
+
+def test_a_read_stops_before_the_offset_it_may_not_see(home: Home) -> None:
+    log = home.open()
+    fill(log, 40)
+    for upto in range(41):
+        seen = []
+        offset = 0
+        while (data := fetch(log, offset, 1 << 20, upto)) is not None:
+            seen += [header.last_offset for _, header in iter_batches(memoryview(data))]
+            offset = seen[-1] + 1
+        assert seen == list(range(upto))
+
+
+def test_reading_outside_the_log_is_refused(home: Home) -> None:
+    log = home.open()
+    fill(log, 3)
+    log.increment_start_offset(1)
+    for offset in (-1, 0, 4):
+        with pytest.raises(KafkaError) as refused:
+            log.read(offset, 100, log.end_offset)
+        assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.read(3, 100, 3) is None
+
+
+def test_a_slice_outlives_its_segment(home: Home) -> None:
+    log = home.open(file_delete_delay_ms=0)
+    fill(log, 40)
+    part = log.read(0, 1 << 20, log.end_offset)
+    assert part is not None
+    log.truncate_fully_at(100)
+    for path in log.take_doomed(home.clock.now_ms()):
+        os.unlink(path)
+    assert len(os.pread(part.file.fd, part.length, part.position)) == part.length
+    assert os.listdir(home.directory).count("00000000000000000000.log") == 0
+
+
+def test_a_copied_log_is_the_same_log(home: Home, tmp_path_factory: pytest.TempPathFactory) -> None:
+    log = home.open()
+    for epoch in range(4):
+        for i in range(12):
+            append(log, batch(b"%d-%d" % (epoch, i) * 20, timestamp=2000 + i), epoch)
+    follower = Home(tmp_path_factory.mktemp("follower") / "t-0")
+    copy = follower.open()
+    while copy.end_offset < log.end_offset:
+        data = fetch(log, copy.end_offset, 3000)
+        assert data is not None
+        copy.append_copied(memoryview(data + b"part of a batch that follows"))
+    assert records(copy) == records(log)
+    assert copy.epochs.entries == log.epochs.entries
+    copy.close()
+
+
+def test_a_copied_batch_must_fit_and_be_whole(home: Home) -> None:
+    log = home.open()
+    good = batch(b"a", b"b")
+    log.append_copied(memoryview(good))
+    broken = bytearray(good)
+    broken[-1] ^= 1
+    broken[7] = 2
+    for data in (good, broken):
+        with pytest.raises(KafkaError) as refused:
+            log.append_copied(memoryview(data))
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert log.end_offset == 2
+
+
+def test_a_segment_rolls_by_time_between_its_records(home: Home) -> None:
+    log = home.open(segment_ms=1000)
+    for timestamp in (5000, 5900, 6000, 6001):
+        append(log, batch(timestamp=timestamp))
+    assert [segment.base for segment in log.segments] == [0, 3]
+
+
+def test_a_segment_without_timestamps_rolls_by_its_age(home: Home) -> None:
+    log = home.open(segment_ms=1000)
+    append(log, batch(timestamp=-1))
+    home.clock.advance(1000)
+    append(log, batch(timestamp=-1))
+    home.clock.advance(1)
+    append(log, batch(timestamp=-1))
+    assert [segment.base for segment in log.segments] == [0, 2]
+
+
+def test_a_segment_rolls_when_an_index_is_full(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 20, segment_index_bytes=48, index_interval_bytes=0)
+    fill(log, 20)
+    assert len(log.segments) > 3
+    assert all(os.path.getsize(segment.path(".timeindex")) <= 48 for segment in log.segments[:-1])
+    assert [record.offset for record in records(log)] == list(range(20))
+
+
+def test_a_segment_rolls_before_offsets_outgrow_its_index(home: Home) -> None:
+    log = home.open()
+    append(log, batch())
+    far = batch()
+    far[:8] = (2**31).to_bytes(8, "big")
+    log.append_copied(memoryview(far))
+    assert [segment.base for segment in log.segments] == [0, 2**31]
+    assert log.end_offset == 2**31 + 1
+    part = log.read(5, 1000, log.end_offset)
+    assert part is not None, "the offsets in between are a gap, as the cleaner leaves them"
+
+
+def test_truncation_forgets_batches_epochs_and_timestamps(home: Home) -> None:
+    log = home.open()
+    for i in range(40):
+        append(log, batch(b"." * 200, timestamp=1000 + i), epoch=i // 10)
+    log.truncate_to(25)
+    assert log.end_offset == 25
+    assert log.epochs.entries == [(0, 0), (1, 10), (2, 20)]
+    assert log.max_timestamp() == (1024, 24, 2)
+    assert log.offset_for_timestamp(1025) is None
+    append(log, batch(timestamp=1), epoch=7)
+    assert [record.offset for record in records(log)] == list(range(26))
+    log.truncate_to(0)
+    assert (log.end_offset, log.epochs.entries) == (0, [])
+
+
+def test_truncation_inside_a_batch_removes_it_whole(home: Home) -> None:
+    log = home.open()
+    append(log, batch(b"a", b"b", b"c"))
+    append(log, batch(b"d", b"e", b"f"))
+    log.truncate_to(4)
+    assert log.end_offset == 3
+
+
+def test_delete_records_moves_the_start_and_retention_takes_the_files(home: Home) -> None:
+    log = home.open(retention_ms=-1)
+    fill(log, 60)
+    second, third = log.segments[1].base, log.segments[2].base
+    log.increment_start_offset(third + 1)
+    assert log.segments[0].base == 0
+    assert log.delete_old_segments(home.clock.now_ms()) == 2
+    assert (log.segments[0].base, log.start_offset) == (third, third + 1)
+    assert second > 0
+    with pytest.raises(KafkaError):
+        log.increment_start_offset(61)
+    log = home.reopen()
+    assert log.start_offset == third + 1
+
+
+def test_retention_by_time_empties_a_log_that_is_all_old(home: Home) -> None:
+    log = home.open(retention_ms=10_000, file_delete_delay_ms=500)
+    fill(log, 60)
+    now = home.clock.now_ms()
+    assert log.delete_old_segments(now, upto=5) == 0, "nothing above the high watermark goes"
+    assert log.delete_old_segments(now) > 3
+    assert (log.start_offset, log.end_offset, log.size) == (60, 60, 0)
+    assert log.take_doomed(now + 499) == []
+    doomed = log.take_doomed(now + 500)
+    assert doomed and all(path.endswith(".deleted") and os.path.exists(path) for path in doomed)
+    assert append(log, batch()) == 60
+
+
+def test_retention_by_size_keeps_at_least_that_much(home: Home) -> None:
+    log = home.open(retention_bytes=6000, retention_ms=-1)
+    fill(log, 100)
+    log.delete_old_segments(home.clock.now_ms())
+    assert 6000 <= log.size < 6000 + 4096
+    assert records(log)[-1].offset == 99
+
+
+def test_nothing_is_retained_away_from_a_compacted_topic(home: Home) -> None:
+    log = home.open(cleanup_policy=frozenset({"compact"}), retention_ms=1, retention_bytes=1)
+    fill(log, 60)
+    assert log.delete_old_segments(home.clock.now_ms()) == 0
+
+
+def test_timestamps_are_found_where_they_first_occur(home: Home) -> None:
+    log = home.open()
+    stamps = [(i * 7919) % 1000 for i in range(120)]
+    for stamp in stamps:
+        append(log, batch(b"." * 100, timestamp=stamp))
+    for wanted in range(0, 1001, 13):
+        expected = next(((stamp, i, 0) for i, stamp in enumerate(stamps) if stamp >= wanted), None)
+        assert log.offset_for_timestamp(wanted) == expected
+    assert log.max_timestamp() == (max(stamps), stamps.index(max(stamps)), 0)
+    log.increment_start_offset(50)
+    found = log.offset_for_timestamp(900)
+    assert found is not None and found[1] >= 50
+
+
+def test_a_flush_moves_the_recovery_point_only_over_what_it_synced(home: Home) -> None:
+    log = home.open(flush_messages=5)
+    fill(log, 4)
+    assert not log.needs_flush(home.clock.now_ms())
+    fill(log, 1)
+    assert log.needs_flush(home.clock.now_ms())
+    flush = log.start_flush()
+    fill(log, 3)
+    flush.sync()
+    log.end_flush(flush)
+    assert (log.recovery_point, log.unflushed_messages) == (5, 3)
+
+
+def test_a_flush_that_a_truncation_overtook_counts_for_nothing(home: Home) -> None:
+    log = home.open()
+    fill(log, 10)
+    flush = log.start_flush()
+    flush.sync()
+    log.truncate_to(3)
+    fill(log, 20)
+    log.end_flush(flush)
+    assert log.recovery_point <= 3
+
+
+def test_a_rename_takes_open_logs_along(home: Home) -> None:
+    log = home.open()
+    fill(log, 30)
+    renamed = home.directory.with_name("t-0.0123456789abcdef0123456789abcdef-delete")
+    log.rename(str(renamed))
+    fill(log, 30)
+    assert len(records(log)) == 60
+    log.close()
+    home.directory = renamed
+    assert len(records(home.open())) == 60
+
+
+def test_a_live_change_of_the_segment_size_takes_effect(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 20)
+    fill(log, 20)
+    assert len(log.segments) == 1
+    log.update_config(home.config.__class__(segment_bytes=1000))
+    fill(log, 20)
+    assert len(log.segments) > 5
