@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def contradictions(config: Config) -> list[str]:
     """Every rule that a configuration breaks, one sentence each."""
-    return [*_listeners(config), *_numbers(config)]
+    return [*_listeners(config), *_numbers(config), *_http(config)]
 
 
 def _listeners(config: Config) -> list[str]:
@@ -78,6 +78,14 @@ def _retention(config: Config) -> list[str]:
 def _ip_overrides(config: Config) -> list[str]:
     try:
         config.max_connections_per_ip_overrides()
+    except ValueError as error:
+        return [str(error)]
+    return []
+
+
+def _http(config: Config) -> list[str]:
+    try:
+        _ = config.http_listener
     except ValueError as error:
         return [str(error)]
     return []

@@ -124,6 +124,17 @@ class Config:
         return str(explicit) if explicit else self.log_dirs[0]
 
     @property
+    def http_listener(self) -> tuple[_Str, _Int] | None:
+        """Host (empty: every interface) and port of the HTTP listener. Raises ValueError."""
+        text = str(self.value("http.listener") or "").removeprefix("http://").rstrip("/")
+        if not text:
+            return None
+        host, colon, port = text.rpartition(":")
+        if not colon or not port.isdecimal() or _Int(port) > 65535:
+            raise ValueError(f"http.listener: {text!r} is not host:port")
+        return host.strip("[]"), _Int(port)
+
+    @property
     def listeners(self) -> tuple[Endpoint, ...]:
         """Where to listen. An empty host means every interface, port 0 one that the kernel picks."""
         return parse_listeners(self.str("listeners"), self._protocols())

@@ -69,6 +69,24 @@ def test_what_is_wrong_with_listeners(options: list[str], problem: str) -> None:
     assert problem in caught.value.problems[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9404", ("127.0.0.1", 9404)),
+        ("http://[::1]:9404/", ("::1", 9404)),
+        (":0", ("", 0)),
+        ("", None),
+    ],
+)
+def test_the_http_listener(text: str, address: tuple[str, int] | None) -> None:
+    assert load(None, [f"http.listener={text}"], {}).http_listener == address
+
+
+def test_an_http_listener_needs_a_port() -> None:
+    with pytest.raises(ConfigError, match="'localhost' is not host:port"):
+        load(None, ["http.listener=localhost"], {})
+
+
 def test_connections_per_host() -> None:
     config = load(None, ["max.connections.per.ip.overrides=localhost:5, [::1]:7,10.0.0.1:0"], {})
     assert config.max_connections_per_ip_overrides() == {"localhost": 5, "::1": 7, "10.0.0.1": 0}

@@ -1,0 +1,138 @@
+"""Logging to stderr: readable lines or JSON, with levels that can be changed while running.
+
+The part of kafkad that logs is its module: `kafkad.log.manager` shows as `log.manager`. Kafka's names for levels are
+used towards clients (BROKER_LOGGER), Python's inside.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from typing import TextIO
+
+from kafkad.errors import ErrorCode, KafkaError
+
+ROOT = "root"
+"""What Kafka calls the level of everything that has none of its own; here that of the logger `kafkad`."""
+
+_KAFKA_LEVELS = {
+    "FATAL": logging.CRITICAL,
+    "ERROR": logging.ERROR,
+    "WARN": logging.WARNING,
+    "INFO": logging.INFO,
+    "DEBUG": logging.DEBUG,
+    "TRACE": logging.DEBUG,
+}
+_SYSLOG = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (0, 7))
+
+
+def setup(style: str, level: str, stream: TextIO | None = None) -> None:
+    """`style` is text or json, `level` one of debug, info, warning, error. Replaces an earlier set-up."""
+    target = stream if stream is not None else sys.stderr
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(_formatter(style, target))
+    top = logging.getLogger("kafkad")
+    top.handlers = [handler]
+    top.propagate = False
+    top.setLevel(level.upper())
+    libraries = logging.getLogger()
+    libraries.handlers = [handler]
+    libraries.setLevel(logging.WARNING)
+
+
+def set_default_level(level: str) -> None:
+    """`kafkad.log.level` has changed."""
+    logging.getLogger("kafkad").setLevel(level.upper())
+
+
+def levels() -> dict[str, str]:
+    """Every logger and the level in force for it, in Kafka's words."""
+    top = logging.getLogger("kafkad")
+    found = {ROOT: _kafka_level(top)}
+    for name, logger in sorted(logging.root.manager.loggerDict.items()):
+        if name.startswith("kafkad.") and isinstance(logger, logging.Logger):
+            found[name] = _kafka_level(logger)
+    return found
+
+
+def set_level(name: str, level: str | None) -> None:
+    """Sets one logger's level, or with None lets it follow `root` again. Raises KafkaError as Kafka does."""
+    if level is not None and level.upper() not in _KAFKA_LEVELS:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
+            f"Valid log levels are {', '.join(_KAFKA_LEVELS)}",
+        )
+    if name != ROOT and name not in levels():
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+    if level is None and name == ROOT:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Log level of the {ROOT} logger cannot be unset")
+    logger = logging.getLogger("kafkad" if name == ROOT else name)
+    logger.setLevel(logging.NOTSET if level is None else _KAFKA_LEVELS[level.upper()])
+
+
+def _kafka_level(logger: logging.Logger) -> str:
+    effective = logger.getEffectiveLevel()
+    return next((name for name, level in _KAFKA_LEVELS.items() if effective >= level), "TRACE")
+
+
+def _formatter(style: str, stream: TextIO) -> logging.Formatter:
+    if style == "json":
+        return _JsonLines()
+    return _JournalLines() if _is_the_journal(stream) else _Lines()
+
+
+def _is_the_journal(stream: TextIO) -> bool:
+    """systemd says which file the journal reads, in case a service has its stderr elsewhere."""
+    announced = os.environ.get("JOURNAL_STREAM")
+    if not announced:
+        return False
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return announced == f"{status.st_dev}:{status.st_ino}"
+
+
+def _part(record: logging.LogRecord) -> str:
+    return record.name.removeprefix("kafkad.")
+
+
+class _Lines(logging.Formatter):
+    """`2026-11-21 13:30:05.123 INFO  log.manager: message`, local time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+        return f"{moment}.{int(record.msecs):03d} {record.levelname:<7} {self._text(record)}"
+
+    def _text(self, record: logging.LogRecord) -> str:
+        text = f"{_part(record)}: {record.getMessage()}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+class _JournalLines(_Lines):
+    """The journal has the time already, and wants each line's priority in front of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        priority = next(priority for level, priority in _SYSLOG if record.levelno >= level)
+        return "\n".join(f"<{priority}>{line}" for line in self._text(record).splitlines())
+
+
+class _JsonLines(logging.Formatter):
+    """One object per line; time in UTC."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json  # only for those who log JSON
+
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        entry = {
+            "time": f"{moment}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "part": _part(record),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)

@@ -1,0 +1,128 @@
+"""Lines and JSON on a stream, and levels that change while running."""
+
+import io
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkad import loggers
+from kafkad.errors import ErrorCode, KafkaError
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    top, root = logging.getLogger("kafkad"), logging.getLogger()
+    before = (top.handlers, top.level, top.propagate, root.handlers, root.level)
+    yield
+    top.handlers, level, top.propagate, root.handlers, root_level = before
+    top.setLevel(level)
+    root.setLevel(root_level)
+    logging.getLogger("kafkad.log.segment").setLevel(logging.NOTSET)
+
+
+def logged(style: str = "text", level: str = "info") -> io.StringIO:
+    stream = io.StringIO()
+    loggers.setup(style, level, stream)
+    return stream
+
+
+def test_a_line_has_time_level_part_and_message() -> None:
+    stream = logged()
+    logging.getLogger("kafkad.log.manager").info("%d logs loaded", 7)
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO    log\.manager: 7 logs loaded\n", stream.getvalue()
+    )
+
+
+def test_an_exception_follows_its_line() -> None:
+    stream = logged()
+    try:
+        raise OSError("disk is gone")
+    except OSError:
+        logging.getLogger("kafkad.log").exception("append failed")
+    assert "log: append failed\nTraceback" in stream.getvalue()
+    assert stream.getvalue().endswith("OSError: disk is gone\n")
+
+
+def test_json_is_one_object_per_line() -> None:
+    stream = logged("json")
+    try:
+        raise OSError("x")
+    except OSError:
+        logging.getLogger("kafkad.net").warning("peer %s\nsaid é", "10.0.0.1", exc_info=True)
+    (line,) = stream.getvalue().splitlines()
+    entry = json.loads(line)
+    assert entry["level"] == "warning"
+    assert entry["part"] == "net"
+    assert entry["message"] == "peer 10.0.0.1\nsaid é"
+    assert "OSError: x" in entry["exception"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entry["time"])
+
+
+def test_the_journal_gets_priorities_instead_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "journal").open("w+") as stream:
+        status = os.fstat(stream.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino}")
+        loggers.setup("text", "info", stream)
+        logging.getLogger("kafkad.net").warning("two\nlines")
+        logging.getLogger("kafkad.net").info("one")
+        stream.seek(0)
+        assert stream.read() == "<4>net: two\n<4>lines\n<6>one\n".replace("<6>one", "<6>net: one")
+
+
+def test_a_stream_that_is_not_the_journal_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOURNAL_STREAM", "1:2")
+    stream = logged()
+    logging.getLogger("kafkad.net").info("hello")
+    assert not stream.getvalue().startswith("<")
+
+
+def test_libraries_are_heard_when_they_warn() -> None:
+    stream = logged()
+    logging.getLogger("somelibrary").warning("careful")
+    logging.getLogger("somelibrary").info("chatter")
+    assert stream.getvalue().splitlines()[0].endswith("somelibrary: careful")
+    assert "chatter" not in stream.getvalue()
+
+
+def test_the_default_level_changes_while_running() -> None:
+    stream = logged(level="warning")
+    logger = logging.getLogger("kafkad.group")
+    logger.info("unheard")
+    loggers.set_default_level("debug")
+    logger.debug("heard")
+    assert "unheard" not in stream.getvalue()
+    assert "heard" in stream.getvalue()
+
+
+def test_single_loggers_have_levels_of_their_own() -> None:
+    stream = logged()
+    logger = logging.getLogger("kafkad.log.segment")
+    assert loggers.levels()["kafkad.log.segment"] == "INFO"
+    loggers.set_level("kafkad.log.segment", "TRACE")
+    logger.debug("rolled")
+    assert "rolled" in stream.getvalue()
+    assert loggers.levels()["kafkad.log.segment"] == "DEBUG"
+    assert loggers.levels()[loggers.ROOT] == "INFO"
+    loggers.set_level("kafkad.log.segment", None)
+    loggers.set_level(loggers.ROOT, "ERROR")
+    assert loggers.levels()["kafkad.log.segment"] == "ERROR"
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "code"),
+    [
+        ("kafkad.nowhere", "INFO", ErrorCode.INVALID_CONFIG),
+        (loggers.ROOT, "LOUD", ErrorCode.INVALID_CONFIG),
+        (loggers.ROOT, None, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_levels_that_are_refused(name: str, level: str | None, code: ErrorCode) -> None:
+    with pytest.raises(KafkaError) as caught:
+        loggers.set_level(name, level)
+    assert caught.value.code is code
