@@ -46,6 +46,7 @@ _LEAST_LENGTH = 14
 _GROWTH = 100
 """A batch may decompress to this many times the topic's largest message, and to 64 MiB in any case."""
 _LEAST_LIMIT = 64 << 20
+_TIMESTAMPS = 2**63
 _ZSTD_SINCE = 7
 _V2_SINCE = 3
 _ATTRIBUTES_AT = 21
@@ -301,6 +302,8 @@ def _refuse_records(records: list[Record], wanted: Demands) -> Outcome | None:
     for index, record in enumerate(records):
         if record.offset != index:
             return Outcome(None, code, f"record {index} has offset delta {record.offset}")
+        if not -_TIMESTAMPS <= record.timestamp < _TIMESTAMPS:
+            return Outcome(None, code, f"record {index} has a timestamp of more than 64 bits")
         if wanted.keys and record.key is None:
             message = f"Compacted topic cannot accept message without key in topic partition {wanted.partition}"
             errors.append(RecordError(index, message))

@@ -73,6 +73,17 @@ def test_a_killed_worker_is_replaced(slow_path: SlowPath) -> None:
     assert children() != [pid]
 
 
+def test_a_worker_killed_at_work_is_replaced(slow_path: SlowPath) -> None:
+    large = build_batch([Record(n, NOW_MS, b"%d" % n, os.urandom(500)) for n in range(5000)])
+    slow_path.submit(BATCH, wanted()).result()
+    (pid,) = children()
+    config = replace(LogConfig(), compression_type="zstd", compression_zstd_level=19, max_message_bytes=1 << 30)
+    future = slow_path.submit(large, demands(config, TopicPartition("t", 0), NOW_MS))
+    os.kill(pid, signal.SIGKILL)
+    assert future.result().batch is not None
+    assert children() != [pid]
+
+
 def test_workers_that_keep_dying_are_given_up(slow_path: SlowPath) -> None:
     broken = wanted()._replace(limit="no number")  # type: ignore[arg-type]
     with pytest.raises(KafkaError) as caught:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
@@ -15,8 +17,19 @@ from kafkad.log.validate import (
     unpack_header,
 )
 from kafkad.wire.compression import Codec
-from kafkad.wire.records import BatchHeader, Record, build_batch, crc_matches, iter_batches, iter_records
-from tests.log.produced import NOW_MS, PLAIN, Case, cases, changed, config_of, leader, legacy_message, records_at
+from kafkad.wire.records import BatchHeader, Record, build_batch, crc_matches, iter_batches, iter_records, seal
+from tests.log.produced import (
+    NOW_MS,
+    PLAIN,
+    TOPICS,
+    Case,
+    cases,
+    changed,
+    config_of,
+    leader,
+    legacy_message,
+    records_at,
+)
 from tests.wire.dump import LOGS
 
 CASES = cases(NOW_MS)
@@ -129,11 +142,11 @@ def test_a_bomb_is_refused() -> None:
     assert "more than" in str(error)
 
 
-@pytest.mark.parametrize("directory", ["broker-gzip-0", "broker-snappy-0", "broker-lz4-0", "broker-zstd-0"])
-def test_kafkas_own_recompression_needs_none(directory: str) -> None:
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
+def test_kafkas_own_recompression_needs_none(compression: str) -> None:
     """What Kafka's leader wrote for `compression.type` passes ours as it stands, and ours agrees in all fields."""
-    config = replace(PLAIN, compression_type=directory.split("-")[1])
-    for path in sorted((LOGS / "main" / directory).glob("*.log")):
+    config = replace(PLAIN, compression_type=compression)
+    for path in sorted((LOGS / "main" / f"broker-{compression}-0").glob("*.log")):
         view = memoryview(path.read_bytes())
         for at, header in iter_batches(view):
             sent = changed(view[at : at + header.size], base_offset=0, leader_epoch=-1)
@@ -144,6 +157,29 @@ def test_kafkas_own_recompression_needs_none(directory: str) -> None:
                 base_offset=0, leader_epoch=-1, length=again_header.length, crc=again_header.crc
             )
             assert list(iter_records(again, 0, again_header)) == list(iter_records(plain, 0, plain_header))
+
+
+def test_timestamps_that_no_header_can_hold_are_refused() -> None:
+    far = build_batch([Record(0, 2**62, b"k", b"v")], base_timestamp=0)
+    batch = changed(far, base_timestamp=2**62)
+    assert refusal(batch, config_of("gzip")).code == ErrorCode.INVALID_RECORD
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    case=st.sampled_from([case for case in CASES if len(case.records) > 61]),
+    topic=st.sampled_from(list(TOPICS)),
+    changes=st.lists(st.tuples(st.integers(21, 300), st.integers(0, 255)), max_size=4),
+)
+def test_broken_batches_raise_kafka_errors_only(case: Case, topic: str, changes: list[tuple[int, int]]) -> None:
+    data = bytearray(case.records)
+    for at, new in changes:
+        data[at % len(data)] = new
+    seal(memoryview(data), 0, len(data))
+    try:
+        leader(data, config_of(topic))
+    except KafkaError:
+        return
 
 
 def test_the_loop_takes_small_plain_batches_only() -> None:
