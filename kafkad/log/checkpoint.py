@@ -12,7 +12,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkad.log.files import Files
@@ -22,7 +22,6 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 START_OFFSETS = "log-start-offset-checkpoint"
 CLEANED_OFFSETS = "cleaner-offset-checkpoint"
-LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -32,7 +31,6 @@ _REMEDIES = {
     HIGH_WATERMARKS: "Delete it, and high watermarks are found anew",
     START_OFFSETS: "Restore it from a copy, or delete it: records removed by DeleteRecords may then come back",
     CLEANED_OFFSETS: "Delete it, and compaction starts over",
-    LEADER_EPOCHS: "Restore it from a copy, or delete it if this is the only replica",
     PARTITION_METADATA: "Restore the topic id from a copy of this file in another partition of the topic",
     META_PROPERTIES: "Restore it from a copy, or from another log directory of the same broker",
 }
@@ -72,11 +70,6 @@ def _read_checkpoint(path: str, files: Files) -> list[list[str]]:
     return entries
 
 
-def _write_checkpoint(path: str, lines: Iterable[str], files: Files, *, durable: bool) -> None:
-    lines = list(lines)
-    files.write_file(path, "".join(f"{line}\n" for line in ("0", len(lines), *lines)).encode(), durable=durable)
-
-
 def read_offsets(path: str, files: Files) -> dict[TopicPartition, int]:
     """One offset a partition, in the order of the file."""
     offsets = {}
@@ -89,22 +82,8 @@ def read_offsets(path: str, files: Files) -> dict[TopicPartition, int]:
 
 
 def write_offsets(path: str, offsets: Mapping[TopicPartition, int], files: Files) -> None:
-    lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
-    _write_checkpoint(path, lines, files, durable=True)
-
-
-def read_epochs(path: str, files: Files) -> list[tuple[int, int]]:
-    """(leader epoch, first offset under it), oldest first."""
-    epochs: list[tuple[int, int]] = []
-    for number, fields in enumerate(_read_checkpoint(path, files), start=3):
-        if len(fields) != 2:
-            raise CheckpointError(path, number, f"{' '.join(fields)!r} is not 'epoch offset'")
-        epochs.append((_number(path, number, fields[0]), _number(path, number, fields[1])))
-    return epochs
-
-
-def write_epochs(path: str, epochs: Iterable[tuple[int, int]], files: Files, *, durable: bool = True) -> None:
-    _write_checkpoint(path, (f"{epoch} {offset}" for epoch, offset in epochs), files, durable=durable)
+    entries = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    files.write_file(path, "".join(f"{line}\n" for line in ("0", len(entries), *entries)).encode())
 
 
 def _number(path: str, line: int, text: str) -> int:
@@ -122,10 +101,10 @@ def _quoted(lines: list[str], index: int) -> str:
 
 def read_topic_id(path: str, files: Files) -> bytes | None:
     lines = _read_lines(path, files)
-    if lines is None:
-        return None
-    if lines[:1] != ["version: 0"]:
-        raise CheckpointError(path, 1, f"{_quoted(lines, 0)} where 'version: 0' was expected")
+    if not lines:
+        return None  # an empty one is what a crash may leave of a partition that had just been made
+    if lines[0] != "version: 0":
+        raise CheckpointError(path, 1, f"{lines[0]!r} where 'version: 0' was expected")
     if len(lines) < 2 or not lines[1].startswith("topic_id: "):
         raise CheckpointError(path, 2, f"{_quoted(lines, 1)} where 'topic_id: …' was expected")
     try:

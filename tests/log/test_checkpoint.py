@@ -16,7 +16,6 @@ from kafkad.model import TopicPartition
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
 FILES = Files()
 OFFSETS = sorted(GOLDEN.rglob("*-offset-checkpoint"))
-EPOCHS = sorted(GOLDEN.rglob("leader-epoch-checkpoint"))
 TOPIC_IDS = sorted(GOLDEN.rglob("partition.metadata"))
 WRITTEN_AT_MS = 1795241729_000  # Sat Nov 21 06:15:29 UTC 2026
 
@@ -32,13 +31,6 @@ def test_offsets_are_kafkas(path: Path, tmp_path: Path) -> None:
         assert checkpoint.read_offsets(str(path), FILES) == {}
         return
     checkpoint.write_offsets(copy, checkpoint.read_offsets(str(path), FILES), FILES)
-    assert Path(copy).read_bytes() == path.read_bytes()
-
-
-@pytest.mark.parametrize("path", EPOCHS, ids=where)
-def test_epochs_are_kafkas(path: Path, tmp_path: Path) -> None:
-    copy = str(tmp_path / "copy")
-    checkpoint.write_epochs(copy, checkpoint.read_epochs(str(path), FILES), FILES)
     assert Path(copy).read_bytes() == path.read_bytes()
 
 
@@ -66,7 +58,6 @@ def test_meta_properties_and_the_clean_marker_are_kafkas(tmp_path: Path) -> None
 def test_a_file_that_is_not_there_says_nothing(tmp_path: Path) -> None:
     path = str(tmp_path / "missing")
     assert checkpoint.read_offsets(path, FILES) == {}
-    assert checkpoint.read_epochs(path, FILES) == []
     assert checkpoint.read_topic_id(path, FILES) is None
     assert checkpoint.read_meta_properties(path, FILES) is None
 
@@ -121,7 +112,7 @@ def test_broken_meta_properties_are_told(tmp_path: Path, content: str, word: str
         checkpoint.read_meta_properties(str(path), FILES)
 
 
-@pytest.mark.parametrize("content", ["", "version: 1\n", "version: 0\n", "version: 0\ntopic_id: short"])
+@pytest.mark.parametrize("content", ["version: 1\n", "version: 0\n", "version: 0\ntopic_id: short"])
 def test_a_broken_topic_id_is_told(tmp_path: Path, content: str) -> None:
     path = tmp_path / checkpoint.PARTITION_METADATA
     path.write_text(content)
