@@ -1,0 +1,232 @@
+"""One log directory: who may use it, whose it is, and the checkpoints that are about all its partitions."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from itertools import count
+from typing import NamedTuple
+
+from kafkad.errors import StorageError
+from kafkad.log import checkpoint
+from kafkad.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, MetaProperties
+from kafkad.log.files import Files, LogFile
+from kafkad.log.log import Log
+from kafkad.log.names import PartitionName, parse_name
+from kafkad.model import TopicPartition
+
+LOCK = ".lock"
+
+_FLOCK = struct.Struct("hhqqi4x")
+_WHOLE_FILE = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+
+class DirectoryLockedError(Exception):
+    """Another broker is using the directory."""
+
+
+class ForeignDirectoryError(Exception):
+    """The directory belongs to another cluster or another broker."""
+
+
+class FoundPartition(NamedTuple):
+    path: str
+    name: PartitionName
+
+
+class BrokenPartition(NamedTuple):
+    """A partition that could not be opened. Its directory is left as it is."""
+
+    path: str
+    reason: str
+
+
+class LogDirectory:
+    """Owned by the LogManager, on the loop; what may run in a thread says so. `failure` says why it is offline.
+
+    `recovery_points`, `start_offsets` and `high_watermarks` are what the checkpoint files say.
+    """
+
+    def __init__(self, path: str, files: Files) -> None:
+        self.path = path
+        self.failure: str | None = None
+        self.meta: MetaProperties | None = None
+        self.was_clean = False
+        self.logs: dict[TopicPartition, Log] = {}
+        self.futures: dict[TopicPartition, Log] = {}
+        self.broken: dict[TopicPartition, BrokenPartition] = {}
+        self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
+        self._versions: dict[str, int] = {}
+        self._next_version = count(1)
+        self._writing = threading.Lock()
+        self._files = files
+        self._lock: LogFile | None = None
+
+    def __str__(self) -> str:
+        return self.path
+
+    # --- who may use it
+
+    def acquire(self) -> None:
+        """Create and lock it, and read whose it is. DirectoryLockedError, CheckpointError or StorageError."""
+        try:
+            os.makedirs(self.path, exist_ok=True)
+            lock = self._files.open_log_file(self._file(LOCK), os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise self.storage_error("opening it", error) from error
+        try:
+            # Of the open file, not of the process, yet in the way of a JVM's lock, which is the process's.
+            fcntl.fcntl(lock.fd, fcntl.F_OFD_SETLK, _WHOLE_FILE)
+        except OSError:
+            raise DirectoryLockedError(self._locked_message(lock)) from None
+        with contextlib.suppress(OSError):  # a full disk is no reason not to start
+            self._files.truncate(lock.fd, 0)
+            self._files.write_all(lock.fd, b"%d\n" % os.getpid(), 0)
+        self._lock = lock
+        self.meta = checkpoint.read_meta_properties(self._file(checkpoint.META_PROPERTIES), self._files)
+
+    def release(self) -> None:
+        self._lock = None
+
+    def _locked_message(self, lock: LogFile) -> str:
+        pid = _holder(lock) or self._pid_in(lock)
+        who = f"process {pid}" if pid else "another process"
+        return (
+            f"{self._file(LOCK)} is held by {who}: a broker is using {self.path} already. "
+            "Stop it, or give this one another directory in log.dirs."
+        )
+
+    def _pid_in(self, lock: LogFile) -> int:
+        """The one that its holder wrote there, if that was a kafkad."""
+        text = self._files.pread(lock.fd, 20, 0).strip()
+        return int(text) if text.isdigit() else 0
+
+    def claim(self, cluster_id: str, broker_id: int, now_ms: int) -> None:
+        """Make it this broker's, or find that it is. ForeignDirectoryError, StorageError."""
+        meta = self.meta
+        if meta is not None:
+            self._refuse_foreign(meta, cluster_id, broker_id)
+            if meta.cluster_id is not None:
+                return
+        others = meta.others if meta is not None else ()
+        self.meta = MetaProperties(broker_id=broker_id, cluster_id=cluster_id, others=others)
+        try:
+            checkpoint.write_meta_properties(self._file(checkpoint.META_PROPERTIES), self.meta, now_ms, self._files)
+        except OSError as error:
+            raise self.storage_error(f"writing {checkpoint.META_PROPERTIES}", error) from error
+
+    def _refuse_foreign(self, meta: MetaProperties, cluster_id: str, broker_id: int) -> None:
+        path = self._file(checkpoint.META_PROPERTIES)
+        if meta.cluster_id not in (None, cluster_id):
+            raise ForeignDirectoryError(
+                f"{path} says that this directory belongs to cluster {meta.cluster_id}, but this broker is in "
+                f"cluster {cluster_id}. Check log.dirs, and the metadata store."
+            )
+        if meta.broker_id != broker_id:
+            raise ForeignDirectoryError(
+                f"{path} says that this directory belongs to broker {meta.broker_id}, but this is broker {broker_id}. "
+                "Check broker.id and log.dirs."
+            )
+
+    # --- what is in it
+
+    def read_checkpoints(self) -> None:
+        """CheckpointError, StorageError."""
+        try:
+            for name in (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS):
+                self._checkpoints[name] = checkpoint.read_offsets(self._file(name), self._files)
+        except OSError as error:
+            raise self.storage_error("reading its checkpoints", error) from error
+
+    def take_clean_marker(self) -> None:
+        """Whether the last broker stopped cleanly; from now on this directory counts as in use."""
+        try:
+            self.was_clean = checkpoint.take_clean_shutdown(self.path, self._files)
+        except OSError as error:
+            raise self.storage_error(f"removing {checkpoint.CLEAN_SHUTDOWN}", error) from error
+
+    def checkpointed(self, name: str, topic_partition: TopicPartition) -> int | None:
+        """What the checkpoint file `name` says of a partition."""
+        return self._checkpoints.get(name, {}).get(topic_partition)
+
+    def partitions(self) -> Iterator[FoundPartition]:
+        try:
+            with os.scandir(self.path) as entries:
+                for entry in entries:
+                    name = parse_name(entry.name)
+                    if name is not None and entry.is_dir():
+                        yield FoundPartition(entry.path, name)
+        except OSError as error:
+            raise self.storage_error("listing it", error) from error
+
+    # --- what is written about it
+
+    def checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> CheckpointWrite:
+        """A write that may be done in a thread. What could not be opened keeps what was said about it."""
+        for topic_partition in self.broken:
+            known = self.checkpointed(name, topic_partition)
+            if known is not None:
+                offsets[topic_partition] = known
+        return CheckpointWrite(self, name, offsets, next(self._next_version))
+
+    def store(self, write: CheckpointWrite) -> None:
+        """Thread-safe; a write that was overtaken by a later one is dropped."""
+        with self._writing:
+            if write.version < self._versions.get(write.name, 0):
+                return
+            try:
+                checkpoint.write_offsets(self._file(write.name), write.offsets, self._files)
+            except OSError as error:
+                raise self.storage_error(f"writing {write.name}", error) from error
+            self._versions[write.name] = write.version
+            self._checkpoints[write.name] = write.offsets
+
+    def forget_checkpoints(self, topic_partition: TopicPartition) -> None:
+        """Before a partition is made anew: what is said of its predecessor must not be believed of it."""
+        for name, offsets in self._checkpoints.items():
+            if topic_partition in offsets:
+                left = {known: offset for known, offset in offsets.items() if known != topic_partition}
+                self.checkpoint(name, left).write()
+
+    def mark_clean(self) -> None:
+        try:
+            checkpoint.write_clean_shutdown(self.path, self._files)
+        except OSError as error:
+            raise self.storage_error(f"writing {checkpoint.CLEAN_SHUTDOWN}", error) from error
+
+    def space(self) -> tuple[int, int]:
+        """Total and usable bytes of its volume; -1 when the disk does not say."""
+        try:
+            volume = os.statvfs(self.path)
+        except OSError:
+            return -1, -1
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
+    def storage_error(self, doing: str, error: OSError) -> StorageError:
+        return StorageError(self.path, f"log directory {self.path}: {doing}: {error.strerror or error}")
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+
+class CheckpointWrite(NamedTuple):
+    """Offsets collected on the loop, to be written wherever waiting for a disk does no harm."""
+
+    directory: LogDirectory
+    name: str
+    offsets: dict[TopicPartition, int]
+    version: int
+
+    def write(self) -> None:
+        """Thread-safe. StorageError when the disk refuses."""
+        self.directory.store(self)
+
+
+def _holder(lock: LogFile) -> int:
+    """The process that holds the lock, if it is a JVM that the kernel can name."""
+    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(lock.fd, fcntl.F_GETLK, _WHOLE_FILE))
+    return int(pid) if kind != fcntl.F_UNLCK and pid > 0 else 0

@@ -1,0 +1,193 @@
+"""Finding the partitions of the log directories at start, and opening their logs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from kafkad.clock import Clock
+from kafkad.config import LogConfig
+from kafkad.errors import KafkaError, StorageError
+from kafkad.log import checkpoint
+from kafkad.log.batches import BadBatch
+from kafkad.log.checkpoint import RECOVERY_POINTS, START_OFFSETS
+from kafkad.log.directories import BrokenPartition, FoundPartition, LogDirectory
+from kafkad.log.files import Files
+from kafkad.log.log import Log
+from kafkad.log.names import Kind, deleted_name
+from kafkad.model import NO_TOPIC_ID, TopicPartition
+
+MOVED = "kafkad-moved"
+"""A file put into a replica just before its finished copy in another log directory takes its place."""
+
+ConfigFor = Callable[[str], LogConfig]
+
+
+class DuplicatePartitionError(Exception):
+    """Two log directories hold the same partition, and nothing says which is the one."""
+
+
+class Progress(NamedTuple):
+    """`recovered` counts the bytes checked after an unclean stop."""
+
+    directory: str
+    done: int
+    total: int
+    recovered: int
+
+
+class Loader:
+    """Fills the LogDirectories; one that fails is handed to `on_failure` and the others go on."""
+
+    def __init__(
+        self,
+        directories: Iterable[LogDirectory],
+        files: Files,
+        clock: Clock,
+        *,
+        on_failure: Callable[[LogDirectory, str], None],
+        progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self._directories = directories
+        self._files = files
+        self._clock = clock
+        self._on_failure = on_failure
+        self._progress = progress
+        self._recovered = 0
+        self.deleted: list[str] = []
+        self.strays: list[str] = []
+
+    def load(self, config_for: ConfigFor) -> None:
+        """DuplicatePartitionError before anything was touched."""
+        found = {}
+        for directory in self._directories:
+            with self._failing(directory):
+                directory.read_checkpoints()
+                found[directory] = list(directory.partitions())
+        self._settle_duplicates(found)
+        for directory, partitions in found.items():
+            with self._failing(directory):
+                directory.take_clean_marker()
+                self._open_all(directory, partitions, config_for)
+
+    @contextlib.contextmanager
+    def _failing(self, directory: LogDirectory) -> Iterator[None]:
+        try:
+            yield
+        except (StorageError, checkpoint.CheckpointError) as error:
+            self._on_failure(directory, str(error))
+
+    def _settle_duplicates(self, found: dict[LogDirectory, list[FoundPartition]]) -> None:
+        """A move that was cut short between its last two steps leaves two; the one it replaced says so, and goes."""
+        seen: dict[TopicPartition, FoundPartition] = {}
+        for partitions in found.values():
+            for partition in list(partitions):
+                topic_partition, kind = partition.name
+                if kind is not Kind.CURRENT:
+                    continue
+                other = seen.setdefault(topic_partition, partition)
+                if other is partition:
+                    continue
+                old, new = (partition, other) if _was_moved(partition) else (other, partition)
+                if not _was_moved(old) or _was_moved(new):
+                    raise DuplicatePartitionError(_two_message(topic_partition, other, partition))
+                seen[topic_partition] = new
+                self._replace(found, old)
+
+    def _replace(self, found: dict[LogDirectory, list[FoundPartition]], old: FoundPartition) -> None:
+        for directory, partitions in found.items():
+            if old in partitions:
+                partitions.remove(old)
+                with self._failing(directory):
+                    self.deleted.append(put_away(directory, old.path, old.name.topic_partition, self._files))
+
+    def _open_all(self, directory: LogDirectory, partitions: list[FoundPartition], config_for: ConfigFor) -> None:
+        to_open = []
+        for partition in partitions:
+            if partition.name.kind is Kind.DELETED:
+                self.deleted.append(partition.path)
+            elif partition.name.kind is Kind.STRAY:
+                self.strays.append(partition.path)
+            else:
+                to_open.append(partition)
+        for done, partition in enumerate(to_open, start=1):
+            self._open(directory, partition, config_for, done, len(to_open))
+
+    def _open(
+        self, directory: LogDirectory, partition: FoundPartition, config_for: ConfigFor, done: int, total: int
+    ) -> None:
+        topic_partition, kind = partition.name
+
+        before = self._recovered
+
+        def tell(checked: int, _of: int) -> None:
+            self._recovered = before + checked
+            if self._progress is not None:
+                self._progress(Progress(directory.path, done - 1, total, self._recovered))
+
+        try:
+            log = open_log(
+                directory,
+                partition.path,
+                topic_partition,
+                config_for(topic_partition.topic),
+                self._files,
+                self._clock,
+                tell,
+            )
+        except StorageError:
+            raise
+        except (KafkaError, ValueError, BadBatch) as error:
+            directory.broken[topic_partition] = BrokenPartition(partition.path, str(error))
+        else:
+            (directory.logs if kind is Kind.CURRENT else directory.futures)[topic_partition] = log
+        if self._progress is not None:
+            self._progress(Progress(directory.path, done, total, self._recovered))
+
+
+def open_log(
+    directory: LogDirectory,
+    path: str,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    files: Files,
+    clock: Clock,
+    progress: Callable[[int, int], None] | None = None,
+) -> Log:
+    """A log that is in `directory`, from where its checkpoints say."""
+    topic_id = checkpoint.read_topic_id(os.path.join(path, checkpoint.PARTITION_METADATA), files)
+    return Log.open(
+        path,
+        config,
+        files,
+        clock,
+        topic_partition=topic_partition,
+        topic_id=NO_TOPIC_ID if topic_id is None else topic_id,
+        start_offset=directory.checkpointed(START_OFFSETS, topic_partition) or 0,
+        recovery_point=directory.checkpointed(RECOVERY_POINTS, topic_partition) or 0,
+        clean=directory.was_clean,
+        progress=progress,
+    )
+
+
+def put_away(directory: LogDirectory, path: str, topic_partition: TopicPartition, files: Files) -> str:
+    """Give a partition's directory the name under which it waits for its removal; that path."""
+    away = os.path.join(directory.path, deleted_name(topic_partition))
+    try:
+        files.rename(path, away)
+    except OSError as error:
+        raise directory.storage_error(f"renaming {path}", error) from error
+    return away
+
+
+def _was_moved(partition: FoundPartition) -> bool:
+    return os.path.exists(os.path.join(partition.path, MOVED))
+
+
+def _two_message(topic_partition: TopicPartition, one: FoundPartition, other: FoundPartition) -> str:
+    return (
+        f"partition {topic_partition} is in {one.path} and in {other.path}: perhaps a log directory failed while the "
+        "replica was being moved. Move away the one in the directory that failed, then start again."
+    )

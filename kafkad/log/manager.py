@@ -1,0 +1,381 @@
+"""All logs of a broker, in one or several log directories.
+
+Life: `lock` → `claim` → `load` → … → `close`. Owned by the event loop, except for what says that it may run in a
+thread. A log directory whose disk fails goes offline with its logs, and the rest goes on; `on_failure` hears of it.
+A partition that cannot be opened is left as it is, reported in `broken`, and cannot be made anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafkad.clock import Clock
+from kafkad.config import LogConfig
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log import checkpoint
+from kafkad.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, CheckpointError
+from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory
+from kafkad.log.files import Files
+from kafkad.log.loading import ConfigFor, Loader, Progress, open_log, put_away
+from kafkad.log.log import Log
+from kafkad.log.names import current_name
+from kafkad.log.producers import DEFAULT_EXPIRATION_MS
+from kafkad.log.removal import Removal
+from kafkad.model import NO_TOPIC_ID, TopicPartition, id_text
+
+_FLUSH_THREADS = 4
+
+OnFailure = Callable[[LogDirectory, list[TopicPartition]], None]
+
+
+class NoLogDirectoryError(Exception):
+    """Not one log directory can be used: there is nothing left that a broker could do."""
+
+
+class LogManager:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        files: Files,
+        clock: Clock,
+        *,
+        on_failure: OnFailure = lambda directory, lost: None,
+        producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+    ) -> None:
+        """`paths` is `log.dirs`; one named twice counts once."""
+        self.directories = [LogDirectory(path, files) for path in dict.fromkeys(map(os.path.abspath, paths))]
+        self.logs: dict[TopicPartition, Log] = {}
+        self.removal = Removal(files)
+        self.strays: list[str] = []
+        self.on_failure = on_failure
+        self.producer_expiration_ms = producer_expiration_ms
+        self.files = files
+        self.clock = clock
+        self._directory_of: dict[TopicPartition, LogDirectory] = {}
+        self._deleted: set[TopicPartition] = set()
+        self._preferred: dict[TopicPartition, str] = {}
+
+    # --- start
+
+    def lock(self) -> None:
+        """Take possession of every directory. DirectoryLockedError; NoLogDirectoryError if none can be used."""
+        for directory in self.directories:
+            try:
+                directory.acquire()
+            except (StorageError, CheckpointError) as error:
+                self._take_offline(directory, str(error))
+        self._need_one()
+
+    def identity(self) -> tuple[str | None, int | None]:
+        """The cluster id and broker id that the directories were used with; None where they do not say."""
+        metas = [directory.meta for directory in self.live if directory.meta is not None]
+        cluster_ids = [meta.cluster_id for meta in metas if meta.cluster_id is not None]
+        return (cluster_ids[0] if cluster_ids else None), (metas[0].broker_id if metas else None)
+
+    def claim(self, cluster_id: str, broker_id: int) -> None:
+        """Write into new directories whose they are. ForeignDirectoryError for those of another cluster or broker."""
+        for directory in self.live:
+            try:
+                directory.claim(cluster_id, broker_id, self.clock.now_ms())
+            except StorageError as error:
+                self._take_offline(directory, str(error))
+        self._need_one()
+
+    def load(self, config_for: ConfigFor, progress: Callable[[Progress], None] | None = None) -> None:
+        """Open every log. DuplicatePartitionError; NoLogDirectoryError if no directory is left."""
+        loader = Loader(self.live, self.files, self.clock, on_failure=self._take_offline, progress=progress)
+        loader.load(config_for)
+        self.strays = loader.strays
+        now_ms = self.clock.now_ms()
+        for path in loader.deleted:
+            self.removal.add(path, now_ms + LogConfig().file_delete_delay_ms)
+        for directory in self.live:
+            for topic_partition, log in directory.logs.items():
+                self.adopt(topic_partition, log, directory)
+        self._need_one()
+
+    def adopt(self, topic_partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
+        """Take in an open log of `directory` as the one of its partition."""
+        log.producers.expiration_ms = self.producer_expiration_ms
+        directory.logs[topic_partition] = log
+        self.logs[topic_partition] = log
+        self._directory_of[topic_partition] = directory
+
+    def found_topics(self) -> list[FoundTopic]:
+        """What the directories hold, for a first start on an empty metadata store."""
+        partitions: dict[str, list[int]] = {}
+        ids: dict[str, set[bytes]] = {}
+        for topic_partition in (*self.logs, *self.broken):
+            partitions.setdefault(topic_partition.topic, []).append(topic_partition.partition)
+        for topic_partition, log in self.logs.items():
+            if log.topic_id != NO_TOPIC_ID:
+                ids.setdefault(topic_partition.topic, set()).add(log.topic_id)
+        return [
+            FoundTopic(name=topic, topic_ids=tuple(ids.get(topic, ())), partitions=tuple(sorted(numbers)))
+            for topic, numbers in sorted(partitions.items())
+        ]
+
+    # --- directories
+
+    @property
+    def live(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories if directory.failure is None]
+
+    @property
+    def broken(self) -> dict[TopicPartition, BrokenPartition]:
+        return {tp: found for directory in self.directories for tp, found in directory.broken.items()}
+
+    def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        return self._directory_of.get(topic_partition)
+
+    def fail(self, error: StorageError) -> None:
+        """A disk said no: its directory goes offline. NoLogDirectoryError when it was the last one."""
+        for directory in self.live:
+            if directory.path == error.directory:
+                self._take_offline(directory, str(error))
+        self._need_one()
+
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Do something with logs; what a disk refuses costs its directory, and is not raised."""
+        try:
+            yield
+        except StorageError as error:
+            self.fail(error)
+
+    def _take_offline(self, directory: LogDirectory, reason: str) -> None:
+        directory.failure = reason
+        lost = list(directory.logs)
+        for topic_partition in lost:
+            del self.logs[topic_partition], self._directory_of[topic_partition]
+        for log in (*directory.logs.values(), *directory.futures.values()):
+            log.close(clean=False)
+        directory.logs.clear()
+        directory.futures.clear()
+        directory.release()
+        self.on_failure(directory, lost)
+
+    def _need_one(self) -> None:
+        if not self.live:
+            reasons = "; ".join(directory.failure or "" for directory in self.directories)
+            raise NoLogDirectoryError(f"no log directory can be used: {reasons}")
+
+    # --- partitions
+
+    def get(self, topic_partition: TopicPartition) -> Log | None:
+        return self.logs.get(topic_partition)
+
+    def create(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        *,
+        directory: str | None = None,
+        is_new: bool = True,
+    ) -> Log:
+        """The log of a partition, made where there is none: in `directory`, or in the one with the fewest logs.
+
+        Where it may exist already (not `is_new`) and a directory is offline, it may be in there: StorageError.
+        """
+        log = self.logs.get(topic_partition)
+        if log is not None:
+            self._agree_on_id(log, topic_id)
+            return log
+        place = self._place_for(topic_partition, directory, is_new)
+        path = os.path.join(place.path, current_name(topic_partition))
+        with self.raising(place, f"creating {path}"):
+            place.forget_checkpoints(topic_partition)
+            self.files.mkdir(path)
+            self.write_id(path, topic_id)
+        log = open_log(place, path, topic_partition, config, self.files, self.clock)
+        if topic_partition in self._deleted:
+            log.producers.forget_past()  # those of the topic that had this name go on counting where they were
+        self.adopt(topic_partition, log, place)
+        return log
+
+    def _place_for(self, topic_partition: TopicPartition, wanted: str | None, is_new: bool) -> LogDirectory:
+        broken = self.broken.get(topic_partition)
+        if broken is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{broken.path} cannot be opened: {broken.reason}")
+        wanted = wanted or self._preferred.pop(topic_partition, None)
+        if wanted is not None:
+            return self.live_directory(wanted)
+        offline = [directory for directory in self.directories if directory.failure is not None]
+        if offline and not is_new:
+            raise StorageError(offline[0].path, f"{topic_partition} may be in {offline[0].path}, which is offline")
+        self._need_one()
+        return min(self.live, key=lambda directory: len(directory.logs) + len(directory.futures))
+
+    def prefer(self, topic_partition: TopicPartition, path: str) -> None:
+        """Where the partition shall be put if it is ever made here."""
+        self._preferred[topic_partition] = self.live_directory(path).path
+
+    def live_directory(self, path: str) -> LogDirectory:
+        """KafkaError when it is none of `log.dirs`, or offline."""
+        for directory in self.directories:
+            if directory.path == os.path.abspath(path):
+                if directory.failure is not None:
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline: {directory.failure}")
+                return directory
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of this broker's log directories")
+
+    def _agree_on_id(self, log: Log, topic_id: bytes) -> None:
+        """A log from before topic ids gets one; one of another topic of the same name is refused."""
+        if topic_id in (log.topic_id, NO_TOPIC_ID):
+            return
+        if log.topic_id != NO_TOPIC_ID:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{log.directory} is of the topic with id {id_text(log.topic_id)}, not {id_text(topic_id)}",
+            )
+        with self.raising(self._directory_of[log.topic_partition], f"writing the topic id into {log.directory}"):
+            self.write_id(log.directory, topic_id)
+        log.topic_id = topic_id
+
+    def write_id(self, path: str, topic_id: bytes) -> None:
+        if topic_id != NO_TOPIC_ID:
+            name = os.path.join(path, checkpoint.PARTITION_METADATA)
+            checkpoint.write_topic_id(name, topic_id, self.files, durable=False)
+
+    @contextlib.contextmanager
+    def raising(self, directory: LogDirectory, doing: str) -> Iterator[None]:
+        """An OSError becomes the StorageError of `directory`."""
+        try:
+            yield
+        except OSError as error:
+            raise directory.storage_error(doing, error) from error
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Take a partition out of the broker; its files go after `file.delete.delay.ms`. StorageError."""
+        for directory in self.directories:
+            future = directory.futures.pop(topic_partition, None)
+            if future is not None:
+                self.put_away(directory, future)
+            broken = directory.broken.pop(topic_partition, None)
+            if broken is not None:
+                due_ms = self.clock.now_ms() + LogConfig().file_delete_delay_ms
+                self.removal.add(put_away(directory, broken.path, topic_partition, self.files), due_ms)
+        log = self.logs.pop(topic_partition, None)
+        if log is not None:
+            directory = self._directory_of.pop(topic_partition)
+            del directory.logs[topic_partition]
+            self._deleted.add(topic_partition)
+            self.put_away(directory, log)
+
+    def put_away(self, directory: LogDirectory, log: Log) -> None:
+        """Close a log that is no longer anybody's and have its files removed later."""
+        log.close(clean=False)
+        path = put_away(directory, log.directory, log.topic_partition, self.files)
+        self.removal.add(path, self.clock.now_ms() + log.config.file_delete_delay_ms)
+
+    # --- passes: each step does one log, so that the caller can do other things in between
+
+    def retention_pass(self, high_watermark: Callable[[TopicPartition], int]) -> Iterator[int]:
+        """Delete what retention no longer keeps; yields how many segments of each log."""
+        for topic_partition in list(self.logs):
+            log = self.logs.get(topic_partition)
+            if log is not None:
+                deleted = 0
+                with self.guarded():
+                    deleted = log.delete_old_segments(self.clock.now_ms(), high_watermark(topic_partition))
+                yield deleted
+
+    def producer_expiry_pass(self) -> Iterator[int]:
+        """Forget producers that have been silent for `producer.id.expiration.ms`; yields how many of each log."""
+        for log in list(self.logs.values()):
+            yield log.producers.expire(self.clock.now_ms())
+
+    def logs_to_flush(self) -> list[Log]:
+        """Those that `flush.messages`, `flush.ms` or a rolled segment want on the disk: see `Log.start_flush`."""
+        now_ms = self.clock.now_ms()
+        return [log for log in self.logs.values() if log.needs_flush(now_ms)]
+
+    def take_due_removals(self) -> list[str]:
+        """Files and directories whose time has come; `removal.remove` them, in a thread."""
+        now_ms = self.clock.now_ms()
+        paths = self.removal.take_due(now_ms)
+        for log in self.logs.values():
+            paths += log.take_doomed(now_ms)
+        return paths
+
+    # --- checkpoints: collected on the loop, written in a thread
+
+    def collect_recovery_points(self) -> list[CheckpointWrite]:
+        return [
+            directory.checkpoint(RECOVERY_POINTS, {tp: log.recovery_point for tp, log in _all_logs(directory)})
+            for directory in self.live
+        ]
+
+    def collect_start_offsets(self) -> list[CheckpointWrite]:
+        """Only those that the names of the segments do not tell."""
+        return [
+            directory.checkpoint(
+                START_OFFSETS,
+                {tp: log.start_offset for tp, log in _all_logs(directory) if log.start_offset > log.segments[0].base},
+            )
+            for directory in self.live
+        ]
+
+    def collect_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> list[CheckpointWrite]:
+        return [
+            directory.checkpoint(HIGH_WATERMARKS, {tp: offsets[tp] for tp in directory.logs if tp in offsets})
+            for directory in self.live
+        ]
+
+    def checkpointed_high_watermark(self, topic_partition: TopicPartition) -> int:
+        """What it was when it was last written down; 0 when it never was."""
+        directory = self._directory_of.get(topic_partition)
+        return 0 if directory is None else directory.checkpointed(HIGH_WATERMARKS, topic_partition) or 0
+
+    # --- stop
+
+    def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        """Leave every directory as Kafka leaves it after a clean stop. Waits for the disks."""
+        from concurrent.futures import ThreadPoolExecutor  # the start does not need it
+
+        if high_watermarks is not None:
+            self._write(self.collect_high_watermarks(high_watermarks))
+        with ThreadPoolExecutor(_FLUSH_THREADS) as threads:
+            for directory in self.live:
+                with contextlib.suppress(NoLogDirectoryError), self.guarded():
+                    list(threads.map(Log.close, [log for _, log in _all_logs(directory)]))
+        self._write(self.collect_start_offsets())
+        self._write(self.collect_recovery_points())
+        for directory in self.live:
+            if not directory.broken and not any(log.damage for log in directory.logs.values()):
+                with contextlib.suppress(NoLogDirectoryError), self.guarded():
+                    directory.mark_clean()
+        self.logs.clear()
+        for directory in self.directories:
+            directory.release()
+
+    def _write(self, writes: Iterable[CheckpointWrite]) -> None:
+        for write in writes:
+            with contextlib.suppress(NoLogDirectoryError), self.guarded():
+                write.write()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundTopic:
+    """A topic as log directories tell of it: more than one id is one too many, none is from before there were ids."""
+
+    name: str
+    topic_ids: tuple[bytes, ...]
+    partitions: tuple[int, ...]
+
+    @property
+    def partition_count(self) -> int:
+        return self.partitions[-1] + 1
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        return tuple(sorted(set(range(self.partition_count)).difference(self.partitions)))
+
+
+def _all_logs(directory: LogDirectory) -> Iterator[tuple[TopicPartition, Log]]:
+    yield from directory.logs.items()
+    yield from directory.futures.items()
