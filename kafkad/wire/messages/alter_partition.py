@@ -14,6 +14,7 @@ class RequestPartitionData:
     partition_index: int = int32()
     leader_epoch: int = int32()
     new_isr: list[int] = array(int32, "0-2")
+    # From v3: with each broker's epoch, so that a restarted one cannot slip in (KIP-903).
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
     leader_recovery_state: int = int8("1+")
     partition_epoch: int = int32()
