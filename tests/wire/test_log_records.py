@@ -1,0 +1,82 @@
+"""What real Kafka wrote into its internal topics: every key and value read, and written again to the same bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from kafkad.wire.messages.consumer_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from kafkad.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from kafkad.wire.messages.transaction_state import TransactionLogKey, TransactionLogValue
+from kafkad.wire.records import Record, iter_batches, iter_records
+from kafkad.wire.schema import encode, read
+
+LOGS = Path(__file__).parent.parent / "golden" / "logs" / "main"
+
+
+def records_of(topic: str) -> list[Record]:
+    found = []
+    for path in sorted(LOGS.glob(f"{topic}-*/*.log")):
+        view = memoryview(path.read_bytes())
+        for at, header in iter_batches(view):
+            if not header.is_control:
+                found += list(iter_records(view, at, header))
+    return found
+
+
+def versioned(cls: type[Any], raw: bytes) -> Any:
+    """The message after its two bytes of version, checked to be all of `raw`."""
+    version = int.from_bytes(raw[:2], "big")
+    message, end = read(cls, version, raw, 2)
+    assert end == len(raw)
+    assert raw[:2] + encode(message, version) == raw
+    return message
+
+
+def test_consumer_offsets() -> None:
+    kinds = Counter[str]()
+    for record in records_of("__consumer_offsets"):
+        assert record.key is not None
+        offset = record.key[1] < 2
+        key = versioned(OffsetCommitKey if offset else GroupMetadataKey, bytes(record.key))
+        assert key.group
+        if record.value is not None:
+            value = versioned(OffsetCommitValue if offset else GroupMetadataValue, bytes(record.value))
+            kinds[type(value).__name__] += 1
+            if isinstance(value, GroupMetadataValue) and value.protocol_type == "consumer":
+                check_members(value)
+                kinds["members"] += len(value.members)
+    assert min(kinds[kind] for kind in ("OffsetCommitValue", "GroupMetadataValue", "members")) > 0
+
+
+def check_members(group: GroupMetadataValue) -> None:
+    for member in group.members:
+        if member.subscription:
+            assert versioned_start(ConsumerProtocolSubscription, member.subscription).topics
+        if member.assignment:
+            versioned_start(ConsumerProtocolAssignment, member.assignment)
+
+
+def versioned_start(cls: type[Any], raw: bytes) -> Any:
+    """As `versioned`, where a client may have put more behind."""
+    version = min(int.from_bytes(raw[:2], "big"), 3)
+    message, end = read(cls, version, raw, 2)
+    assert encode(message, version) == raw[2:end]
+    return message
+
+
+def test_transaction_state() -> None:
+    states = Counter[int]()
+    for record in records_of("__transaction_state"):
+        assert record.key is not None
+        assert versioned(TransactionLogKey, bytes(record.key)).transactional_id
+        if record.value is not None:
+            value = versioned(TransactionLogValue, bytes(record.value))
+            states[value.transaction_status] += 1
+    assert {0, 1, 2, 3, 4, 5} <= states.keys()
