@@ -11,6 +11,7 @@ order of the changes, and should only put something in a queue. It may be told o
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -182,17 +183,11 @@ async def ensure_path(store: MetaStore, path: str) -> None:
         await ensure_path(store, path)
 
 
-async def delete_recursively(store: MetaStore, path: str) -> None:
-    """Deletes `path` and all below it, deepest first. Not one transaction; what is gone already is fine."""
+async def subtree(store: MetaStore, path: str) -> list[str]:
+    """`path` and all below it, deepest first, so that they can be deleted in this order. Empty if there is nothing."""
     try:
         names = await store.children(path)
     except NoNode:
-        return
-    for name in names:
-        await delete_recursively(store, f"{path}/{name}")
-    try:
-        await store.delete(path)
-    except NoNode:
-        pass
-    except NotEmpty:
-        await delete_recursively(store, path)
+        return []
+    below = await asyncio.gather(*[subtree(store, f"{path}/{name}") for name in names])
+    return [*(p for paths in below for p in paths), path]

@@ -25,8 +25,8 @@ from kafkad.meta.store import (
     SessionState,
     Set,
     WatchEvent,
-    delete_recursively,
     ensure_path,
+    subtree,
 )
 
 
@@ -169,13 +169,15 @@ class MetaStoreContract:
         assert [entry and entry[0] for entry in found] == [b"1", None, b"3"]
 
     @in_loop
-    async def test_delete_recursively(self) -> None:
+    async def test_subtree_can_be_deleted_in_its_order(self) -> None:
         store = await self.connect()
         await ensure_path(store, "/a/b/c")
         await ensure_path(store, "/a/d")
-        await delete_recursively(store, "/a")
+        paths = await subtree(store, "/a")
+        assert sorted(paths) == ["/a", "/a/b", "/a/b/c", "/a/d"]
+        await store.multi([Delete(path) for path in paths])
         assert await store.exists("/a") is None
-        await delete_recursively(store, "/a")
+        assert await subtree(store, "/a") == []
 
     # Transactions.
 

@@ -1,0 +1,174 @@
+"""Brokers coming, going and losing log directories: what becomes of the partitions that they hold."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+
+from kafkad.controller.deletion import Deletions
+from kafkad.controller.election import for_shutdown, without_replica
+from kafkad.controller.leadership import Leadership
+from kafkad.controller.state import PartitionEntry
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.store import Delete, NoNode, Watch
+from kafkad.meta.znodes import BROKER_IDS, Broker, LogDirEvent
+from kafkad.model import NO_LEADER, BrokerInfo, PartitionState, TopicPartition
+from kafkad.wire.messages.leader_and_isr import LeaderAndIsrResponse
+
+
+async def read_brokers(lead: Leadership, watch: Watch | None = None) -> dict[int, BrokerInfo]:
+    """All registered brokers with their epochs."""
+    ids = [int(name) for name in await lead.store.children(BROKER_IDS, watch)]
+    nodes = await lead.store.get_many([Broker.path(broker) for broker in ids])
+    return {
+        broker: Broker.decode(broker, node[0], node[1].czxid).broker
+        for broker, node in zip(ids, nodes, strict=True)
+        if node is not None
+    }
+
+
+class Brokers:
+    """The part of a controller's term that follows the brokers."""
+
+    def __init__(self, lead: Leadership, deletions: Deletions) -> None:
+        self._lead = lead
+        self._state = lead.state
+        self._deletions = deletions
+
+    async def changed(self, now: dict[int, BrokerInfo]) -> list[int]:
+        """Compares `now` with what was known; says who is new. A higher epoch is a broker that died and came back."""
+        before = self._state.brokers
+        bounced = {b for b in now if b in before and now[b].epoch > before[b].epoch}
+        dead = (before.keys() - now.keys()) | bounced
+        new = sorted((now.keys() - before.keys()) | bounced)
+        for broker, info in now.items():
+            if broker in before and broker not in bounced:
+                before[broker] = info
+        if dead:
+            await self._died(dead)
+        if new:
+            await self._came([now[broker] for broker in new])
+        return new
+
+    async def _died(self, brokers: Iterable[int]) -> None:
+        brokers = list(brokers)
+        affected = self._state.replicas_on(brokers)
+        for broker in brokers:
+            await self._lead.remove_broker(broker)
+            await self._deletions.broker_lost(broker)
+        await self.repair(affected)
+
+    async def _came(self, brokers: list[BrokerInfo]) -> None:
+        """The newcomer hears of all brokers and partitions before it is told which ones it has, the others of it."""
+        for broker in brokers:
+            self._lead.add_broker(broker)
+        ids = [broker.id for broker in brokers]
+        introduction = self._lead.batch()
+        introduction.metadata([], self._state.brokers)
+        self._lead.send(introduction)
+        affected = self._state.replicas_on(ids)
+        changed = await self._lead.change(self._hosted(affected), self._lead.repaired)
+        batch = self._lead.tell_changed(self._lead.batch(), changed)
+        batch.metadata([tp for tp, _ in self._state.partitions()], ids)
+        for tp in self._hosted(affected):
+            here = [r for r in self._state.entry(tp).assignment.replicas if r in ids]
+            batch.leader_and_isr(here, tp, tell_all=False)
+        batch.metadata(affected)
+        self._lead.send(batch)
+
+    def _hosted(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Without topics that are going: nobody shall make their logs again."""
+        return [tp for tp in partitions if tp.topic not in self._state.deleting]
+
+    async def repair(self, partitions: Iterable[TopicPartition]) -> None:
+        """Elects and shrinks where a replica is gone, and tells everybody, also of what did not change."""
+        partitions = self._hosted(partitions)
+        changed = await self._lead.change(partitions, self._lead.repaired)
+        batch = self._lead.tell_changed(self._lead.batch(), changed)
+        batch.metadata(partitions)
+        self._lead.send(batch)
+
+    # Log directories.
+
+    async def log_dir_events(self, watch: Watch) -> None:
+        """Asks brokers that reported a failed directory which of their replicas they still have."""
+        names = await self._lead.store.children(LogDirEvent.PARENT, watch)
+        paths = [f"{LogDirEvent.PARENT}/{name}" for name in names]
+        nodes = await self._lead.store.get_many(paths)
+        brokers = {LogDirEvent.decode(node[0]) for node in nodes if node is not None}
+        batch = self._lead.batch()
+        for tp in self._hosted(self._state.replicas_on(brokers)):
+            here = [r for r in self._state.entry(tp).assignment.replicas if r in brokers]
+            batch.leader_and_isr(here, tp, tell_all=False)
+        self._lead.send(batch)
+        await asyncio.gather(*[self._forget(path) for path in paths])
+
+    async def _forget(self, path: str) -> None:
+        with contextlib.suppress(NoNode):
+            await self._lead.write([Delete(path)])
+
+    async def leader_and_isr_answered(self, broker: int, response: LeaderAndIsrResponse) -> None:
+        """Replicas that the broker cannot open are as good as dead; those it answers for again are not."""
+        if response.error_code or broker not in self._state.brokers:
+            return
+        failed = self._state.failed_replicas.setdefault(broker, set())
+        before = set(failed)
+        for topic in response.topics:
+            name = self._state.names.get(topic.topic_id)
+            for partition in topic.partition_errors if name is not None else ():
+                tp = TopicPartition(name or "", partition.partition_index)
+                if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                    failed.add(tp)
+                elif partition.error_code == ErrorCode.NONE:
+                    failed.discard(tp)
+        if not failed:
+            del self._state.failed_replicas[broker]
+        if failed != before:
+            await self.repair(failed ^ before)
+
+    # Controlled shutdown.
+
+    async def shut_down(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
+        """Takes `broker` out of all leaderships and ISRs that have somebody else; says which ones have nobody."""
+        known = self._state.brokers.get(broker)
+        if known is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"There is no broker {broker}")
+        if broker_epoch < known.epoch:
+            raise KafkaError(
+                ErrorCode.STALE_BROKER_EPOCH, f"Broker {broker} has started again since: its epoch is {known.epoch}"
+            )
+        self._state.leaving.add(broker)
+        shared = [
+            tp
+            for tp in self._hosted(self._state.replicas_on([broker]))
+            if len(self._state.entry(tp).assignment.replicas) > 1
+        ]
+        led = [tp for tp in shared if self._leader(tp) == broker]
+        followed = [tp for tp in shared if self._leader(tp) != broker]
+        moved = await self._lead.change(led, self._moved_for_shutdown)
+        self._lead.send(self._lead.tell_changed(self._lead.batch(), moved))
+        batch = self._lead.batch()
+        for tp in followed:
+            batch.stop(broker, tp, delete=False)
+        shrunk = await self._lead.change(followed, lambda tp, entry: self._without(broker, entry))
+        self._lead.send(self._lead.tell_changed(batch, shrunk))
+        return [tp for tp in led if self._leader(tp) == broker]
+
+    def _leader(self, tp: TopicPartition) -> int:
+        state = self._state.entry(tp).state
+        return NO_LEADER if state is None else state.leader
+
+    def _moved_for_shutdown(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
+        if entry.state is None or entry.state.leader not in self._state.leaving:
+            return None
+        replicas = entry.assignment.replicas
+        live = {r for r in replicas if self._state.online(r, tp)}
+        elected = for_shutdown(replicas, entry.state, live, self._state.leaving)
+        return elected and elected.state(entry.state, self._lead.epoch)
+
+    def _without(self, broker: int, entry: PartitionEntry) -> PartitionState | None:
+        state = entry.state
+        if state is None or broker not in state.isr or state.leader in (broker, NO_LEADER):
+            return None
+        return without_replica(state, broker, self._lead.epoch, unclean=False)

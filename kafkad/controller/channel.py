@@ -1,0 +1,114 @@
+"""The controller's requests to brokers: one queue and one request in flight for each broker, itself included."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from kafkad.errors import KafkaError
+from kafkad.model import BrokerInfo
+from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkad.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+log = logging.getLogger(__name__)
+
+Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
+OnResponse = Callable[[Response], None]
+
+RETRY_SECONDS = 0.1
+
+
+class Channel(Protocol):
+    """A way to one broker."""
+
+    async def send(self, request: Request) -> Response:
+        """Raises OSError or KafkaError when there is no answer; the request may then have been carried out or not."""
+
+    async def close(self) -> None: ...
+
+
+Connect = Callable[[BrokerInfo], Channel]
+
+
+class Replicas(Protocol):
+    """What a broker does with the controller's requests; `replica.manager` of the same process is one."""
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse: ...
+
+    async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse: ...
+
+    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse: ...
+
+
+class LocalChannel(Channel):
+    """To the broker in this process: no bytes, the same objects."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    async def send(self, request: Request) -> Response:
+        if isinstance(request, LeaderAndIsrRequest):
+            return await self._replicas.leader_and_isr(request)
+        if isinstance(request, UpdateMetadataRequest):
+            return await self._replicas.update_metadata(request)
+        return await self._replicas.stop_replica(request)
+
+    async def close(self) -> None:
+        pass
+
+
+class BrokerQueue:
+    """Requests to one broker in their order. A request that fails is tried again for as long as the broker is there."""
+
+    def __init__(self, broker: int, channel: Channel) -> None:
+        self._broker = broker
+        self._channel = channel
+        self._queue: deque[tuple[Request, OnResponse | None, asyncio.Future[None]]] = deque()
+        self._wake = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def put(self, request: Request, on_response: OnResponse | None = None) -> asyncio.Future[None]:
+        """The future is done when the broker has answered, and cancelled when the queue is closed before that."""
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append((request, on_response, answered))
+        self._wake.set()
+        return answered
+
+    async def close(self) -> None:
+        """Drops what was not sent."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        for _, _, answered in self._queue:
+            answered.cancel()
+        self._queue.clear()
+        await self._channel.close()
+
+    async def _run(self) -> None:
+        while True:
+            while not self._queue:
+                self._wake.clear()
+                await self._wake.wait()
+            request, on_response, answered = self._queue[0]
+            response = await self._until_answered(request)
+            self._queue.popleft()
+            if on_response is not None:
+                on_response(response)
+            if not answered.done():
+                answered.set_result(None)
+
+    async def _until_answered(self, request: Request) -> Response:
+        told = False
+        while True:
+            try:
+                return await self._channel.send(request)
+            except (OSError, KafkaError) as e:
+                if not told:
+                    name = type(request).__name__
+                    log.warning("broker %d did not answer %s, which is sent until it does: %s", self._broker, name, e)
+                    told = True
+                await asyncio.sleep(RETRY_SECONDS)

@@ -1,0 +1,313 @@
+"""The controller: one queue, one consumer, so that each decision is made after the one before it was carried out.
+
+Every broker has one of these. It elects itself when there is no controller, and then begins a `Term`; watches and
+public operations only put something in the queue. Operations raise NOT_CONTROLLER elsewhere.
+They take and return plain values; an error that concerns one item of a request is in that item's result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from kafkad.clock import Clock
+from kafkad.controller.channel import Connect
+from kafkad.controller.leadership import Answers, ControllerMoved, Leadership, Surroundings, storage_refused
+from kafkad.controller.term import ControllerSettings, Term
+from kafkad.controller.topics import MorePartitions, NewTopic, TopicResult, TopicRules
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.store import (
+    BadVersion,
+    ConnectionLoss,
+    Create,
+    MetaError,
+    MetaStore,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    SessionState,
+    Set,
+    Stat,
+    WatchEvent,
+)
+from kafkad.meta.znodes import Controller as ControllerNode
+from kafkad.meta.znodes import ControllerEpoch
+from kafkad.model import NO_TOPIC_ID, TopicId
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Event = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedTopic:
+    """Of one topic in a request to delete. The name is None for an unknown id."""
+
+    name: str | None
+    topic_id: TopicId = NO_TOPIC_ID
+    error: KafkaError | None = None
+
+
+class Controller:
+    """`controller_id` is who the controller is, as far as this broker has heard; None for nobody."""
+
+    def __init__(
+        self,
+        store: MetaStore,
+        settings: ControllerSettings,
+        *,
+        connect: Connect,
+        rules: TopicRules,
+        clock: Clock,
+        random: Random | None = None,
+    ) -> None:
+        self.controller_id: int | None = None
+        self._store = store
+        self._settings = settings
+        self._connect = connect
+        self._rules = rules
+        self._clock = clock
+        self._random = random or Random()
+        self._queue: asyncio.Queue[Event] = asyncio.Queue()
+        self._consumer: asyncio.Task[None] | None = None
+        self._term: Term | None = None
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Returns when somebody is the controller; if it is this broker, when it has told itself all there is."""
+        self._store.listen(self._session_changed)
+        self._consumer = asyncio.create_task(self._consume())
+        answers = await self._enqueue(self._elect)
+        if answers is not None:
+            await answers.mine()
+
+    async def stop(self) -> None:
+        """Ends the term, if any, and refuses what still waits. `/controller` goes with the session."""
+        self._stopped = True
+        if self._consumer is not None:
+            self._consumer.cancel()
+            await asyncio.wait([self._consumer])
+        await self._resign()
+        while not self._queue.empty():
+            await self._queue.get_nowait()()
+
+    @property
+    def active(self) -> bool:
+        return self._term is not None
+
+    # Operations.
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False
+    ) -> list[TopicResult]:
+        """Results in the order of `topics`. Without error, clients find the topic at this broker."""
+        results, answers = await self._operate(lambda term: term.topics.create(topics, validate_only=validate_only))
+        return await self._in_time(results, answers, timeout_ms, validate_only)
+
+    async def create_partitions(
+        self, requests: Sequence[MorePartitions], *, timeout_ms: int, validate_only: bool = False
+    ) -> list[TopicResult]:
+        results, answers = await self._operate(
+            lambda term: term.topics.add_partitions(requests, validate_only=validate_only)
+        )
+        return await self._in_time(results, answers, timeout_ms, validate_only)
+
+    async def delete_topics(self, topics: Sequence[str | TopicId], *, timeout_ms: int) -> list[DeletedTopic]:
+        """By name or id. Without error, the topic is gone, or gone but for brokers that are down."""
+        results, waiting = await self._operate(lambda term: self._delete(term, topics))
+        done = await _within(asyncio.gather(*[event.wait() for event in waiting]), timeout_ms)
+        return results if done else [_late_deletion(result) for result in results]
+
+    async def _delete(
+        self, term: Term, topics: Sequence[str | TopicId]
+    ) -> tuple[list[DeletedTopic], list[asyncio.Event]]:
+        results = [_found(term, topic) for topic in topics]
+        names = [result.name for result in results if result.error is None and result.name is not None]
+        await term.deletions.ask(names)
+        return results, [term.state.deleting[name].settled for name in names if name in term.state.deleting]
+
+    async def _in_time(
+        self, results: list[TopicResult], answers: Answers, timeout_ms: int, validate_only: bool
+    ) -> list[TopicResult]:
+        if validate_only or await _within(answers.mine(), timeout_ms):
+            return results
+        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Written, but not known to the broker within {timeout_ms} ms")
+        return [r if r.error else TopicResult(name=r.name, topic_id=r.topic_id, error=late) for r in results]
+
+    # The queue.
+
+    async def _operate(self, operation: Callable[[Term], Awaitable[T]]) -> T:
+        async def run() -> T:
+            if self._term is None:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller is broker {self.controller_id}")
+            return await operation(self._term)
+
+        try:
+            return await self._enqueue(run)
+        except (ConnectionLoss, SessionExpired) as e:
+            raise storage_refused(e) from e
+
+    async def _enqueue(self, run: Callable[[], Awaitable[T]]) -> T:
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        async def event() -> None:
+            try:
+                result = await run()
+            except (Exception, asyncio.CancelledError) as e:
+                if not done.done():
+                    done.set_exception(ControllerMoved() if isinstance(e, asyncio.CancelledError) else e)
+                if not isinstance(e, (KafkaError, MetaError)) or isinstance(e, ControllerMoved):
+                    raise
+            else:
+                if not done.done():
+                    done.set_result(result)
+
+        self._queue.put_nowait(event)
+        return await done
+
+    async def _consume(self) -> None:
+        while True:
+            event = await self._queue.get()
+            try:
+                await event()
+            except ControllerMoved:
+                log.info("broker %d is no longer the controller", self._settings.broker)
+                await self._resign()
+                self._queue.put_nowait(self._look)
+            except MetaError as e:
+                log.error("the controller could not carry out a change: %s", e)
+            except Exception:
+                log.exception("the controller could not carry out a change")
+
+    # Election.
+
+    async def _elect(self) -> Answers | None:
+        """Becomes the controller unless there is one. Says what the brokers were told then."""
+        while True:
+            stat = await self._store.exists(ControllerNode.PATH, self._controller_changed)
+            if stat is not None:
+                return None if await self._see_controller() else await self._elect()
+            epoch, version = await self._last_epoch()
+            me = ControllerNode(self._settings.broker, self._clock.now_ms())
+            try:
+                results = await self._store.multi(
+                    [
+                        Create(ControllerNode.PATH, me.encode(), ephemeral=True),
+                        Set(ControllerEpoch.PATH, ControllerEpoch.encode(epoch + 1), version),
+                    ]
+                )
+            except MultiFailed as e:
+                if isinstance(e.cause, (NodeExists, BadVersion)):
+                    continue
+                raise e.cause from None
+            written = results[1]
+            assert isinstance(written, Stat)
+            return await self._begin(epoch + 1, written.version)
+
+    async def _last_epoch(self) -> tuple[int, int]:
+        try:
+            data, stat = await self._store.get(ControllerEpoch.PATH)
+        except NoNode:
+            try:
+                await self._store.create(ControllerEpoch.PATH, ControllerEpoch.encode(0))
+            except NodeExists:
+                return await self._last_epoch()
+            return 0, 0
+        return ControllerEpoch.decode(data), stat.version
+
+    async def _begin(self, epoch: int, version: int) -> Answers:
+        self.controller_id = self._settings.broker
+        log.info("broker %d is the controller, epoch %d", self._settings.broker, epoch)
+        around = Surroundings(
+            broker=self._settings.broker,
+            store=self._store,
+            connect=self._connect,
+            unclean=self._settings.unclean,
+            on_response=lambda broker, request, response: term.answered(broker, request, response),
+            listener=self._settings.listener,
+        )
+        lead = Leadership(around, epoch, version)
+        term = Term(lead, self._settings, self._rules, self._random, lambda event: self._during(term, event))
+        self._term = term
+        return await term.begin()
+
+    def _during(self, term: Term, event: Event) -> None:
+        """Queues an event that means nothing after the end of `term`."""
+
+        async def run() -> None:
+            if self._term is term:
+                await event()
+
+        self._queue.put_nowait(run)
+
+    async def _resign(self) -> None:
+        term, self._term = self._term, None
+        if term is not None:
+            await term.lead.close()
+
+    # What is heard.
+
+    def _controller_changed(self, event: WatchEvent) -> None:
+        self._queue.put_nowait(self._look)
+
+    async def _look(self) -> None:
+        """Finds out who the controller is now; stands for election if it is nobody."""
+        if not self._stopped and not await self._see_controller():
+            await self._elect()
+
+    async def _see_controller(self) -> bool:
+        """Whether there is a controller. This broker resigns if it thought to be it and is not."""
+        try:
+            data, stat = await self._store.get(ControllerNode.PATH, self._controller_changed)
+        except NoNode:
+            self.controller_id = None
+            await self._resign()
+            return False
+        self.controller_id = ControllerNode.decode(data).broker
+        if stat.ephemeral_owner != self._store.session_id:
+            await self._resign()
+        return True
+
+    def _session_changed(self, state: SessionState) -> None:
+        """Without a session this broker is nobody; with a new one it may stand for election."""
+        if state is SessionState.EXPIRED:
+            term, self._term = self._term, None
+            if term is not None:
+                self._queue.put_nowait(term.lead.close)
+        elif state is SessionState.CONNECTED:
+            self._queue.put_nowait(self._look)
+
+
+def _found(term: Term, topic: str | TopicId) -> DeletedTopic:
+    if isinstance(topic, bytes):
+        name = term.state.names.get(topic)
+        if name is None:
+            error = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "There is no topic with this id")
+            return DeletedTopic(name=None, topic_id=topic, error=error)
+        return DeletedTopic(name=name, topic_id=topic)
+    entry = term.state.topics.get(topic)
+    if entry is None:
+        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}")
+        return DeletedTopic(name=topic, error=error)
+    return DeletedTopic(name=topic, topic_id=entry.topic_id)
+
+
+def _late_deletion(result: DeletedTopic) -> DeletedTopic:
+    if result.error is not None:
+        return result
+    error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The deletion goes on")
+    return DeletedTopic(name=result.name, topic_id=result.topic_id, error=error)
+
+
+async def _within(work: Awaitable[object], timeout_ms: int) -> bool:
+    """Whether `work` was done in time; it goes on if not."""
+    task = asyncio.ensure_future(work)
+    if timeout_ms > 0:
+        await asyncio.wait([task], timeout=timeout_ms / 1000)
+    return timeout_ms > 0 and task.done()

@@ -1,0 +1,82 @@
+"""Who leads a partition, and who stays in sync: decisions only. All of them follow the order of the assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from kafkad.model import NO_LEADER, PartitionState
+
+
+class Elected(NamedTuple):
+    leader: int
+    isr: tuple[int, ...]
+    recovering: bool = False
+
+    def state(self, before: PartitionState, controller_epoch: int) -> PartitionState:
+        """What the partition's node has to say next; its version is that on which the decision rests."""
+        return replace(
+            before,
+            leader=self.leader,
+            leader_epoch=before.leader_epoch + 1,
+            isr=self.isr,
+            controller_epoch=controller_epoch,
+            recovering=self.recovering,
+        )
+
+
+def first_leader(replicas: Sequence[int], live: Collection[int]) -> Elected | None:
+    """Of a partition that was never online: the first live replica leads, and all live ones are in sync."""
+    alive = tuple(r for r in replicas if r in live)
+    return Elected(alive[0], alive) if alive else None
+
+
+def after_failure(
+    replicas: Sequence[int], state: PartitionState, live: Collection[int], *, unclean: bool
+) -> Elected | None:
+    """The first live replica in sync; with `unclean` and none in sync, any live one, at the price of lost records."""
+    for replica in replicas:
+        if replica in live and replica in state.isr:
+            return Elected(replica, tuple(r for r in state.isr if r in live), state.recovering)
+    if unclean:
+        for replica in replicas:
+            if replica in live:
+                return Elected(replica, (replica,), True)
+    return None
+
+
+def preferred(replicas: Sequence[int], state: PartitionState, live: Collection[int]) -> Elected | None:
+    """The head of the assignment, if it is live and in sync."""
+    head = replicas[0]
+    return Elected(head, state.isr, state.recovering) if head in live and head in state.isr else None
+
+
+def reassigned(target: Sequence[int], state: PartitionState, live: Collection[int]) -> Elected | None:
+    """The first of the new replicas that is live and in sync."""
+    leader = next((r for r in target if r in live and r in state.isr), None)
+    return None if leader is None else Elected(leader, state.isr, state.recovering)
+
+
+def for_shutdown(
+    replicas: Sequence[int], state: PartitionState, live: Collection[int], leaving: Collection[int]
+) -> Elected | None:
+    """The first live replica in sync that stays; those that leave are no longer in sync."""
+    leader = next((r for r in replicas if r in live and r in state.isr and r not in leaving), None)
+    if leader is None:
+        return None
+    return Elected(leader, tuple(r for r in state.isr if r not in leaving), state.recovering)
+
+
+def without_replica(state: PartitionState, replica: int, controller_epoch: int, *, unclean: bool) -> PartitionState:
+    """After the loss of `replica`: it neither leads nor is in sync.
+
+    The last one in sync is kept as such, since only it has all records; unless the topic prefers any leader to none.
+    """
+    isr = tuple(r for r in state.isr if r != replica)
+    if not isr and not unclean:
+        isr = state.isr
+    leader = NO_LEADER if state.leader == replica else state.leader
+    return replace(
+        state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr, controller_epoch=controller_epoch
+    )

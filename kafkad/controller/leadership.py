@@ -1,0 +1,180 @@
+"""What the active controller works with: its fenced writes, the cluster's state, and the queues to the brokers.
+
+Every write is a transaction that first checks the version of `/controller_epoch`, so that a controller that was
+replaced without noticing can change nothing: it gets ControllerMoved and has to resign.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kafkad.controller.channel import BrokerQueue, Connect, Request, Response
+from kafkad.controller.election import after_failure
+from kafkad.controller.requests import RequestBatch, Sender
+from kafkad.controller.state import ClusterState, PartitionEntry
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.store import BadVersion, Check, MetaError, MetaStore, MultiFailed, Operation, Result, Set, Stat
+from kafkad.meta.znodes import ControllerEpoch, Partition
+from kafkad.model import NO_LEADER, BrokerInfo, PartitionState, TopicPartition
+
+Decide = Callable[[TopicPartition, PartitionEntry], PartitionState | None]
+"""The state that a partition shall have, None for the one that it has."""
+
+
+class ControllerMoved(KafkaError):
+    """Another broker is the controller now."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.NOT_CONTROLLER, "Another broker has become the controller")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the composition root gives to the controller.
+
+    `unclean` tells whether a topic would rather have any leader than none; `on_response` hears every answer to a
+    LeaderAndIsr or StopReplica; `listener` is the one that brokers use among themselves.
+    """
+
+    broker: int
+    store: MetaStore
+    connect: Connect
+    unclean: Callable[[str], bool]
+    on_response: Callable[[int, Request, Response], None]
+    listener: str | None = None
+
+
+class Leadership:
+    """One term as the controller."""
+
+    def __init__(self, around: Surroundings, epoch: int, epoch_version: int) -> None:
+        self.around = around
+        self.store = around.store
+        self.epoch = epoch
+        self.state = ClusterState()
+        self._fence = Check(ControllerEpoch.PATH, epoch_version)
+        self._queues: dict[int, BrokerQueue] = {}
+
+    # Writing.
+
+    async def write(self, operations: Sequence[Operation]) -> list[Result]:
+        """All of them, or an error and none: ControllerMoved, or what the operation at fault raised."""
+        try:
+            return (await self.store.multi([self._fence, *operations]))[1:]
+        except MultiFailed as e:
+            if e.index == 0:
+                raise ControllerMoved from e
+            raise e.cause from None
+
+    async def change(
+        self, partitions: Iterable[TopicPartition], decide: Decide
+    ) -> dict[TopicPartition, PartitionState | None]:
+        """Writes what `decide` says for each partition, and says it. Decides again where somebody else wrote first."""
+        partitions = list(partitions)
+        outcomes = await asyncio.gather(*[self._change(tp, decide) for tp in partitions])
+        return dict(zip(partitions, outcomes, strict=True))
+
+    async def _change(self, tp: TopicPartition, decide: Decide) -> PartitionState | None:
+        entry = self.state.entry(tp)
+        path = Partition.path(tp.topic, tp.partition)
+        while True:
+            wanted = decide(tp, entry)
+            if wanted is None:
+                return None
+            try:
+                (stat,) = await self.write([Set(path, Partition.encode(wanted), wanted.partition_epoch)])
+            except BadVersion:
+                await self._read_again(path, entry)
+                continue
+            assert isinstance(stat, Stat)
+            entry.state = replace(wanted, partition_epoch=stat.version)
+            return entry.state
+
+    async def _read_again(self, path: str, entry: PartitionEntry) -> None:
+        data, stat = await self.store.get(path)
+        entry.state = Partition.decode(data, stat.version)
+        if entry.state.controller_epoch > self.epoch:
+            raise ControllerMoved
+
+    def repaired(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
+        """After replicas came or went: a live leader if there can be one, and nobody in sync who is not there.
+
+        With nobody left in sync the ISR stays as it is, for only its members have all records.
+        """
+        state = entry.state
+        if state is None:
+            return None
+        present = tuple(r for r in state.isr if self.state.online(r, tp))
+        if state.leader in present:
+            if present == state.isr:
+                return None
+            return replace(state, isr=present, leader_epoch=state.leader_epoch + 1, controller_epoch=self.epoch)
+        replicas = entry.assignment.replicas
+        electable = self.state.electable(tp, replicas)
+        elected = after_failure(replicas, state, electable, unclean=self.around.unclean(tp.topic))
+        if elected is not None:
+            return elected.state(state, self.epoch)
+        if state.leader == NO_LEADER:
+            return None
+        return replace(
+            state,
+            leader=NO_LEADER,
+            isr=present or state.isr,
+            leader_epoch=state.leader_epoch + 1,
+            controller_epoch=self.epoch,
+        )
+
+    # Telling.
+
+    def batch(self) -> RequestBatch:
+        return RequestBatch(self.state)
+
+    def tell_changed(
+        self, batch: RequestBatch, changed: Mapping[TopicPartition, PartitionState | None]
+    ) -> RequestBatch:
+        """Adds to `batch` what all replicas and all brokers have to hear of partitions whose state was written."""
+        for tp, state in changed.items():
+            if state is not None:
+                batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp)
+        return batch
+
+    def send(self, batch: RequestBatch) -> Answers:
+        """What `batch` holds, on its way; the answers of this broker itself can be awaited."""
+        around = self.around
+        sender = Sender(around.broker, self.epoch, around.listener, self._queues, around.on_response)
+        return Answers(batch.send(sender), around.broker)
+
+    def add_broker(self, broker: BrokerInfo) -> None:
+        self.state.brokers[broker.id] = broker
+        self._queues[broker.id] = BrokerQueue(broker.id, self.around.connect(broker))
+
+    async def remove_broker(self, broker: int) -> None:
+        self.state.brokers.pop(broker, None)
+        self.state.leaving.discard(broker)
+        self.state.failed_replicas.pop(broker, None)
+        queue = self._queues.pop(broker, None)
+        if queue is not None:
+            await queue.close()
+
+    async def close(self) -> None:
+        await asyncio.gather(*[queue.close() for queue in self._queues.values()])
+        self._queues.clear()
+
+
+class Answers:
+    """The answers to one batch of requests."""
+
+    def __init__(self, answers: list[tuple[int, asyncio.Future[None]]], self_id: int) -> None:
+        self._mine = [answer for broker, answer in answers if broker == self_id]
+
+    async def mine(self) -> None:
+        """Until the broker in this process has carried out all of it: from then on it answers clients accordingly."""
+        if self._mine:
+            await asyncio.wait(self._mine)
+
+
+def storage_refused(error: MetaError) -> KafkaError:
+    """What a client is told when the metadata store cannot write."""
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The cluster's metadata cannot be written: {error}")

@@ -1,0 +1,236 @@
+"""What brokers have to be told after a change: gathered for all of them, then sent as few requests.
+
+A broker hears of its replicas by LeaderAndIsr, of what it may answer to clients by UpdateMetadata, of replicas it loses
+by StopReplica; in this order, so that it knows a replica before anybody is sent to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from kafkad.controller.channel import BrokerQueue, OnResponse, Request, Response
+from kafkad.controller.state import ClusterState, PartitionEntry
+from kafkad.model import (
+    LEADER_DURING_DELETE,
+    NO_EPOCH,
+    BrokerInfo,
+    Endpoint,
+    PartitionState,
+    TopicId,
+    TopicPartition,
+)
+from kafkad.wire.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from kafkad.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from kafkad.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+EPOCH_DURING_DELETE = -2
+"""The leader epoch in a StopReplica that deletes with its topic: brokers do not compare it with theirs."""
+
+_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+class Sender(NamedTuple):
+    """Who says it, and to whom. `listener` is the one that brokers use among themselves."""
+
+    broker: int
+    epoch: int
+    listener: str | None
+    queues: Mapping[int, BrokerQueue]
+    on_response: Callable[[int, Request, Response], None]
+
+
+class RequestBatch:
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._replicas: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
+        self._metadata: dict[int, dict[TopicPartition, None]] = defaultdict(dict)
+        self._stops: dict[int, dict[TopicPartition, tuple[int, bool]]] = defaultdict(dict)
+
+    def leader_and_isr(
+        self, brokers: Iterable[int], tp: TopicPartition, *, is_new: bool = False, tell_all: bool = True
+    ) -> None:
+        for broker in brokers:
+            if broker in self._state.brokers:
+                news = self._replicas[broker]
+                news[tp] = is_new or news.get(tp, False)
+        if tell_all:
+            self.metadata([tp])
+
+    def metadata(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
+        """All brokers unless named. Without partitions, they hear of the brokers only."""
+        partitions = list(partitions)
+        for broker in self._state.brokers if brokers is None else brokers:
+            self._metadata[broker].update(dict.fromkeys(partitions))
+
+    def stop(self, broker: int, tp: TopicPartition, *, delete: bool) -> None:
+        if broker in self._state.brokers:
+            self._stops[broker][tp] = (self._stop_epoch(tp), delete)
+
+    def _stop_epoch(self, tp: TopicPartition) -> int:
+        if tp.topic in self._state.deleting:
+            return EPOCH_DURING_DELETE
+        state = self._state.entry(tp).state
+        return NO_EPOCH if state is None else state.leader_epoch
+
+    def send(self, sender: Sender) -> list[tuple[int, asyncio.Future[None]]]:
+        """For each request the broker, and a future that is done when it has answered."""
+        answers: list[tuple[int, asyncio.Future[None]]] = []
+        for broker, replicas in self._replicas.items():
+            answers += self._put(sender, broker, self._leader_and_isr(sender, broker, replicas))
+        live = self._live_brokers()
+        for broker, partitions in self._metadata.items():
+            answers += self._put(sender, broker, self._update_metadata(sender, broker, partitions, live))
+        for broker, stops in self._stops.items():
+            answers += self._put(sender, broker, self._stop_replica(sender, broker, stops))
+        return answers
+
+    def _put(self, sender: Sender, broker: int, request: Request) -> list[tuple[int, asyncio.Future[None]]]:
+        queue = sender.queues.get(broker)
+        if queue is None:
+            return []
+        on_response: OnResponse | None = None
+        if not isinstance(request, UpdateMetadataRequest):
+
+            def on_response(response: Response) -> None:
+                sender.on_response(broker, request, response)
+
+        return [(broker, queue.put(request, on_response))]
+
+    def _leader_and_isr(
+        self, sender: Sender, broker: int, replicas: Mapping[TopicPartition, bool]
+    ) -> LeaderAndIsrRequest:
+        topics: dict[str, LeaderAndIsrTopicState] = {}
+        leaders = set()
+        for tp, is_new in replicas.items():
+            entry = self._state.entry(tp)
+            if entry.state is None:
+                continue
+            leaders.add(entry.state.leader)
+            topic = topics.get(tp.topic)
+            if topic is None:
+                topic = LeaderAndIsrTopicState(topic_name=tp.topic, topic_id=self._topic_id(tp.topic))
+                topics[tp.topic] = topic
+            topic.partition_states.append(_replica_state(tp, entry, entry.state, is_new))
+        return LeaderAndIsrRequest(
+            controller_id=sender.broker,
+            controller_epoch=sender.epoch,
+            broker_epoch=self._state.brokers[broker].epoch,
+            topic_states=list(topics.values()),
+            live_leaders=self._live_leaders(leaders, sender.listener),
+        )
+
+    def _topic_id(self, topic: str) -> TopicId:
+        return self._state.topics[topic].topic_id
+
+    def _live_leaders(self, leaders: Collection[int], listener: str | None) -> list[LeaderAndIsrLiveLeader]:
+        brokers = [self._state.brokers[leader] for leader in sorted(leaders) if leader in self._state.brokers]
+        found = [(broker.id, _endpoint(broker, listener)) for broker in brokers]
+        return [LeaderAndIsrLiveLeader(broker_id=b, host_name=e.host, port=e.port) for b, e in found if e]
+
+    def _update_metadata(
+        self, sender: Sender, broker: int, partitions: Iterable[TopicPartition], live: list[UpdateMetadataBroker]
+    ) -> UpdateMetadataRequest:
+        topics: dict[str, UpdateMetadataTopicState] = {}
+        for tp in partitions:
+            entry = self._state.entry(tp)
+            if entry.state is None:
+                continue
+            topic = topics.get(tp.topic)
+            if topic is None:
+                topic = UpdateMetadataTopicState(topic_name=tp.topic, topic_id=self._topic_id(tp.topic))
+                topics[tp.topic] = topic
+            topic.partition_states.append(self._partition_state(tp, entry, entry.state))
+        return UpdateMetadataRequest(
+            controller_id=sender.broker,
+            controller_epoch=sender.epoch,
+            broker_epoch=self._state.brokers[broker].epoch,
+            topic_states=list(topics.values()),
+            live_brokers=live,
+        )
+
+    def _partition_state(
+        self, tp: TopicPartition, entry: PartitionEntry, state: PartitionState
+    ) -> UpdateMetadataPartitionState:
+        replicas = entry.assignment.replicas
+        return UpdateMetadataPartitionState(
+            partition_index=tp.partition,
+            controller_epoch=state.controller_epoch,
+            leader=LEADER_DURING_DELETE if tp.topic in self._state.deleting else state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            zk_version=state.partition_epoch,
+            replicas=list(replicas),
+            offline_replicas=[r for r in replicas if not self._state.online(r, tp)],
+        )
+
+    def _live_brokers(self) -> list[UpdateMetadataBroker]:
+        return [
+            UpdateMetadataBroker(
+                id=broker.id,
+                rack=broker.rack,
+                endpoints=[
+                    UpdateMetadataEndpoint(
+                        port=e.port, host=e.host, listener=e.listener, security_protocol=_PROTOCOLS[e.protocol]
+                    )
+                    for e in broker.endpoints
+                ],
+            )
+            for broker in self._state.brokers.values()
+        ]
+
+    def _stop_replica(
+        self, sender: Sender, broker: int, stops: Mapping[TopicPartition, tuple[int, bool]]
+    ) -> StopReplicaRequest:
+        topics: dict[str, StopReplicaTopicState] = {}
+        for tp, (leader_epoch, delete) in stops.items():
+            topic = topics.setdefault(tp.topic, StopReplicaTopicState(topic_name=tp.topic))
+            topic.partition_states.append(
+                StopReplicaPartitionState(
+                    partition_index=tp.partition, leader_epoch=leader_epoch, delete_partition=delete
+                )
+            )
+        return StopReplicaRequest(
+            controller_id=sender.broker,
+            controller_epoch=sender.epoch,
+            broker_epoch=self._state.brokers[broker].epoch,
+            topic_states=list(topics.values()),
+        )
+
+
+def _replica_state(
+    tp: TopicPartition, entry: PartitionEntry, state: PartitionState, is_new: bool
+) -> LeaderAndIsrPartitionState:
+    assignment = entry.assignment
+    return LeaderAndIsrPartitionState(
+        partition_index=tp.partition,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        partition_epoch=state.partition_epoch,
+        replicas=list(assignment.replicas),
+        adding_replicas=list(assignment.adding),
+        removing_replicas=list(assignment.removing),
+        is_new=is_new,
+        leader_recovery_state=int(state.recovering),
+    )
+
+
+def _endpoint(broker: BrokerInfo, listener: str | None) -> Endpoint | None:
+    if listener is None:
+        return broker.endpoints[0] if broker.endpoints else None
+    return broker.endpoint(listener)

@@ -1,0 +1,107 @@
+"""What the controller knows of the cluster: brokers, topics, partitions. In memory only; the store has the truth."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+
+from kafkad.controller.placement import Candidate
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.znodes import Topic
+from kafkad.model import BrokerInfo, PartitionAssignment, PartitionState, TopicPartition
+
+
+class PartitionEntry:
+    """`state` is None until the partition had its first leader."""
+
+    __slots__ = ("assignment", "state")
+
+    def __init__(self, assignment: PartitionAssignment, state: PartitionState | None = None) -> None:
+        self.assignment = assignment
+        self.state = state
+
+
+class TopicEntry:
+    __slots__ = ("name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions: dict[int, PartitionEntry] = {}
+
+    def znode(self) -> Topic:
+        return Topic(topic_id=self.topic_id, partitions={p: e.assignment for p, e in self.partitions.items()})
+
+
+class ClusterState:
+    """`brokers` are all registered ones; those in `leaving` are shutting down and get no new duties."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, BrokerInfo] = {}
+        self.leaving: set[int] = set()
+        self.topics: dict[str, TopicEntry] = {}
+        self.names: dict[bytes, str] = {}
+        self.deleting: dict[str, Deletion] = {}
+        self.reassigning: set[TopicPartition] = set()
+        self.failed_replicas: dict[int, set[TopicPartition]] = {}
+
+    @property
+    def live(self) -> set[int]:
+        return self.brokers.keys() - self.leaving
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        return [Candidate(b.id, b.rack) for b in self.brokers.values() if b.id not in self.leaving]
+
+    def online(self, broker: int, tp: TopicPartition) -> bool:
+        """Whether that replica can serve: its broker is there, and so is the log directory that holds it."""
+        return broker in self.brokers and tp not in self.failed_replicas.get(broker, ())
+
+    def electable(self, tp: TopicPartition, replicas: Iterable[int]) -> set[int]:
+        return {r for r in replicas if r not in self.leaving and self.online(r, tp)}
+
+    def add_topic(self, topic: TopicEntry) -> None:
+        self.topics[topic.name] = topic
+        self.names[topic.topic_id] = topic.name
+
+    def remove_topic(self, name: str) -> None:
+        topic = self.topics.pop(name, None)
+        if topic is not None:
+            self.names.pop(topic.topic_id, None)
+        self.deleting.pop(name, None)
+        for failed in self.failed_replicas.values():
+            failed.difference_update([tp for tp in failed if tp.topic == name])
+
+    def entry(self, tp: TopicPartition) -> PartitionEntry:
+        """Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        topic = self.topics.get(tp.topic)
+        entry = topic.partitions.get(tp.partition) if topic else None
+        if entry is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {tp}")
+        return entry
+
+    def partitions(self) -> Iterator[tuple[TopicPartition, PartitionEntry]]:
+        for name, topic in self.topics.items():
+            for number, entry in topic.partitions.items():
+                yield TopicPartition(name, number), entry
+
+    def replicas_on(self, brokers: Iterable[int]) -> list[TopicPartition]:
+        wanted = set(brokers)
+        return [tp for tp, entry in self.partitions() if not wanted.isdisjoint(entry.assignment.replicas)]
+
+
+class Deletion:
+    """A topic on its way out.
+
+    `waiting` are the replicas (broker, partition) that have not confirmed; `stuck` those that cannot at present. It has
+    `begun` unless a reassignment has to end first. `settled` is set when the topic is gone, or hidden from clients with
+    nothing left to do but wait for brokers.
+    """
+
+    __slots__ = ("begun", "settled", "stuck", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: set[tuple[int, int]] = set()
+        self.stuck: set[tuple[int, int]] = set()
+        self.begun = False
+        self.settled = asyncio.Event()

@@ -1,0 +1,160 @@
+"""One term of an active controller: its parts, what it does when it begins, and what it does when something is heard.
+
+Nothing here runs by itself: `Controller` calls it, one call at a time. The read that follows a watch sets it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from kafkad.controller.brokers import Brokers, read_brokers
+from kafkad.controller.channel import Request, Response
+from kafkad.controller.deletion import Deletions
+from kafkad.controller.leadership import Answers, Leadership
+from kafkad.controller.loading import bring_online, load_topics
+from kafkad.controller.registration import prepare
+from kafkad.controller.topics import TopicDefaults, TopicRules, Topics
+from kafkad.meta.store import Delete, NodeExists, NoNode, Watch
+from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partition
+from kafkad.model import TopicPartition
+from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+Enqueue = Callable[[Callable[[], Awaitable[None]]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """`listener` is the one that brokers use among themselves; `unclean` tells a topic's setting."""
+
+    broker: int
+    unclean: Callable[[str], bool]
+    listener: str | None = None
+    topics: TopicDefaults = field(default_factory=TopicDefaults)
+
+
+class Term:
+    def __init__(
+        self, lead: Leadership, settings: ControllerSettings, rules: TopicRules, random: Random, enqueue: Enqueue
+    ) -> None:
+        self.lead = lead
+        self.state = lead.state
+        self.deletions = Deletions(lead)
+        self.topics = Topics(lead, rules, settings.topics, random)
+        self.brokers = Brokers(lead, self.deletions)
+        self._enqueue = enqueue
+
+    async def begin(self) -> Answers:
+        """Reads everything, repairs it and tells all brokers; the answers are those of the last and largest requests.
+
+        Brokers hear of each other before they hear of partitions: a follower has to find its leader.
+        """
+        store, lead = self.lead.store, self.lead
+        await prepare(store)
+        await self._finalize_features()
+        await self._drop_notes(LogDirEvent.PARENT)
+        await self._drop_notes(IsrChange.PARENT)
+        for broker in (await read_brokers(lead, self._watch(self._brokers_changed))).values():
+            lead.add_broker(broker)
+        await load_topics(lead, await store.children(TOPICS, self._watch(self._topics_changed)))
+        await store.children(LogDirEvent.PARENT, self._watch(self._log_dirs_failed))
+        await store.children(IsrChange.PARENT, self._watch(self._isr_noted))
+        introduction = lead.batch()
+        introduction.metadata([], self.state.brokers)
+        lead.send(introduction)
+        await self.deletions.mark(self._watch(self._deletions_asked))
+        answers = await self._tell_everything()
+        await self.deletions.go_on()
+        return answers
+
+    async def _finalize_features(self) -> None:
+        with contextlib.suppress(NodeExists):
+            await self.lead.store.create(Features.PATH, Features({}).encode())
+
+    async def _drop_notes(self, parent: str) -> None:
+        """Notes to the controller of before: all that they tell is read anyhow."""
+        for name in await self.lead.store.children(parent):
+            with contextlib.suppress(NoNode):
+                await self.lead.write([Delete(f"{parent}/{name}")])
+
+    async def _tell_everything(self) -> Answers:
+        lead = self.lead
+        hosted = [tp for tp, _ in self.state.partitions() if tp.topic not in self.state.deleting]
+        await lead.change(self._unhealthy(hosted), lead.repaired)
+        made = set(await bring_online(lead))
+        batch = lead.batch()
+        for tp in hosted:
+            batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp, is_new=tp in made, tell_all=False)
+        batch.metadata(hosted)
+        return lead.send(batch)
+
+    def _unhealthy(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Those that `change` would change: with 10,000 partitions it is not asked about each."""
+        repaired, entry = self.lead.repaired, self.state.entry
+        return [tp for tp in partitions if repaired(tp, entry(tp)) is not None]
+
+    # What is heard.
+
+    def _watch(self, handler: Callable[[], Awaitable[None]]) -> Watch:
+        return lambda event: self._enqueue(handler)
+
+    def answered(self, broker: int, request: Request, response: Response) -> None:
+        if isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
+            stop, stopped = request, response
+            self._enqueue(lambda: self.deletions.answered(broker, stop, stopped))
+        elif isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
+            led = response
+            self._enqueue(lambda: self.brokers.leader_and_isr_answered(broker, led))
+
+    async def _brokers_changed(self) -> None:
+        if await self.brokers.changed(await read_brokers(self.lead, self._watch(self._brokers_changed))):
+            await self._new_partitions()
+            await self.deletions.go_on()
+
+    async def _topics_changed(self) -> None:
+        """Topics that this controller makes or removes itself are no news here."""
+        names = await self.lead.store.children(TOPICS, self._watch(self._topics_changed))
+        known = self.state.topics
+        new = [name for name in names if name not in known]
+        gone = known.keys() - names
+        for name in gone - self.state.deleting.keys():
+            self.state.remove_topic(name)
+        if new:
+            await load_topics(self.lead, new)
+            await self._new_partitions()
+
+    async def _new_partitions(self) -> None:
+        made = await bring_online(self.lead)
+        batch = self.lead.batch()
+        for tp in made:
+            batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp, is_new=True)
+        self.lead.send(batch)
+
+    async def _deletions_asked(self) -> None:
+        await self.deletions.mark(self._watch(self._deletions_asked))
+        await self.deletions.go_on()
+
+    async def _log_dirs_failed(self) -> None:
+        await self.brokers.log_dir_events(self._watch(self._log_dirs_failed))
+
+    async def _isr_noted(self) -> None:
+        """Brokers below protocol version 2.7 write ISRs themselves: reads those partitions and tells everybody."""
+        names = await self.lead.store.children(IsrChange.PARENT, self._watch(self._isr_noted))
+        paths = [f"{IsrChange.PARENT}/{name}" for name in names]
+        nodes = await self.lead.store.get_many(paths)
+        noted = {tp for node in nodes if node is not None for tp in IsrChange.decode(node[0])}
+        known = [tp for tp in noted if tp.topic in self.state.topics and tp.topic not in self.state.deleting]
+        await self._read_states(known)
+        batch = self.lead.batch()
+        batch.metadata(known)
+        self.lead.send(batch)
+        await self._drop_notes(IsrChange.PARENT)
+
+    async def _read_states(self, partitions: Sequence[TopicPartition]) -> None:
+        nodes = await self.lead.store.get_many([Partition.path(*tp) for tp in partitions])
+        for tp, node in zip(partitions, nodes, strict=True):
+            if node is not None:
+                self.state.entry(tp).state = Partition.decode(node[0], node[1].version)

@@ -1,0 +1,347 @@
+"""Creating topics and adding partitions: judged as Kafka does it, then written in one transaction each.
+
+The order of the checks is Kafka's too, since it decides which error a client sees. Unlike Kafka 3.9 in ZooKeeper mode,
+and like Kafka with KRaft, a manual assignment to a broker that is not there is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+from kafkad.controller.election import first_leader
+from kafkad.controller.leadership import Answers, Leadership, storage_refused
+from kafkad.controller.placement import Layout, fixed_layout, layout_for_more, place, random_layout
+from kafkad.controller.requests import RequestBatch
+from kafkad.controller.state import PartitionEntry, TopicEntry
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.store import ConnectionLoss, Create, NodeExists, Operation, Set
+from kafkad.meta.znodes import Config, Partition, Topic
+from kafkad.model import NO_TOPIC_ID, PartitionAssignment, PartitionState, TopicId, TopicPartition
+
+MAX_NAME = 249
+MAX_NEW_PARTITIONS = 10_000
+"""Of one request, as in Kafka with KRaft: more would keep the controller from everything else for seconds."""
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_OPERATIONS_PER_WRITE = 2_000
+
+Assignment = Mapping[int, tuple[int, ...]]
+
+
+class TopicRules(Protocol):
+    """Which overrides a topic may have."""
+
+    def check_topic(self, overrides: Mapping[str, str]) -> None:
+        """Raises KafkaError: INVALID_CONFIG, or POLICY_VIOLATION."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDefaults:
+    """Broker settings. `placement_start` fixes where partition 0 goes; None is Kafka's random place."""
+
+    partitions: int = 1
+    replication_factor: int = 1
+    placement_start: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """-1 partitions or replicas are the broker's defaults, or those of `assignment` if there is one."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignment: Assignment = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicResult:
+    """Of one topic in a request. With `error`, nothing else is set."""
+
+    name: str
+    topic_id: TopicId = NO_TOPIC_ID
+    partitions: int = -1
+    replication_factor: int = -1
+    error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MorePartitions:
+    """`count` is the new total; `assignment` has the replicas of each added partition, or is None."""
+
+    name: str
+    count: int
+    assignment: Sequence[tuple[int, ...]] | None = None
+
+
+class Topics:
+    """The part of a controller's term that makes topics and partitions."""
+
+    def __init__(self, lead: Leadership, rules: TopicRules, defaults: TopicDefaults, random: Random) -> None:
+        self._lead = lead
+        self._state = lead.state
+        self._rules = rules
+        self._defaults = defaults
+        self._random = random
+
+    async def create(self, topics: Sequence[NewTopic], *, validate_only: bool) -> tuple[list[TopicResult], Answers]:
+        """The results in the order of `topics`, and the answers that make the new topics visible."""
+        times = Counter(topic.name for topic in topics)
+        wanted: dict[str, Assignment] = {}
+        results: list[TopicResult] = []
+        for topic in topics:
+            try:
+                if times[topic.name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"The request names the topic {topic.name!r} twice")
+                wanted[topic.name] = self._validated(topic, wanted)
+            except KafkaError as e:
+                results.append(TopicResult(name=topic.name, error=e))
+                continue
+            assignment = wanted[topic.name]
+            results.append(
+                TopicResult(name=topic.name, partitions=len(assignment), replication_factor=len(assignment[0]))
+            )
+        batch = self._lead.batch()
+        if not validate_only:
+            configs = {topic.name: topic.configs for topic in topics}
+            results = await asyncio.gather(
+                *[self._create(r, wanted.get(r.name, {}), configs[r.name], batch) for r in results]
+            )
+        return results, self._lead.send(batch)
+
+    async def _create(
+        self, planned: TopicResult, assignment: Assignment, configs: Mapping[str, str | None], batch: RequestBatch
+    ) -> TopicResult:
+        if planned.error is not None:
+            return planned
+        name = planned.name
+        topic = TopicEntry(name, os.urandom(16))
+        for partition, replicas in sorted(assignment.items()):
+            topic.partitions[partition] = self._entry(replicas)
+        text = Config.encode({n: v for n, v in configs.items() if v is not None})
+        path = Config.path(Config.entity_path(Config.TOPICS, name))
+        config = Set(path, text) if await self._lead.store.exists(path) else Create(path, text)
+        operations = [config, Create(Topic.path(name), topic.znode().encode()), Create(Topic.partitions_path(name))]
+        try:
+            await self._write(operations, name, topic.partitions)
+        except NodeExists:
+            return TopicResult(name=name, error=_exists(name))
+        except ConnectionLoss as e:
+            return TopicResult(name=name, error=storage_refused(e))
+        self._state.add_topic(topic)
+        _tell_new(batch, name, topic.partitions)
+        return TopicResult(
+            name=name,
+            topic_id=topic.topic_id,
+            partitions=planned.partitions,
+            replication_factor=planned.replication_factor,
+        )
+
+    def _entry(self, replicas: tuple[int, ...]) -> PartitionEntry:
+        """With its first state, if any of its replicas is there."""
+        elected = first_leader(replicas, self._state.live)
+        state = elected and PartitionState(
+            leader=elected.leader, leader_epoch=0, isr=elected.isr, controller_epoch=self._lead.epoch
+        )
+        return PartitionEntry(PartitionAssignment(replicas=replicas), state)
+
+    async def _write(
+        self, operations: Sequence[Operation], topic: str, partitions: Mapping[int, PartitionEntry]
+    ) -> None:
+        """In one transaction where a ZooKeeper would take it. What is left to do after a crash is done at election."""
+        pending = list(operations)
+        for partition, entry in partitions.items():
+            if entry.state is not None:
+                pending += new_partition(topic, partition, entry.state)
+            if len(pending) >= _OPERATIONS_PER_WRITE:
+                await self._lead.write(pending)
+                pending = []
+        if pending:
+            await self._lead.write(pending)
+
+    async def add_partitions(
+        self, requests: Sequence[MorePartitions], *, validate_only: bool
+    ) -> tuple[list[TopicResult], Answers]:
+        times = Counter(request.name for request in requests)
+        batch = self._lead.batch()
+        results = []
+        for request in requests:
+            try:
+                if times[request.name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"The request names the topic {request.name!r} twice")
+                added = self._validated_more(request)
+                if not validate_only:
+                    await self._add(request.name, added, batch)
+                results.append(TopicResult(name=request.name, partitions=request.count))
+            except ConnectionLoss as e:
+                results.append(TopicResult(name=request.name, error=storage_refused(e)))
+            except KafkaError as e:
+                if e.code == ErrorCode.NOT_CONTROLLER:
+                    raise
+                results.append(TopicResult(name=request.name, error=e))
+        return results, self._lead.send(batch)
+
+    async def _add(self, name: str, added: Assignment, batch: RequestBatch) -> None:
+        topic = self._state.topics[name]
+        entries = {partition: self._entry(replicas) for partition, replicas in added.items()}
+        whole = TopicEntry(name, topic.topic_id)
+        whole.partitions = topic.partitions | entries
+        await self._write([Set(Topic.path(name), whole.znode().encode())], name, entries)
+        topic.partitions = whole.partitions
+        _tell_new(batch, name, entries)
+
+    # Judging.
+
+    def _validated(self, topic: NewTopic, others: Mapping[str, Assignment]) -> Assignment:
+        """The assignment of a topic that may be created along with `others`."""
+        if topic.name in self._state.topics and topic.name not in self._state.deleting:
+            raise _exists(topic.name)
+        empty = [name for name, value in topic.configs.items() if value is None]
+        if empty:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"A topic setting needs a value: {', '.join(empty)} has none")
+        if topic.assignment and (topic.partitions != -1 or topic.replication_factor != -1):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "Give either the number of partitions and replicas or an assignment, not both",
+            )
+        assignment = topic.assignment or self._placed(topic, sum(map(len, others.values())))
+        check_name(topic.name)
+        if topic.name in self._state.deleting:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {topic.name!r} is still being deleted")
+        self._check_collision(topic.name, others)
+        if topic.assignment:
+            self._check_assignment(topic.assignment)
+        self._rules.check_topic({name: value for name, value in topic.configs.items() if value is not None})
+        return assignment
+
+    def _placed(self, topic: NewTopic, others: int) -> Assignment:
+        partitions = self._defaults.partitions if topic.partitions == -1 else topic.partitions
+        factor = self._defaults.replication_factor if topic.replication_factor == -1 else topic.replication_factor
+        _check_count(partitions + others)
+        candidates = self._state.candidates
+        return place(candidates, partitions, factor, self._layout(len(candidates)))
+
+    def _layout(self, brokers: int) -> Layout:
+        start = self._defaults.placement_start
+        return random_layout(brokers, self._random) if start is None else fixed_layout(start)
+
+    def _check_collision(self, name: str, others: Mapping[str, Assignment]) -> None:
+        """Names that differ in dots and underscores only would be one metric."""
+        if "." not in name and "_" not in name:
+            return
+        folded = name.replace(".", "_")
+        for other in (*self._state.topics, *others):
+            if other.replace(".", "_") == folded and other != name:
+                raise KafkaError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"The topic {name!r} collides with {other!r}: they differ in dots and underscores only",
+                )
+
+    def _check_assignment(self, assignment: Assignment) -> None:
+        sizes = {len(replicas) for replicas in assignment.values()}
+        if len(sizes) != 1 or 0 in sizes:
+            raise _bad_assignment("All partitions must have the same number of replicas, 1 or more")
+        for partition, replicas in assignment.items():
+            _check_distinct(partition, replicas)
+        if sorted(assignment) != list(range(len(assignment))):
+            raise _bad_assignment(f"Partitions are numbered from 0 without gaps, not {sorted(assignment)}")
+        self._check_brokers(assignment.values())
+        _check_count(len(assignment))
+
+    def _check_brokers(self, assigned: Iterable[tuple[int, ...]]) -> None:
+        unknown = {replica for replicas in assigned for replica in replicas} - self._state.brokers.keys()
+        if unknown:
+            raise _bad_assignment(f"There is no broker {', '.join(map(str, sorted(unknown)))}")
+
+    def _validated_more(self, request: MorePartitions) -> Assignment:
+        """The replicas of the partitions to add."""
+        topic = self._state.topics.get(request.name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {request.name!r}")
+        if request.name in self._state.deleting:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic {request.name!r} is being deleted")
+        if any(TopicPartition(request.name, p) in self._state.reassigning for p in topic.partitions):
+            raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"Partitions of {request.name!r} are being reassigned")
+        existing = len(topic.partitions)
+        increment = request.count - existing
+        if increment <= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The topic {request.name!r} has {existing} partitions; {request.count} are not more",
+            )
+        _check_count(increment)
+        first = topic.partitions[min(topic.partitions)].assignment.replicas
+        if request.assignment is None:
+            candidates = self._state.candidates
+            fixed = self._defaults.placement_start
+            layout = layout_for_more(candidates, first[0]) if fixed is None else fixed_layout(fixed)
+            return place(candidates, increment, len(first), layout, first_partition=existing)
+        return self._given(request.assignment, increment, existing, len(first))
+
+    def _given(self, assignment: Sequence[tuple[int, ...]], increment: int, existing: int, factor: int) -> Assignment:
+        self._check_brokers(assignment)
+        if len(assignment) != increment:
+            raise _bad_assignment(f"{increment} partitions are to be added, but {len(assignment)} are assigned")
+        given = {existing + index: replicas for index, replicas in enumerate(assignment)}
+        for partition, replicas in given.items():
+            if not replicas:
+                raise _bad_assignment(f"Partition {partition} has no replicas")
+            _check_distinct(partition, replicas)
+            if len(replicas) != factor:
+                raise _bad_assignment(
+                    f"Partition {partition} has {len(replicas)} replicas, those of the topic have {factor}"
+                )
+        return given
+
+
+def check_name(name: str) -> None:
+    """Raises INVALID_TOPIC_EXCEPTION."""
+    problem = None
+    if not name:
+        problem = "is empty"
+    elif name in (".", ".."):
+        problem = "is '.' or '..'"
+    elif len(name) > MAX_NAME:
+        problem = f"has {len(name)} characters, {MAX_NAME} are allowed"
+    elif not _NAME.fullmatch(name):
+        problem = "has others than letters, digits, '.', '_' and '-' in it"
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name {name[:MAX_NAME]!r} {problem}")
+
+
+def new_partition(topic: str, partition: int, state: PartitionState) -> list[Operation]:
+    return [
+        Create(Partition.parent(topic, partition)),
+        Create(Partition.path(topic, partition), Partition.encode(state)),
+    ]
+
+
+def _tell_new(batch: RequestBatch, name: str, partitions: Mapping[int, PartitionEntry]) -> None:
+    for partition, entry in partitions.items():
+        if entry.state is not None:
+            batch.leader_and_isr(entry.assignment.replicas, TopicPartition(name, partition), is_new=True)
+
+
+def _check_count(partitions: int) -> None:
+    if partitions > MAX_NEW_PARTITIONS:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"One request may create {MAX_NEW_PARTITIONS} partitions at most")
+
+
+def _check_distinct(partition: int, replicas: tuple[int, ...]) -> None:
+    if len(set(replicas)) != len(replicas):
+        raise _bad_assignment(f"Partition {partition} has a broker twice: {list(replicas)}")
+
+
+def _bad_assignment(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+
+
+def _exists(name: str) -> KafkaError:
+    return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {name!r} already exists")

@@ -1,0 +1,260 @@
+"""Creating and deleting topics and adding partitions, through the controller of one broker and of three."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from kafkad.controller.topics import MorePartitions, NewTopic
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.znodes import Config, Topic, TopicDeletion
+from kafkad.model import NO_TOPIC_ID, TopicPartition, id_text
+from kafkad.wire.messages.stop_replica import StopReplicaRequest
+
+from .cluster import Cluster, with_brokers
+
+
+def code(error: KafkaError | None) -> ErrorCode:
+    return ErrorCode.NONE if error is None else error.code
+
+
+async def try_create(cluster: Cluster, *topics: NewTopic, **more: Any) -> list[ErrorCode]:
+    results = await cluster.controller.create_topics(topics, **({"timeout_ms": 1000} | more))
+    return [code(result.error) for result in results]
+
+
+@with_brokers(1)
+async def test_a_new_topic_is_in_the_store_and_at_the_broker(cluster: Cluster) -> None:
+    topic_id = await cluster.create("a", (1,), (1,), configs={"retention.ms": "5"})
+    text = (await cluster.client.get("/brokers/topics/a"))[0]
+    assert text.decode() == (
+        f'{{"partitions":{{"0":[1],"1":[1]}},"topic_id":"{id_text(topic_id)}",'
+        f'"adding_replicas":{{}},"removing_replicas":{{}},"version":3}}'
+    )
+    assert (await cluster.client.get("/config/topics/a"))[0] == b'{"version":1,"config":{"retention.ms":"5"}}'
+    state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
+    assert (await cluster.client.get("/brokers/topics/a/partitions/1/state"))[0] == state
+    replica = cluster[1].replicas[TopicPartition("a", 1)]
+    assert (replica.leader, replica.leader_epoch, replica.isr, replica.is_new) == (1, 0, [1], True)
+    assert cluster[1].metadata[TopicPartition("a", 1)].leader == 1
+    assert cluster[1].topic_ids["a"] == topic_id
+
+
+@with_brokers(1, partitions=3)
+async def test_defaults(cluster: Cluster) -> None:
+    (result,) = await cluster.controller.create_topics([NewTopic(name="a")], timeout_ms=1000)
+    assert (result.partitions, result.replication_factor, result.error) == (3, 1, None)
+    assert result.topic_id != NO_TOPIC_ID
+
+
+@with_brokers(1, 2, 3, placement_start=0)
+async def test_a_fixed_place(cluster: Cluster) -> None:
+    await cluster.controller.create_topics([NewTopic(name="a", partitions=5, replication_factor=2)], timeout_ms=1000)
+    placed = Topic.decode((await cluster.client.get("/brokers/topics/a"))[0]).partitions
+    assert [placed[p].replicas for p in range(5)] == [(1, 2), (2, 3), (3, 1), (1, 2), (2, 3)]
+    for broker in (1, 2, 3):
+        assert len(cluster[broker].metadata) == 5
+        assert {tp.partition for tp in cluster[broker].replicas} == {p for p in placed if broker in placed[p].replicas}
+
+
+REFUSALS: list[tuple[ErrorCode, Mapping[str, Any]]] = [
+    (ErrorCode.TOPIC_ALREADY_EXISTS, {"name": "there.is", "partitions": 0}),
+    (ErrorCode.INVALID_CONFIG, {"name": "a", "configs": {"retention.ms": None}, "partitions": 0}),
+    (ErrorCode.INVALID_CONFIG, {"name": "a", "configs": {"no.such": "1"}}),
+    (ErrorCode.INVALID_REQUEST, {"name": "a", "partitions": 1, "assignment": {0: (1,)}}),
+    (ErrorCode.INVALID_PARTITIONS, {"name": "", "partitions": 0}),
+    (ErrorCode.INVALID_PARTITIONS, {"name": "a", "partitions": -2}),
+    (ErrorCode.INVALID_REPLICATION_FACTOR, {"name": "a", "replication_factor": 0}),
+    (ErrorCode.INVALID_REPLICATION_FACTOR, {"name": "a", "replication_factor": 2}),
+    (ErrorCode.POLICY_VIOLATION, {"name": "a", "partitions": 2_000_000_000}),
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, {"name": ""}),
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, {"name": ".."}),
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, {"name": "a" * 250}),
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, {"name": "a/b"}),
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, {"name": "é"}),
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, {"name": "there_is"}),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, {"name": "a", "assignment": {0: (1,), 1: ()}}),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, {"name": "a", "assignment": {0: ()}}),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, {"name": "a", "assignment": {0: (1, 1)}}),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, {"name": "a", "assignment": {1: (1,)}}),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, {"name": "a", "assignment": {0: (9,)}}),
+]
+
+
+@pytest.mark.parametrize(("expected", "topic"), REFUSALS)
+def test_refusals(expected: ErrorCode, topic: Mapping[str, Any]) -> None:
+    @with_brokers(1)
+    async def run(cluster: Cluster) -> None:
+        await cluster.create("there.is", (1,))
+        for validate_only in (True, False):
+            assert await try_create(cluster, NewTopic(**topic), validate_only=validate_only) == [expected]
+        assert await cluster.client.children("/brokers/topics") == ["there.is"]
+        assert await cluster.client.children("/config/topics") == ["there.is"]
+
+    run()
+
+
+@with_brokers(1)
+async def test_one_bad_topic_does_not_keep_the_others_back(cluster: Cluster) -> None:
+    codes = await try_create(
+        cluster,
+        NewTopic(name="a"),
+        NewTopic(name="bad/"),
+        NewTopic(name="twice"),
+        NewTopic(name="x.y"),
+        NewTopic(name="x_y"),
+        NewTopic(name="twice"),
+    )
+    assert codes == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    assert await cluster.client.children("/brokers/topics") == ["a", "x.y"]
+
+
+@with_brokers(1)
+async def test_validate_only_changes_nothing(cluster: Cluster) -> None:
+    requests = len(cluster[1].requests)
+    assert await try_create(cluster, NewTopic(name="a", partitions=2), validate_only=True) == [ErrorCode.NONE]
+    assert await cluster.client.children("/brokers/topics") == []
+    assert len(cluster[1].requests) == requests
+
+
+@with_brokers(1)
+async def test_without_time_a_topic_is_made_but_the_answer_is_late(cluster: Cluster) -> None:
+    assert await try_create(cluster, NewTopic(name="a"), timeout_ms=0) == [ErrorCode.REQUEST_TIMED_OUT]
+    assert await cluster.client.children("/brokers/topics") == ["a"]
+    cluster[1].reachable.clear()
+    assert await try_create(cluster, NewTopic(name="b"), timeout_ms=5) == [ErrorCode.REQUEST_TIMED_OUT]
+    cluster[1].reachable.set()
+    await cluster.settle()
+    assert TopicPartition("b", 0) in cluster[1].replicas
+
+
+# Deletion.
+
+
+@with_brokers(1)
+async def test_delete_by_name_and_id(cluster: Cluster) -> None:
+    await cluster.create("a", (1,), (1,), configs={"retention.ms": "5"})
+    b = await cluster.create("b", (1,))
+    results = await cluster.controller.delete_topics(["a", b, "none", bytes(15) + b"x"], timeout_ms=1000)
+    assert [code(r.error) for r in results] == [
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ]
+    assert [r.name for r in results] == ["a", "b", "none", None]
+    for path in ("/brokers/topics", "/config/topics", TopicDeletion.PARENT):
+        assert await cluster.client.children(path) == []
+    assert not cluster[1].replicas
+    assert not cluster[1].metadata
+    stop = next(r for r in cluster[1].requests if isinstance(r, StopReplicaRequest))
+    assert all(p.delete_partition and p.leader_epoch == -2 for t in stop.topic_states for p in t.partition_states)
+    again = await cluster.create("b", (1,))
+    assert again != b
+
+
+@with_brokers(1, 2)
+async def test_a_broker_that_is_down_holds_the_topic_in_the_store(cluster: Cluster) -> None:
+    await cluster.create("a", (1, 2), (2, 1))
+    await cluster.kill(2)
+    (result,) = await cluster.controller.delete_topics(["a"], timeout_ms=1000)
+    assert result.error is None
+    assert not cluster[1].metadata
+    assert not cluster[1].replicas
+    assert await cluster.client.children("/brokers/topics") == ["a"]
+    assert await try_create(cluster, NewTopic(name="a")) == [ErrorCode.TOPIC_ALREADY_EXISTS]
+    await cluster.start(2)
+    assert await cluster.client.children("/brokers/topics") == []
+    assert await cluster.client.children(TopicDeletion.PARENT) == []
+    assert not cluster[2].replicas
+    assert not cluster[2].metadata
+    await cluster.create("a", (1, 2))
+
+
+@with_brokers(1)
+async def test_a_disk_that_cannot_delete(cluster: Cluster) -> None:
+    await cluster.create("a", (1,))
+    cluster[1].undeletable.add(TopicPartition("a", 0))
+    (result,) = await cluster.controller.delete_topics(["a"], timeout_ms=1000)
+    assert result.error is None
+    assert await cluster.client.children("/brokers/topics") == ["a"]
+
+
+@with_brokers(1)
+async def test_a_deletion_written_by_a_tool(cluster: Cluster) -> None:
+    await cluster.create("a", (1,))
+    await cluster.client.create(TopicDeletion.path("a"))
+    await cluster.client.create(TopicDeletion.path("unknown"))
+    await cluster.settle()
+    assert await cluster.client.children("/brokers/topics") == []
+    assert await cluster.client.children(TopicDeletion.PARENT) == []
+
+
+@with_brokers(1)
+async def test_a_topic_written_by_a_tool(cluster: Cluster) -> None:
+    text = json.dumps({"version": 1, "partitions": {"0": [1], "1": [1]}}).encode()
+    await cluster.client.create("/brokers/topics/old", text)
+    await cluster.settle()
+    assert len(cluster[1].replicas) == 2
+    assert Topic.decode((await cluster.client.get("/brokers/topics/old"))[0]).topic_id == cluster[1].topic_ids["old"]
+    assert (await cluster.state("old", 1)).leader == 1
+
+
+# More partitions.
+
+
+async def try_add(cluster: Cluster, *requests: MorePartitions, **more: Any) -> list[ErrorCode]:
+    results = await cluster.controller.create_partitions(requests, **({"timeout_ms": 1000} | more))
+    return [code(result.error) for result in results]
+
+
+@with_brokers(1, 2, 3)
+async def test_more_partitions(cluster: Cluster) -> None:
+    await cluster.create("a", (1, 2), (2, 3))
+    assert await try_add(cluster, MorePartitions(name="a", count=4), validate_only=True) == [ErrorCode.NONE]
+    assert len(cluster[1].metadata) == 2
+    assert await try_add(cluster, MorePartitions(name="a", count=4)) == [ErrorCode.NONE]
+    topic = Topic.decode((await cluster.client.get("/brokers/topics/a"))[0])
+    assert [topic.partitions[p].replicas for p in range(4)] == [(1, 2), (2, 3), (3, 1), (1, 3)]
+    assert len(cluster[1].metadata) == 4
+    assert (await cluster.state("a", 2)).leader == 3
+    assert await try_add(cluster, MorePartitions(name="a", count=5, assignment=[(3, 2)])) == [ErrorCode.NONE]
+    assert cluster[3].replicas[TopicPartition("a", 4)].replicas == [3, 2]
+
+
+@with_brokers(1, 2)
+async def test_refused_partitions(cluster: Cluster) -> None:
+    await cluster.create("a", (1, 2))
+    bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    for count, assignment, expected in (
+        (1, None, ErrorCode.INVALID_PARTITIONS),
+        (0, None, ErrorCode.INVALID_PARTITIONS),
+        (2_000_000_000, None, ErrorCode.POLICY_VIOLATION),
+        (2, [(1, 9)], bad),
+        (2, [(1, 2), (2, 1)], bad),
+        (2, [(1, 1)], bad),
+        (2, [(1,)], bad),
+        (2, [()], bad),
+    ):
+        assert await try_add(cluster, MorePartitions(name="a", count=count, assignment=assignment)) == [expected]
+    assert await try_add(cluster, MorePartitions(name="b", count=2)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    twice = MorePartitions(name="a", count=3)
+    assert await try_add(cluster, twice, twice) == [ErrorCode.INVALID_REQUEST] * 2
+    assert len(cluster[1].metadata) == 1
+
+
+@with_brokers(1)
+async def test_left_over_settings_of_a_topic_are_replaced(cluster: Cluster) -> None:
+    await cluster.client.create("/config/topics/a", Config.encode({"retention.ms": "1"}))
+    await cluster.create("a", (1,))
+    assert (await cluster.client.get("/config/topics/a"))[0] == b'{"version":1,"config":{}}'
