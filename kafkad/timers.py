@@ -21,9 +21,13 @@ class Timer:
 
 
 class Timers:
-    """`at` arms, `expire` runs everything due and returns how many ran."""
+    """`at` arms, `expire` runs everything due and returns how many ran.
 
-    def __init__(self) -> None:
+    `on_sooner(deadline_ms)` tells the owner that it must wake earlier than it was going to.
+    """
+
+    def __init__(self, on_sooner: Callable[[float], None] | None = None) -> None:
+        self.on_sooner = on_sooner
         self._heap: list[tuple[float, int, Timer]] = []
         self._order = count()
 
@@ -33,7 +37,10 @@ class Timers:
     def at(self, deadline_ms: float, action: Callable[[], None]) -> Timer:
         self._forget_cancelled_if_many()
         timer = Timer(deadline_ms, action)
-        heappush(self._heap, (deadline_ms, next(self._order), timer))
+        heap = self._heap
+        heappush(heap, (deadline_ms, next(self._order), timer))
+        if heap[0][2] is timer and self.on_sooner is not None:
+            self.on_sooner(deadline_ms)
         return timer
 
     def next_deadline_ms(self) -> float | None:

@@ -24,3 +24,11 @@ def test_cancelled_timers_do_not_pile_up() -> None:
     for _ in range(5000):
         timers.at(1e9, lambda: None).cancel()
     assert len(timers._heap) < 1200
+
+
+def test_the_owner_hears_only_of_earlier_deadlines() -> None:
+    heard = list[float]()
+    timers = Timers(heard.append)
+    for deadline in (30, 40, 10, 20):
+        timers.at(deadline, lambda: None)
+    assert heard == [30, 10]

@@ -61,11 +61,10 @@ class Limits:
 
 
 class Server:
-    """All listeners of a broker; they share the limits, the receive buffer and the dispatcher."""
+    """All listeners of a broker; they share the limits and the receive buffer."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, dispatch: Dispatch, limits: Limits) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
         self.loop = loop
-        self.dispatch = dispatch
         self.limits = limits
         self.listeners: list[Listener] = []
         self.shared = memoryview(bytearray(SHARED_BYTES))
@@ -81,9 +80,9 @@ class Server:
         self.listeners.append(listener)
         return listener
 
-    def start(self) -> None:
+    def start(self, dispatch: Dispatch) -> None:
         for listener in self.listeners:
-            listener.start()
+            listener.start(dispatch)
 
     def stop_accepting(self) -> None:
         for listener in self.listeners:
@@ -135,13 +134,14 @@ class Listener:
         self.loop = server.loop
         self.shared = server.shared
         self.buffers = server.buffers
-        self.dispatch = server.dispatch
+        self.dispatch: Dispatch
         self.max_request_bytes = server.limits.max_request_bytes
         self._sock = sock
         self._accepting = False
         self._open = True
 
-    def start(self) -> None:
+    def start(self, dispatch: Dispatch) -> None:
+        self.dispatch = dispatch
         self._sock.listen(max(self.server.limits.backlog, 1))
         self._accept_again()
 

@@ -43,9 +43,9 @@ def run(
     limits: Limits | None = None,
 ) -> None:
     async def main() -> None:
-        server = Server(asyncio.get_running_loop(), dispatch, limits or Limits())
+        server = Server(asyncio.get_running_loop(), limits or Limits())
         listener = server.listen("PLAINTEXT", "127.0.0.1", 0)
-        server.start()
+        server.start(dispatch)
         writers = []
 
         async def connect() -> Peer:

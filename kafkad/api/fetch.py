@@ -1,0 +1,244 @@
+"""Fetch: versions 4 to 18.
+
+Records go from the page cache to the socket: a reply is a list of packed headers and file ranges. A fetch that finds
+less than `min_bytes` waits for the partitions it asked for, until `max_wait_ms`.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import NamedTuple
+
+from kafkad.api.fetch_session import FetchSessions, Followed, Session
+from kafkad.clock import Clock
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.files import Slice
+from kafkad.net.connection import PENDING, Connection, Part, Reply, _Pending
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.partition import Partition
+from kafkad.replica.waits import FetchWait
+from kafkad.wire.fetch import (
+    FIRST_FLEXIBLE,
+    FIRST_WITH_TOPIC_IDS,
+    FetchFrame,
+    pack_partition,
+    pack_partition_end,
+    pack_start,
+    pack_topic,
+    read_fetch,
+)
+
+
+class Found(NamedTuple):
+    """What one partition answers."""
+
+    followed: Followed
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted: list[tuple[int, int]] | None = None
+    records: Slice | None = None
+    diverging: tuple[int, int] | None = None
+
+
+class FetchApi:
+    def __init__(self, replicas: ReplicaManager, sessions: FetchSessions, clock: Clock) -> None:
+        self._replicas = replicas
+        self.sessions = sessions
+        self._clock = clock
+        self.max_bytes = 55 << 20
+        """fetch.max.bytes"""
+        self.failed = 0
+
+    def handle(
+        self, connection: Connection, body: memoryview, at: int, version: int, correlation_id: int
+    ) -> Reply | _Pending:
+        frame = read_fetch(body, at, version)
+        try:
+            session = self.sessions.open(frame, version >= FIRST_WITH_TOPIC_IDS, self._clock.monotonic_ms())
+        except KafkaError as error:
+            return _whole(pack_start(version, correlation_id, error.code, 0, 0), [], version)
+        attempt = _Attempt(self, frame, session, version, correlation_id)
+        reply = attempt.reply(final=frame.max_wait_ms <= 0 or not session.followed)
+        if reply is not None:
+            return reply
+        self._wait(connection, attempt, frame.max_wait_ms)
+        return PENDING
+
+    def _wait(self, connection: Connection, attempt: _Attempt, max_wait_ms: int) -> None:
+        def try_again(final: bool) -> bool:
+            reply = attempt.reply(final)
+            if reply is None:
+                return False
+            connection.on_close = None
+            connection.reply(reply)
+            return True
+
+        wait: FetchWait = self._replicas.waits.fetch(attempt.partitions(), max_wait_ms, try_again)
+        connection.on_close = wait.end
+
+    def read_all(self, frame: FetchFrame, session: Session) -> tuple[list[Found], int, bool]:
+        """Every partition of the session within the request's bytes: (answers, bytes of records, must answer now)."""
+        left = min(frame.max_bytes, self.max_bytes)
+        total = 0
+        urgent = False
+        found = []
+        for followed in session.followed.values():
+            try:
+                answer = self._read(frame, followed, left, not total)
+            except KafkaError as error:
+                self.failed += 1
+                answer = self._failed(followed, error)
+            if answer.error_code or answer.diverging:
+                urgent = True
+            if answer.records is not None:
+                total += answer.records.length
+                left = max(left - answer.records.length, 0)
+            found.append(answer)
+        return found, total, urgent
+
+    def _failed(self, followed: Followed, error: KafkaError) -> Found:
+        if isinstance(error, StorageError):
+            self._replicas.directory_failed(error)
+        return Found(followed, error.code)
+
+    def _read(self, frame: FetchFrame, followed: Followed, left: int, at_least_one: bool) -> Found:
+        wanted = followed.wanted
+        partition = self.find(followed)
+        partition.check_leader(wanted.leader_epoch)
+        if frame.replica_id >= 0:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER if wanted.leader_epoch < 0 else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {frame.replica_id} holds no replica of {partition.tp}",
+            )
+        log, high_watermark = partition.log, partition.high_watermark
+        stable = partition.last_stable_offset
+        upto = stable if frame.read_committed else high_watermark
+        if wanted.last_fetched_epoch >= 0:
+            diverging = _diverging(partition, wanted.last_fetched_epoch, wanted.offset)
+            if diverging is not None:
+                return Found(followed, 0, high_watermark, stable, log.start_offset, None, None, diverging)
+        records = None
+        if left > 0 or at_least_one:
+            records = partition.read(wanted.offset, min(wanted.max_bytes, left), upto, at_least_one)
+        aborted = None
+        if frame.read_committed:
+            aborted = log.aborted_transactions(wanted.offset, upto) if records is not None else []
+        return Found(followed, 0, high_watermark, stable, log.start_offset, aborted, records)
+
+    def find(self, followed: Followed) -> Partition:
+        name = followed.key
+        if isinstance(name, bytes):
+            known = self._replicas.metadata.name_of(name)
+            if known is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+            name = known
+        return self._replicas.get(name, followed.wanted.partition)
+
+
+def _diverging(partition: Partition, epoch: int, offset: int) -> tuple[int, int] | None:
+    """Where this log's history leaves the reader's (KIP-595): the reader holds records this log never had."""
+    end_epoch, end_offset = partition.log.epochs.end_offset_for(epoch, partition.log.end_offset)
+    if end_epoch < epoch or end_offset < offset:
+        return end_epoch, end_offset
+    return None
+
+
+class _Attempt:
+    """One fetch being answered: read again each time something it waits for has moved."""
+
+    __slots__ = ("_api", "_correlation_id", "_frame", "_session", "_version")
+
+    def __init__(self, api: FetchApi, frame: FetchFrame, session: Session, version: int, correlation_id: int) -> None:
+        self._api = api
+        self._frame = frame
+        self._session = session
+        self._version = version
+        self._correlation_id = correlation_id
+
+    def partitions(self) -> list[Partition]:
+        found = []
+        for followed in self._session.followed.values():
+            try:
+                found.append(self._api.find(followed))
+            except KafkaError:
+                continue
+        return found
+
+    def reply(self, final: bool) -> Reply | None:
+        found, total, urgent = self._api.read_all(self._frame, self._session)
+        if total < self._frame.min_bytes and not final and not urgent:
+            return None
+        session = self._session
+        if session.id:
+            session.rotate(answer.followed for answer in found if answer.records is not None)
+            if session.incremental:
+                found = [answer for answer in found if _is_news(answer)]
+            else:
+                for answer in found:
+                    _is_news(answer)
+        return self._pack(found)
+
+    def _pack(self, found: list[Found]) -> Reply:
+        version = self._version
+        topics = [(key, list(answers)) for key, answers in groupby(found, lambda answer: answer.followed.key)]
+        start = pack_start(version, self._correlation_id, 0, self._session.id, len(topics))
+        body: list[Part] = []
+        flexible = version >= FIRST_FLEXIBLE
+        for key, answers in topics:
+            body.append(pack_topic(key, len(answers), version))
+            for answer in answers:
+                _pack_answer(body, answer, version, flexible)
+            if flexible:
+                body.append(b"\x00")
+        return _whole(start, body, version)
+
+
+def _is_news(answer: Found) -> bool:
+    length = answer.records.length if answer.records is not None else 0
+    return answer.followed.is_news(answer.error_code, answer.high_watermark, answer.log_start_offset, length)
+
+
+def _pack_answer(body: list[Part], answer: Found, version: int, flexible: bool) -> None:
+    records = answer.records
+    body.append(
+        pack_partition(
+            version,
+            answer.followed.wanted.partition,
+            answer.error_code,
+            answer.high_watermark,
+            answer.last_stable_offset,
+            answer.log_start_offset,
+            answer.aborted,
+            records.length if records is not None else 0,
+        )
+    )
+    if records is not None:
+        body.append(records)
+    if flexible:
+        body.append(pack_partition_end(answer.diverging))
+
+
+def _whole(start: bytes, body: list[Part], version: int) -> Reply:
+    """Put the length in front and join neighbouring bytes, so that each run of them is one send."""
+    parts: list[Part] = []
+    run = [b"", start]
+    total = 0
+    for part in body:
+        if isinstance(part, bytes):
+            run.append(part)
+        else:
+            parts += [b"".join(run), part]
+            total += part.length  # type: ignore[union-attr]
+            run = []
+    if version >= FIRST_FLEXIBLE:
+        run.append(b"\x00")
+    if run:
+        parts.append(b"".join(run))
+    total += sum(len(part) for part in parts if isinstance(part, bytes))
+    size = total.to_bytes(4, "big")
+    if len(parts) == 1:
+        return size + parts[0]  # type: ignore[operator]
+    parts[0] = size + parts[0]  # type: ignore[operator]
+    return parts

@@ -1,0 +1,205 @@
+"""Every partition this broker holds. The controller's requests change them; produce and fetch look them up here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from kafkad.config import LogConfig
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.directories import LogDirectory
+from kafkad.log.manager import LogManager, NoLogDirectoryError
+from kafkad.model import TopicPartition
+from kafkad.replica.metadata import MetadataCache
+from kafkad.replica.partition import Partition, Role
+from kafkad.replica.waits import Waits
+from kafkad.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+)
+from kafkad.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from kafkad.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+log = logging.getLogger(__name__)
+
+_EPOCHS_THAT_SKIP_THE_CHECK = (-1, -2)
+"""StopReplica says -2 when the topic is deleted, -1 when the controller does not know."""
+_PARTITIONS_PER_TURN = 50
+"""Making a log is disk work of a fraction of a millisecond; the loop gets a turn after this many."""
+
+
+class ReplicaManager:
+    def __init__(
+        self,
+        broker_id: int,
+        logs: LogManager,
+        waits: Waits,
+        topic_config: Callable[[str], LogConfig],
+        halt: Callable[[str], None],
+    ) -> None:
+        """`halt` ends the broker: its last log directory has failed."""
+        self.broker_id = broker_id
+        self.broker_epoch = -1
+        self.logs = logs
+        self.metadata = MetadataCache()
+        self.waits = waits
+        self._topic_config = topic_config
+        self._controller_epoch = 0
+        self._partitions: dict[str, dict[int, Partition]] = {}
+        self._halt = halt
+        logs.on_failure = self._directory_lost
+
+    # -- look-ups --------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._partitions.values():
+            yield from partitions.values()
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        partitions = self._partitions.get(topic)
+        return partitions.get(index) if partitions else None
+
+    def get(self, topic: str, index: int) -> Partition:
+        """The replica here; NOT_LEADER_OR_FOLLOWER when only other brokers have it, UNKNOWN_... when nobody has."""
+        partition = self.find(topic, index)
+        if partition is None:
+            self.metadata.partition(topic, index)
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {topic}-{index}")
+        if partition.failure is not None:
+            raise partition.failure
+        return partition
+
+    def leader(self, topic: str, index: int, current_leader_epoch: int = -1) -> Partition:
+        partition = self.get(topic, index)
+        partition.check_leader(current_leader_epoch)
+        return partition
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        return {p.tp: p.high_watermark for p in self if p.failure is None}
+
+    # -- what the controller says ----------------------------------------------------------------------------------
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        refused = self._refuse(request.controller_epoch, request.broker_epoch)
+        if refused:
+            return LeaderAndIsrResponse(error_code=refused)
+        response = LeaderAndIsrResponse()
+        for topic in request.topic_states:
+            answers = []
+            for count, state in enumerate(topic.partition_states):
+                code = self._apply_state(topic, state)
+                answers.append(LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code))
+                if count % _PARTITIONS_PER_TURN == _PARTITIONS_PER_TURN - 1:
+                    await asyncio.sleep(0)
+            response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=answers))
+        return response
+
+    async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        refused = self._refuse(request.controller_epoch, request.broker_epoch)
+        if not refused:
+            self.metadata.apply(request)
+        return UpdateMetadataResponse(error_code=refused)
+
+    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        refused = self._refuse(request.controller_epoch, request.broker_epoch)
+        if refused:
+            return StopReplicaResponse(error_code=refused)
+        response = StopReplicaResponse()
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                tp = TopicPartition(topic.topic_name, state.partition_index)
+                code = self._stop(tp, state.leader_epoch, state.delete_partition)
+                response.partition_errors.append(
+                    StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
+                )
+        return response
+
+    def _refuse(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
+        if controller_epoch < self._controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if broker_epoch != -1 and broker_epoch < self.broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        self._controller_epoch = controller_epoch
+        return ErrorCode.NONE
+
+    def _apply_state(self, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState) -> ErrorCode:
+        tp = TopicPartition(topic.topic_name, state.partition_index)
+        known = self.find(*tp)
+        if known is not None and state.leader_epoch <= known.leader_epoch:
+            same = known.log.topic_id == topic.topic_id
+            return ErrorCode.STALE_CONTROLLER_EPOCH if same else ErrorCode.INCONSISTENT_TOPIC_ID
+        try:
+            partition = known or self._open(tp, topic.topic_id, state.is_new)
+            partition.become(
+                Role(
+                    leader=state.leader,
+                    leader_epoch=state.leader_epoch,
+                    partition_epoch=state.partition_epoch,
+                    isr=tuple(state.isr),
+                    replicas=tuple(state.replicas),
+                )
+            )
+        except StorageError as error:
+            self.directory_failed(error)
+            return error.code
+        except KafkaError as error:
+            log.error("cannot take over %s: %s", tp, error)
+            return error.code
+        return ErrorCode.NONE
+
+    def _open(self, tp: TopicPartition, topic_id: bytes, is_new: bool) -> Partition:
+        opened = self.logs.create(tp, topic_id, self._topic_config(tp.topic), is_new=is_new)
+        high_watermark = self.logs.checkpointed_high_watermark(tp)
+        partition = Partition(tp, opened, self.broker_id, self.waits, high_watermark)
+        self._partitions.setdefault(tp.topic, {})[tp.partition] = partition
+        return partition
+
+    def _stop(self, tp: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
+        partition = self.find(*tp)
+        if partition is not None:
+            if leader_epoch not in _EPOCHS_THAT_SKIP_THE_CHECK and leader_epoch < partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            partition.retire()
+            del self._partitions[tp.topic][tp.partition]
+            if not self._partitions[tp.topic]:
+                del self._partitions[tp.topic]
+        if delete:
+            try:
+                self.logs.delete(tp)
+            except StorageError as error:
+                self.directory_failed(error)
+                return error.code
+        return ErrorCode.NONE
+
+    # -- what happens to the disks and the settings ----------------------------------------------------------------
+
+    def directory_failed(self, error: StorageError) -> None:
+        """A disk said no: its partitions answer KAFKA_STORAGE_ERROR from now on, the others go on."""
+        try:
+            self.logs.fail(error)
+        except NoLogDirectoryError as last:
+            self._halt(str(last))
+
+    def _directory_lost(self, directory: LogDirectory, lost: list[TopicPartition]) -> None:
+        error = StorageError(directory.path, f"{directory.path} is offline: {directory.failure}")
+        log.error("%s; %d partitions are gone with it until the broker is started again", error, len(lost))
+        for tp in lost:
+            partition = self.find(*tp)
+            if partition is not None:
+                partition.fail(error)
+
+    def topic_config_changed(self, topic: str) -> None:
+        partitions = self._partitions.get(topic)
+        if partitions:
+            config = self._topic_config(topic)
+            for partition in partitions.values():
+                partition.update_config(config)
+
+    def all_configs_changed(self) -> None:
+        for topic in self._partitions:
+            self.topic_config_changed(topic)

@@ -1,0 +1,101 @@
+"""What this broker knows of the cluster: brokers, topics, leaders. Fed only by the controller's UpdateMetadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.model import LEADER_DURING_DELETE, NO_EPOCH, NO_TOPIC_ID, BrokerInfo, Endpoint, TopicId
+from kafkad.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+)
+
+
+@dataclass(slots=True)
+class TopicMetadata:
+    name: str
+    id: TopicId
+    partitions: dict[int, UpdateMetadataPartitionState] = field(default_factory=dict)
+
+
+class MetadataCache:
+    def __init__(self) -> None:
+        self.brokers: dict[int, BrokerInfo] = {}
+        self.topics: dict[str, TopicMetadata] = {}
+        self.controller_id = -1
+        self.updates = 0
+        """How many UpdateMetadata have been applied: readiness, and a key for whoever caches what it reads here."""
+        self._names: dict[TopicId, str] = {}
+
+    def apply(self, request: UpdateMetadataRequest) -> list[str]:
+        """Take over the controller's news; returns the topics that vanished."""
+        self.controller_id = request.controller_id
+        self.brokers = {broker.id: _broker(broker) for broker in request.live_brokers}
+        gone: list[str] = []
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                if state.leader == LEADER_DURING_DELETE:
+                    self._forget(topic.topic_name, state.partition_index, gone)
+                else:
+                    self._topic(topic.topic_name, topic.topic_id).partitions[state.partition_index] = state
+        self.updates += 1
+        return gone
+
+    def _topic(self, name: str, topic_id: TopicId) -> TopicMetadata:
+        known = self.topics.get(name)
+        if known is None or known.id != topic_id:
+            if known is not None:
+                self._names.pop(known.id, None)
+            known = self.topics[name] = TopicMetadata(name, topic_id)
+            if topic_id != NO_TOPIC_ID:
+                self._names[topic_id] = name
+        return known
+
+    def _forget(self, name: str, partition: int, gone: list[str]) -> None:
+        topic = self.topics.get(name)
+        if topic is None:
+            return
+        topic.partitions.pop(partition, None)
+        if not topic.partitions:
+            del self.topics[name]
+            self._names.pop(topic.id, None)
+            gone.append(name)
+
+    def name_of(self, topic_id: TopicId) -> str | None:
+        return self._names.get(topic_id)
+
+    def topic(self, name: str) -> TopicMetadata:
+        topic = self.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return topic
+
+    def partition(self, name: str, index: int) -> UpdateMetadataPartitionState:
+        state = self.topic(name).partitions.get(index)
+        if state is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} has no partition {index}")
+        return state
+
+    def live(self, brokers: Iterable[int]) -> list[int]:
+        return [broker for broker in brokers if broker in self.brokers]
+
+    def leader_epoch(self, name: str, index: int) -> int:
+        topic = self.topics.get(name)
+        state = topic.partitions.get(index) if topic else None
+        return state.leader_epoch if state else NO_EPOCH
+
+
+_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
+
+
+def _broker(broker: UpdateMetadataBroker) -> BrokerInfo:
+    endpoints = tuple(
+        Endpoint(
+            listener=e.listener, host=e.host, port=e.port, protocol=_PROTOCOLS.get(e.security_protocol, "PLAINTEXT")
+        )
+        for e in broker.endpoints
+    )
+    return BrokerInfo(id=broker.id, endpoints=endpoints, rack=broker.rack)

@@ -1,0 +1,185 @@
+"""One replica of one partition on this broker: its role, its ISR, its high watermark, and who waits for them.
+
+Written only from the event loop. The role comes from the controller (LeaderAndIsr), the high watermark from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkad.config import LONG_MAX, LogConfig
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.files import Slice
+from kafkad.log.log import Log
+from kafkad.model import NO_EPOCH, NO_LEADER, TopicPartition
+from kafkad.replica.waits import FetchWait, Waits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What the controller last said of this partition."""
+
+    leader: int = NO_LEADER
+    leader_epoch: int = NO_EPOCH
+    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    replicas: tuple[int, ...] = ()
+
+
+class Partition:
+    """The way of every produce and fetch of one partition goes through here."""
+
+    __slots__ = (
+        "__weakref__",
+        "alone",
+        "broker_id",
+        "bytes_in",
+        "bytes_out",
+        "failure",
+        "fast",
+        "fetch_waits",
+        "high_watermark",
+        "is_leader",
+        "leader_epoch",
+        "log",
+        "max_message_bytes",
+        "messages_in",
+        "role",
+        "tp",
+        "waits",
+    )
+
+    def __init__(self, tp: TopicPartition, log: Log, broker_id: int, waits: Waits, high_watermark: int) -> None:
+        self.tp = tp
+        self.log = log
+        self.broker_id = broker_id
+        self.waits = waits
+        self.role = Role()
+        self.leader_epoch = NO_EPOCH
+        self.is_leader = False
+        self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
+        self.fetch_waits: dict[FetchWait, None] = {}
+        self.failure: KafkaError | None = None
+        """Why this replica serves nobody (its directory went offline); None while it is well."""
+        self.messages_in = self.bytes_in = self.bytes_out = 0
+        self._settle()
+
+    # -- role ------------------------------------------------------------------------------------------------------
+
+    def become(self, role: Role) -> None:
+        """Take the role of a LeaderAndIsr whose epochs the caller has checked."""
+        was_leader, old_epoch = self.is_leader, self.leader_epoch
+        self.role = role
+        self.leader_epoch = role.leader_epoch
+        self.is_leader = role.leader == self.broker_id
+        if self.is_leader and (not was_leader or old_epoch != role.leader_epoch):
+            self.log.epochs.assign(role.leader_epoch, self.log.end_offset)
+        self._settle()
+        self._advance()
+        self.waits.wake(self)
+
+    def update_config(self, config: LogConfig) -> None:
+        self.log.update_config(config)
+        self._settle()
+        self._advance()
+
+    def fail(self, error: KafkaError) -> None:
+        """Its directory is gone: every request from now on, and every one that waits, gets this error."""
+        self.failure = error
+        self._settle()
+        self.waits.wake(self)
+
+    def retire(self) -> None:
+        """It is being deleted or handed over; whoever still holds it must look the partition up again."""
+        self.is_leader = False
+        self._settle()
+        self.waits.wake(self)
+
+    def _settle(self) -> None:
+        """Work out, once per change, what the hot path asks with every request."""
+        config = self.log.config
+        self.alone = self.is_leader and self.role.isr == (self.broker_id,) and self._isr_suffices()
+        self.max_message_bytes = config.max_message_bytes
+        self.fast = (
+            self.is_leader
+            and self.failure is None
+            and not config.compacted
+            and not config.acks_fsync
+            and config.flush_messages == LONG_MAX
+            and config.compression_type == "producer"
+            and config.message_timestamp_type == "CreateTime"
+            and config.message_timestamp_before_max_ms == config.message_timestamp_after_max_ms == LONG_MAX
+        )
+
+    def _isr_suffices(self) -> bool:
+        """min.insync.replicas, which never asks for more replicas than the partition has."""
+        return len(self.role.isr) >= min(self.log.config.min_insync_replicas, len(self.role.replicas))
+
+    # -- produce ---------------------------------------------------------------------------------------------------
+
+    def append(self, view: memoryview, at: int, end: int, header: tuple[int, ...]) -> int:
+        """HOT. Append one checked batch as leader; returns its base offset."""
+        log = self.log
+        base = log.append(view, at, end, header, self.leader_epoch)
+        if self.alone:
+            self.high_watermark = log.end_offset
+            if self.fetch_waits:
+                self.waits.wake(self)
+        self.messages_in += header[12]
+        self.bytes_in += end - at
+        return base
+
+    def check_acks_all(self) -> None:
+        if not self._isr_suffices():
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.tp} has {len(self.role.isr)} in-sync replicas, min.insync.replicas asks for "
+                f"{self.log.config.min_insync_replicas}",
+            )
+
+    def _advance(self) -> None:
+        if self.alone and self.high_watermark < self.log.end_offset:
+            self.high_watermark = self.log.end_offset
+            self.waits.wake(self)
+
+    # -- fetch -----------------------------------------------------------------------------------------------------
+
+    @property
+    def last_stable_offset(self) -> int:
+        """What read_committed may see: nothing at or after the first transaction that is still open."""
+        unstable = self.log.first_unstable_offset(self.high_watermark)
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def read(self, offset: int, max_bytes: int, upto: int, at_least_one: bool) -> Slice | None:
+        """HOT. Whole batches below `upto`; OFFSET_OUT_OF_RANGE outside the log, nothing between `upto` and its end."""
+        found = self.log.read(offset, max_bytes, upto, at_least_one) if offset < upto else None
+        if found is not None:
+            self.bytes_out += found.length
+        elif offset > self.log.end_offset or offset < self.log.start_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not within {self.log.start_offset} to {self.log.end_offset} of {self.tp}",
+            )
+        return found
+
+    def check_leader(self, current_leader_epoch: int) -> None:
+        """Fence a client by the leader epoch it believes in (-1: it does not say), as KIP-320 has it."""
+        if self.failure is not None:
+            raise self.failure
+        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self.tp} is in leader epoch {self.leader_epoch}")
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self.tp} is in leader epoch {self.leader_epoch}")
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.tp}")
+
+    def delete_records(self, offset: int) -> int:
+        """Move the start of the log up to `offset` (-1: the high watermark); returns the new start."""
+        wanted = self.high_watermark if offset == -1 else offset
+        if wanted > self.high_watermark or wanted < -1:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.tp} can be cut up to {self.high_watermark}, not {offset}"
+            )
+        if wanted > self.log.start_offset:
+            self.log.increment_start_offset(wanted)
+        return self.log.start_offset

@@ -1,0 +1,125 @@
+"""Fetch sessions (KIP-227) on a clock and dice of the test's own."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from kafkad.api.fetch_session import FetchSessions, Session
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.wire.fetch import FetchFrame, Wanted, WantedTopic
+
+
+def frame(
+    session_id: int,
+    epoch: int,
+    wanted: dict[str, list[int]] | None = None,
+    forgotten: dict[str, list[int]] | None = None,
+    offset: int = 0,
+) -> FetchFrame:
+    topics = [
+        WantedTopic(name, [Wanted(index, -1, offset, -1, -1, 1000) for index in indexes])
+        for name, indexes in (wanted or {}).items()
+    ]
+    return FetchFrame(-1, 500, 1, 1 << 20, False, session_id, epoch, topics, list((forgotten or {}).items()))
+
+
+def sessions(slots: int = 2) -> FetchSessions:
+    return FetchSessions(slots, eviction_ms=120_000, random=Random(1))
+
+
+def followed(session: Session) -> list[tuple[str | bytes, int]]:
+    return list(session.followed)
+
+
+def test_a_fetch_without_a_session_leaves_none_behind() -> None:
+    kept = sessions()
+    session = kept.open(frame(0, -1, {"t": [0, 1]}), False, 0)
+    assert (session.id, followed(session), len(kept)) == (0, [("t", 0), ("t", 1)], 0)
+
+
+def test_a_session_remembers_what_was_named_once() -> None:
+    kept = sessions()
+    first = kept.open(frame(0, 0, {"t": [0, 1], "u": [0]}), False, 0)
+    assert first.id > 0
+    again = kept.open(frame(first.id, 1, {"t": [1], "v": [7]}, {"u": [0]}, offset=5), False, 1)
+    assert again is first
+    assert followed(again) == [("t", 0), ("t", 1), ("v", 7)]
+    assert [f.wanted.offset for f in again.followed.values()] == [0, 5, 5]
+    assert again.incremental
+
+
+def test_an_incremental_answer_mentions_only_news() -> None:
+    kept = sessions()
+    session = kept.open(frame(0, 0, {"t": [0]}), False, 0)
+    (one,) = session.followed.values()
+    assert one.is_news(0, 10, 0, 0)
+    assert not one.is_news(0, 10, 0, 0)
+    assert one.is_news(0, 10, 0, 512)
+    assert one.is_news(0, 11, 0, 0)
+    assert one.is_news(0, 11, 3, 0)
+    assert one.is_news(6, -1, -1, 0)
+    assert one.is_news(0, 11, 3, 0), "after an error everything is news"
+
+
+@pytest.mark.parametrize(
+    ("session_offset", "epoch", "by_id", "code"),
+    [
+        (1, 1, False, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (0, 2, False, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (0, 1, True, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+    ],
+)
+def test_what_does_not_continue_a_session_is_refused(
+    session_offset: int, epoch: int, by_id: bool, code: ErrorCode
+) -> None:
+    kept = sessions()
+    session = kept.open(frame(0, 0, {"t": [0]}), False, 0)
+    with pytest.raises(KafkaError) as refused:
+        kept.open(frame(session.id + session_offset, epoch), by_id, 0)
+    assert refused.value.code == code
+
+
+def test_closing_a_session_and_starting_anew() -> None:
+    kept = sessions()
+    session = kept.open(frame(0, 0, {"t": [0]}), False, 0)
+    closed = kept.open(frame(session.id, -1, {"t": [0]}), False, 0)
+    assert (closed.id, len(kept)) == (0, 0)
+    session = kept.open(frame(0, 0, {"t": [0]}), False, 0)
+    fresh = kept.open(frame(session.id, 0, {"t": [0]}), False, 0)
+    assert fresh.id not in (0, session.id)
+    assert len(kept) == 1
+
+
+def test_epochs_wrap_past_the_largest_number() -> None:
+    kept = sessions()
+    session = kept.open(frame(0, 0, {"t": [0]}), False, 0)
+    session.epoch = 2**31 - 1
+    kept.open(frame(session.id, 2**31 - 1), False, 0)
+    assert session.epoch == 1
+
+
+def test_a_full_cache_gives_up_the_stale_or_the_smaller() -> None:
+    kept = sessions(slots=1)
+    small = kept.open(frame(0, 0, {"t": [0]}), False, 0)
+    same = kept.open(frame(0, 0, {"u": [0]}), False, 1)
+    assert (same.id, len(kept)) == (0, 1), "neither stale nor smaller"
+    larger = kept.open(frame(0, 0, {"u": [0, 1]}), False, 2)
+    assert larger.id > 0
+    with pytest.raises(KafkaError):
+        kept.open(frame(small.id, 1), False, 3)
+    later = kept.open(frame(0, 0, {"t": [0]}), False, 200_000)
+    assert later.id > 0
+    assert kept.evictions == 2
+
+
+def test_without_slots_there_are_no_sessions() -> None:
+    assert sessions(slots=0).open(frame(0, 0, {"t": [0]}), False, 0).id == 0
+
+
+def test_partitions_that_got_data_go_to_the_end() -> None:
+    kept = sessions()
+    session = kept.open(frame(0, 0, {"t": [0, 1, 2]}), False, 0)
+    session.rotate([session.followed["t", 0]])
+    assert followed(session) == [("t", 1), ("t", 2), ("t", 0)]

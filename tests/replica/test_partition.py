@@ -1,0 +1,214 @@
+"""A leader's partition over a real log: high watermark, fencing, and who waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafkad.config import LogConfig
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.check import check
+from kafkad.log.files import Files
+from kafkad.log.log import Log
+from kafkad.model import TopicPartition
+from kafkad.replica.partition import Partition, Role
+from kafkad.replica.waits import Waits
+from kafkad.timers import Timers
+from kafkad.wire.records import BATCH_HEADER, Record, build_batch
+from tests.fakes import FakeClock
+
+ME = 1
+LEADER = Role(leader=ME, leader_epoch=4, partition_epoch=0, isr=(ME,), replicas=(ME,))
+TP = TopicPartition("t", 0)
+
+
+class Turns:
+    """An event loop's call_soon, run when the test says."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+
+    def __call__(self, call: Callable[[], None]) -> None:
+        self.soon.append(call)
+
+    def run(self) -> int:
+        calls, self.soon = self.soon, []
+        for call in calls:
+            call()
+        return len(calls)
+
+
+class Made:
+    def __init__(self, directory: Path, config: LogConfig | None = None) -> None:
+        self.clock = FakeClock()
+        self.timers = Timers()
+        self.turns = Turns()
+        self.waits = Waits(self.timers, self.clock, self.turns)
+        self.log = Log.open(str(directory / "t-0"), config or LogConfig(), Files(), self.clock, topic_partition=TP)
+        self.partition = Partition(TP, self.log, ME, self.waits, 0)
+
+    def append(self, count: int = 3) -> int:
+        batch = memoryview(build_batch([Record(i, 1_000, b"k", b"v") for i in range(count)]))
+        return self.partition.append(batch, 0, len(batch), BATCH_HEADER.unpack_from(batch))
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Made]:
+    made = Made(tmp_path)
+    yield made
+    made.log.close()
+    assert not check(made.log.directory)
+
+
+def refusal(call: Callable[[], object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        call()
+    return refused.value.code
+
+
+def test_a_new_leader_notes_its_epoch_and_stamps_it_on_batches(made: Made) -> None:
+    made.partition.become(LEADER)
+    assert made.append() == 0
+    assert made.log.epochs.latest == 4
+    made.partition.become(replace(LEADER, leader_epoch=6))
+    made.append()
+    assert made.log.epochs.entries == [(4, 0), (6, 3)]
+
+
+def test_alone_in_the_isr_the_high_watermark_follows_every_append(made: Made) -> None:
+    made.partition.become(LEADER)
+    made.append()
+    assert made.partition.high_watermark == made.log.end_offset == 3
+
+
+def test_the_high_watermark_stands_while_the_isr_is_too_small(tmp_path: Path) -> None:
+    made = Made(tmp_path, LogConfig(min_insync_replicas=2))
+    partition = made.partition
+    partition.become(Role(leader=ME, leader_epoch=0, isr=(ME,), replicas=(ME, 2)))
+    made.append()
+    assert partition.high_watermark == 0
+    assert refusal(partition.check_acks_all) == ErrorCode.NOT_ENOUGH_REPLICAS
+    partition.update_config(LogConfig(min_insync_replicas=1))
+    assert partition.high_watermark == 3
+    partition.check_acks_all()
+    made.log.close()
+
+
+def test_clients_are_fenced_by_the_leader_epoch(made: Made) -> None:
+    partition = made.partition
+    partition.become(LEADER)
+    partition.check_leader(-1)
+    partition.check_leader(4)
+    assert refusal(lambda: partition.check_leader(3)) == ErrorCode.FENCED_LEADER_EPOCH
+    assert refusal(lambda: partition.check_leader(5)) == ErrorCode.UNKNOWN_LEADER_EPOCH
+    partition.become(replace(LEADER, leader=2, leader_epoch=5))
+    assert refusal(lambda: partition.check_leader(5)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_reads_end_at_the_limit_and_refuse_what_is_outside(made: Made) -> None:
+    partition = made.partition
+    partition.become(LEADER)
+    for _ in range(4):
+        made.append()
+    found = partition.read(0, 1 << 20, 6, True)
+    assert found is not None
+    assert found.length == made.log.size // 2
+    assert partition.read(12, 1 << 20, 12, True) is None
+    assert partition.read(8, 1 << 20, 6, True) is None
+    for offset in (-1, 13):
+        assert refusal(lambda offset=offset: partition.read(offset, 1, 12, True)) == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_delete_records_moves_the_start_up_to_the_high_watermark(made: Made) -> None:
+    partition = made.partition
+    partition.become(LEADER)
+    made.append(10)
+    assert partition.delete_records(4) == 4
+    assert partition.delete_records(2) == 4
+    for offset in (11, -2):
+        assert refusal(lambda offset=offset: partition.delete_records(offset)) == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert partition.delete_records(-1) == 10
+
+
+def test_only_a_plain_leader_is_fast(made: Made) -> None:
+    partition = made.partition
+    assert not partition.fast
+    partition.become(LEADER)
+    assert partition.fast
+    for config in (
+        LogConfig(cleanup_policy=frozenset({"compact"})),
+        LogConfig(acks_fsync=True),
+        LogConfig(compression_type="zstd"),
+        LogConfig(message_timestamp_type="LogAppendTime"),
+        LogConfig(flush_messages=1),
+    ):
+        partition.update_config(config)
+        assert not partition.fast
+    partition.update_config(LogConfig())
+    assert partition.fast
+    partition.retire()
+    assert not partition.fast
+
+
+def test_a_failed_replica_serves_nobody_with_the_reason(made: Made) -> None:
+    made.partition.become(LEADER)
+    made.partition.fail(StorageError("/disk", "it is gone"))
+    assert refusal(lambda: made.partition.check_leader(-1)) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not made.partition.fast
+
+
+def test_a_wait_is_tried_once_a_turn_and_ends_when_it_is_answered(made: Made) -> None:
+    partition = made.partition
+    partition.become(LEADER)
+    made.turns.run()
+    tries: list[bool] = []
+
+    def attempt(final: bool) -> bool:
+        tries.append(final)
+        return made.log.end_offset >= 6
+
+    made.waits.fetch([partition], 500, attempt)
+    made.append()
+    assert made.turns.run() == 1
+    assert tries == [False]
+    made.append()
+    made.append()
+    assert made.turns.run() == 1
+    assert tries == [False, False]
+    assert not partition.fetch_waits
+    made.clock.advance(1000)
+    assert made.timers.expire(made.clock.monotonic_ms()) == 0
+
+
+def test_a_wait_is_answered_with_what_there_is_at_its_deadline(made: Made) -> None:
+    made.partition.become(LEADER)
+    made.turns.run()
+    tries: list[bool] = []
+
+    def attempt(final: bool) -> bool:
+        tries.append(final)
+        return final
+
+    made.waits.fetch([made.partition], 500, attempt)
+    made.clock.advance(499)
+    assert made.timers.expire(made.clock.monotonic_ms()) == 0
+    made.clock.advance(1)
+    assert made.timers.expire(made.clock.monotonic_ms()) == 1
+    assert tries == [True]
+    assert not made.partition.fetch_waits
+
+
+def test_who_waits_hears_of_a_lost_role(made: Made) -> None:
+    partition = made.partition
+    partition.become(LEADER)
+    made.turns.run()
+    tries: list[bool] = []
+    wait = made.waits.fetch([partition], 500, lambda final: bool(tries.append(final)))  # type: ignore[func-returns-value]
+    partition.retire()
+    made.turns.run()
+    assert tries == [False]
+    wait.end()
+    assert not partition.fetch_waits
