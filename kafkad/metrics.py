@@ -1,0 +1,317 @@
+"""Counters that cost an addition, and their Prometheus text, made when somebody asks.
+
+Names are those that the JMX exporter's common configuration for Kafka gives to Kafka's own metrics, so that dashboards
+made for Kafka work. Parts hold probes and count on them; the registry calls collectors, which read live objects.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
+QUANTILES = (("0.50", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.98", 0.98), ("0.99", 0.99), ("0.999", 0.999))
+SAMPLES_PER_PIECE = 1000
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Family(NamedTuple):
+    """One metric: its samples have labels and a value each. `suffixed` samples carry a suffix such as _count."""
+
+    name: str
+    kind: str
+    help: str
+    samples: Iterable[tuple[Labels, float]]
+    suffixed: Iterable[tuple[str, Labels, float]] = ()
+
+
+Collector = Callable[[], Iterable[Family]]
+
+
+class Registry:
+    """Collectors, asked in the order in which they were added. A name belongs to one collector."""
+
+    def __init__(self) -> None:
+        self._collectors: list[Collector] = []
+
+    def add(self, collector: Collector) -> None:
+        self._collectors.append(collector)
+
+    def pieces(self) -> Iterator[str]:
+        """The text in pieces of at most a thousand samples, so that an event loop can serve others in between."""
+        for collector in self._collectors:
+            for family in collector():
+                yield from _rendered(family)
+
+    def collect(self) -> str:
+        return "".join(self.pieces())
+
+
+def _rendered(family: Family) -> Iterator[str]:
+    lines = [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
+    for labels, value in family.samples:
+        lines.append(f"{family.name}{_label_text(labels)} {value}")
+        if len(lines) >= SAMPLES_PER_PIECE:
+            yield "\n".join([*lines, ""])
+            lines.clear()
+    lines += [f"{family.name}{suffix}{_label_text(labels)} {value}" for suffix, labels, value in family.suffixed]
+    yield "\n".join([*lines, ""])
+
+
+def _label_text(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join([f'{name}="{_escaped(value)}"' for name, value in labels]) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+class TopicProbe:
+    """What one topic took and gave. Plain integers: `probe.bytes_in += size`."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetch",
+        "failed_produce",
+        "messages_in",
+        "total_fetch",
+        "total_produce",
+    )
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.bytes_rejected = 0
+        self.failed_fetch = 0
+        self.failed_produce = 0
+        self.messages_in = 0
+        self.total_fetch = 0
+        self.total_produce = 0
+
+    def add(self, other: TopicProbe) -> None:
+        for name in TopicProbe.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+_TOPIC_METRICS = (
+    ("messages_in", "messagesin", "Records produced."),
+    ("bytes_in", "bytesin", "Bytes produced."),
+    ("bytes_out", "bytesout", "Bytes fetched by consumers."),
+    ("bytes_rejected", "bytesrejected", "Bytes of batches that were too large."),
+    ("failed_produce", "failedproducerequests", "Produce requests that failed."),
+    ("failed_fetch", "failedfetchrequests", "Fetch requests that failed."),
+    ("total_produce", "totalproducerequests", "Produce requests."),
+    ("total_fetch", "totalfetchrequests", "Fetch requests."),
+)
+
+
+class TopicProbes:
+    """A probe per topic. The sums over all topics never fall, also when a topic goes."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, TopicProbe] = {}
+        self._gone = TopicProbe()
+
+    def __getitem__(self, topic: str) -> TopicProbe:
+        probe = self._live.get(topic)
+        if probe is None:
+            probe = self._live[topic] = TopicProbe()
+        return probe
+
+    def forget(self, topic: str) -> None:
+        probe = self._live.pop(topic, None)
+        if probe is not None:
+            self._gone.add(probe)
+
+    def collect(self) -> Iterator[Family]:
+        """As Kafka: the sum without a label, then each topic."""
+        total = TopicProbe()
+        for probe in (self._gone, *self._live.values()):
+            total.add(probe)
+        for attribute, metric, text in _TOPIC_METRICS:
+            samples: list[tuple[Labels, float]] = [((), getattr(total, attribute))]
+            samples += [((("topic", topic),), getattr(probe, attribute)) for topic, probe in self._live.items()]
+            yield Family(f"kafka_server_brokertopicmetrics_{metric}_total", COUNTER, text, samples)
+
+
+_EXACT = 16
+"""Times below this many microseconds have a bucket each; above, eight buckets per power of two (6 % apart)."""
+_BUCKETS = 272
+"""The last one ends at 2^36 microseconds: 19 hours."""
+
+
+class RequestProbe:
+    """How often one API was called and how long it took: `record` on every request, at the price of an addition."""
+
+    __slots__ = ("_before", "_buckets", "_earlier", "_rotated_s", "api", "count", "errors", "total_us")
+
+    def __init__(self, api: str) -> None:
+        self.api = api
+        self.count = 0
+        self.total_us = 0
+        self.errors: dict[str, int] = {}
+        self._buckets: list[int] = []
+        self._earlier: list[int] = []
+        self._before: list[int] = []
+        self._rotated_s = 0.0
+
+    def record(self, us: int) -> None:
+        self.count += 1
+        self.total_us += us
+        if us >= _EXACT:
+            shift = us.bit_length() - 4
+            us = (shift << 3) + (us >> shift)
+        try:
+            self._buckets[us] += 1
+        except IndexError:
+            self._record_rarely(us)
+
+    def _record_rarely(self, bucket: int) -> None:
+        """The first request of an API pays for its buckets; nothing takes longer than the last one."""
+        if not self._buckets:
+            self._buckets = [0] * _BUCKETS
+        self._buckets[min(bucket, _BUCKETS - 1)] += 1
+
+    def error(self, code: str) -> None:
+        self.errors[code] = self.errors.get(code, 0) + 1
+
+    def quantiles_ms(self, now_s: float) -> list[float]:
+        """Over the last five to ten minutes of requests; over all of them as long as there was no other scrape."""
+        if now_s - self._rotated_s >= 300:
+            self._before, self._earlier = self._earlier, list(self._buckets)
+            self._rotated_s = now_s
+        before = self._before or [0] * len(self._buckets)
+        return _quantiles([total - old for total, old in zip(self._buckets, before, strict=True)])
+
+
+def _quantiles(counts: list[int]) -> list[float]:
+    total = sum(counts)
+    if not total:
+        return [0.0] * len(QUANTILES)
+    found: list[float] = []
+    seen = 0
+    buckets = iter(enumerate(counts))
+    at = 0
+    for _, share in QUANTILES:
+        while seen < share * total:
+            at, count = next(buckets)
+            seen += count
+        found.append(_middle_us(at) / 1000)
+    return found
+
+
+def _middle_us(bucket: int) -> float:
+    if bucket < _EXACT:
+        return float(bucket)
+    shift = (bucket >> 3) - 1
+    low = (bucket - (shift << 3)) << shift
+    return low + (1 << shift) / 2
+
+
+def request_families(probes: Iterable[RequestProbe], now_s: float) -> Iterator[Family]:
+    """Only APIs that were called. `now_s` is monotonic."""
+    used = [probe for probe in probes if probe.count]
+    labels: dict[str, Labels] = {probe.api: (("request", probe.api),) for probe in used}
+    prefix = "kafka_network_requestmetrics"
+    yield Family(
+        f"{prefix}_requests_total", COUNTER, "Requests answered.", [(labels[probe.api], probe.count) for probe in used]
+    )
+    yield Family(
+        f"{prefix}_errors_total",
+        COUNTER,
+        "Answers by error code.",
+        [
+            ((*labels[probe.api], ("error", code)), count)
+            for probe in used
+            for code, count in sorted(probe.errors.items())
+        ],
+    )
+    yield Family(
+        f"{prefix}_totaltimems",
+        SUMMARY,
+        "Milliseconds from reading a request to writing its answer.",
+        [
+            ((*labels[probe.api], ("quantile", name)), value)
+            for probe in used
+            for (name, _), value in zip(QUANTILES, probe.quantiles_ms(now_s), strict=True)
+        ],
+        [
+            sample
+            for probe in used
+            for sample in (
+                ("_count", labels[probe.api], probe.count),
+                ("_sum", labels[probe.api], probe.total_us / 1000),
+            )
+        ],
+    )
+
+
+class LogSample(NamedTuple):
+    topic: str
+    partition: int
+    size: int
+    start_offset: int
+    end_offset: int
+    segments: int
+
+
+def log_families(logs: Callable[[], Iterable[LogSample]]) -> Iterator[Family]:
+    """`logs` is read at once: a scrape pauses between pieces, and logs come and go meanwhile."""
+    rows = list(logs())
+    for metric, field, text in (
+        ("size", 2, "Bytes of the log's segments."),
+        ("logstartoffset", 3, "The first offset of the log."),
+        ("logendoffset", 4, "The offset after the last record."),
+        ("numlogsegments", 5, "Segments of the log."),
+    ):
+        yield Family(f"kafka_log_log_{metric}", GAUGE, text, _log_samples(rows, field))
+
+
+def _log_samples(rows: list[LogSample], field: int) -> Iterator[tuple[Labels, float]]:
+    for row in rows:
+        yield (("topic", row.topic), ("partition", str(row.partition))), int(row[field])
+
+
+def gauges(prefix: str, values: Mapping[str, float], text: str) -> Iterator[Family]:
+    """`gauges("kafka_server_replicamanager", {"leadercount": 3}, …)`: Kafka's JMX names in small letters."""
+    for name, value in values.items():
+        yield Family(f"{prefix}_{name}", GAUGE, f"{text}: {name}.", [((), value)])
+
+
+def counters(prefix: str, values: Mapping[str, int], text: str) -> Iterator[Family]:
+    for name, value in values.items():
+        yield Family(f"{prefix}_{name}_total", COUNTER, f"{text}: {name}.", [((), value)])
+
+
+def process_families() -> Iterator[Family]:
+    """What Prometheus clients report about every process; what /proc does not tell is left out."""
+    cpu = os.times()
+    yield Family("process_cpu_seconds_total", COUNTER, "CPU time used.", [((), round(cpu.user + cpu.system, 2))])
+    with suppress(OSError):
+        with open("/proc/self/statm") as file:
+            virtual, resident = file.read().split()[:2]
+        page = os.sysconf("SC_PAGE_SIZE")
+        yield Family("process_virtual_memory_bytes", GAUGE, "Virtual memory.", [((), int(virtual) * page)])
+        yield Family("process_resident_memory_bytes", GAUGE, "Resident memory.", [((), int(resident) * page)])
+        yield Family("process_open_fds", GAUGE, "Open files.", [((), len(os.listdir("/proc/self/fd")))])
+        with open("/proc/self/limits") as file:
+            limit = next(line for line in file if line.startswith("Max open files")).split()[3]
+        if limit.isdecimal():
+            yield Family("process_max_fds", GAUGE, "Files that may be open.", [((), int(limit))])
+        yield Family("process_start_time_seconds", GAUGE, "When it started, since 1970.", [((), _started())])
+
+
+def _started() -> float:
+    """Start time in ticks since boot is the 20th field after the command, which stands in brackets."""
+    with open("/proc/self/stat") as file:
+        ticks = int(file.read().rpartition(")")[2].split()[19])
+    since_boot = ticks / os.sysconf("SC_CLK_TCK")
+    return round(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot, 2)

@@ -1,0 +1,183 @@
+"""A small HTTP/1.1 listener for machines that watch kafkad: /metrics, /health, /ready. Reads nothing but GET and HEAD.
+
+It shares the event loop with Kafka's clients, so everything is bounded: connections, the size of a request, the time
+one may take to arrive or to be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+log = logging.getLogger(__name__)
+
+MAX_REQUEST_BYTES = 8192
+MAX_CONNECTIONS = 64
+REQUEST_TIMEOUT_S = 10.0
+IDLE_TIMEOUT_S = 75.0
+"""Longer than the minute between two scrapes."""
+
+TEXT = "text/plain; charset=utf-8"
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+}
+
+Problem = Callable[[], str | None]
+"""What is wrong, in a sentence, or None."""
+
+
+class Endpoints(NamedTuple):
+    metrics: Callable[[], Iterable[str]]
+    health: Problem
+    ready: Problem
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class _Request(NamedTuple):
+    method: str
+    path: str
+    keep_alive: bool
+
+
+class HttpServer:
+    """Made by `serve`; `close` ends open connections too."""
+
+    def __init__(self, endpoints: Endpoints, *, request_timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        self._endpoints = endpoints
+        self._request_timeout_s = request_timeout_s
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def listen(self, host: str, port: int) -> None:
+        """Raises OSError when the address cannot be had."""
+        self._server = await asyncio.start_server(
+            self._connected, host or None, port, limit=MAX_REQUEST_BYTES, reuse_address=True
+        )
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._connections) < MAX_CONNECTIONS:
+            self._connections.add(task)
+            try:
+                await self._serve(reader, writer)
+            except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                pass  # the peer left or was too slow, or the broker stops
+            finally:
+                self._connections.discard(task)
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        keep_alive = True
+        wait_s = self._request_timeout_s
+        while keep_alive:
+            try:
+                request = await self._read(reader, wait_s)
+                status, kind, body = await self._answer(request)
+                keep_alive = request.keep_alive
+            except _Refused as refusal:
+                request = _Request("GET", "", keep_alive=False)
+                status, kind, body = refusal.status, TEXT, f"{refusal}\n".encode()
+                keep_alive = False
+            writer.write(_head(status, kind, len(body), keep_alive=keep_alive))
+            if request.method != "HEAD":
+                writer.write(body)
+            async with asyncio.timeout(self._request_timeout_s):
+                await writer.drain()
+            wait_s = IDLE_TIMEOUT_S
+
+    async def _read(self, reader: asyncio.StreamReader, wait_s: float) -> _Request:
+        try:
+            async with asyncio.timeout(wait_s):
+                first = await reader.readexactly(1)
+            async with asyncio.timeout(self._request_timeout_s):
+                head = first + await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            raise _Refused(431, f"a request may have {MAX_REQUEST_BYTES} bytes") from None
+        except TimeoutError:
+            raise _Refused(408, "the request did not arrive in time") from None
+        return _parsed(head)
+
+    async def _answer(self, request: _Request) -> tuple[int, str, bytes]:
+        if request.path == "/metrics":
+            pieces: list[str] = []
+            for piece in self._endpoints.metrics():
+                pieces.append(piece)
+                await asyncio.sleep(0)  # let Kafka's clients in between
+            return 200, PROMETHEUS, "".join(pieces).encode()
+        asked = {"/health": self._endpoints.health, "/ready": self._endpoints.ready}.get(request.path)
+        if asked is None:
+            raise _Refused(404, "there are /metrics, /health and /ready")
+        problem = asked()
+        return (503, TEXT, f"{problem}\n".encode()) if problem else (200, TEXT, b"ok\n")
+
+
+async def serve(address: tuple[str, int], endpoints: Endpoints) -> HttpServer:
+    """Listens on host (empty: every interface) and port; raises OSError when the address cannot be had."""
+    server = HttpServer(endpoints)
+    await server.listen(*address)
+    log.info("metrics on http://%s:%d/metrics", address[0] or "0.0.0.0", server.port)
+    return server
+
+
+def _parsed(head: bytes) -> _Request:
+    lines = head.decode("latin-1").split("\r\n")
+    words = lines[0].split(" ")
+    if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0") or not words[1].startswith("/"):
+        raise _Refused(400, "this is not an HTTP request")
+    method, target, version = words
+    headers = dict(map(_header, lines[1:-2]))
+    if version == "HTTP/1.1" and "host" not in headers:
+        raise _Refused(400, "HTTP/1.1 requires a Host header")
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        raise _Refused(400, "requests have no body here")
+    if method not in ("GET", "HEAD"):
+        raise _Refused(405, "only GET and HEAD")
+    connection = headers.get("connection", "").lower()
+    keep_alive = connection != "close" if version == "HTTP/1.1" else connection == "keep-alive"
+    return _Request(method, target.partition("?")[0], keep_alive)
+
+
+def _header(line: str) -> tuple[str, str]:
+    name, colon, value = line.partition(":")
+    if not colon or not name or name != name.strip():
+        raise _Refused(400, "a header is malformed")
+    return name.lower(), value.strip()
+
+
+def _head(status: int, kind: str, length: int, *, keep_alive: bool) -> bytes:
+    allow = "Allow: GET, HEAD\r\n" if status == 405 else ""
+    connection = "keep-alive" if keep_alive else "close"
+    return (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n"
+        f"{allow}Connection: {connection}\r\n\r\n"
+    ).encode()

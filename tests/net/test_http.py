@@ -1,0 +1,165 @@
+"""The HTTP listener by raw sockets: what it serves, and what it does not put up with."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kafkad.net import http
+from kafkad.net.http import Endpoints, HttpServer
+
+
+class Broker:
+    """What the endpoints ask."""
+
+    def __init__(self) -> None:
+        self.problem: str | None = None
+
+    def metrics(self) -> list[str]:
+        return ["a 1\n", "b 2\n"]
+
+    def ask(self) -> str | None:
+        return self.problem
+
+
+@asynccontextmanager
+async def serving(broker: Broker, timeout_s: float = 5.0) -> AsyncIterator[HttpServer]:
+    server = HttpServer(Endpoints(broker.metrics, lambda: None, broker.ask), request_timeout_s=timeout_s)
+    await server.listen("127.0.0.1", 0)
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+async def exchange(server: HttpServer, *sent: bytes) -> bytes:
+    """Sends the pieces and reads until the server closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    for piece in sent:
+        writer.write(piece)
+        await writer.drain()
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    return answer
+
+
+def get(path: str, *headers: str, method: str = "GET", version: str = "1.1") -> bytes:
+    lines = [f"{method} {path} HTTP/{version}", "Host: x", *headers, "", ""]
+    return "\r\n".join(lines).encode()
+
+
+def closing(path: str, method: str = "GET") -> bytes:
+    return get(path, "Connection: close", method=method)
+
+
+def answer_to(*sent: bytes, problem: str | None = None, timeout_s: float = 5.0) -> bytes:
+    async def run() -> bytes:
+        broker = Broker()
+        broker.problem = problem
+        async with serving(broker, timeout_s) as server:
+            return await exchange(server, *sent)
+
+    return asyncio.run(run())
+
+
+def test_metrics() -> None:
+    head, _, body = answer_to(closing("/metrics?x=1")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"Content-Type: text/plain; version=0.0.4; charset=utf-8" in head
+    assert b"Content-Length: 8" in head
+    assert body == b"a 1\nb 2\n"
+
+
+def test_head_has_no_body() -> None:
+    head, _, body = answer_to(closing("/metrics", method="HEAD")).partition(b"\r\n\r\n")
+    assert b"Content-Length: 8" in head
+    assert body == b""
+
+
+def test_health_and_ready() -> None:
+    assert answer_to(closing("/health"), problem="recovering 3 of 7 logs").startswith(b"HTTP/1.1 200")
+    answer = answer_to(closing("/ready"), problem="recovering 3 of 7 logs")
+    assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+    assert answer.endswith(b"\r\n\r\nrecovering 3 of 7 logs\n")
+    assert answer_to(closing("/ready")).endswith(b"\r\n\r\nok\n")
+
+
+def test_a_connection_serves_several_requests() -> None:
+    answer = answer_to(get("/health") + get("/health"), closing("/metrics"))
+    assert answer.count(b"HTTP/1.1 200 OK") == 3
+    assert answer.count(b"keep-alive") == 2
+
+
+def test_http_1_0_closes_unless_asked_not_to() -> None:
+    assert answer_to(get("/health", version="1.0")).count(b"Connection: close") == 1
+
+
+def test_a_request_may_come_byte_by_byte() -> None:
+    assert answer_to(*(bytes([byte]) for byte in closing("/health"))).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"\x00\x00\x00\x17\x00\x12\x00\x04junk\r\n\r\n", 400),
+        (b"GET /metrics\r\n\r\n", 400),
+        (b"GET /metrics HTTP/2.0\r\nHost: x\r\n\r\n", 400),
+        (b"GET metrics HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\n\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\nHost : x\r\n\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\nHost\r\n\r\n", 400),
+        (get("/metrics", "Content-Length: 5"), 400),
+        (get("/metrics", "Transfer-Encoding: chunked"), 400),
+        (get("/metrics", method="POST"), 405),
+        (get("/nothing"), 404),
+        (get("/../etc/passwd"), 404),
+        (b"GET /metrics HTTP/1.1\r\nHost: " + b"x" * 9000 + b"\r\n\r\n", 431),
+    ],
+)
+def test_bad_requests_are_answered_and_closed(request_bytes: bytes, status: int) -> None:
+    answer = answer_to(request_bytes)
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b"Connection: close" in answer
+
+
+def test_a_request_that_does_not_arrive_is_given_up() -> None:
+    assert answer_to(b"GET /metr", timeout_s=0.05).startswith(b"HTTP/1.1 408 ")
+
+
+def test_connections_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)
+
+    async def run() -> None:
+        async with serving(Broker()) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(get("/health"))
+            assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200")
+            assert await exchange(server, b"") == b""
+            writer.close()
+            await writer.wait_closed()
+
+    asyncio.run(run())
+
+
+def test_closing_ends_open_connections() -> None:
+    async def run() -> None:
+        async with serving(Broker()) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(get("/health"))
+            await reader.readuntil(b"ok\n")
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+
+    asyncio.run(run())
+
+
+def test_serve_takes_what_the_configuration_says() -> None:
+    async def run() -> bytes:
+        server = await http.serve(("127.0.0.1", 0), Endpoints(lambda: ["x 1\n"], lambda: None, lambda: None))
+        answer = await exchange(server, closing("/metrics"))
+        await server.close()
+        return answer
+
+    assert asyncio.run(run()).endswith(b"x 1\n")
