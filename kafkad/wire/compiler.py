@@ -14,17 +14,24 @@ from typing import Any
 
 from kafkad.wire import primitives
 from kafkad.wire.primitives import ArrayPackers, EncodeError, MalformedError, array_reader
-from kafkad.wire.schema import Codec, Field, Message, Schema, within
+from kafkad.wire.schema import Decoder, Encoder, Field, Message, Schema, within
 
 _VARIABLE = frozenset({"string", "bytes", "array", "struct"})
 
 
-def compile_codec(cls: type, version: int) -> Codec:
+def compile_encoder(cls: type, version: int) -> Encoder:
+    return _Encoder(cls, version, _is_flexible(cls, version)).compile()
+
+
+def compile_decoder(cls: type, version: int) -> Decoder:
+    return _Decoder(cls, version, _is_flexible(cls, version)).compile()
+
+
+def _is_flexible(cls: type, version: int) -> bool:
     schema = _schema(cls)
     if not within(version, schema.versions):
         raise ValueError(f"{cls.__name__} has versions {schema.versions}, not {version}")
-    flexible = within(version, schema.flexible)
-    return Codec(_Encoder(cls, version, flexible).compile(), _Decoder(cls, version, flexible).compile())
+    return within(version, schema.flexible)
 
 
 def compile_init(cls: type) -> Callable[..., None]:
@@ -155,7 +162,7 @@ def _tag(field: Field) -> int:
 
 
 class _Encoder(_Compiler):
-    def compile(self) -> Callable[[bytearray, Any], None]:
+    def compile(self) -> Encoder:
         with self.source.block("def write(out, m):"):
             self.source.line("pass")
             self._struct(self.cls, "m", "out")
@@ -267,7 +274,7 @@ def _refusal(cls: type, field: Field, version: int) -> Callable[[], None]:
 
 
 class _Decoder(_Compiler):
-    def compile(self) -> Callable[[Any, int], tuple[Any, int]]:
+    def compile(self) -> Decoder:
         self.source.names |= {"new": object.__new__, "MalformedError": MalformedError}
         with self.source.block("def read(data, at):"):
             self._struct(self.cls, "m")

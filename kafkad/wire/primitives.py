@@ -18,6 +18,7 @@ Writer = Callable[[bytearray, Any], None]
 
 MAX_STRING = 0x7FFF
 _KEPT_SIZES = 128
+_QUICK_SIZES = 9
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -200,23 +201,26 @@ class ArrayPackers(dict[int, Callable[..., bytes]]):
 
 
 def array_reader(item: str, compact: bool) -> Reader:
-    """A reader of an array of fixed-size items, or of null."""
+    """A reader of an array of fixed-size items, or of null. Lists of replicas are short: those take the quick way."""
     size = Struct(">" + item).size
     count_of = get_compact_count if compact else get_count
-    unpackers: dict[int, Callable[..., tuple[Any, ...]]] = {}
+    quick = {count + 1: (_unpacker(item, count), 1 + count * size) for count in range(_QUICK_SIZES if compact else 0)}
 
     def get(data: Buffer, at: int) -> tuple[list[Any] | None, int]:
+        known = quick.get(data[at])
+        if known is not None:
+            unpack, length = known
+            return list(unpack(data, at + 1)), at + length
         count, at = count_of(data, at)
         if count < 0:
             return None, at
         end = at + count * size
         if end > len(data):
             raise MalformedError(f"an array of {count} items at {at} runs past the end")
-        unpack = unpackers.get(count)
-        if unpack is None:
-            unpack = Struct(">" + _repeated(item, count)).unpack_from
-            if count < _KEPT_SIZES:
-                unpackers[count] = unpack
-        return list(unpack(data, at)), end
+        return list(_unpacker(item, count)(data, at)), end
 
     return get
+
+
+def _unpacker(item: str, count: int) -> Callable[[Buffer, int], tuple[Any, ...]]:
+    return Struct(">" + _repeated(item, count)).unpack_from

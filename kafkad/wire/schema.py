@@ -213,28 +213,33 @@ def nested(cls: type[T]) -> type[T]:
     return _declare(cls, -1, "0+", "")
 
 
-class Codec(NamedTuple):
-    write: Callable[[bytearray, Any], None]
-    read: Callable[[Buffer, int], tuple[Any, int]]
+Encoder = Callable[[bytearray, Any], None]
+Decoder = Callable[[Buffer, int], tuple[Any, int]]
+
+_encoders: dict[tuple[type, int], Encoder] = {}
+_decoders: dict[tuple[type, int], Decoder] = {}
 
 
-_codecs: dict[tuple[type, int], Codec] = {}
+def _encoder(cls: type, version: int) -> Encoder:
+    from kafkad.wire.compiler import compile_encoder
+
+    encoder = _encoders[cls, version] = compile_encoder(cls, version)
+    return encoder
 
 
-def _codec(cls: type, version: int) -> Codec:
-    codec = _codecs.get((cls, version))
-    if codec is None:
-        from kafkad.wire.compiler import compile_codec
+def _decoder(cls: type, version: int) -> Decoder:
+    from kafkad.wire.compiler import compile_decoder
 
-        codec = _codecs[cls, version] = compile_codec(cls, version)
-    return codec
+    decoder = _decoders[cls, version] = compile_decoder(cls, version)
+    return decoder
 
 
 def write(out: bytearray, value: Any, version: int) -> None:
     """Appends `value` as `version` has it. EncodeError when that version cannot say it: drop `out` then."""
     cls = type(value)
+    encoder = _encoders.get((cls, version)) or _encoder(cls, version)
     try:
-        _codec(cls, version).write(out, value)
+        encoder(out, value)
     except (AttributeError, TypeError, OverflowError, UnicodeEncodeError, _struct.error) as error:
         raise EncodeError(f"{cls.__name__} v{version}: {error}") from error
 
@@ -247,8 +252,9 @@ def encode(value: Any, version: int) -> bytes:
 
 def read(cls: type[T], version: int, data: Buffer, at: int) -> tuple[T, int]:
     """The message that starts at `at`, and where it ends. MalformedError, and no other error, when there is none."""
+    decoder = _decoders.get((cls, version)) or _decoder(cls, version)
     try:
-        return _codec(cls, version).read(data, at)
+        return decoder(data, at)
     except (IndexError, UnicodeDecodeError, _struct.error) as error:
         raise MalformedError(f"{cls.__name__} v{version}: {error}") from error
 
