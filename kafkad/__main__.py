@@ -1,0 +1,69 @@
+"""`kafkad`: command line to configuration to broker, and the exit code: 0 stopped, 1 failed, 2 bad configuration."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from kafkad import __version__, loggers
+from kafkad.config import Config, ConfigError, load
+from kafkad.model import Endpoint
+
+BAD_CONFIGURATION = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+
+    def read() -> Config:
+        return load(options.config, options.set, os.environ)
+
+    try:
+        config = read()
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"kafkad: {problem}", file=sys.stderr)
+        return BAD_CONFIGURATION
+    if options.check:
+        return _report(config)
+    loggers.setup(config.str("kafkad.log.format"), config.str("kafkad.log.level"))
+    for warning in config.warnings:
+        logging.getLogger("kafkad.config").warning("%s", warning)
+
+    run: Callable[[Config, Callable[[], Config]], int] = import_module("kafkad.broker").run
+    return run(config, read)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kafkad",
+        description="A Kafka broker without a JVM. Without --config: one node on 127.0.0.1:9092, data in kafkad-data.",
+    )
+    parser.add_argument("--config", metavar="FILE", help="settings: YAML, or a server.properties of Kafka as it is")
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", default=[], help="one setting; wins over the file; repeatable"
+    )
+    parser.add_argument("--check", action="store_true", help="check the configuration and exit; touches no data")
+    parser.add_argument("--version", action="version", version=f"kafkad {__version__}")
+    return parser
+
+
+def _report(config: Config) -> int:
+    for warning in config.warnings:
+        print(f"warning: {warning}")
+    listeners = ", ".join(map(_shown, config.listeners))
+    print(f"configuration is good: listens on {listeners}; data in {', '.join(config.log_dirs)}")
+    return 0
+
+
+def _shown(endpoint: Endpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{endpoint.listener}://{host}:{endpoint.port}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

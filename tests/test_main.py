@@ -1,0 +1,54 @@
+"""The command line up to the point where a broker would start."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkad import __version__
+from kafkad.__main__ import main
+
+
+def test_check_says_what_would_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=0\nlog.dirs=/data/a,/data/b\nzookeeper.connect=localhost:2181\nnum.io.threads=16\n")
+    assert main(["--config", str(file), "--set", "listeners=PLAINTEXT://[::1]:9092", "--check"]) == 0
+    *warnings, verdict = capsys.readouterr().out.splitlines()
+    assert verdict == "configuration is good: listens on PLAINTEXT://[::1]:9092; data in /data/a, /data/b"
+    assert warnings[0].startswith(f"warning: {file}:3: zookeeper.connect=localhost:2181 is not used")
+    assert warnings[1].startswith("warning: no effect: num.io.threads")
+
+
+def test_check_touches_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    assert main(["--check"]) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bad_configuration_is_exit_2_with_every_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "kafkad.yaml"
+    file.write_text("log.segment.byte: 1\nnum.partitions: none\n")
+    assert main(["--config", str(file)]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"kafkad: {file}:1: log.segment.byte is not a setting; did you mean log.segment.bytes?",
+        f"kafkad: {file}:2: Invalid value none for configuration num.partitions: Not a number of type INT",
+    ]
+
+
+def test_an_unknown_option_is_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--frobnicate"])
+    assert caught.value.code == 2
+    assert "--frobnicate" in capsys.readouterr().err
+
+
+def test_version_and_help_by_the_module(capsys: pytest.CaptureFixture[str]) -> None:
+    command = [sys.executable, "-m", "kafkad", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"kafkad {__version__}\n"
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    assert "--set NAME=VALUE" in capsys.readouterr().out
