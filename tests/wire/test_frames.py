@@ -7,7 +7,7 @@ from kafkad.wire.frames import RequestHeader
 from kafkad.wire.messages.api_versions import ApiVersionsResponse
 from kafkad.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from kafkad.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kafkad.wire.schema import MalformedError, Schema, within
+from kafkad.wire.schema import MalformedError, Schema, decode, encode, within
 from tests.wire.values import versions_of
 
 
@@ -73,3 +73,10 @@ def test_the_table_of_apis_says_what_the_messages_say(key: int) -> None:
     assert request.flexible == response.flexible
     for version in versions_of(apis.request_class(key)):
         assert apis.is_flexible(key, version) == within(version, request.flexible)
+
+
+@pytest.mark.parametrize("key", apis.APIS)
+def test_every_version_of_every_message_compiles(key: int) -> None:
+    for cls in (apis.request_class(key), apis.response_class(key)):
+        for version in versions_of(cls):
+            assert decode(cls, version, encode(cls(), version)) == cls()
