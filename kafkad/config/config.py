@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from functools import cache
 from typing import NamedTuple
 
 from kafkad.config.listeners import parse_listeners, protocol_map
@@ -148,7 +149,7 @@ class Config:
         return tuple(
             Endpoint(
                 listener=bound.listener,
-                host=bound.host or socket.getfqdn(),
+                host=bound.host or _this_host(),
                 port=bound.port,
                 protocol=bound.protocol,
             )
@@ -206,7 +207,15 @@ class Config:
         return protocol_map(self.str("listener.security.protocol.map"))
 
 
+@cache
+def _this_host() -> str:
+    """May ask the name service, so once is enough."""
+    return socket.getfqdn()
+
+
 class Reload(NamedTuple):
+    """`changed` settings are in force in `config`; `restart` ones keep the value they had."""
+
     config: Config
     changed: tuple[str, ...]
     restart: tuple[str, ...]
@@ -243,4 +252,8 @@ def _usable(texts: Mapping[str, str | None], warnings: list[str]) -> dict[str, V
                 values[name] = parse(setting, text)
             except ValueError as error:
                 warnings.append(f"dynamic setting {name} is ignored: {error}")
+                continue
+            reason = setting.refused or setting.unused
+            if reason and values[name] != setting.default:
+                warnings.append(f"dynamic setting {name} has no effect: {reason}")
     return values

@@ -223,6 +223,14 @@ def test_dynamic_settings_go_over_the_file_and_each_other() -> None:
     assert config.with_overrides(cluster_wide={}, per_broker={}).int("log.segment.bytes") == 1000
 
 
+def test_dynamic_settings_without_effect_are_named() -> None:
+    tls = {"ssl.keystore.type": "PEM", "ssl.client.auth": "none"}
+    config = load(None, [], {}).with_overrides(cluster_wide={}, per_broker=tls)
+    assert config.warnings == (
+        "dynamic setting ssl.keystore.type has no effect: kafkad does not have TLS, SASL and authorization yet",
+    )
+
+
 def test_a_reload_applies_what_may_change_and_names_the_rest() -> None:
     running = load(None, ["log.segment.bytes=1000", "num.partitions=1", "broker.rack=a"], {})
     running = running.with_overrides(cluster_wide={}, per_broker={"message.max.bytes": "9000"})
