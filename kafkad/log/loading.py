@@ -158,7 +158,7 @@ def open_log(
 ) -> Log:
     """A log that is in `directory`, from where its checkpoints say."""
     topic_id = checkpoint.read_topic_id(os.path.join(path, checkpoint.PARTITION_METADATA), files)
-    return Log.open(
+    log = Log.open(
         path,
         config,
         files,
@@ -170,6 +170,8 @@ def open_log(
         clean=directory.was_clean,
         progress=progress,
     )
+    log.let_go_of_files()
+    return log
 
 
 def put_away(directory: LogDirectory, path: str, topic_partition: TopicPartition, files: Files) -> str:

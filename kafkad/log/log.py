@@ -168,6 +168,11 @@ class Log:
         if self._active.ready:
             self._active.set_limits(config)
 
+    def let_go_of_files(self) -> None:
+        """Keep none open that is not being written: a broker may have more logs than it may have open files."""
+        for segment in self._segments:
+            segment.let_go()
+
     def _floor(self, offset: int) -> int:
         """The number of the segment that holds `offset`."""
         return max(bisect_right(self._bases, offset) - 1, 0)

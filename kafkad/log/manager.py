@@ -8,6 +8,7 @@ A partition that cannot be opened is left as it is, reported in `broken`, and ca
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from kafkad.log.removal import Removal
 from kafkad.model import NO_TOPIC_ID, TopicPartition, id_text
 
 _FLUSH_THREADS = 4
+_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, None})
+"""None is the OSError that we raise ourselves for a short write, which is how a full disk begins."""
 
 OnFailure = Callable[[LogDirectory, list[TopicPartition]], None]
 
@@ -132,7 +135,13 @@ class LogManager:
         return self._directory_of.get(topic_partition)
 
     def fail(self, error: StorageError) -> None:
-        """A disk said no: its directory goes offline. NoLogDirectoryError when it was the last one."""
+        """A disk said no: its directory goes offline. NoLogDirectoryError when it was the last one.
+
+        But not for what may pass, a full disk or too many open files: appends are refused as long as it lasts, and
+        what is there stays readable.
+        """
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _PASSING:
+            return
         for directory in self.live:
             if directory.path == error.directory:
                 self._take_offline(directory, str(error))
@@ -150,7 +159,8 @@ class LogManager:
         directory.failure = reason
         lost = list(directory.logs)
         for topic_partition in lost:
-            del self.logs[topic_partition], self._directory_of[topic_partition]
+            self.logs.pop(topic_partition, None)  # while loading it is not there yet
+            self._directory_of.pop(topic_partition, None)
         for log in (*directory.logs.values(), *directory.futures.values()):
             log.close(clean=False)
         directory.logs.clear()

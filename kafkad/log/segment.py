@@ -122,6 +122,13 @@ class Segment:
             self._file = self.files.open_log_file(self.path(LOG))
         return self._file
 
+    def let_go(self) -> None:
+        """Close the files if nothing is being written; whoever needs them next opens them again."""
+        if not self.ready:
+            self._file = None
+            if not isinstance(self._times, TimeIndex):
+                self._offsets = self._times = None
+
     @property
     def transactions(self) -> TransactionIndex:
         """The aborted transactions that end in this segment; there is a file only if there are any."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -22,7 +23,7 @@ from kafkad.log.loading import DuplicatePartitionError, Progress
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.model import NO_TOPIC_ID, TopicPartition
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, FaultyFiles
 from tests.log.conftest import append as append_one
 from tests.log.conftest import batch
 
@@ -348,3 +349,34 @@ def test_a_jvm_and_a_kafkad_keep_each_other_out(tmp_path: Path) -> None:
         with pytest.raises(DirectoryLockedError, match=f"held by process {jvm.pid}: "):
             LogManager([str(tmp_path)], Files(), FakeClock()).lock()
         jvm.communicate()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
+def test_a_full_disk_refuses_appends_and_stays_readable(tmp_path: Path, code: int) -> None:
+    files = FaultyFiles()
+    manager = LogManager([str(tmp_path)], files, FakeClock())
+    manager.lock()
+    manager.claim("cluster", 1)
+    manager.load(config_for)
+    log = manager.create(T0, TOPIC_ID, CONFIG)
+    append(log, 3)
+    files.fail("pwrite", code)
+    with pytest.raises(StorageError) as full:
+        append(log)
+    manager.fail(full.value)
+    assert manager.logs[T0] is log
+    assert log.read(0, 1 << 20, 3) is not None
+    append(log)
+    manager.close()
+
+
+def test_no_more_files_stay_open_than_logs_that_are_written(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    for partition in range(20):
+        append(manager.create(TopicPartition("t", partition), TOPIC_ID, CONFIG))
+    manager.close()
+    before = len(os.listdir("/proc/self/fd"))
+    manager = started(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+    append(manager.logs[T0], 30)
+    manager.close()
