@@ -1,0 +1,78 @@
+"""Group commit for `kafkad.acks.fsync`: whoever waits for the same log shares one fsync.
+
+While one is running, everyone who comes joins the next; so nobody waits for more than two, and a log has one at a time.
+Only the records are waited for: indexes can be rebuilt, and the recovery point, which vouches for them too, stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkad.errors import StorageError
+from kafkad.log.files import Files, LogFile, disk_errors
+from kafkad.log.log import Log
+
+OnDone = Callable[[StorageError | None], None]
+RunInThread = Callable[[Callable[[], None], OnDone], None]
+"""Runs the first in a thread, and then the second on the loop, with the StorageError that the first raised or None."""
+
+
+class GroupFsync:
+    """On the loop. A failed fsync fails all who waited for it, and its directory is the caller's to take offline."""
+
+    def __init__(self, files: Files, run_in_thread: RunInThread) -> None:
+        self._files = files
+        self._run_in_thread = run_in_thread
+        self._running: dict[Log, list[OnDone]] = {}
+        self._next: dict[Log, list[OnDone]] = {}
+        self._named: dict[str, int] = {}  # directory -> base of the last segment whose name is on the disk
+
+    def commit(self, log: Log, on_done: OnDone) -> None:
+        """Call `on_done` once everything that is in `log` now is on the disk; at once if it is there already."""
+        if log in self._running:
+            self._next.setdefault(log, []).append(on_done)
+        elif log.recovery_point >= log.end_offset:
+            on_done(None)
+        else:
+            self._start(log, [on_done])
+
+    def _start(self, log: Log, waiting: list[OnDone]) -> None:
+        self._running[log] = waiting
+        directory = log.directory
+        files = _unflushed_files(log)
+        base = log.segments[-1].base
+        new_name = self._named.get(directory) != base
+
+        def sync() -> None:
+            with disk_errors(directory, "flushing"):
+                for file in files:
+                    self._files.sync(file.fd)
+                if new_name:
+                    self._files.sync_directory(directory)
+
+        def done(error: StorageError | None) -> None:
+            if error is None:
+                self._named[directory] = base
+            self._finish(log, error)
+
+        self._run_in_thread(sync, done)
+
+    def _finish(self, log: Log, error: StorageError | None) -> None:
+        waiting = self._running.pop(log)
+        late = self._next.pop(log, None)
+        if late and error is None:
+            self._start(log, late)
+        elif late:
+            waiting += late
+        for on_done in waiting:
+            on_done(error)
+
+
+def _unflushed_files(log: Log) -> list[LogFile]:
+    """Of the segments from the recovery point on; they stay open for as long as they are being flushed."""
+    files = []
+    for segment in reversed(log.segments):
+        files.append(segment.file)
+        if segment.base <= log.recovery_point:
+            break
+    return files

@@ -1,0 +1,158 @@
+"""Moving a replica to another log directory of the same broker (KIP-113).
+
+A copy grows in a `-future` directory there, step by step, while the replica goes on working. Once it has caught up it
+takes the replica's place. A move that a restart interrupts goes on from where it was: the copy is found at load.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.directories import LogDirectory
+from kafkad.log.loading import MOVED
+from kafkad.log.log import Log
+from kafkad.log.manager import LogManager
+from kafkad.log.names import current_name, future_name
+from kafkad.model import TopicPartition
+
+STEP_BYTES = 1 << 20
+
+
+class Step(NamedTuple):
+    copied: int
+    caught_up: bool
+
+
+class Moves:
+    """On the loop, as the logs are; a step copies about `max_bytes` and then lets others work.
+
+    Everything here may raise StorageError, of the one or the other directory.
+    """
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+
+    def under_way(self) -> Iterator[TopicPartition]:
+        """Those with a replica here; a copy without one waits for its directory to come back."""
+        for directory in self._manager.live:
+            yield from [tp for tp in directory.futures if self._manager.get(tp) is not None]
+
+    def future(self, topic_partition: TopicPartition) -> Log | None:
+        place = self._place(topic_partition)
+        return None if place is None else place.futures[topic_partition]
+
+    def start(self, topic_partition: TopicPartition, path: str) -> bool:
+        """Begin to move a replica to the log directory `path`; False when it is there, or on its way there.
+
+        KafkaError for a directory that this broker has not, and for a partition it has not: that one is remembered,
+        and made there should it come.
+        """
+        manager = self._manager
+        target = manager.live_directory(path)
+        log = manager.get(topic_partition)
+        if log is None:
+            manager.prefer(topic_partition, path)
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} is not on this broker")
+        place = self._place(topic_partition)
+        if place is target:
+            return False
+        self.cancel(topic_partition)
+        if manager.directory_of(topic_partition) is target:
+            return False
+        target.futures[topic_partition] = self._make_future(log, target)
+        return True
+
+    def _make_future(self, log: Log, target: LogDirectory) -> Log:
+        manager = self._manager
+        directory = os.path.join(target.path, future_name(log.topic_partition))
+        with manager.raising(target, f"creating {directory}"):
+            target.forget_checkpoints(log.topic_partition)
+            manager.files.mkdir(directory)
+            manager.write_id(directory, log.topic_id)
+        return Log.open(
+            directory,
+            log.config,
+            manager.files,
+            manager.clock,
+            topic_partition=log.topic_partition,
+            topic_id=log.topic_id,
+            start_offset=log.start_offset,
+        )
+
+    def cancel(self, topic_partition: TopicPartition) -> bool:
+        """Give up a move; whether there was one."""
+        place = self._place(topic_partition)
+        if place is None:
+            return False
+        log = self._manager.get(topic_partition)
+        if log is not None:
+            with self._manager.raising(place, f"removing {MOVED}"), contextlib.suppress(FileNotFoundError):
+                self._manager.files.unlink(os.path.join(log.directory, MOVED))  # of an exchange that a crash cut short
+        self._manager.put_away(place, place.futures.pop(topic_partition))
+        return True
+
+    def step(self, topic_partition: TopicPartition, max_bytes: int = STEP_BYTES) -> Step:
+        """Copy some more. KafkaError when the replica is damaged where it is to be read: such a move cannot end."""
+        log, future = self._both(topic_partition)
+        self._align(log, future)
+        part = log.read(future.end_offset, max_bytes, log.end_offset)
+        if part is not None:
+            source = self._manager.directory_of(topic_partition)
+            assert source is not None  # `log` is in it
+            with self._manager.raising(source, f"reading {log.directory}"):
+                data = self._manager.files.pread(part.file.fd, part.length, part.position)
+            future.append_copied(memoryview(data))
+            return Step(len(data), future.end_offset == log.end_offset)
+        if future.end_offset < log.end_offset:
+            future.truncate_fully_at(log.end_offset)  # what is between was cleaned away
+        return Step(0, True)
+
+    def _align(self, log: Log, future: Log) -> None:
+        """The replica may have been cut back, or lost its beginning, since the last step."""
+        if future.epochs.latest is not None:
+            _, end = log.epochs.end_offset_for(future.epochs.latest, log.end_offset)
+            if 0 <= end < future.end_offset:
+                future.truncate_to(end)
+        if future.end_offset > log.end_offset:
+            future.truncate_to(log.end_offset)
+        if future.end_offset < log.start_offset:
+            future.truncate_fully_at(log.start_offset)
+        future.increment_start_offset(log.start_offset)
+
+    def finish(self, topic_partition: TopicPartition) -> Log | None:
+        """Put the copy in the replica's place if it has caught up, and return it; else None: more steps are needed.
+
+        Waits for the disk (flush the future in a thread before, and little is left). A crash leaves the old or the
+        new replica, or both, of which the old one says that it was replaced.
+        """
+        log, future = self._both(topic_partition)
+        self._align(log, future)
+        if future.end_offset != log.end_offset:
+            return None
+        manager = self._manager
+        target, source = self._place(topic_partition), manager.directory_of(topic_partition)
+        assert target is not None
+        assert source is not None
+        future.flush()
+        with manager.raising(source, f"writing into {log.directory}"):
+            manager.files.write_file(os.path.join(log.directory, MOVED), b"")
+        future.rename(os.path.join(target.path, current_name(topic_partition)))
+        del target.futures[topic_partition], source.logs[topic_partition]
+        manager.adopt(topic_partition, future, target)
+        for write in manager.collect_start_offsets():
+            write.write()
+        manager.put_away(source, log)
+        return future
+
+    def _both(self, topic_partition: TopicPartition) -> tuple[Log, Log]:
+        log, future = self._manager.get(topic_partition), self.future(topic_partition)
+        if log is None or future is None:
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} is not being moved")
+        return log, future
+
+    def _place(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        return next((place for place in self._manager.live if topic_partition in place.futures), None)

@@ -1,0 +1,99 @@
+"""Group commit: who shares which fsync, and who hears of a failure."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+
+from kafkad.errors import StorageError
+from kafkad.log.fsync import GroupFsync, OnDone
+from tests.log.conftest import Home, append, batch
+
+Outcome = StorageError | None
+
+
+class Threads:
+    """Runs what it is given when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], None], OnDone]] = []
+
+    def run(self, work: Callable[[], None], done: OnDone) -> None:
+        self.waiting.append((work, done))
+
+    def finish_one(self) -> None:
+        work, done = self.waiting.pop(0)
+        try:
+            work()
+        except StorageError as error:
+            done(error)
+        else:
+            done(None)
+
+
+def synced(home: Home) -> list[str]:
+    return [os.path.basename(path) for path in home.files.synced]
+
+
+def test_all_who_come_during_an_fsync_share_the_next(home: Home) -> None:
+    log = home.open()
+    threads = Threads()
+    group = GroupFsync(home.files, threads.run)
+    done: list[str] = []
+    for name in ("first", "second", "third", "fourth"):
+        append(log, batch())
+        group.commit(log, lambda error, name=name: done.append(name))  # type: ignore[misc]
+    assert len(threads.waiting) == 1
+    threads.finish_one()
+    assert done == ["first"]
+    assert len(threads.waiting) == 1
+    threads.finish_one()
+    assert done == ["first", "second", "third", "fourth"]
+    assert threads.waiting == []
+
+
+def test_only_records_and_new_names_are_waited_for(home: Home) -> None:
+    log = home.open()
+    append(log, batch())
+    threads = Threads()
+    group = GroupFsync(home.files, threads.run)
+    home.files.synced.clear()
+    group.commit(log, lambda error: None)
+    threads.finish_one()
+    assert synced(home) == ["00000000000000000000.log", "t-0"]
+    home.files.synced.clear()
+    append(log, batch())
+    group.commit(log, lambda error: None)
+    threads.finish_one()
+    assert synced(home) == ["00000000000000000000.log"]
+    home.files.synced.clear()
+    log.roll()
+    append(log, batch())
+    group.commit(log, lambda error: None)
+    threads.finish_one()
+    assert synced(home) == ["00000000000000000002.log", "00000000000000000000.log", "t-0"]
+    assert log.recovery_point == 0
+
+
+def test_what_is_on_the_disk_already_is_not_waited_for(home: Home) -> None:
+    log = home.open()
+    append(log, batch())
+    log.flush()
+    done: list[Outcome] = []
+    GroupFsync(home.files, Threads().run).commit(log, done.append)
+    assert done == [None]
+
+
+def test_a_failure_is_told_to_all_who_wait(home: Home) -> None:
+    log = home.open()
+    threads = Threads()
+    group = GroupFsync(home.files, threads.run)
+    done: list[Outcome] = []
+    for _ in range(2):
+        append(log, batch())
+        group.commit(log, done.append)
+    home.files.fail("sync", errno.EIO)
+    threads.finish_one()
+    assert [isinstance(error, StorageError) for error in done] == [True, True]
+    assert threads.waiting == []

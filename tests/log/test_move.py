@@ -1,0 +1,175 @@
+"""Moving a replica to another log directory while it is written to, cut back, interrupted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkad.config import LogConfig
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.check import check
+from kafkad.log.describe import describe
+from kafkad.log.files import Files
+from kafkad.log.loading import MOVED
+from kafkad.log.log import Log
+from kafkad.log.manager import LogManager
+from kafkad.log.move import Moves
+from kafkad.model import TopicPartition
+from tests.fakes import FakeClock
+from tests.log.conftest import append, batch, records
+
+TOPIC_ID = bytes(range(16))
+CONFIG = LogConfig(segment_bytes=4096, index_interval_bytes=300)
+T0 = TopicPartition("t", 0)
+
+
+def started(tmp_path: Path) -> LogManager:
+    manager = LogManager([str(tmp_path / "a"), str(tmp_path / "b")], Files(), FakeClock())
+    manager.lock()
+    manager.claim("cluster", 1)
+    manager.load(lambda topic: CONFIG)
+    return manager
+
+
+def filled(manager: LogManager, tmp_path: Path, count: int = 30) -> Log:
+    log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
+    for n in range(count):
+        append(log, batch(b"%d" % n + bytes(200)), epoch=n // 10)
+    return log
+
+
+def copy_all(moves: Moves) -> None:
+    while not moves.step(T0, 1000).caught_up:
+        pass
+
+
+def partition_names(path: Path) -> list[str]:
+    return [name for name in os.listdir(path) if name.startswith("t-0")]
+
+
+def test_a_replica_moves_while_it_is_written_to(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    log.increment_start_offset(2)
+    before = records(log)
+    moves = Moves(manager)
+    assert moves.start(T0, str(tmp_path / "b"))
+    assert not moves.start(T0, str(tmp_path / "b"))
+    assert moves.step(T0, 1000).copied > 0
+    assert list(moves.under_way()) == [T0]
+    current, future = (d.replicas[0] for d in describe(manager, lambda tp: log.end_offset))
+    assert (current.is_future, future.is_future) == (False, True)
+    assert future.offset_lag > 0 == current.offset_lag
+    copy_all(moves)
+    append(log, batch(b"late"), epoch=2)
+    assert moves.finish(T0) is None
+    copy_all(moves)
+    moved = moves.finish(T0)
+    assert manager.get(T0) is moved is not None
+    assert moved.directory == str(tmp_path / "b" / "t-0")
+    assert records(moved)[:-1] == before
+    assert moved.epochs.entries == log.epochs.entries
+    assert moved.topic_id == TOPIC_ID
+    assert [name.endswith("-delete") for name in partition_names(tmp_path / "a")] == [True]
+    append(moved, batch(b"after"), epoch=2)
+    manager.close()
+    assert check(moved.directory) == []
+    again = started(tmp_path)
+    assert again.logs[T0].start_offset == 2
+    assert records(again.logs[T0]) == records(moved)
+    again.close()
+
+
+def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    filled(manager, tmp_path)
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    moves.step(T0, 3000)
+    manager.close()
+    again = started(tmp_path)
+    moves = Moves(again)
+    assert list(moves.under_way()) == [T0]
+    future = moves.future(T0)
+    assert future is not None
+    assert 0 < future.end_offset < 30
+    copy_all(moves)
+    moved = moves.finish(T0)
+    assert moved is not None
+    assert [record.value for record in records(moved)] == [b"%d" % n + bytes(200) for n in range(30)]
+    again.close()
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_crash_in_the_middle_of_the_exchange_leaves_one_replica(tmp_path: Path, renamed: bool) -> None:
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    future = moves.future(T0)
+    assert future is not None
+    (Path(log.directory) / MOVED).touch()
+    if renamed:
+        os.rename(future.directory, tmp_path / "b" / "t-0")
+    for directory in manager.live:
+        directory.release()
+    again = started(tmp_path)
+    assert again.logs[T0].directory == str(tmp_path / ("b" if renamed else "a") / "t-0")
+    assert [record.offset for record in records(again.logs[T0])] == list(range(30))
+    assert len(partition_names(tmp_path / "a")) == 1
+    again.close()
+
+
+def test_a_copy_follows_when_its_replica_is_cut_back_or_emptied(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    log.truncate_to(15)
+    for n in range(20):
+        append(log, batch(b"new %d" % n), epoch=7)
+    copy_all(moves)
+    future = moves.future(T0)
+    assert future is not None
+    assert records(future) == records(log)
+    log.truncate_fully_at(100)
+    append(log, batch(b"anew"), epoch=8)
+    copy_all(moves)
+    assert records(future) == records(log)
+    assert future.start_offset == 100
+    assert moves.finish(T0) is future
+    manager.close()
+
+
+def test_a_move_back_or_elsewhere_gives_up_the_one_under_way(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    assert not moves.start(T0, str(tmp_path / "a"))
+    assert list(moves.under_way()) == []
+    assert not moves.cancel(T0)
+    assert manager.get(T0) is log
+    with pytest.raises(KafkaError):
+        moves.step(T0)
+    moves.start(T0, str(tmp_path / "b"))
+    manager.delete(T0)
+    assert [name.endswith("-delete") for name in partition_names(tmp_path / "b")] == [True, True]
+    manager.close()
+
+
+def test_what_kafka_answers_when_there_is_nothing_to_move(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    moves = Moves(manager)
+    with pytest.raises(KafkaError) as nowhere:
+        moves.start(T0, "/nowhere")
+    assert nowhere.value.code == ErrorCode.LOG_DIR_NOT_FOUND
+    with pytest.raises(KafkaError) as absent:
+        moves.start(T0, str(tmp_path / "b"))
+    assert absent.value.code == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert manager.create(T0, TOPIC_ID, CONFIG).directory == str(tmp_path / "b" / "t-0")
+    manager.close()
