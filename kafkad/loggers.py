@@ -29,7 +29,7 @@ _SYSLOG = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (log
 
 
 def setup(style: str, level: str, stream: TextIO | None = None) -> None:
-    """`style` is text or json, `level` one of debug, info, warning, error. Replaces an earlier set-up."""
+    """`style` is text or json, `level` one of debug, info, warn(ing), error. Replaces an earlier set-up."""
     target = stream if stream is not None else sys.stderr
     handler = logging.StreamHandler(target)
     handler.setFormatter(_formatter(style, target))

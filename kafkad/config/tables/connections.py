@@ -115,6 +115,7 @@ SETTINGS: tuple[Setting, ...] = (
         LOW,
         "How long a failed authentication waits before its connection is closed.",
         valid=at_least(0),
+        unused=SECURITY,
     ),
     integer(
         "queued.max.requests", 500, HIGH, "How many requests may wait for a thread.", valid=at_least(1), unused=THREADS
@@ -153,7 +154,7 @@ SETTINGS: tuple[Setting, ...] = (
         valid=at_least(1),
         unused=THREADS,
     ),
-    integer("request.timeout.ms", 30_000, HIGH, "How long a request to another broker may take."),
+    integer("request.timeout.ms", 30_000, HIGH, "How long a request to another broker may take.", unused=CLUSTER),
     long(
         "socket.connection.setup.timeout.ms",
         10_000,

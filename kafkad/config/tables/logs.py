@@ -12,6 +12,7 @@ from kafkad.config.setting import (
     LONG_MAX,
     LOW,
     MEDIUM,
+    OLD_CLIENTS,
     THREADS,
     TIERED,
     Setting,
@@ -190,6 +191,7 @@ SETTINGS: tuple[Setting, ...] = (
         LOW,
         "Whether consumers too old for format 2 are served by converting.",
         dynamic=CLUSTER_WIDE,
+        unused=OLD_CLIENTS,
     ),
     integer(
         "message.max.bytes",

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from kafkad.config.setting import CLUSTER_WIDE, HIGH, LOW, MEDIUM, Setting, at_least, boolean, integer, one_of, string
+from kafkad.config.setting import (
+    CLUSTER_WIDE,
+    HIGH,
+    LOW,
+    MEDIUM,
+    Setting,
+    at_least,
+    boolean,
+    integer,
+    one_of,
+    one_of_any_case,
+    string,
+)
 
-LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_LEVELS = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR")
 
 SETTINGS: tuple[Setting, ...] = (
     boolean(
@@ -35,7 +47,7 @@ SETTINGS: tuple[Setting, ...] = (
         LOW,
         "The least that is logged: debug, info, warning or error.",
         dynamic=CLUSTER_WIDE,
-        valid=one_of(*LOG_LEVELS),
+        valid=one_of_any_case(*LOG_LEVELS),
     ),
     string("http.listener", None, MEDIUM, "host:port that serves /metrics, /health and /ready over HTTP; unset: none."),
 )

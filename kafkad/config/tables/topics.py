@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from kafkad.config.setting import (
     CLUSTER,
+    COMPACTION,
     FORMAT,
     LONG_MAX,
     LOW,
     MEDIUM,
+    OLD_CLIENTS,
     TIERED,
     Setting,
     at_least,
@@ -49,6 +51,7 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "How long a tombstone stays readable in a compacted topic.",
         valid=at_least(0),
+        unused=COMPACTION,
     ),
     long(
         "file.delete.delay.ms",
@@ -104,10 +107,15 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "A record is compacted at the latest when it is this old.",
         valid=at_least(1),
+        unused=COMPACTION,
     ),
     integer("max.message.bytes", 1_048_588, MEDIUM, "The largest record batch the topic accepts.", valid=at_least(0)),
     boolean(
-        "message.downconversion.enable", True, LOW, "Whether consumers too old for format 2 are served by converting."
+        "message.downconversion.enable",
+        True,
+        LOW,
+        "Whether consumers too old for format 2 are served by converting.",
+        unused=OLD_CLIENTS,
     ),
     string(
         "message.format.version",
@@ -151,8 +159,16 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "The topic is compacted when this share of it is uncompacted.",
         valid=between(0, 1),
+        unused=COMPACTION,
     ),
-    long("min.compaction.lag.ms", 0, MEDIUM, "A record is not compacted before it is this old.", valid=at_least(0)),
+    long(
+        "min.compaction.lag.ms",
+        0,
+        MEDIUM,
+        "A record is not compacted before it is this old.",
+        valid=at_least(0),
+        unused=COMPACTION,
+    ),
     integer(
         "min.insync.replicas",
         1,
