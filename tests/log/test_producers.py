@@ -17,9 +17,9 @@ from kafkad.log.txnindex import AbortedTransaction
 from kafkad.log.txnindex import decode as decode_txn_index
 from kafkad.wire.control import ControlRecord
 from kafkad.wire.records import BatchHeader, iter_batches
+from tests.log.sequences import MAX_SEQUENCE, MIDDLE, SCENARIOS
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs" / "main"
-MAX_SEQUENCE = 2**31 - 1
 HOUR = 3_600_000
 RESTARTED = ("idempotent-0", "epochs-0")
 """There Kafka had forgotten producers whose records' timestamps were years old."""
@@ -97,6 +97,25 @@ def compare_snapshot(replayed: ProducerStates, directory: Path, offset: int) -> 
     assert in_both == snapshots.decode(kafkas.read_bytes())
     assert len(in_both) == len(known) or directory.name in RESTARTED
     return True
+
+
+@pytest.mark.parametrize("name", [*SCENARIOS, *MIDDLE])
+def test_answers_are_kafkas(tmp_path: Path, name: str) -> None:
+    log = states(tmp_path)
+    if name in MIDDLE:
+        log.forget_past()
+    offset = 0
+    for sent in SCENARIOS.get(name) or MIDDLE[name]:
+        header = batch(sent.sequence, producer=sent.producer, epoch=sent.epoch, count=sent.count)
+        answer: ErrorCode | int = offset
+        try:
+            append(log, header, offset)
+            offset += sent.count
+        except DuplicateBatch as duplicate:
+            answer = duplicate.base_offset
+        except KafkaError as refused:
+            answer = refused.code
+        assert (answer, type(answer)) == (sent.answer, type(sent.answer)), sent
 
 
 def test_sequences_go_on_from_each_other_and_wrap(tmp_path: Path) -> None:
