@@ -21,6 +21,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,7 @@ STOP_SECONDS = 20
 TOOLS = {
     "acls": "kafka.admin.AclCommand",
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
     "configs": "kafka.admin.ConfigCommand",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-producer": "kafka.tools.ConsoleProducer",
@@ -141,6 +143,21 @@ def wait_port(port: int, process: subprocess.Popen[bytes], log: IO[bytes], secon
     raise OracleError(f"nothing listens on {port} after {seconds} s: {_last_words(log)}")
 
 
+def wait_for_brokers(port: int, count: int, seconds: float = START_SECONDS) -> None:
+    """Real Kafka accepts connections before its controller has told it of the brokers; returns when it knows them."""
+    metadata_v1_of_no_topic = struct.pack(">ihhihi", 14, 3, 1, 1, -1, 0)
+    end = time.monotonic() + seconds
+    with socket.create_connection(("127.0.0.1", port), seconds) as connection:
+        while time.monotonic() < end:
+            connection.sendall(metadata_v1_of_no_topic)
+            (length,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+            answer = connection.recv(length, socket.MSG_WAITALL)
+            if struct.unpack_from(">i", answer, 4) == (count,):
+                return
+            time.sleep(0.02)
+    raise OracleError(f"the broker on {port} does not know of {count} brokers after {seconds} s")
+
+
 def _last_words(log: IO[bytes]) -> str:
     log.seek(0)
     return log.read()[-3000:].decode(errors="replace")
@@ -241,6 +258,7 @@ class Kafka:
                 stack.callback(self.brokers[i].stop)
             for broker in self.brokers:
                 broker.wait_ready()
+                wait_for_brokers(broker.port, len(self.brokers))
             self._stack = stack.pop_all()
         return self
 
