@@ -64,6 +64,14 @@ def _legacy_header(data: bytes | bytearray | memoryview, at: int, magic: int) ->
     return (offset, length, -1, magic, crc, attributes & 15, 0, timestamp, timestamp, -1, -1, -1, count)
 
 
+def read_header(pread: Callable[[int, int, int], bytes], fd: int, position: int, end: int) -> Header:
+    """The header of the batch at `position`; BadBatch when there is none."""
+    try:
+        return header_at(pread(fd, _LONGEST_HEADER, position), 0, end - position)
+    except (ValueError, IndexError, struct.error) as error:
+        raise BadBatch(position, str(error)) from None
+
+
 def walk(pread: Callable[[int, int, int], bytes], fd: int, position: int, end: int) -> Iterator[tuple[int, Header]]:
     """(position, header) of every batch in [position, end); BadBatch at the first byte that belongs to none.
 

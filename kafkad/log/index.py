@@ -75,10 +75,6 @@ class OffsetIndex:
         number = bisect_right(self.positions, position)
         return self.positions[number - 1] if number else 0
 
-    def append(self, relative_offset: int, position: int) -> None:
-        self.offsets.append(relative_offset)
-        self.positions.append(position)
-
     def truncate(self, relative_offset: int) -> None:
         """Forget the entries from this offset on."""
         number = bisect_left(self.offsets, relative_offset)

@@ -34,12 +34,12 @@ from kafkad.log.batches import (
 from kafkad.log.files import Files, Slice, disk_errors, storage_error
 from kafkad.log.flush import Flush
 from kafkad.log.producers import read_marker
-from kafkad.log.segment import SUFFIXES, Hole, Segment
+from kafkad.log.segment import LOG, SUFFIXES, Hole, Segment
 from kafkad.log.timestamps import Timestamps
-from kafkad.log.txnindex import AbortedTransaction
+from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
 from kafkad.model import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.control import ControlRecord
-from kafkad.wire.records import CONTROL, PREFIX_SIZE, SMALLEST_BATCH, crc_matches
+from kafkad.wire.records import CONTROL, PREFIX_SIZE, SMALLEST_BATCH, RecordsError, crc_matches
 
 _BASE_LENGTH_EPOCH = struct.Struct(">qii")
 _NOWHERE = 2**63 - 1
@@ -52,6 +52,7 @@ class Log:
         "_bases",
         "_clock",
         "_doomed",
+        "_durable_until",
         "_files",
         "_last_base",
         "_last_epoch",
@@ -59,6 +60,7 @@ class Log:
         "_new_names",
         "_pwrite",
         "_segments",
+        "_sound_until",
         "_timestamps",
         "_torn",
         "_truncations",
@@ -68,7 +70,6 @@ class Log:
         "epochs",
         "flushed_ms",
         "producers",
-        "recovery_point",
         "start_offset",
         "topic_id",
         "topic_partition",
@@ -123,7 +124,7 @@ class Log:
         self.config = config
         self.start_offset = loaded.start_offset
         self.end_offset = loaded.end_offset
-        self.recovery_point = loaded.recovery_point
+        self._durable_until = loaded.durable_until
         self.flushed_ms = clock.now_ms()
         self.epochs = loaded.epochs
         self.producers = loaded.producers
@@ -147,6 +148,7 @@ class Log:
         self._last_base = _NOWHERE
         self._last_position = 0
         self._last_epoch: int | None = self.epochs.latest
+        self._sound_until = min((segment.base for segment in segments if segment.holes), default=_NOWHERE)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -160,6 +162,11 @@ class Log:
     def damage(self) -> list[tuple[Segment, Hole]]:
         """What recovery found broken before the tail. Readers of these offsets are refused, all others served."""
         return [(segment, hole) for segment in self._segments for hole in segment.holes]
+
+    @property
+    def recovery_point(self) -> int:
+        """Where an unclean stop makes the next start begin its checks: what comes before is on the disk, and sound."""
+        return min(self._durable_until, self._sound_until)
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
@@ -185,10 +192,10 @@ class Log:
         Its base offset and leader epoch are set in `view`. Raises DuplicateBatch when the producer sent it before,
         KafkaError when its sequence or epoch is refused, StorageError when the disk fails: then nothing of it is left.
         """
-        marker = self._check_producer(view, at, header) if header[PRODUCER_ID] >= 0 else None
+        _, inner_length, _, _, _, _, last_delta, _, max_timestamp, producer_id, _, _, _ = header
+        marker = self._check_producer(view, at, header) if producer_id >= 0 else None
         base = self.end_offset
-        last = base + header[LAST_DELTA]
-        max_timestamp = header[MAX_TIMESTAMP]
+        last = base + last_delta
         length = end - at
         segment = self._active
         position = segment.size
@@ -197,7 +204,7 @@ class Log:
             position = segment.size
         if leader_epoch != self._last_epoch:
             self._assign_epoch(leader_epoch, base)
-        _BASE_LENGTH_EPOCH.pack_into(view, at, base, header[LENGTH], leader_epoch)
+        _BASE_LENGTH_EPOCH.pack_into(view, at, base, inner_length, leader_epoch)
         try:
             if self._pwrite(segment.fd, view[at:end], position) != length:
                 raise OSError("short write")
@@ -213,7 +220,7 @@ class Log:
         self._last_base = base
         self._last_position = position
         self.end_offset = last + 1
-        if header[PRODUCER_ID] >= 0:
+        if producer_id >= 0:
             self._note_producer(header, base, marker)
         return base
 
@@ -239,8 +246,7 @@ class Log:
                 pending = []
                 base = base if header[MAGIC] >= 2 else self.end_offset
                 self._make_room(length, header[MAX_TIMESTAMP], base, header[BASE_OFFSET] + header[LAST_DELTA])
-            control = header[PRODUCER_ID] >= 0 and header[ATTRIBUTES] & CONTROL
-            pending.append((at, header, read_marker(view, at, header) if control else None))
+            pending.append((at, header, self._copied_marker(view, at, header)))
             at += length
         self._write_copied(view, at, pending)
 
@@ -271,6 +277,14 @@ class Log:
         if problem:
             self._write_copied(view, at, pending)
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {problem}")
+
+    def _copied_marker(self, view: memoryview, at: int, header: Header) -> ControlRecord | None:
+        if header[PRODUCER_ID] < 0 or not header[ATTRIBUTES] & CONTROL:
+            return None
+        try:
+            return read_marker(view, at, header)
+        except RecordsError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from None
 
     def _write_copied(
         self, view: memoryview, end: int, pending: list[tuple[int, Header, ControlRecord | None]]
@@ -409,7 +423,7 @@ class Log:
                     if start < segment.size:
                         break
         except BadBatch as error:
-            raise self._damaged(segment, error) from None
+            raise self._damaged(error, segment) from None
         return segment, start
 
     def _stop(self, segment: Segment, upto: int) -> int:
@@ -423,14 +437,14 @@ class Log:
             with disk_errors(self.directory, "reading"):
                 return segment.locate(upto)
         except BadBatch as error:
-            raise self._damaged(segment, error) from None
+            raise self._damaged(error, segment) from None
 
     def _end_of_read(self, segment: Segment, start: int, stop: int, max_bytes: int) -> int:
         try:
             with disk_errors(self.directory, "reading"):
                 return segment.end_of_read(start, stop, max_bytes)
         except BadBatch as error:
-            raise self._damaged(segment, error) from None
+            raise self._damaged(error, segment) from None
 
     def _out_of_range(self, offset: int) -> KafkaError:
         return KafkaError(
@@ -438,26 +452,25 @@ class Log:
             f"{self.topic_partition} has offsets {self.start_offset} to {self.end_offset}, not {offset}",
         )
 
-    def _damaged(self, segment: Segment, error: BadBatch) -> KafkaError:
-        return KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"{segment.path('.log')} is damaged at byte {error.position}: {error.reason}"
-        )
+    def _damaged(self, error: BadBatch | RecordsError, where: Segment | None = None) -> KafkaError:
+        path = where.path(LOG) if where else self.directory
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path} is damaged: {error}")
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record that is not older than `timestamp`."""
         try:
             with disk_errors(self.directory, "searching for a timestamp"):
                 return self._timestamps.first_at_or_after(timestamp, self.start_offset)
-        except BadBatch as error:
-            raise self._damaged(self._active, error) from None
+        except (BadBatch, RecordsError) as error:
+            raise self._damaged(error) from None
 
     def max_timestamp(self) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record that has the largest timestamp."""
         try:
             with disk_errors(self.directory, "searching for a timestamp"):
-                return self._timestamps.largest()
-        except BadBatch as error:
-            raise self._damaged(self._active, error) from None
+                return self._timestamps.largest(self.start_offset)
+        except (BadBatch, RecordsError) as error:
+            raise self._damaged(error) from None
 
     def aborted_transactions(self, start: int, upto: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions with records in [start, upto)."""
@@ -465,11 +478,22 @@ class Log:
         for number in range(self._floor(start), len(self._segments)):
             segment = self._segments[number]
             if segment.has_transactions:
-                some, complete = segment.transactions.collect(start, upto)
+                some, complete = self._transactions(number).collect(start, upto)
                 found += some
                 if complete:
                     break
         return [(entry.producer_id, entry.first_offset) for entry in found]
+
+    def _transactions(self, number: int) -> TransactionIndex:
+        index = self._segments[number].transactions
+        try:
+            _ = index.entries
+        except BrokenTransactionIndexError:
+            with disk_errors(self.directory, "rebuilding a transaction index"):
+                recovery.rebuild_transactions(
+                    self.producers.snapshots, self._segments[: number + 1], self._clock.now_ms()
+                )
+        return index
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Where the first transaction begins that a `read_committed` reader may not pass."""
@@ -491,8 +515,9 @@ class Log:
             self._remove(self._segments[number + 1 :])
             segment = self._segments[number]
             end = segment.truncate(offset)
-            segment.transactions.truncate(end)
-            segment.has_transactions = segment.has_transactions and bool(segment.transactions.entries)
+            if segment.has_transactions:
+                self._transactions(number).truncate(end)
+                segment.has_transactions = bool(segment.transactions.entries)
             self._truncated(self._segments[: number + 1], min(self.start_offset, end), end)
             self._reload_producers()
 
@@ -508,7 +533,7 @@ class Log:
         self._truncations += 1
         self.start_offset = start
         self.end_offset = end
-        self.recovery_point = min(self.recovery_point, end)
+        self._durable_until = min(self._durable_until, end)
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
         self._set_segments(segments)
@@ -581,6 +606,7 @@ class Log:
                     self._files.rename(path, path + DELETED)
                 except FileNotFoundError:
                     continue
+                self._doomed = [entry for entry in self._doomed if entry[1] != path + DELETED]
                 self._doomed.append((due, path + DELETED))
             self.producers.snapshots.delete(segment.base)
 
@@ -595,17 +621,15 @@ class Log:
 
     @property
     def unflushed_messages(self) -> int:
-        return self.end_offset - self.recovery_point
+        return self.end_offset - self._durable_until
 
     def needs_flush(self, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` wants a flush now, or a rolled segment waits for one."""
-        unflushed = self.end_offset - self.recovery_point
-        if unflushed <= 0 or self.damage:
-            return False
-        return (
+        unflushed = self.end_offset - self._durable_until
+        return unflushed > 0 and (
             unflushed >= self.config.flush_messages
             or now_ms - self.flushed_ms >= self.config.flush_ms
-            or self.recovery_point < self._active.base
+            or self._durable_until < self._active.base
         )
 
     def start_flush(self) -> Flush:
@@ -615,7 +639,7 @@ class Log:
         """
         with disk_errors(self.directory, "flushing"):
             self._active.store_indexes()
-            segments = self._segments[self._floor(self.recovery_point) :]
+            segments = self._segments[self._floor(self._durable_until) :]
             flush = Flush(
                 directory=self.directory,
                 files=self._files,
@@ -635,8 +659,7 @@ class Log:
     def end_flush(self, flush: Flush) -> None:
         self.flushed_ms = self._clock.now_ms()
         if flush.truncations == self._truncations:
-            sound = min((segment.base for segment, _ in self.damage), default=flush.upto)
-            self.recovery_point = max(self.recovery_point, min(flush.upto, sound))
+            self._durable_until = max(self._durable_until, flush.upto)
 
     def flush(self) -> None:
         """All of it, waiting for the disk."""
@@ -646,13 +669,14 @@ class Log:
 
     def close(self, clean: bool = True) -> None:
         """Leave the files as Kafka leaves them after a clean stop. Without `clean` just let go of them."""
-        if not clean:
-            return
-        with disk_errors(self.directory, "closing"):
-            self._active.seal()
-            self._take_snapshot(self.end_offset)
-            if self._new_names or self.epochs.dirty or self.recovery_point < self.end_offset:
-                self.flush()
+        if clean:
+            with disk_errors(self.directory, "closing"):
+                self._active.seal()
+                self._take_snapshot(self.end_offset)
+                if self._new_names or self.epochs.dirty or self._durable_until < self.end_offset:
+                    self.flush()
+        for segment in self._segments:
+            segment.release()
 
     def rename(self, directory: str) -> None:
         """Move the whole directory on its disk: to Kafka's `-delete` name, or from `-future` to the current one."""

@@ -35,11 +35,12 @@ from kafkad.log.snapshots import SUFFIX as SNAPSHOT
 from kafkad.log.snapshots import Snapshots
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
 from kafkad.wire.control import ControlRecord
-from kafkad.wire.records import CONTROL, PREFIX_SIZE, crc_matches
+from kafkad.wire.records import CONTROL, PREFIX_SIZE, RecordsError, crc_matches
 
 Progress = Callable[[int, int], None]
 
 _NO_LIMIT = 2**63 - 1
+_REPORT_EVERY = 64 << 20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +50,8 @@ class Loaded:
     producers: ProducerStates
     start_offset: int
     end_offset: int
-    recovery_point: int
+    durable_until: int
+    """What comes before it is on the disk."""
     created: bool
 
 
@@ -82,7 +84,7 @@ def load(
         producers=ProducerStates(Snapshots(directory, files, snapshots)),
         start_offset=max(start_offset, segments[0].base),
         end_offset=segments[-1].base,
-        recovery_point=recovery_point,
+        durable_until=recovery_point,
         created=made,
     )
     if not epochs_known:
@@ -130,9 +132,9 @@ def _load_clean(loaded: Loaded, now_ms: int) -> bool:
         end = last.read_end_offset()
     except BadBatch:
         return False
-    if loaded.recovery_point < end and any(segment.size for segment in loaded.segments):
+    if loaded.durable_until < end and any(segment.size for segment in loaded.segments):
         return False
-    loaded.end_offset = loaded.recovery_point = end
+    loaded.end_offset = loaded.durable_until = end
     producers = loaded.producers
     if producers.snapshots.offsets:
         reload_producers(producers, loaded.segments, loaded.start_offset, end, now_ms)
@@ -152,15 +154,15 @@ def _fit_together(loaded: Loaded, config: LogConfig, now_ms: int) -> None:
         segment = Segment(last.files, last.directory, loaded.start_offset, 0, config.index_interval_bytes, now_ms)
         segment.create_files()
         segments.append(segment)
-        loaded.end_offset = loaded.recovery_point = loaded.start_offset
+        loaded.end_offset = loaded.durable_until = loaded.start_offset
     loaded.epochs.truncate_from_end(loaded.end_offset + 1)  # a leader's latest epoch may have no batch yet
     loaded.epochs.truncate_from_start(loaded.start_offset)
-    loaded.recovery_point = min(loaded.recovery_point, loaded.end_offset)
+    loaded.durable_until = min(loaded.durable_until, loaded.end_offset)
 
 
 def _recover(loaded: Loaded, now_ms: int, progress: Progress | None) -> None:
     segments = loaded.segments
-    number = max(sum(segment.base <= loaded.recovery_point for segment in segments) - 1, 0)
+    number = max(sum(segment.base <= loaded.durable_until for segment in segments) - 1, 0)
     checked = segments[number:]
     first = max(checked[0].base, loaded.start_offset)
     reload_producers(loaded.producers, segments[:number], loaded.start_offset, first, now_ms)
@@ -170,8 +172,6 @@ def _recover(loaded: Loaded, now_ms: int, progress: Progress | None) -> None:
             loaded.producers.take_snapshot(segment.base)
         check.segment(segment, following)
     loaded.end_offset = check.end
-    sound = min((segment.base for segment in segments if segment.holes), default=check.end)
-    loaded.recovery_point = min(loaded.recovery_point, sound)
     loaded.producers.snapshots.keep_within(loaded.start_offset, check.end)
 
 
@@ -184,6 +184,12 @@ class _Check:
         self._progress = progress
         self._to_do = to_do
         self._done = 0
+        self._report_at = _REPORT_EVERY
+
+    def _report(self, position: int) -> None:
+        self._report_at = position + _REPORT_EVERY
+        if self._progress:
+            self._progress(self._done + position, self._to_do)
 
     def segment(self, segment: Segment, following: Segment | None) -> None:
         """Check and index one segment; cut it (the last one) or note the damage (any other)."""
@@ -199,7 +205,7 @@ class _Check:
                 self._sound(segment, position, size, limit)
                 position = size
             except BadBatch as bad:
-                if following is None and self.end >= self.loaded.recovery_point:
+                if following is None and self.end >= self.loaded.durable_until:
                     segment.files.truncate(segment.file.fd, bad.position)
                     size = position = bad.position
                 else:
@@ -207,9 +213,9 @@ class _Check:
         segment.size = size
         segment.has_transactions = bool(transactions.entries)
         segment.seal()
+        self._report(size)
         self._done += size
-        if self._progress:
-            self._progress(self._done, self._to_do)
+        self._report_at = _REPORT_EVERY
 
     def _sound(self, segment: Segment, position: int, size: int, limit: int) -> None:
         """Take in the batches from `position` on; BadBatch at the first that is none."""
@@ -223,12 +229,14 @@ class _Check:
             if epoch >= 0 and (loaded.epochs.latest is None or epoch > loaded.epochs.latest):
                 loaded.epochs.assign(epoch, header[BASE_OFFSET])
             if header[PRODUCER_ID] >= 0:
-                marker = read_marker(view, at, header) if header[ATTRIBUTES] & CONTROL else None
+                marker = _marker(view, at, header, segment.size)
                 aborted = loaded.producers.update(header, header[BASE_OFFSET], marker)
                 if aborted is not None:
                     segment.transactions.append(aborted)
             segment.note(header)
             self.end = header[BASE_OFFSET] + header[LAST_DELTA] + 1
+            if segment.size >= self._report_at:
+                self._report(segment.size)
 
     def _problem(self, view: memoryview, at: int, header: Header, limit: int) -> str | None:
         if header[BASE_OFFSET] < self.end:
@@ -245,7 +253,7 @@ class _Check:
         """The damage ends where a batch follows that fits, in the worst case with the segment; returns where."""
         end, following = _next_sound(segment, bad.position, size, self.end, limit)
         if following is None:
-            following = limit if limit != _NO_LIMIT else max(self.end, self.loaded.recovery_point)
+            following = limit if limit != _NO_LIMIT else max(self.end, self.loaded.durable_until)
         segment.holes = (*segment.holes, Hole(bad.position, end, self.end, following))
         self.end = following
         return end
@@ -282,18 +290,43 @@ def _feed(producers: ProducerStates, segment: Segment, offset: int, end_offset: 
             if header[BASE_OFFSET] >= end_offset:
                 break
             if header[PRODUCER_ID] >= 0 and header[BASE_OFFSET] >= offset:
-                producers.update(header, header[BASE_OFFSET], _marker(segment, position, header))
+                producers.update(header, header[BASE_OFFSET], _stored_marker(segment, position, header))
             offset = header[BASE_OFFSET] + header[LAST_DELTA] + 1
     except BadBatch:
         producers.forget_past()  # what is damaged here may have named producers
     return offset
 
 
-def _marker(segment: Segment, position: int, header: Header) -> ControlRecord | None:
+def _stored_marker(segment: Segment, position: int, header: Header) -> ControlRecord | None:
     if not header[ATTRIBUTES] & CONTROL:
         return None
     data = segment.files.pread(segment.file.fd, header[LENGTH] + PREFIX_SIZE, position)
-    return read_marker(memoryview(data), 0, header)
+    return _marker(memoryview(data), 0, header, position)
+
+
+def _marker(view: memoryview, at: int, header: Header, position: int) -> ControlRecord | None:
+    if not header[ATTRIBUTES] & CONTROL:
+        return None
+    try:
+        return read_marker(view, at, header)
+    except RecordsError as error:
+        raise BadBatch(position, str(error)) from None
+
+
+def rebuild_transactions(snapshots: Snapshots, segments: Sequence[Segment], now_ms: int) -> None:
+    """Make the transaction index of the last of `segments` anew: who had open what when it began, and its markers."""
+    segment = segments[-1]
+    earlier = [offset for offset in snapshots.offsets if offset <= segment.base]
+    producers = ProducerStates(Snapshots(snapshots.directory, segment.files, earlier))
+    reload_producers(producers, segments[:-1], -1, segment.base, now_ms)
+    segment.transactions.reset()
+    for start, end in segment.sound_stretches():
+        for position, header in walk(segment.files.pread, segment.file.fd, start, end):
+            if header[PRODUCER_ID] >= 0:
+                marker = _stored_marker(segment, position, header)
+                aborted = producers.update(header, header[BASE_OFFSET], marker)
+                if aborted is not None:
+                    segment.transactions.append(aborted)
 
 
 def _find_epochs(epochs: LeaderEpochs, segments: Sequence[Segment]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.config import LogConfig
 from kafkad.log.batches import (
@@ -20,6 +20,7 @@ from kafkad.log.batches import (
     MAX_TIMESTAMP,
     BadBatch,
     Header,
+    read_header,
     walk,
 )
 from kafkad.log.files import Files, LogFile
@@ -66,6 +67,7 @@ class Segment:
         "base",
         "created_ms",
         "directory",
+        "entries_limit",
         "fd",
         "files",
         "first_timestamp",
@@ -102,7 +104,7 @@ class Segment:
         self.since_index = 0
         self.first_timestamp = _UNKNOWN
         self.reserved = 0
-        self.max_entries = 0
+        self.max_entries = self.entries_limit = 0
         self.has_transactions = False
         self._transactions: TransactionIndex | None = None
         self.fd = _NOT_READY
@@ -135,6 +137,11 @@ class Segment:
         if self._transactions is None:
             self._transactions = TransactionIndex(self.path(TXN_INDEX), self.files, exists=self.has_transactions)
         return self._transactions
+
+    def release(self) -> None:
+        """Close the files; they open again at the next use."""
+        self._file = self._offsets = self._times = self._transactions = None
+        self.limit = self.roll_after = self.fd = _NOT_READY
 
     def move_to(self, directory: str) -> None:
         """The directory was renamed; files that are open stay so."""
@@ -235,24 +242,27 @@ class Segment:
         self.size += length
 
     def add_entry(self, last_offset: int) -> None:
-        """Index the batch that begins at the present end and ends with `last_offset`."""
+        """Index the batch that begins at the present end and ends with `last_offset`. Hot: every batch over 4 KiB."""
         offsets, times = self._offsets, self._times
-        assert isinstance(offsets, OffsetIndex) and isinstance(times, TimeIndex)
-        offsets.append(last_offset - self.base, self.size)
-        times.maybe_append(self.newest_timestamp, self.newest_timestamp_offset - self.base)
+        if TYPE_CHECKING:
+            assert isinstance(offsets, OffsetIndex) and isinstance(times, TimeIndex)
+        base = self.base
+        offsets.offsets.append(last_offset - base)
+        offsets.positions.append(self.size)
+        timestamps = times.timestamps
+        if self.newest_timestamp > (timestamps[-1] if timestamps else -1):
+            timestamps.append(self.newest_timestamp)
+            times.offsets.append(self.newest_timestamp_offset - base)
         self.since_index = 0
-        if self.indexes_full:
+        if len(offsets.offsets) >= self.entries_limit and self.indexes_full:
             self.limit = _NOT_READY
 
     @property
     def indexes_full(self) -> bool:
         """Kafka keeps one time entry free, for the one that `seal` adds."""
-        entries = len(self.offsets)
-        return 0 < self.max_entries <= entries or 0 < self._max_time_entries <= len(self.times)
-
-    @property
-    def _max_time_entries(self) -> int:
-        return self.max_entries * OFFSET_ENTRY_SIZE // TIME_ENTRY_SIZE - 1
+        return 0 < self.entries_limit <= len(self.offsets) and (
+            len(self.offsets) >= self.max_entries or len(self.times) >= self.entries_limit
+        )
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -286,6 +296,7 @@ class Segment:
     def set_limits(self, config: LogConfig) -> None:
         self.interval = config.index_interval_bytes
         self.max_entries = config.segment_index_bytes // OFFSET_ENTRY_SIZE
+        self.entries_limit = config.segment_index_bytes // TIME_ENTRY_SIZE - 1
         self.limit = config.segment_bytes if self.reserved < 0 else min(config.segment_bytes, self._reserve_limit)
         if self.indexes_full:
             self.limit = _NOT_READY
@@ -458,9 +469,9 @@ class Segment:
         offsets = self.offsets
         number = offsets.at_or_after(offset - self.base)
         if number < len(offsets):  # a reader that goes on where its last read ended hits the beginning of an entry
-            entry = offsets.entry(number)[1]
-            position, header = next(walk(self.files.pread, self.file.fd, entry, self.size), (entry, None))
-            if header is not None and header[BASE_OFFSET] <= offset <= header[BASE_OFFSET] + header[LAST_DELTA]:
+            position = offsets.entry(number)[1]
+            header = read_header(self.files.pread, self.file.fd, position, self.size)
+            if header[BASE_OFFSET] <= offset <= header[BASE_OFFSET] + header[LAST_DELTA]:
                 return position
         start = offsets.entry(number - 1)[1] if number else 0
         for position, header in walk(self.files.pread, self.file.fd, start, self.size):

@@ -34,20 +34,19 @@ class Timestamps:
 
     def first_at_or_after(self, timestamp: int, start_offset: int) -> Found | None:
         """The first record, in the order of offsets, that is not older."""
-        for segment in self._segments[bisect_left(self._largest_per_segment(), timestamp) :]:
-            if segment.max_timestamp >= timestamp:
-                found = _search(segment, timestamp, start_offset)
+        segments = self._segments
+        for number in range(bisect_left(self._largest_per_segment(), timestamp), len(segments)):
+            if segments[number].max_timestamp >= timestamp:
+                found = _search(segments[number], timestamp, start_offset)
                 if found is not None:
                     return found
         return None
 
-    def largest(self) -> Found | None:
+    def largest(self, start_offset: int) -> Found | None:
         """The first record with the largest timestamp of all; None when no record has one."""
-        segment = max(self._segments, key=lambda segment: segment.max_timestamp)
-        timestamp = segment.max_timestamp
-        if timestamp < 0:
-            return None
-        return _search(segment, timestamp, segment.base)
+        known = self._largest_per_segment()
+        timestamp = max(self._segments[-1].max_timestamp, known[-1] if known else -1)
+        return self.first_at_or_after(timestamp, start_offset) if timestamp >= 0 else None
 
 
 def _search(segment: Segment, timestamp: int, start_offset: int) -> Found | None:
