@@ -31,7 +31,8 @@ class FaultyFiles(Files):
     """A real disk until told otherwise.
 
     `fail(operation, error, after=n)` makes the operation fail from the n-th call on, once or for good; a torn write
-    puts its first bytes on the disk and then fails, a short one says how few it wrote. `count` has the calls so far.
+    (to a log) puts its first bytes on the disk and then fails, a short one says how few it wrote. `count` has the
+    calls so far.
     """
 
     def __init__(self) -> None:
@@ -72,11 +73,12 @@ class FaultyFiles(Files):
         return os.open(path, flags, mode)
 
     def pwrite(self, fd: int, data: bytes | memoryview, at: int) -> int:  # type: ignore[override]
-        if self._torn is not None:
+        of_log = os.readlink(f"/proc/self/fd/{fd}").endswith(".log")
+        if self._torn is not None and of_log:
             os.pwrite(fd, data[: self._torn], at)
             self._torn = None
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        if self._short is not None:
+        if self._short is not None and of_log:
             kept, self._short = self._short, None
             return os.pwrite(fd, data[:kept], at)
         self._meet("pwrite")

@@ -369,6 +369,7 @@ class Log:
         self._segments.append(segment)
         self._bases.append(base)
         self._active = segment
+        self._last_base = _NOWHERE
         return segment
 
     def _take_snapshot(self, offset: int) -> None:
@@ -518,8 +519,11 @@ class Log:
             if segment.has_transactions:
                 self._transactions(number).truncate(end)
                 segment.has_transactions = bool(segment.transactions.entries)
-            self._truncated(self._segments[: number + 1], min(self.start_offset, end), end)
+            start = self.start_offset
+            self._truncated(self._segments[: number + 1], min(start, end), end)
             self._reload_producers()
+        if end <= start:
+            self.truncate_fully_at(end)  # only records that had been deleted are left
 
     def truncate_fully_at(self, offset: int) -> None:
         """Throw everything away and begin anew at `offset`."""

@@ -46,7 +46,26 @@ class Timestamps:
         """The first record with the largest timestamp of all; None when no record has one."""
         known = self._largest_per_segment()
         timestamp = max(self._segments[-1].max_timestamp, known[-1] if known else -1)
-        return self.first_at_or_after(timestamp, start_offset) if timestamp >= 0 else None
+        if timestamp < 0:
+            return None
+        found = self.first_at_or_after(timestamp, start_offset)
+        if found is None:  # its record is below the start of the log, whose segment is still there
+            timestamp = max(_largest_from(segment, start_offset) for segment in self._segments)
+            found = self.first_at_or_after(timestamp, start_offset)
+        return found
+
+
+def _largest_from(segment: Segment, start_offset: int) -> int:
+    """The largest timestamp of the records from `start_offset` on."""
+    if segment.base >= start_offset:
+        return segment.max_timestamp
+    largest = -1
+    for start, end in segment.sound_stretches(segment.locate(start_offset)):
+        for position, header in walk(segment.files.pread, segment.file.fd, start, end):
+            if header[MAX_TIMESTAMP] > largest:
+                stamps = [r.timestamp for r in _records(segment, position, header) if r.offset >= start_offset]
+                largest = max([largest, *stamps])
+    return largest
 
 
 def _search(segment: Segment, timestamp: int, start_offset: int) -> Found | None:

@@ -1,0 +1,340 @@
+"""A disk that fails, a process that dies, bits that flip: what is left is a log, and nobody is lied to."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.check import check
+from kafkad.log.log import Log
+from kafkad.wire.control import ControlRecord, build_marker
+from tests.log.conftest import Home, append, batch, records
+
+
+def fill(log: Log, count: int) -> None:
+    for i in range(count):
+        append(log, batch(b"v%d" % i + b"." * 200, timestamp=1000 + i))
+
+
+def path_of(log: Log, suffix: str, number: int = -1) -> Path:
+    return Path(log.segments[number].path(suffix))
+
+
+@pytest.mark.parametrize("fault", ["error", "torn", "short"])
+@pytest.mark.parametrize("before", [0, 3])
+def test_nothing_of_a_failed_append_stays(home: Home, fault: str, before: int) -> None:
+    log = home.open()
+    fill(log, before)
+    size = log.size
+    if fault == "error":
+        home.files.fail("pwrite", errno.ENOSPC)
+    elif fault == "torn":
+        home.files.tear_next_write(70)
+    else:
+        home.files.shorten_next_write(70)
+    with pytest.raises(StorageError) as failed:
+        fill(log, 1)
+    assert failed.value.directory == str(home.directory.parent)
+    assert (log.end_offset, log.size, os.path.getsize(path_of(log, ".log"))) == (before, size, size)
+    fill(log, 20)
+    assert [record.offset for record in records(log)] == list(range(before + 20))
+
+
+def test_no_append_before_a_torn_one_is_cleared_away(home: Home) -> None:
+    log = home.open()
+    fill(log, 2)
+    size = log.size
+    home.files.tear_next_write(70)
+    home.files.fail("truncate", once=False)
+    for _ in range(3):
+        with pytest.raises(StorageError):
+            fill(log, 1)
+    assert os.path.getsize(path_of(log, ".log")) == size + 70
+    home.files.heal()
+    fill(log, 1)
+    assert len(records(log)) == 3
+
+
+def test_a_copied_run_that_fails_is_taken_back(home: Home) -> None:
+    log = home.open()
+    log.append_copied(memoryview(_copied(0, 1, 2)))
+    home.files.tear_next_write(100)
+    with pytest.raises(StorageError):
+        log.append_copied(memoryview(_copied(3, 4, 5)))
+    log.append_copied(memoryview(_copied(3, 4, 5)))
+    assert [record.offset for record in records(log)] == list(range(6))
+
+
+def _copied(*offsets: int) -> bytearray:
+    run = bytearray()
+    for offset in offsets:
+        data = batch(b"c%d" % offset)
+        data[:8] = offset.to_bytes(8, "big")
+        run += data
+    return run
+
+
+def test_the_recovery_point_stays_where_a_sync_failed(home: Home) -> None:
+    log = home.open()
+    fill(log, 5)
+    home.files.fail("sync")
+    with pytest.raises(StorageError) as failed:
+        log.flush()
+    assert failed.value.directory == str(home.directory.parent)
+    assert log.recovery_point == 0
+
+
+def test_a_flush_syncs_every_segment_since_the_recovery_point_and_the_names(home: Home) -> None:
+    log = home.open()
+    fill(log, 40)
+    home.files.synced.clear()
+    log.flush()
+    synced = set(home.files.synced)
+    assert {str(path_of(log, ".log", number)) for number in range(len(log.segments))} <= synced
+    assert {str(home.directory), log.epochs.path} <= synced
+    home.files.synced.clear()
+    fill(log, 1)
+    log.flush()
+    logs = [path for path in home.files.synced if path.endswith(".log")]
+    assert logs == [str(path_of(log, ".log"))]
+    assert str(home.directory) not in home.files.synced
+
+
+def test_a_failing_disk_is_reported_by_every_way_in(home: Home) -> None:
+    log = home.open()
+    fill(log, 40)
+    log = home.reopen()
+    home.files.fail("open", once=False)
+    for attempt in (
+        lambda: log.read(0, 100, 40),
+        lambda: log.roll(),
+        lambda: log.offset_for_timestamp(5),
+        lambda: fill(log, 1),
+    ):
+        with pytest.raises(StorageError):
+            attempt()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 16, 17, 60, 61, 100, 260])
+def test_a_torn_tail_is_cut_off(home: Home, kept: int) -> None:
+    log = home.open()
+    fill(log, 30)
+    log.close(clean=False)
+    path = path_of(log, ".log")
+    with path.open("ab") as file:
+        file.write(batch(b"." * 300)[:kept])
+    log = home.open(clean=False)
+    assert len(records(log)) == log.end_offset == 30
+    assert path.stat().st_size == log.segments[-1].size
+
+
+@pytest.mark.parametrize("tail", [bytes(5000), b"\xff" * 700, bytes(16) + b"\x02" + bytes(80)])
+def test_a_tail_of_rubbish_is_cut_off(home: Home, tail: bytes) -> None:
+    log = home.open()
+    fill(log, 30)
+    log.close(clean=False)
+    with path_of(log, ".log").open("ab") as file:
+        file.write(tail)
+    assert home.open(clean=False).end_offset == 30
+    fill(home.log or log, 5)
+
+
+def test_an_old_batch_after_the_end_does_not_come_back(home: Home) -> None:
+    """Blocks of a file that was truncated and written again may hold what they held before."""
+    log = home.open()
+    fill(log, 4)
+    log.close(clean=False)
+    data = path_of(log, ".log").read_bytes()
+    with path_of(log, ".log").open("ab") as file:
+        file.write(data)
+    assert home.open(clean=False).end_offset == 4
+
+
+def test_a_clean_mark_is_not_believed_when_the_log_says_otherwise(home: Home) -> None:
+    log = home.open()
+    fill(log, 10)
+    log.close()
+    with path_of(log, ".log").open("ab") as file:
+        file.write(b"rubbish")
+    assert home.open(clean=True).end_offset == 10
+    assert path_of(log, ".log").stat().st_size == log.size
+
+
+def test_losing_what_was_on_the_disk_is_damage(home: Home) -> None:
+    log = home.open()
+    fill(log, 10)
+    log.close()
+    os.truncate(path_of(log, ".log"), log.segments[-1].size - 10)
+    log = home.open(clean=True)
+    home.expect_problems = True
+    assert log.end_offset == 10
+    assert [(hole.first, hole.next) for _, hole in log.damage] == [(9, 10)]
+    assert append(log, batch()) == 10
+    assert [record.offset for record in records(log, 10)] == [10]
+
+
+def test_damage_without_a_believable_length_hides_the_rest_of_its_segment_only(home: Home) -> None:
+    log = home.open()
+    fill(log, 60)
+    second = log.segments[1]
+    start, after = second.locate(second.base + 3), log.segments[2].base
+    log.close(clean=False)
+    with open(second.path(".log"), "r+b") as file:
+        file.seek(start + 8)
+        file.write(b"\x7f")
+    told: list[tuple[int, int]] = []
+    log = home.open(clean=False, progress=lambda done, to_do: told.append((done, to_do)))
+    home.expect_problems = True
+    assert (log.end_offset, len(log.segments)) == (60, len(told))
+    assert told[-1][0] == told[-1][1] == log.size
+    [(segment, hole)] = log.damage
+    assert (segment.base, hole.first, hole.next) == (second.base, second.base + 3, after)
+    assert [record.offset for record in records(log, after)] == list(range(after, 60))
+    for offset in (hole.first, after - 1):
+        with pytest.raises(KafkaError) as refused:
+            log.read(offset, 100, 60)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    fill(log, 10)
+    log.flush()
+    assert log.recovery_point == second.base
+    log.truncate_fully_at(60)
+    assert not log.damage
+
+
+def test_a_tail_is_what_comes_after_the_recovery_point(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 20)
+    fill(log, 10)
+    log.flush()
+    fill(log, 10)
+    position = log.segments[0].locate(4)
+    log.close(clean=False)
+    with path_of(log, ".log").open("r+b") as file:
+        file.seek(position + 100)
+        file.write(b"!!")
+    log = home.open(clean=False)
+    home.expect_problems = True
+    assert log.end_offset == 20
+    [(_, hole)] = log.damage
+    assert (hole.first, hole.next) == (4, 5)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "noise"])
+def test_indexes_are_no_truth(home: Home, suffix: str, damage: str) -> None:
+    log = home.open()
+    fill(log, 60)
+    log.close()
+    for segment in log.segments:
+        path = Path(segment.path(suffix))
+        data = path.read_bytes()
+        if damage == "missing":
+            path.unlink()
+        elif damage == "noise":
+            path.write_bytes(b"\x12\x34\x56\x78" * (len(data) // 4))
+        else:
+            path.write_bytes(data[: len(data) - 3] if damage == "cut" else b"")
+    log = home.open()
+    home.expect_problems = damage == "empty"  # an empty index is a possible one, only slow
+    assert [record.offset for record in records(log)] == list(range(60))
+    if not home.expect_problems:
+        assert [log.offset_for_timestamp(1000 + i) for i in range(60)] == [(1000 + i, i, 0) for i in range(60)]
+
+
+def test_leader_epochs_are_found_in_the_batches_again(home: Home) -> None:
+    log = home.open()
+    for epoch in range(5):
+        append(log, batch(b"x" * 900), epoch)
+    log.close()
+    for content in (b"", b"0\n5\n0 0\n", b"\0" * 30):
+        Path(log.epochs.path).write_bytes(content)
+        assert home.open().epochs.entries == [(epoch, epoch) for epoch in range(5)]
+
+
+def aborted(log: Log, producer_id: int, count: int = 3) -> None:
+    for sequence in range(count):
+        append(
+            log,
+            batch(b"t" * 300, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True),
+        )
+    marker = build_marker(ControlRecord(False, 0), producer_id=producer_id, producer_epoch=0, timestamp=1000)
+    append(log, marker)
+
+
+def test_aborted_transactions_are_known_after_every_kind_of_stop(home: Home) -> None:
+    log = home.open(segment_bytes=2000)
+    for producer_id in range(8):
+        aborted(log, producer_id)
+    expected = [(producer_id, producer_id * 4) for producer_id in range(8)]
+    assert log.aborted_transactions(0, log.end_offset) == expected
+    assert log.aborted_transactions(9, 14) == expected[2:4]
+    for clean in (True, False):
+        log = home.reopen(clean=clean)
+        assert log.aborted_transactions(0, log.end_offset) == expected
+    log.truncate_to(18)
+    assert log.aborted_transactions(0, log.end_offset) == expected[:4]
+    assert log.first_unstable_offset(log.end_offset) == 16
+
+
+def test_a_broken_transaction_index_is_made_anew(home: Home) -> None:
+    log = home.open(segment_bytes=2000)
+    for producer_id in range(8):
+        aborted(log, producer_id)
+    expected = log.aborted_transactions(0, log.end_offset)
+    log.close()
+    for path in home.directory.glob("*.txnindex"):
+        path.write_bytes(path.read_bytes()[:-1])
+    for path in list(home.directory.glob("*.snapshot"))[1::2]:
+        path.unlink()
+    assert home.open().aborted_transactions(0, 32) == expected
+
+
+def test_a_log_whose_data_is_gone_goes_on_where_its_start_is(home: Home) -> None:
+    log = home.open()
+    fill(log, 5)
+    log.close(clean=False)
+    log = home.open(clean=False, start_offset=50)
+    assert (log.start_offset, log.end_offset) == (50, 50)
+    assert append(log, batch()) == 50
+
+
+def test_orphaned_indexes_are_removed(home: Home) -> None:
+    home.open().close()
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        (home.directory / f"{77:020d}{suffix}").write_bytes(b"")
+    home.open()
+    assert not list(home.directory.glob("*77.*"))
+
+
+def test_check_sees_what_is_wrong(home: Home) -> None:
+    log = home.open()
+    fill(log, 40)
+    log.close()
+    assert check(str(home.directory)) == []
+    log_path, index = path_of(log, ".log", 0), path_of(log, ".index", 0)
+    for path, at in ((log_path, 100), (index, 7), (path_of(log, ".timeindex", 1), 3)):
+        data = bytearray(path.read_bytes())
+        data[at] ^= 0x10
+        path.write_bytes(data)
+        assert str(path) in {problem.path for problem in check(str(home.directory))}
+        data[at] ^= 0x10
+        path.write_bytes(data)
+    Path(log.epochs.path).write_text("0\n1\n7 0\n")
+    assert check(str(home.directory))
+    Path(log.epochs.path).write_text("0\n1\n0 0\n")
+
+
+def test_blocks_are_reserved_ahead_and_given_back(home: Home) -> None:
+    log = home.open(segment_bytes=8 << 20, preallocate=True)
+    fill(log, 1)
+    stat = path_of(log, ".log").stat()
+    assert stat.st_size == log.size
+    reserved = stat.st_blocks * 512
+    if reserved < 8 << 20:
+        pytest.skip("this file system cannot reserve blocks past the end of a file")
+    log.roll()
+    assert path_of(log, ".log", 0).stat().st_blocks * 512 < 1 << 20
+    assert len(records(log)) == 1
