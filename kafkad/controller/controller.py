@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
 from kafkad.clock import Clock
+from kafkad.controller import features, producer_ids
 from kafkad.controller.channel import Connect
+from kafkad.controller.features import FeatureUpdate
+from kafkad.controller.isr import Outcome as IsrOutcome
+from kafkad.controller.isr import WantedIsr
+from kafkad.controller.leaders import ElectionKind, Outcomes
 from kafkad.controller.leadership import Answers, ControllerMoved, Leadership, Surroundings, storage_refused
+from kafkad.controller.reassignments import Target
 from kafkad.controller.term import ControllerSettings, Term
-from kafkad.controller.topics import MorePartitions, NewTopic, TopicResult, TopicRules
+from kafkad.controller.topics import CheckConfig, MorePartitions, NewTopic, TopicResult
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import (
     BadVersion,
@@ -36,8 +42,8 @@ from kafkad.meta.store import (
     WatchEvent,
 )
 from kafkad.meta.znodes import Controller as ControllerNode
-from kafkad.meta.znodes import ControllerEpoch
-from kafkad.model import NO_TOPIC_ID, TopicId
+from kafkad.meta.znodes import ControllerEpoch, Features, ProducerIdBlock
+from kafkad.model import NO_TOPIC_ID, PartitionAssignment, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +69,7 @@ class Controller:
         settings: ControllerSettings,
         *,
         connect: Connect,
-        rules: TopicRules,
+        check_config: CheckConfig,
         clock: Clock,
         random: Random | None = None,
     ) -> None:
@@ -71,7 +77,7 @@ class Controller:
         self._store = store
         self._settings = settings
         self._connect = connect
-        self._rules = rules
+        self._check_config = check_config
         self._clock = clock
         self._random = random or Random()
         self._queue: asyncio.Queue[Event] = asyncio.Queue()
@@ -139,6 +145,49 @@ class Controller:
             return results
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Written, but not known to the broker within {timeout_ms} ms")
         return [r if r.error else TopicResult(name=r.name, topic_id=r.topic_id, error=late) for r in results]
+
+    async def elect_leaders(
+        self, kind: ElectionKind, partitions: Sequence[TopicPartition] | None, *, timeout_ms: int
+    ) -> Outcomes:
+        """None for all partitions; then those that need no election are left out."""
+        outcomes, answers = await self._operate(lambda term: term.elections.elect(kind, partitions))
+        await _within(answers.mine(), timeout_ms)
+        return outcomes
+
+    async def alter_partition_reassignments(self, targets: Mapping[TopicPartition, Target]) -> Outcomes:
+        """Without error, a move has begun (or was called off); it may take long."""
+        return await self._operate(lambda term: term.reassignments.alter(targets))
+
+    async def list_partition_reassignments(
+        self, partitions: Sequence[TopicPartition] | None
+    ) -> dict[TopicPartition, PartitionAssignment]:
+        """Those under way, of `partitions` or of all."""
+
+        async def under_way(term: Term) -> dict[TopicPartition, PartitionAssignment]:
+            return term.reassignments.under_way(partitions)
+
+        return await self._operate(under_way)
+
+    async def update_features(self, updates: Sequence[FeatureUpdate]) -> dict[str, KafkaError | None]:
+        return await self._operate(lambda term: features.update(term.lead, updates))
+
+    async def finalized_features(self) -> Features:
+        """As the store has them; any broker may ask."""
+        return Features.decode((await self._store.get(Features.PATH))[0])
+
+    async def allocate_producer_ids(self, broker: int, broker_epoch: int) -> ProducerIdBlock:
+        """A block of ids that nobody else has or gets."""
+        return await self._operate(lambda term: producer_ids.allocate(term.lead, broker, broker_epoch))
+
+    async def alter_isr(
+        self, broker: int, broker_epoch: int, wanted: Mapping[TopicPartition, WantedIsr]
+    ) -> dict[TopicPartition, IsrOutcome]:
+        """AlterPartition. Raises STALE_BROKER_EPOCH for the whole request."""
+        return await self._operate(lambda term: term.alter_isr(broker, broker_epoch, wanted))
+
+    async def controlled_shutdown(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
+        """What `broker` still leads because nobody else can."""
+        return await self._operate(lambda term: term.brokers.shut_down(broker, broker_epoch))
 
     # The queue.
 
@@ -233,7 +282,7 @@ class Controller:
             listener=self._settings.listener,
         )
         lead = Leadership(around, epoch, version)
-        term = Term(lead, self._settings, self._rules, self._random, lambda event: self._during(term, event))
+        term = Term(lead, self._settings, self._check_config, self._random, lambda event: self._during(term, event))
         self._term = term
         return await term.begin()
 
@@ -249,7 +298,7 @@ class Controller:
     async def _resign(self) -> None:
         term, self._term = self._term, None
         if term is not None:
-            await term.lead.close()
+            await term.end()
 
     # What is heard.
 
@@ -279,7 +328,7 @@ class Controller:
         if state is SessionState.EXPIRED:
             term, self._term = self._term, None
             if term is not None:
-                self._queue.put_nowait(term.lead.close)
+                self._queue.put_nowait(term.end)
         elif state is SessionState.CONNECTED:
             self._queue.put_nowait(self._look)
 

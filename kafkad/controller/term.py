@@ -5,25 +5,41 @@ Nothing here runs by itself: `Controller` calls it, one call at a time. The read
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 from kafkad.controller.brokers import Brokers, read_brokers
 from kafkad.controller.channel import Request, Response
 from kafkad.controller.deletion import Deletions
+from kafkad.controller.isr import Isr, WantedIsr
+from kafkad.controller.isr import Outcome as IsrOutcome
+from kafkad.controller.leaders import ElectionKind, Elections
 from kafkad.controller.leadership import Answers, Leadership
 from kafkad.controller.loading import bring_online, load_topics
+from kafkad.controller.reassignments import Reassignments
 from kafkad.controller.registration import prepare
-from kafkad.controller.topics import TopicDefaults, TopicRules, Topics
+from kafkad.controller.topics import CheckConfig, TopicDefaults, Topics
 from kafkad.meta.store import Delete, NodeExists, NoNode, Watch
-from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partition
+from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partition, PreferredElections
 from kafkad.model import TopicPartition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 Enqueue = Callable[[Callable[[], Awaitable[None]]], None]
+
+
+FIRST_BALANCE_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balance:
+    """How often leaders are moved home, where a broker misses more than `percentage` of those it should be."""
+
+    interval_seconds: float = 300
+    percentage: int = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,17 +50,25 @@ class ControllerSettings:
     unclean: Callable[[str], bool]
     listener: str | None = None
     topics: TopicDefaults = field(default_factory=TopicDefaults)
+    balance: Balance | None = None
 
 
 class Term:
+    """`begin` once, `end` once."""
+
     def __init__(
-        self, lead: Leadership, settings: ControllerSettings, rules: TopicRules, random: Random, enqueue: Enqueue
+        self, lead: Leadership, settings: ControllerSettings, check: CheckConfig, random: Random, enqueue: Enqueue
     ) -> None:
         self.lead = lead
         self.state = lead.state
         self.deletions = Deletions(lead)
-        self.topics = Topics(lead, rules, settings.topics, random)
+        self.topics = Topics(lead, check, settings.topics, random)
         self.brokers = Brokers(lead, self.deletions)
+        self.elections = Elections(lead)
+        self.reassignments = Reassignments(lead, self.deletions)
+        self.isr = Isr(lead)
+        self._settings = settings
+        self._balancing: asyncio.TimerHandle | None = None
         self._enqueue = enqueue
 
     async def begin(self) -> Answers:
@@ -67,8 +91,18 @@ class Term:
         lead.send(introduction)
         await self.deletions.mark(self._watch(self._deletions_asked))
         answers = await self._tell_everything()
+        await self.reassignments.go_on()
+        await self._reassignments_asked()
         await self.deletions.go_on()
+        await self._elections_asked()
+        if self._settings.balance is not None:
+            self._balance_after(FIRST_BALANCE_SECONDS, self._settings.balance)
         return answers
+
+    async def end(self) -> None:
+        if self._balancing is not None:
+            self._balancing.cancel()
+        await self.lead.close()
 
     async def _finalize_features(self) -> None:
         with contextlib.suppress(NodeExists):
@@ -110,8 +144,10 @@ class Term:
             self._enqueue(lambda: self.brokers.leader_and_isr_answered(broker, led))
 
     async def _brokers_changed(self) -> None:
-        if await self.brokers.changed(await read_brokers(self.lead, self._watch(self._brokers_changed))):
+        new = await self.brokers.changed(await read_brokers(self.lead, self._watch(self._brokers_changed)))
+        if new:
             await self._new_partitions()
+            await self.reassignments.go_on(new)
             await self.deletions.go_on()
 
     async def _topics_changed(self) -> None:
@@ -136,6 +172,32 @@ class Term:
     async def _deletions_asked(self) -> None:
         await self.deletions.mark(self._watch(self._deletions_asked))
         await self.deletions.go_on()
+
+    async def _reassignments_asked(self) -> None:
+        await self.reassignments.take_over(self._watch(self._reassignments_asked))
+
+    async def _elections_asked(self) -> None:
+        """By a tool of before Kafka 2.4, which waits for the node to go."""
+        if await self.lead.store.exists(PreferredElections.PATH, self._watch(self._elections_asked)):
+            data, _ = await self.lead.store.get(PreferredElections.PATH)
+            await self.elections.elect(ElectionKind.PREFERRED, PreferredElections.decode(data))
+            with contextlib.suppress(NoNode):
+                await self.lead.write([Delete(PreferredElections.PATH)])
+
+    def _balance_after(self, seconds: float, balance: Balance) -> None:
+        async def run() -> None:
+            await self.elections.balance(balance.percentage)
+            self._balance_after(balance.interval_seconds, balance)
+
+        self._balancing = asyncio.get_running_loop().call_later(seconds, self._enqueue, run)
+
+    async def alter_isr(
+        self, broker: int, broker_epoch: int, wanted: Mapping[TopicPartition, WantedIsr]
+    ) -> dict[TopicPartition, IsrOutcome]:
+        """A reassignment that waited for the new ISR is completed with it."""
+        outcomes = await self.isr.alter(broker, broker_epoch, wanted)
+        await self.reassignments.in_sync_changed(wanted)
+        return outcomes
 
     async def _log_dirs_failed(self) -> None:
         await self.brokers.log_dir_events(self._watch(self._log_dirs_failed))

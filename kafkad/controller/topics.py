@@ -10,10 +10,9 @@ import asyncio
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
 
 from kafkad.controller.election import first_leader
 from kafkad.controller.leadership import Answers, Leadership, storage_refused
@@ -26,6 +25,7 @@ from kafkad.meta.znodes import Config, Partition, Topic
 from kafkad.model import NO_TOPIC_ID, PartitionAssignment, PartitionState, TopicId, TopicPartition
 
 MAX_NAME = 249
+CLUSTER_METADATA = "__cluster_metadata"
 MAX_NEW_PARTITIONS = 10_000
 """Of one request, as in Kafka with KRaft: more would keep the controller from everything else for seconds."""
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -34,11 +34,8 @@ _OPERATIONS_PER_WRITE = 2_000
 Assignment = Mapping[int, tuple[int, ...]]
 
 
-class TopicRules(Protocol):
-    """Which overrides a topic may have."""
-
-    def check_topic(self, overrides: Mapping[str, str]) -> None:
-        """Raises KafkaError: INVALID_CONFIG, or POLICY_VIOLATION."""
+CheckConfig = Callable[[Mapping[str, str]], None]
+"""Raises KafkaError when a topic may not have these overrides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +81,10 @@ class MorePartitions:
 class Topics:
     """The part of a controller's term that makes topics and partitions."""
 
-    def __init__(self, lead: Leadership, rules: TopicRules, defaults: TopicDefaults, random: Random) -> None:
+    def __init__(self, lead: Leadership, check_config: CheckConfig, defaults: TopicDefaults, random: Random) -> None:
         self._lead = lead
         self._state = lead.state
-        self._rules = rules
+        self._check_config = check_config
         self._defaults = defaults
         self._random = random
 
@@ -201,6 +198,8 @@ class Topics:
 
     def _validated(self, topic: NewTopic, others: Mapping[str, Assignment]) -> Assignment:
         """The assignment of a topic that may be created along with `others`."""
+        if topic.name == CLUSTER_METADATA:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{CLUSTER_METADATA} is a name of Kafka's own")
         if topic.name in self._state.topics and topic.name not in self._state.deleting:
             raise _exists(topic.name)
         empty = [name for name, value in topic.configs.items() if value is None]
@@ -218,7 +217,7 @@ class Topics:
         self._check_collision(topic.name, others)
         if topic.assignment:
             self._check_assignment(topic.assignment)
-        self._rules.check_topic({name: value for name, value in topic.configs.items() if value is not None})
+        self._check_config({name: value for name, value in topic.configs.items() if value is not None})
         return assignment
 
     def _placed(self, topic: NewTopic, others: int) -> Assignment:

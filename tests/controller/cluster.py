@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import functools
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
 from kafkad.clock import SystemClock
+from kafkad.config.topic import validate_topic_configs
 from kafkad.controller.channel import Channel, LocalChannel, Request, Response
 from kafkad.controller.controller import Controller
 from kafkad.controller.registration import prepare, register
 from kafkad.controller.term import ControllerSettings
 from kafkad.controller.topics import NewTopic, TopicDefaults
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.znodes import Broker, Partition
 from kafkad.model import BrokerInfo, Endpoint, PartitionState, TopicPartition
@@ -121,15 +122,6 @@ class FailingOnce(Channel):
         await self._channel.close()
 
 
-class AnyConfig:
-    """Rules that know two settings."""
-
-    def check_topic(self, overrides: Mapping[str, str]) -> None:
-        for name, value in overrides.items():
-            if name not in ("retention.ms", "cleanup.policy") or not value:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={value}")
-
-
 class Member:
     """One broker with its session, its controller and its fake replicas."""
 
@@ -165,7 +157,7 @@ class Cluster:
             session,
             settings,
             connect=lambda info: LocalChannel(self.members[info.id].fake),
-            rules=AnyConfig(),
+            check_config=validate_topic_configs,
             clock=SystemClock(),
             random=Random(broker),
         )

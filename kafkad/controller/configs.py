@@ -1,0 +1,181 @@
+"""AlterConfigs and IncrementalAlterConfigs of topics and brokers: judged, then written with a note to all brokers.
+
+Any broker may do this, whether it is the controller or not: writers are told apart by the version of the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from kafkad.config.config import Config, find_setting
+from kafkad.config.dynamic import validate_broker_configs
+from kafkad.config.setting import ConfigType, Setting
+from kafkad.config.tables import TOPIC_SETTINGS
+from kafkad.config.topic import validate_topic_configs
+from kafkad.controller.leadership import storage_refused
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.store import (
+    BadVersion,
+    ConnectionLoss,
+    Create,
+    MetaStore,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Operation,
+    SessionExpired,
+    Set,
+)
+from kafkad.meta.znodes import DEFAULT_ENTITY, ConfigChange
+from kafkad.meta.znodes import Config as ConfigNode
+
+Overrides = Mapping[str, str]
+
+
+class ResourceKind(IntEnum):
+    """As the requests number them; those that can be altered."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class Alteration(IntEnum):
+    """As IncrementalAlterConfigs numbers them."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+    alteration: Alteration = Alteration.SET
+
+
+class ConfigAlterer:
+    """`config` says what holds at this broker now, `topic_exists` what this broker knows of the cluster."""
+
+    def __init__(
+        self, store: MetaStore, broker: int, *, config: Callable[[], Config], topic_exists: Callable[[str], bool]
+    ) -> None:
+        self._store = store
+        self._broker = broker
+        self._config = config
+        self._topic_exists = topic_exists
+
+    async def replace(
+        self, kind: ResourceKind, name: str, entries: Sequence[ConfigEntry], *, validate_only: bool = False
+    ) -> None:
+        """`entries` become all there is. Raises KafkaError."""
+        _check_entries(entries)
+        wanted = {entry.name: entry.value or "" for entry in entries}
+        await self._change(kind, name, lambda before: wanted, validate_only)
+
+    async def alter(
+        self, kind: ResourceKind, name: str, entries: Sequence[ConfigEntry], *, validate_only: bool = False
+    ) -> None:
+        """Each of `entries` changes one setting. Raises KafkaError."""
+        _check_entries(entries)
+        await self._change(kind, name, lambda before: _altered(kind, before, entries), validate_only)
+
+    async def _change(
+        self, kind: ResourceKind, name: str, change: Callable[[Overrides], Overrides], validate_only: bool
+    ) -> None:
+        entity = self._entity(kind, name)
+        path = ConfigNode.path(entity)
+        while True:
+            try:
+                data, stat = await self._store.get(path)
+                version = stat.version
+            except NoNode:
+                data, version = b"", None
+            after = change(ConfigNode.decode(data))
+            self._validate(kind, name, after)
+            if validate_only or await self._write(path, entity, after, version):
+                return
+
+    async def _write(self, path: str, entity: str, after: Overrides, version: int | None) -> bool:
+        """Whether nobody else wrote in between."""
+        text = ConfigNode.encode(after)
+        write: Operation = Create(path, text) if version is None else Set(path, text, version)
+        try:
+            await self._store.multi([write, Create(ConfigChange.PREFIX, ConfigChange.encode(entity), sequential=True)])
+        except MultiFailed as e:
+            if isinstance(e.cause, (BadVersion, NodeExists, NoNode)) and e.index == 0:
+                return False
+            raise
+        except (ConnectionLoss, SessionExpired) as e:
+            raise storage_refused(e) from e
+        return True
+
+    def _entity(self, kind: ResourceKind, name: str) -> str:
+        """The entity path of what may be altered here."""
+        if kind is ResourceKind.TOPIC:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Topics have no common settings of their own")
+            if not self._topic_exists(name):
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}")
+            return ConfigNode.entity_path(ConfigNode.TOPICS, name)
+        if not name:
+            return ConfigNode.entity_path(ConfigNode.BROKERS, DEFAULT_ENTITY)
+        if name != str(self._broker):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"This is broker {self._broker}; it alters its own settings or those of all brokers, not of {name!r}",
+            )
+        return ConfigNode.entity_path(ConfigNode.BROKERS, name)
+
+    def _validate(self, kind: ResourceKind, name: str, overrides: Overrides) -> None:
+        if kind is ResourceKind.TOPIC:
+            validate_topic_configs(overrides, topic=name)
+        else:
+            validate_broker_configs(self._config(), overrides, per_broker=bool(name))
+
+
+def _check_entries(entries: Sequence[ConfigEntry]) -> None:
+    names = [entry.name for entry in entries]
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Settings are named twice: {', '.join(twice)}")
+    empty = [e.name for e in entries if e.value is None and e.alteration is not Alteration.DELETE]
+    if empty:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Settings have no value: {', '.join(empty)}")
+
+
+def _altered(kind: ResourceKind, before: Overrides, entries: Sequence[ConfigEntry]) -> Overrides:
+    after = dict(before)
+    for entry in entries:
+        value = entry.value or ""
+        match entry.alteration:
+            case Alteration.SET:
+                after[entry.name] = value
+            case Alteration.DELETE:
+                after.pop(entry.name, None)
+            case Alteration.APPEND:
+                present = _members(kind, after, entry.name)
+                after[entry.name] = ",".join(present + _without(value.split(","), present))
+            case Alteration.SUBTRACT:
+                after[entry.name] = ",".join(_without(_members(kind, after, entry.name), value.split(",")))
+    return after
+
+
+def _members(kind: ResourceKind, overrides: Overrides, name: str) -> list[str]:
+    """Of a list setting; its default where it is not set."""
+    setting: Setting | None = TOPIC_SETTINGS.get(name) if kind is ResourceKind.TOPIC else find_setting(name)
+    if setting is None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"There is no {kind.name.lower()} setting {name}")
+    if setting.type is not ConfigType.LIST:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is not a list: nothing can be added to it or taken away")
+    text = overrides.get(name)
+    if text is not None:
+        return text.split(",")
+    return [str(member) for member in setting.default] if isinstance(setting.default, tuple) else []
+
+
+def _without(members: list[str], others: list[str]) -> list[str]:
+    return [member for member in members if member not in others]

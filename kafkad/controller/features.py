@@ -1,0 +1,72 @@
+"""Finalized features (KIP-584). Brokers in ZooKeeper mode support none, so there are only those that Kafka left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from kafkad.controller.leadership import Leadership
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.store import Set
+from kafkad.meta.znodes import Features
+
+
+class UpgradeType(IntEnum):
+    """As UpdateFeatures numbers them."""
+
+    UNKNOWN = 0
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureUpdate:
+    """To `level`; a level below 1 with a downgrade removes the feature."""
+
+    name: str
+    level: int
+    upgrade: UpgradeType = UpgradeType.UPGRADE
+
+
+async def update(lead: Leadership, updates: Sequence[FeatureUpdate]) -> dict[str, KafkaError | None]:
+    """What became of each update. Those without error were written together."""
+    data, stat = await lead.store.get(Features.PATH)
+    finalized = Features.decode(data)
+    levels = dict(finalized.levels)
+    outcomes: dict[str, KafkaError | None] = {}
+    for feature in updates:
+        outcomes[feature.name] = _objection(feature, finalized.levels)
+        if outcomes[feature.name] is None:
+            del levels[feature.name]
+    if levels != finalized.levels:
+        await lead.write([Set(Features.PATH, Features(levels).encode(), stat.version)])
+    return outcomes
+
+
+def _objection(feature: FeatureUpdate, levels: Mapping[str, int]) -> KafkaError | None:
+    """Only the removal of a feature that is there is possible where no feature is supported."""
+    existing = levels.get(feature.name)
+    removal = feature.level < 1 and feature.upgrade not in (UpgradeType.UNKNOWN, UpgradeType.UPGRADE)
+    if removal and existing is not None:
+        return None
+    return KafkaError(ErrorCode.INVALID_REQUEST, _reason(feature, existing, removal))
+
+
+def _reason(feature: FeatureUpdate, existing: int | None, removal: bool) -> str:
+    if not feature.name:
+        return "The name of a feature is empty"
+    if feature.upgrade is UpgradeType.UNKNOWN:
+        return "The kind of upgrade is unknown"
+    if removal:
+        return "The feature is not finalized and so cannot be removed"
+    if feature.level < 1:
+        return f"The level {feature.level} removes the feature, which needs a downgrade"
+    if existing is not None and feature.level == existing:
+        return f"The feature has the level {existing} already"
+    if existing is not None and feature.level < existing and feature.upgrade is UpgradeType.UPGRADE:
+        return f"The level {feature.level} is lower than {existing}, which needs a downgrade"
+    if existing is not None and feature.level > existing and feature.upgrade is not UpgradeType.UPGRADE:
+        return f"The level {feature.level} is higher than {existing}, which is no downgrade"
+    return "The feature is not supported by the brokers"

@@ -1,0 +1,104 @@
+"""AlterPartition: a leader asks for another ISR (KIP-497, KIP-841). The checks and their order are Kafka's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kafkad.controller.leadership import Leadership
+from kafkad.controller.state import PartitionEntry
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.model import NO_EPOCH, PartitionState, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedIsr:
+    """What the leader of one partition asks for: member → broker epoch, -1 where it does not know it."""
+
+    members: Mapping[int, int]
+    leader_epoch: int
+    partition_epoch: int
+    recovering: bool = False
+
+
+Outcome = PartitionState | KafkaError
+
+
+class Isr:
+    """The part of a controller's term that changes ISRs for leaders."""
+
+    def __init__(self, lead: Leadership) -> None:
+        self._lead = lead
+        self._state = lead.state
+
+    async def alter(
+        self, broker: int, broker_epoch: int, wanted: Mapping[TopicPartition, WantedIsr]
+    ) -> dict[TopicPartition, Outcome]:
+        """The state of each partition as it is now, or why it was not changed. Raises what concerns all of them."""
+        known = self._state.brokers.get(broker)
+        if known is None or known.epoch != broker_epoch:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Epoch {broker_epoch} is not that of broker {broker} now")
+        outcomes: dict[TopicPartition, Outcome] = {}
+        to_write = []
+        for tp, isr in wanted.items():
+            try:
+                settled = self._judge(tp, isr)
+            except KafkaError as e:
+                outcomes[tp] = e
+                continue
+            if settled is None:
+                to_write.append(tp)
+            else:
+                outcomes[tp] = settled
+        changed = await self._lead.change(to_write, lambda tp, entry: self._changed(wanted[tp], entry))
+        batch = self._lead.batch()
+        for tp, state in changed.items():
+            outcomes[tp] = state or KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"{tp} was written meanwhile")
+        batch.metadata([tp for tp, state in changed.items() if state is not None])
+        self._lead.send(batch)
+        return outcomes
+
+    def _judge(self, tp: TopicPartition, wanted: WantedIsr) -> PartitionState | None:
+        """The present state if it is as wanted already, None if it may be changed."""
+        state = self._state.entry(tp).state
+        if state is None or tp.topic in self._state.deleting:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {tp}")
+        if wanted.leader_epoch > state.leader_epoch or wanted.partition_epoch > state.partition_epoch:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"This controller is behind the epochs of {tp}")
+        if wanted.leader_epoch < state.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"The leader epoch of {tp} is {state.leader_epoch}")
+        if tuple(wanted.members) == state.isr and wanted.recovering == state.recovering:
+            return state
+        if wanted.partition_epoch < state.partition_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION, f"The partition epoch of {tp} is {state.partition_epoch}"
+            )
+        self._check_recovery(tp, wanted, state)
+        self._check_members(tp, wanted, state)
+        return None
+
+    def _check_recovery(self, tp: TopicPartition, wanted: WantedIsr, state: PartitionState) -> None:
+        if wanted.recovering and (len(wanted.members) > 1 or not state.recovering):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{tp} can be recovering only with its leader alone in sync")
+
+    def _check_members(self, tp: TopicPartition, wanted: WantedIsr, state: PartitionState) -> None:
+        if state.leader not in wanted.members:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The leader of {tp}, {state.leader}, is in sync with itself")
+        assigned = self._state.entry(tp).assignment.replicas
+        for member, epoch in wanted.members.items():
+            broker = self._state.brokers.get(member)
+            if (
+                broker is None
+                or member in self._state.leaving
+                or member not in assigned
+                or epoch not in (NO_EPOCH, broker.epoch)
+            ):
+                raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"Broker {member} cannot be in sync for {tp} now")
+
+    def _changed(self, wanted: WantedIsr, entry: PartitionEntry) -> PartitionState | None:
+        state = entry.state
+        if state is None or state.partition_epoch != wanted.partition_epoch:
+            return None
+        return replace(
+            state, isr=tuple(wanted.members), recovering=wanted.recovering, controller_epoch=self._lead.epoch
+        )

@@ -1,0 +1,108 @@
+"""Elections that somebody asks for, and those that put leaders back where the assignment wants them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from enum import IntEnum
+
+from kafkad.controller.election import after_failure, preferred
+from kafkad.controller.leadership import Answers, Leadership
+from kafkad.controller.state import PartitionEntry
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.model import NO_LEADER, PartitionState, TopicPartition
+
+Outcomes = dict[TopicPartition, KafkaError | None]
+
+
+class ElectionKind(IntEnum):
+    """As ElectLeaders numbers them."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class Elections:
+    """The part of a controller's term that elects leaders without a failure."""
+
+    def __init__(self, lead: Leadership) -> None:
+        self._lead = lead
+        self._state = lead.state
+
+    async def elect(self, kind: ElectionKind, partitions: Sequence[TopicPartition] | None) -> tuple[Outcomes, Answers]:
+        """None for all partitions: then those that need no election are not in the outcome, as in Kafka."""
+        asked = [tp for tp, _ in self._state.partitions()] if partitions is None else partitions
+        outcomes: Outcomes = {tp: self._objection(kind, tp) for tp in asked}
+        wanted = [tp for tp, error in outcomes.items() if error is None]
+        decide = self._preferred if kind is ElectionKind.PREFERRED else self._any
+        changed = await self._lead.change(wanted, decide)
+        for tp, state in changed.items():
+            if state is None:
+                outcomes[tp] = _nobody(kind, tp)
+        answers = self._lead.send(self._lead.tell_changed(self._lead.batch(), changed))
+        if partitions is None:
+            needless = ErrorCode.ELECTION_NOT_NEEDED
+            outcomes = {tp: e for tp, e in outcomes.items() if e is None or e.code != needless}
+        return outcomes, answers
+
+    def _objection(self, kind: ElectionKind, tp: TopicPartition) -> KafkaError | None:
+        try:
+            entry = self._state.entry(tp)
+        except KafkaError as e:
+            return e
+        if tp.topic in self._state.deleting:
+            return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic {tp.topic!r} is being deleted")
+        leader = NO_LEADER if entry.state is None else entry.state.leader
+        if kind is ElectionKind.PREFERRED:
+            needless = leader == entry.assignment.replicas[0]
+        else:
+            needless = leader != NO_LEADER and leader in self._state.brokers
+        if needless:
+            return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"Broker {leader} leads {tp} already")
+        return None
+
+    def _preferred(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
+        if entry.state is None:
+            return None
+        replicas = entry.assignment.replicas
+        elected = preferred(replicas, entry.state, self._state.electable(tp, replicas))
+        return elected and elected.state(entry.state, self._lead.epoch)
+
+    def _any(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
+        if entry.state is None:
+            return None
+        replicas = entry.assignment.replicas
+        elected = after_failure(replicas, entry.state, self._state.electable(tp, replicas), unclean=True)
+        return elected and elected.state(entry.state, self._lead.epoch)
+
+    async def balance(self, percentage: int) -> None:
+        """Moves leaders home, for brokers that do not lead more than `percentage` of the partitions they should."""
+        homes: dict[int, list[TopicPartition]] = defaultdict(list)
+        for tp, entry in self._state.partitions():
+            if tp.topic not in self._state.deleting:
+                homes[entry.assignment.replicas[0]].append(tp)
+        away: list[TopicPartition] = []
+        for broker, partitions in homes.items():
+            if broker in self._state.brokers:
+                moved = [tp for tp in partitions if self._movable(broker, tp)]
+                away += moved if len(moved) * 100 > percentage * len(partitions) else []
+        if away:
+            await self.elect(ElectionKind.PREFERRED, away)
+
+    def _movable(self, broker: int, tp: TopicPartition) -> bool:
+        state = self._state.entry(tp).state
+        return (
+            state is not None
+            and state.leader != broker
+            and broker in state.isr
+            and broker not in self._state.leaving
+            and tp not in self._state.reassigning
+        )
+
+
+def _nobody(kind: ElectionKind, tp: TopicPartition) -> KafkaError:
+    if kind is ElectionKind.PREFERRED:
+        code, who = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred replica is not live and in sync"
+    else:
+        code, who = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica is live"
+    return KafkaError(code, f"{who}: no leader for {tp}")

@@ -1,0 +1,193 @@
+"""Moving partitions to other brokers.
+
+The assignment in the topic's node holds old and new replicas until the new ones are all in sync; only the last step
+writes the final list, so that a controller that takes over at any point goes on from the same place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from kafkad.controller.deletion import Deletions
+from kafkad.controller.election import reassigned
+from kafkad.controller.leaders import Outcomes
+from kafkad.controller.leadership import Leadership
+from kafkad.controller.state import PartitionEntry
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.store import Delete, NoNode, Set, Watch
+from kafkad.meta.znodes import Reassignments as ReassignmentsNode
+from kafkad.meta.znodes import Topic
+from kafkad.model import PartitionAssignment, PartitionState, TopicPartition
+
+Target = tuple[int, ...] | None
+"""The brokers that shall hold a partition; None to call off what is under way."""
+
+
+class Reassignments:
+    """The part of a controller's term that moves partitions."""
+
+    def __init__(self, lead: Leadership, deletions: Deletions) -> None:
+        self._lead = lead
+        self._state = lead.state
+        self._deletions = deletions
+
+    async def alter(self, targets: Mapping[TopicPartition, Target]) -> Outcomes:
+        outcomes: Outcomes = {}
+        for tp, target in targets.items():
+            try:
+                await self._begin(tp, self._planned(tp, target))
+                outcomes[tp] = None
+            except KafkaError as e:
+                if e.code == ErrorCode.NOT_CONTROLLER:
+                    raise
+                outcomes[tp] = e
+        return outcomes
+
+    def under_way(self, partitions: Collection[TopicPartition] | None) -> dict[TopicPartition, PartitionAssignment]:
+        """None for all."""
+        wanted = self._state.reassigning if partitions is None else self._state.reassigning & set(partitions)
+        return {tp: self._state.entry(tp).assignment for tp in sorted(wanted)}
+
+    async def take_over(self, watch: Watch) -> None:
+        """Starts what a tool of before Kafka 2.4 wrote into the store, and removes that node."""
+        if not await self._lead.store.exists(ReassignmentsNode.PATH, watch):
+            return
+        data, _ = await self._lead.store.get(ReassignmentsNode.PATH)
+        await self.alter(dict(ReassignmentsNode.decode(data)))
+        with contextlib.suppress(NoNode):
+            await self._lead.write([Delete(ReassignmentsNode.PATH)])
+
+    async def go_on(self, brokers: Collection[int] | None = None) -> None:
+        """After an election, or because `brokers` came."""
+        for tp in sorted(self._state.reassigning):
+            assignment = self._state.entry(tp).assignment
+            if brokers is None or not set(brokers).isdisjoint(assignment.replicas):
+                await self._begin(tp, assignment)
+
+    async def in_sync_changed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Completes what now has all its new replicas in sync."""
+        for tp in partitions:
+            if tp in self._state.reassigning and self._complete(self._state.entry(tp)):
+                await self._finish(tp)
+
+    def _planned(self, tp: TopicPartition, target: Target) -> PartitionAssignment:
+        topic = self._state.topics.get(tp.topic)
+        entry = topic.partitions.get(tp.partition) if topic else None
+        current = entry.assignment if entry else PartitionAssignment(replicas=())
+        if target is not None:
+            self._check(target, current)
+        elif not (current.adding or current.removing):
+            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{tp} is not being reassigned")
+        if entry is None or tp.topic in self._state.deleting:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {tp}")
+        return towards(current, origin(current) if target is None else target)
+
+    def _check(self, target: tuple[int, ...], current: PartitionAssignment) -> None:
+        problem = None
+        if not target:
+            problem = "A partition needs a replica"
+        elif len(set(target)) != len(target):
+            problem = f"There is a broker twice in {list(target)}"
+        elif min(target) < 0:
+            problem = f"There is no broker {min(target)}"
+        else:
+            dead = set(towards(current, target).adding) - self._state.live
+            if dead:
+                problem = f"Brokers {sorted(dead)} are not there to get a replica"
+        if problem is not None:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+    async def _begin(self, tp: TopicPartition, assignment: PartitionAssignment) -> None:
+        entry = self._state.entry(tp)
+        before = entry.assignment
+        if assignment != before:
+            await self._write(tp, assignment)
+            unneeded = [r for r in before.replicas if r not in assignment.replicas]
+            await self._drop(tp, unneeded)
+        self._state.reassigning.add(tp)
+        if self._complete(entry):
+            await self._finish(tp)
+            return
+        changed = await self._lead.change([tp], self._next_epoch)
+        batch = self._lead.tell_changed(self._lead.batch(), changed)
+        batch.leader_and_isr(assignment.adding, tp, is_new=True)
+        self._lead.send(batch)
+
+    def _complete(self, entry: PartitionEntry) -> bool:
+        return entry.state is not None and set(target(entry.assignment)) <= set(entry.state.isr)
+
+    async def _finish(self, tp: TopicPartition) -> None:
+        entry = self._state.entry(tp)
+        before = entry.assignment
+        entry.assignment = PartitionAssignment(replicas=target(before))
+        moved = await self._lead.change([tp], self._led_by_target)
+        self._lead.send(self._lead.tell_changed(self._lead.batch(), moved))
+        await self._drop(tp, before.removing)
+        await self._write(tp, entry.assignment)
+        self._state.reassigning.discard(tp)
+        batch = self._lead.batch()
+        batch.metadata([tp])
+        self._lead.send(batch)
+        await self._deletions.go_on()
+
+    def _led_by_target(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
+        state = entry.state
+        if state is None:
+            return None
+        replicas = entry.assignment.replicas
+        if state.leader in replicas and self._state.online(state.leader, tp):
+            return self._next_epoch(tp, entry)
+        elected = reassigned(replicas, state, self._state.electable(tp, replicas))
+        return elected and elected.state(state, self._lead.epoch)
+
+    def _next_epoch(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
+        """The same state under a new leader epoch, so that brokers take the new list of replicas."""
+        return entry.state and replace(
+            entry.state, leader_epoch=entry.state.leader_epoch + 1, controller_epoch=self._lead.epoch
+        )
+
+    async def _drop(self, tp: TopicPartition, replicas: Collection[int]) -> None:
+        """Takes `replicas` out of the ISR and has their logs deleted."""
+        if not replicas:
+            return
+
+        def without(tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
+            state = entry.state
+            if state is None or set(replicas).isdisjoint(state.isr):
+                return None
+            isr = tuple(r for r in state.isr if r not in replicas)
+            return replace(state, isr=isr, leader_epoch=state.leader_epoch + 1, controller_epoch=self._lead.epoch)
+
+        changed = await self._lead.change([tp], without)
+        batch = self._lead.tell_changed(self._lead.batch(), changed)
+        for replica in replicas:
+            batch.stop(replica, tp, delete=True)
+        self._lead.send(batch)
+
+    async def _write(self, tp: TopicPartition, assignment: PartitionAssignment) -> None:
+        topic = self._state.topics[tp.topic]
+        partitions = {**topic.znode().partitions, tp.partition: assignment}
+        await self._lead.write(
+            [Set(Topic.path(tp.topic), Topic(topic_id=topic.topic_id, partitions=partitions).encode())]
+        )
+        topic.partitions[tp.partition].assignment = assignment
+
+
+def target(assignment: PartitionAssignment) -> tuple[int, ...]:
+    return tuple(r for r in assignment.replicas if r not in assignment.removing)
+
+
+def origin(assignment: PartitionAssignment) -> tuple[int, ...]:
+    return tuple(r for r in assignment.replicas if r not in assignment.adding)
+
+
+def towards(current: PartitionAssignment, wanted: tuple[int, ...]) -> PartitionAssignment:
+    """`wanted` first, then what is to go; from where the partition stood before any reassignment."""
+    before = origin(current)
+    return PartitionAssignment(
+        replicas=(*wanted, *(r for r in before if r not in wanted)),
+        adding=tuple(r for r in wanted if r not in before),
+        removing=tuple(r for r in before if r not in wanted),
+    )

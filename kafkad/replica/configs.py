@@ -1,0 +1,161 @@
+"""The overrides of topics and brokers, as the store has them, in memory: read at the start, then followed by notes.
+
+A change leaves a sequential note under `/config/changes` that names the entity; brokers then read that entity again.
+Notes older than a quarter of an hour are removed by whoever comes across them, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+
+from kafkad.clock import Clock
+from kafkad.meta.store import ConnectionLoss, MetaStore, NoNode, SessionExpired, SessionState, WatchEvent
+from kafkad.meta.znodes import DEFAULT_ENTITY, Config, ConfigChange
+
+log = logging.getLogger(__name__)
+
+NOTES_EXPIRE_MS = 15 * 60 * 1000
+
+Overrides = Mapping[str, str]
+Listener = Callable[[str, Overrides], None]
+"""Called with the entity's name (`topic`, `<default>`, `U/clients/C`) and all its overrides."""
+
+_NONE: Overrides = MappingProxyType({})
+
+
+class DynamicConfigs:
+    """`broker` are the overrides of this broker, `cluster` those of all brokers."""
+
+    def __init__(self, store: MetaStore, broker: int, clock: Clock) -> None:
+        self.broker: Overrides = _NONE
+        self.cluster: Overrides = _NONE
+        self._store = store
+        self._broker = str(broker)
+        self._clock = clock
+        self._topics: dict[str, Overrides] = {}
+        self._listeners: dict[str, list[Listener]] = {}
+        self._last = -1
+        self._news = asyncio.Event()
+        self._reading = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Reads all there is. Listeners hear of later changes only."""
+        self._last = max((_sequence(name) for name in await self._notes()), default=-1)
+        self.cluster = await self._read(f"{Config.BROKERS}/{DEFAULT_ENTITY}")
+        self.broker = await self._read(f"{Config.BROKERS}/{self._broker}")
+        with contextlib.suppress(NoNode):
+            await self.load_topics(await self._store.children(Config.path(Config.TOPICS)))
+        self._store.listen(self._session_changed)
+        self._task = asyncio.create_task(self._follow())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def topic(self, name: str) -> Overrides:
+        return self._topics.get(name, _NONE)
+
+    def listen(self, kind: str, listener: Listener) -> None:
+        """`kind` is one of Config.TOPICS, BROKERS, USERS, CLIENTS, IPS. Brokers: this one and `<default>` only."""
+        self._listeners.setdefault(kind, []).append(listener)
+
+    async def load_topics(self, names: Iterable[str]) -> None:
+        """For topics that this broker gets to hold: making a topic leaves no note."""
+        names = list(names)
+        nodes = await self._store.get_many([Config.path(f"{Config.TOPICS}/{name}") for name in names])
+        for name, node in zip(names, nodes, strict=True):
+            self._keep(name, _decoded(f"{Config.TOPICS}/{name}", node[0]) if node is not None else _NONE)
+
+    def forget_topic(self, name: str) -> None:
+        self._topics.pop(name, None)
+
+    async def catch_up(self) -> None:
+        """Takes in all changes written before this call; their listeners have been called when it returns."""
+        async with self._reading:
+            notes = await self._notes()
+            new = sorted((name for name in notes if _sequence(name) > self._last), key=_sequence)
+            nodes = await self._store.get_many([f"{ConfigChange.PARENT}/{name}" for name in new])
+            entities = dict.fromkeys(ConfigChange.decode(node[0]) for node in nodes if node is not None)
+            for entity in entities:
+                await self._changed(entity)
+            if new:
+                self._last = _sequence(new[-1])
+            await self._purge(notes)
+
+    def _keep(self, topic: str, overrides: Overrides) -> None:
+        if overrides:
+            self._topics[topic] = overrides
+        else:
+            self._topics.pop(topic, None)
+
+    async def _notes(self) -> list[str]:
+        return await self._store.children(ConfigChange.PARENT, self._noted)
+
+    def _noted(self, event: WatchEvent) -> None:
+        self._news.set()
+
+    def _session_changed(self, state: SessionState) -> None:
+        """Watches are gone with the old session; there may have been changes without one."""
+        if state is SessionState.CONNECTED:
+            self._news.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            try:
+                await self.catch_up()
+            except (ConnectionLoss, SessionExpired) as e:
+                log.warning("changes of settings cannot be read: %s", e)
+
+    async def _changed(self, entity: str) -> None:
+        kind, _, name = entity.partition("/")
+        if kind == Config.BROKERS and name not in (self._broker, DEFAULT_ENTITY):
+            return
+        overrides = await self._read(entity)
+        if kind == Config.TOPICS:
+            self._keep(name, overrides)
+        elif kind == Config.BROKERS and name == DEFAULT_ENTITY:
+            self.cluster = overrides
+        elif kind == Config.BROKERS:
+            self.broker = overrides
+        for listener in self._listeners.get(kind, ()):
+            listener(name, overrides)
+
+    async def _read(self, entity: str) -> Overrides:
+        try:
+            return _decoded(entity, (await self._store.get(Config.path(entity)))[0])
+        except NoNode:
+            return _NONE
+
+    async def _purge(self, notes: Iterable[str]) -> None:
+        paths = [f"{ConfigChange.PARENT}/{name}" for name in notes]
+        before = self._clock.now_ms() - NOTES_EXPIRE_MS
+        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
+            if node is not None and node[1].ctime_ms < before:
+                with contextlib.suppress(NoNode):
+                    await self._store.delete(path)
+
+
+def _decoded(entity: str, data: bytes) -> Overrides:
+    """A node that nobody can read must not keep the broker from starting: it counts as empty."""
+    if data == _EMPTY:
+        return _NONE
+    try:
+        return Config.decode(data)
+    except ValueError as e:
+        log.error("%s has no settings that can be read: %s", Config.path(entity), e)
+        return _NONE
+
+
+_EMPTY = Config.encode({})
+
+
+def _sequence(name: str) -> int:
+    return int(name[-10:])
