@@ -47,12 +47,14 @@ class Loader:
         files: Files,
         clock: Clock,
         *,
+        producer_expiration_ms: int,
         on_failure: Callable[[LogDirectory, str], None],
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
         self._directories = directories
         self._files = files
         self._clock = clock
+        self._producer_expiration_ms = producer_expiration_ms
         self._on_failure = on_failure
         self._progress = progress
         self._recovered = 0
@@ -135,6 +137,7 @@ class Loader:
                 config_for(topic_partition.topic),
                 self._files,
                 self._clock,
+                self._producer_expiration_ms,
                 tell,
             )
         except StorageError:
@@ -154,6 +157,7 @@ def open_log(
     config: LogConfig,
     files: Files,
     clock: Clock,
+    producer_expiration_ms: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> Log:
     """A log that is in `directory`, from where its checkpoints say."""
@@ -169,6 +173,7 @@ def open_log(
         recovery_point=directory.checkpointed(RECOVERY_POINTS, topic_partition) or 0,
         clean=directory.was_clean,
         progress=progress,
+        producer_expiration_ms=producer_expiration_ms,
     )
     log.let_go_of_files()
     return log

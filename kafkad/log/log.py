@@ -33,7 +33,7 @@ from kafkad.log.batches import (
 )
 from kafkad.log.files import Files, Slice, disk_errors, storage_error
 from kafkad.log.flush import Flush
-from kafkad.log.producers import read_marker
+from kafkad.log.producers import DEFAULT_EXPIRATION_MS, read_marker
 from kafkad.log.segment import LOG, SUFFIXES, Hole, Segment
 from kafkad.log.timestamps import Timestamps
 from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
@@ -89,6 +89,7 @@ class Log:
         recovery_point: int = 0,
         clean: bool = True,
         progress: Callable[[int, int], None] | None = None,
+        producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> Self:
         """Load the log in `directory`, or make a new one there.
 
@@ -105,6 +106,7 @@ class Log:
                 recovery_point=recovery_point,
                 clean=clean,
                 progress=progress,
+                producer_expiration_ms=producer_expiration_ms,
             )
         return cls(loaded, directory, config, files, clock, topic_partition, topic_id)
 

@@ -54,7 +54,7 @@ class LogManager:
         self.removal = Removal(files)
         self.strays: list[str] = []
         self.on_failure = on_failure
-        self.producer_expiration_ms = producer_expiration_ms
+        self._producer_expiration_ms = producer_expiration_ms
         self.files = files
         self.clock = clock
         self._directory_of: dict[TopicPartition, LogDirectory] = {}
@@ -89,7 +89,14 @@ class LogManager:
 
     def load(self, config_for: ConfigFor, progress: Callable[[Progress], None] | None = None) -> None:
         """Open every log. DuplicatePartitionError; NoLogDirectoryError if no directory is left."""
-        loader = Loader(self.live, self.files, self.clock, on_failure=self._take_offline, progress=progress)
+        loader = Loader(
+            self.live,
+            self.files,
+            self.clock,
+            producer_expiration_ms=self._producer_expiration_ms,
+            on_failure=self._take_offline,
+            progress=progress,
+        )
         loader.load(config_for)
         self.strays = loader.strays
         now_ms = self.clock.now_ms()
@@ -102,7 +109,7 @@ class LogManager:
 
     def adopt(self, topic_partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
         """Take in an open log of `directory` as the one of its partition."""
-        log.producers.expiration_ms = self.producer_expiration_ms
+        log.producers.expiration_ms = self._producer_expiration_ms
         directory.logs[topic_partition] = log
         self.logs[topic_partition] = log
         self._directory_of[topic_partition] = directory
@@ -201,7 +208,7 @@ class LogManager:
             place.forget_checkpoints(topic_partition)
             self.files.mkdir(path)
             self.write_id(path, topic_id)
-        log = open_log(place, path, topic_partition, config, self.files, self.clock)
+        log = open_log(place, path, topic_partition, config, self.files, self.clock, self._producer_expiration_ms)
         if topic_partition in self._deleted:
             log.producers.forget_past()  # those of the topic that had this name go on counting where they were
         self.adopt(topic_partition, log, place)
@@ -298,6 +305,12 @@ class LogManager:
         """Forget producers that have been silent for `producer.id.expiration.ms`; yields how many of each log."""
         for log in list(self.logs.values()):
             yield log.producers.expire(self.clock.now_ms())
+
+    def expire_producers_after(self, producer_expiration_ms: int) -> None:
+        """`producer.id.expiration.ms` was changed."""
+        self._producer_expiration_ms = producer_expiration_ms
+        for log in self.logs.values():
+            log.producers.expiration_ms = producer_expiration_ms
 
     def logs_to_flush(self) -> list[Log]:
         """Those that `flush.messages`, `flush.ms` or a rolled segment want on the disk: see `Log.start_flush`."""

@@ -29,7 +29,7 @@ from kafkad.log.batches import (
 )
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files
-from kafkad.log.producers import ProducerStates, read_marker
+from kafkad.log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, read_marker
 from kafkad.log.segment import INDEX, LOG, TIME_INDEX, Hole, Segment
 from kafkad.log.snapshots import SUFFIX as SNAPSHOT
 from kafkad.log.snapshots import Snapshots
@@ -65,6 +65,7 @@ def load(
     recovery_point: int,
     clean: bool,
     progress: Progress | None,
+    producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
 ) -> Loaded:
     """Everything a `Log` is made of. OSError when the disk fails."""
     names, made = _list(files, directory)
@@ -81,7 +82,7 @@ def load(
     loaded = Loaded(
         segments=segments,
         epochs=epochs,
-        producers=ProducerStates(Snapshots(directory, files, snapshots)),
+        producers=ProducerStates(Snapshots(directory, files, snapshots), expiration_ms=producer_expiration_ms),
         start_offset=max(start_offset, segments[0].base),
         end_offset=segments[-1].base,
         durable_until=recovery_point,

@@ -380,3 +380,55 @@ def test_no_more_files_stay_open_than_logs_that_are_written(tmp_path: Path) -> N
     assert len(os.listdir("/proc/self/fd")) <= before + 1
     append(manager.logs[T0], 30)
     manager.close()
+
+
+def test_a_topic_made_anew_goes_on_with_its_predecessors_producers(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    producer = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 5}
+    with pytest.raises(KafkaError, match="out of order"):
+        append_one(manager.create(T0, TOPIC_ID, CONFIG), batch(**producer))
+    manager.delete(T0)
+    append_one(manager.create(T0, TOPIC_ID, CONFIG), batch(**producer))
+    manager.close()
+
+
+@pytest.mark.parametrize("operation", ["sync", "rename", "pwrite"])
+def test_a_disk_that_fails_at_the_stop_leaves_no_mark_of_a_clean_one(tmp_path: Path, operation: str) -> None:
+    files = FaultyFiles()
+    manager = LogManager([str(tmp_path)], files, FakeClock())
+    manager.lock()
+    manager.claim("cluster", 1)
+    manager.load(config_for)
+    append(manager.create(T0, TOPIC_ID, CONFIG), 20)
+    files.fail(operation, errno.EIO, once=False)
+    manager.close({T0: 20})
+    assert manager.directories[0].failure is not None
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    again = started(tmp_path)
+    assert again.logs[T0].end_offset == 20
+    again.close()
+
+
+def test_one_disk_that_fails_at_the_stop_does_not_cost_the_other_its_mark(disks: tuple[Path, Path]) -> None:
+    manager = started(*disks)
+    for partition, disk in enumerate(disks):
+        append(manager.create(TopicPartition("t", partition), TOPIC_ID, CONFIG, directory=str(disk)))
+    shutil.rmtree(disks[0])
+    manager.close({})
+    assert [directory.failure is None for directory in manager.directories] == [False, True]
+    assert (disks[1] / ".kafka_cleanshutdown").exists()
+
+
+def test_a_longer_memory_for_producers_holds_over_a_restart(tmp_path: Path) -> None:
+    clock = FakeClock()
+    week_ms = 7 * 86_400_000
+    manager = started(tmp_path, clock=clock, producer_expiration_ms=week_ms)
+    now = {"producer_id": 9, "producer_epoch": 0, "timestamp": clock.now_ms()}
+    append_one(manager.create(T0, TOPIC_ID, CONFIG), batch(base_sequence=0, **now))
+    manager.close()
+    clock.advance(2 * 86_400_000)
+    again = started(tmp_path, clock=clock, producer_expiration_ms=week_ms)
+    assert len(again.logs[T0].producers) == 1
+    again.expire_producers_after(86_400_000)
+    assert list(again.producer_expiry_pass()) == [1]
+    again.close()
