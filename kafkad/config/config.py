@@ -234,11 +234,14 @@ def find_setting(name: str) -> Setting | None:
 
 
 _PER_LISTENER = ("max.connections", "max.connection.creation.rate")
+_FIXED_HERE = ("listeners", "advertised.listeners", "listener.security.protocol.map")
+"""Kafka opens and closes listeners while it runs; kafkad does not."""
 
 
 def dynamic_mode(name: str) -> str:
+    """Who may change a setting while kafkad runs: read-only, per-broker or cluster-wide."""
     setting = find_setting(name)
-    return setting.dynamic if setting else READ_ONLY
+    return setting.dynamic if setting and name not in _FIXED_HERE else READ_ONLY
 
 
 def _usable(texts: Mapping[str, str | None], warnings: list[str]) -> dict[str, Value]:
@@ -247,6 +250,8 @@ def _usable(texts: Mapping[str, str | None], warnings: list[str]) -> dict[str, V
         setting = find_setting(name)
         if setting is None:
             warnings.append(f"dynamic setting {name} is ignored: kafkad does not know it")
+        elif dynamic_mode(name) == READ_ONLY:
+            warnings.append(f"dynamic setting {name} is ignored: it can only be changed in the file, with a restart")
         elif text is not None:
             try:
                 values[name] = parse(setting, text)

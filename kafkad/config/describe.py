@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from kafkad.config.config import Config, Source, find_setting
+from kafkad.config.config import Config, Source, dynamic_mode, find_setting
 from kafkad.config.setting import READ_ONLY, ConfigType, Setting, Value
 from kafkad.config.tables import BROKER_SETTINGS, TOPIC_SETTINGS
 from kafkad.config.topic import BROKER_NAMES, broker_value
@@ -130,7 +130,7 @@ def _source(synonyms: tuple[Synonym, ...]) -> Source:
 
 def _read_only(setting: Setting) -> bool:
     """Kafka also calls those read-only that are not in its list of dynamic settings although they can be changed."""
-    return setting.dynamic == READ_ONLY or setting.hidden or setting.name.startswith("listener.name.")
+    return dynamic_mode(setting.name) == READ_ONLY or setting.hidden or setting.name.startswith("listener.name.")
 
 
 def _row(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from kafkad.config import ConfigType, Setting
+from kafkad.config.config import dynamic_mode
 from kafkad.config.setting import DOUBLE_MAX
 from kafkad.config.tables import BROKER_SECTIONS
 from kafkad.config.values import text_of
@@ -29,7 +30,7 @@ def render() -> str:
 
 
 def _entry(setting: Setting) -> str:
-    dynamic = "" if setting.dynamic == "read-only" else " (dynamic)"
+    dynamic = "" if dynamic_mode(setting.name) == "read-only" else " (dynamic)"
     no_effect = f"\n# No effect: {setting.unused}." if setting.unused else ""
     text = f"{setting.name}: {LIVE.get(setting.name, _value(setting))}".rstrip()
     return f"\n# {setting.help}{dynamic}{no_effect}\n{'' if setting.name in LIVE else '#'}{text}\n"

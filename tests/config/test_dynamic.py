@@ -16,11 +16,13 @@ CONFIG = load(None, [], {})
         ({"num.partitions": "3"}, False, "Cannot update these configs dynamically: Set(num.partitions)"),
         (
             {"advertised.listeners": "PLAINTEXT://x:9"},
+            True,
+            "Cannot update these configs dynamically: Set(advertised.listeners)",
+        ),
+        (
+            {"ssl.keystore.type": "PEM"},
             False,
-            (
-                "Cannot update these configs at default cluster level, broker id must be specified: "
-                "Set(advertised.listeners)"
-            ),
+            "Cannot update these configs at default cluster level, broker id must be specified: Set(ssl.keystore.type)",
         ),
         (
             {"message.max.bytes": "x"},
@@ -36,14 +38,6 @@ CONFIG = load(None, [], {})
             {"log.retention.ms": "0"},
             True,
             "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
-        ),
-        (
-            {"advertised.listeners": "PLAINTEXT://0.0.0.0:1234"},
-            True,
-            (
-                "requirement failed: advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. "
-                "Use a routable IP address."
-            ),
         ),
         (
             {"max.connections.per.ip": "0"},

@@ -213,11 +213,12 @@ def test_dynamic_settings_go_over_the_file_and_each_other() -> None:
     base = load(None, ["log.segment.bytes=1000"], {})
     config = base.with_overrides(
         cluster_wide={"log.segment.bytes": "2000", "message.max.bytes": "3000", "nope": "1", "num.partitions": "x"},
-        per_broker={"log.segment.bytes": "4000"},
+        per_broker={"log.segment.bytes": "4000", "listeners": "PLAINTEXT://:1"},
     )
     assert (config.int("log.segment.bytes"), config.int("message.max.bytes")) == (4000, 3000)
     assert base.int("log.segment.bytes") == 1000
-    assert len(config.warnings) == 2
+    assert [warning.split()[2] for warning in config.warnings] == ["nope", "num.partitions", "listeners"]
+    assert config.listeners == base.listeners
     assert config.at(Source.STATIC_BROKER_CONFIG, "log.segment.bytes") == 1000
     assert config.at(Source.DYNAMIC_DEFAULT_BROKER_CONFIG, "log.segment.bytes") == 2000
     assert config.with_overrides(cluster_wide={}, per_broker={}).int("log.segment.bytes") == 1000

@@ -135,9 +135,15 @@ SETTINGS: tuple[Setting, ...] = (
         dynamic=CLUSTER_WIDE,
         unused=CLUSTER,
     ),
-    boolean("controlled.shutdown.enable", True, MEDIUM, "Whether a stopping broker hands its leadership over first."),
-    integer("controlled.shutdown.max.retries", 3, MEDIUM, "How often handing over is tried again."),
-    long("controlled.shutdown.retry.backoff.ms", 5000, MEDIUM, "How long it waits before that."),
+    boolean(
+        "controlled.shutdown.enable",
+        True,
+        MEDIUM,
+        "Whether a stopping broker hands its leadership over first.",
+        unused=CLUSTER,
+    ),
+    integer("controlled.shutdown.max.retries", 3, MEDIUM, "How often handing over is tried again.", unused=CLUSTER),
+    long("controlled.shutdown.retry.backoff.ms", 5000, MEDIUM, "How long it waits before that.", unused=CLUSTER),
     integer(
         "controller.socket.timeout.ms",
         30_000,

@@ -226,6 +226,7 @@ SETTINGS: tuple[Setting, ...] = (
         "How many logs of one directory are recovered at the same time.",
         dynamic=CLUSTER_WIDE,
         valid=at_least(1),
+        unused=THREADS,
     ),
     long(
         "log.dir.failure.timeout.ms",
@@ -249,14 +250,6 @@ SETTINGS: tuple[Setting, ...] = (
         "A producer's sequence numbers are forgotten when it is silent for this long.",
         dynamic=CLUSTER_WIDE,
         valid=at_least(1),
-    ),
-    long(
-        "log.initial.task.delay.ms",
-        30_000,
-        LOW,
-        "How long after the start the periodic work on logs begins.",
-        valid=at_least(0),
-        hidden=True,
     ),
     integer(
         "producer.id.expiration.check.interval.ms",
