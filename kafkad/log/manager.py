@@ -318,7 +318,7 @@ class LogManager:
         return [log for log in self.logs.values() if log.needs_flush(now_ms)]
 
     def take_due_removals(self) -> list[str]:
-        """Files and directories whose time has come; `removal.remove` them, in a thread."""
+        """Files and directories whose time has come; `removal.remove` each, in a thread."""
         now_ms = self.clock.now_ms()
         paths = self.removal.take_due(now_ms)
         for log in self.logs.values():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
 
 from kafkad.errors import StorageError
 from kafkad.log.files import Files
+from kafkad.log.log import DELETED
+from kafkad.log.names import Kind
 
 
 class Removal:
@@ -29,18 +30,22 @@ class Removal:
             self._waiting = [(when, path) for when, path in self._waiting if when > now_ms]
         return due
 
-    def remove(self, paths: Iterable[str]) -> None:
-        """Thread-safe; what has gone already is fine. StorageError when the disk refuses."""
-        for path in paths:
-            try:
-                with contextlib.suppress(FileNotFoundError):
-                    self._remove(path)
-            except OSError as error:
-                message = f"removing {path}: {error.strerror or error}"
-                raise StorageError(_log_directory(path), message) from error
+    def remove(self, path: str) -> None:
+        """Thread-safe; what has gone already is fine. StorageError when the disk refuses.
+
+        Only what has Kafka's name for what is to go: whatever a mistake may put here, nothing else is removed.
+        """
+        if not path.endswith((Kind.DELETED.value, DELETED)):
+            raise ValueError(f"{path!r} does not wait for its removal")
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                self._remove(path)
+        except OSError as error:
+            message = f"removing {path}: {error.strerror or error}"
+            raise StorageError(_log_directory(path), message) from error
 
     def _remove(self, path: str) -> None:
-        if not os.path.isdir(path):
+        if path.endswith(DELETED):
             self._files.unlink(path)
             return
         for name in os.listdir(path):
@@ -51,4 +56,4 @@ class Removal:
 def _log_directory(path: str) -> str:
     """Of a partition's directory that waits, or of a segment's file in one."""
     parent = os.path.dirname(path)
-    return parent if path.endswith("-delete") else os.path.dirname(parent)
+    return parent if path.endswith(Kind.DELETED.value) else os.path.dirname(parent)

@@ -246,8 +246,11 @@ def test_a_deleted_partition_goes_after_its_delay_and_may_be_made_anew(disks: tu
     clock.advance(60_000)
     due = manager.take_due_removals()
     assert [path.endswith("-delete") for path in due] == [True]
-    manager.removal.remove(due)
-    manager.removal.remove(due)
+    manager.removal.remove(due[0])
+    manager.removal.remove(due[0])
+    for mistaken in ("/", str(disks[0]), str(disks[0] / "t-0")):
+        with pytest.raises(ValueError, match="does not wait"):
+            manager.removal.remove(mistaken)
     assert sorted(name for name in os.listdir(disks[0]) if name.startswith("t-")) == ["t-0"]
     manager.close()
 
@@ -264,7 +267,8 @@ def test_what_waited_for_removal_at_a_stop_is_removed_after_the_next_start(disks
     assert not again.logs
     assert [os.path.basename(path)[:4] for path in again.strays] == ["s-0."]
     clock.advance(60_000)
-    again.removal.remove(again.take_due_removals())
+    for path in again.take_due_removals():
+        again.removal.remove(path)
     assert not [name for name in os.listdir(disks[0]) if name.endswith("-delete")]
     again.close()
 
@@ -328,7 +332,8 @@ def test_passes_work_log_by_log(disks: tuple[Path, Path]) -> None:
     assert log.start_offset > 0
     assert list(manager.producer_expiry_pass()) == [0, 0]
     clock.advance(60_000)
-    manager.removal.remove(manager.take_due_removals())
+    for path in manager.take_due_removals():
+        manager.removal.remove(path)
     assert not [name for name in os.listdir(disks[0] / "t-0") if name.endswith(".deleted")]
     manager.close()
 
