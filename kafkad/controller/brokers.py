@@ -79,7 +79,7 @@ class Brokers:
 
     def _hosted(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Without topics that are going: nobody shall make their logs again."""
-        return [tp for tp in partitions if tp.topic not in self._state.deleting]
+        return [tp for tp in partitions if not self._state.going(tp.topic)]
 
     async def repair(self, partitions: Iterable[TopicPartition]) -> None:
         """Elects and shrinks where a replica is gone, and tells everybody, also of what did not change."""

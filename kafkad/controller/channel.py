@@ -63,7 +63,10 @@ class LocalChannel(Channel):
 
 
 class BrokerQueue:
-    """Requests to one broker in their order. A request that fails is tried again for as long as the broker is there."""
+    """Requests to one broker in their order; each is sent again until it is answered, or the broker is gone.
+
+    An error that is not the network's is a fault of ours: it is logged, and must not hold up all other requests.
+    """
 
     def __init__(self, broker: int, channel: Channel) -> None:
         self._broker = broker
@@ -94,10 +97,13 @@ class BrokerQueue:
                 self._wake.clear()
                 await self._wake.wait()
             request, on_response, answered = self._queue[0]
-            response = await self._until_answered(request)
+            try:
+                response = await self._until_answered(request)
+                if on_response is not None:
+                    on_response(response)
+            except Exception:
+                log.exception("broker %d cannot carry out %s", self._broker, type(request).__name__)
             self._queue.popleft()
-            if on_response is not None:
-                on_response(response)
             if not answered.done():
                 answered.set_result(None)
 

@@ -60,7 +60,7 @@ class Deletions:
 
     def _begin(self, topic: TopicEntry, deletion: Deletion, batch: RequestBatch) -> None:
         partitions = [TopicPartition(topic.name, p) for p in topic.partitions]
-        if any(tp in self._state.reassigning for tp in partitions):
+        if self._state.moving(topic.name):
             return
         deletion.begun = True
         batch.metadata(partitions)

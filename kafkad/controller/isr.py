@@ -61,7 +61,7 @@ class Isr:
     def _judge(self, tp: TopicPartition, wanted: WantedIsr) -> PartitionState | None:
         """The present state if it is as wanted already, None if it may be changed."""
         state = self._state.entry(tp).state
-        if state is None or tp.topic in self._state.deleting:
+        if state is None or self._state.going(tp.topic):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {tp}")
         if wanted.leader_epoch > state.leader_epoch or wanted.partition_epoch > state.partition_epoch:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"This controller is behind the epochs of {tp}")

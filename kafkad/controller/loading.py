@@ -52,7 +52,7 @@ async def bring_online(lead: Leadership) -> list[TopicPartition]:
     """Gives a first state to partitions that have none: made by a tool, or by a controller that did not get further."""
     made = []
     for tp, entry in list(lead.state.partitions()):
-        if entry.state is not None or tp.topic in lead.state.deleting:
+        if entry.state is not None or lead.state.going(tp.topic):
             continue
         elected = first_leader(entry.assignment.replicas, lead.state.live)
         if elected is None:

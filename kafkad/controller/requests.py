@@ -81,7 +81,7 @@ class RequestBatch:
             self._stops[broker][tp] = (self._stop_epoch(tp), delete)
 
     def _stop_epoch(self, tp: TopicPartition) -> int:
-        if tp.topic in self._state.deleting:
+        if self._state.going(tp.topic):
             return EPOCH_DURING_DELETE
         state = self._state.entry(tp).state
         return NO_EPOCH if state is None else state.leader_epoch
@@ -169,7 +169,7 @@ class RequestBatch:
         return UpdateMetadataPartitionState(
             partition_index=tp.partition,
             controller_epoch=state.controller_epoch,
-            leader=LEADER_DURING_DELETE if tp.topic in self._state.deleting else state.leader,
+            leader=LEADER_DURING_DELETE if self._state.going(tp.topic) else state.leader,
             leader_epoch=state.leader_epoch,
             isr=list(state.isr),
             zk_version=state.partition_epoch,

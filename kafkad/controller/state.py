@@ -60,6 +60,14 @@ class ClusterState:
     def electable(self, tp: TopicPartition, replicas: Iterable[int]) -> set[int]:
         return {r for r in replicas if r not in self.leaving and self.online(r, tp)}
 
+    def going(self, topic: str) -> bool:
+        """Whether the topic is being deleted. A partition that is on the move has to arrive first."""
+        deletion = self.deleting.get(topic)
+        return deletion is not None and (deletion.begun or not self.moving(topic))
+
+    def moving(self, topic: str) -> bool:
+        return bool(self.reassigning) and any(tp.topic == topic for tp in self.reassigning)
+
     def add_topic(self, topic: TopicEntry) -> None:
         self.topics[topic.name] = topic
         self.names[topic.topic_id] = topic.name

@@ -116,7 +116,7 @@ class Term:
 
     async def _tell_everything(self) -> Answers:
         lead = self.lead
-        hosted = [tp for tp, _ in self.state.partitions() if tp.topic not in self.state.deleting]
+        hosted = [tp for tp, _ in self.state.partitions() if not self.state.going(tp.topic)]
         await lead.change(self._unhealthy(hosted), lead.repaired)
         made = set(await bring_online(lead))
         batch = lead.batch()
@@ -208,7 +208,7 @@ class Term:
         paths = [f"{IsrChange.PARENT}/{name}" for name in names]
         nodes = await self.lead.store.get_many(paths)
         noted = {tp for node in nodes if node is not None for tp in IsrChange.decode(node[0])}
-        known = [tp for tp in noted if tp.topic in self.state.topics and tp.topic not in self.state.deleting]
+        known = [tp for tp in noted if tp.topic in self.state.topics and not self.state.going(tp.topic)]
         await self._read_states(known)
         batch = self.lead.batch()
         batch.metadata(known)

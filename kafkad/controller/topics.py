@@ -266,7 +266,7 @@ class Topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {request.name!r}")
         if request.name in self._state.deleting:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic {request.name!r} is being deleted")
-        if any(TopicPartition(request.name, p) in self._state.reassigning for p in topic.partitions):
+        if self._state.moving(request.name):
             raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"Partitions of {request.name!r} are being reassigned")
         existing = len(topic.partitions)
         increment = request.count - existing

@@ -41,6 +41,7 @@ class FakeBroker:
     def __init__(self, broker: int) -> None:
         self.id = broker
         self.requests: list[Request] = []
+        self.violations: list[str] = []
         self.replicas: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
         self.metadata: dict[TopicPartition, UpdateMetadataPartitionState] = {}
         self.topic_ids: dict[str, bytes] = {}
@@ -64,8 +65,10 @@ class FakeBroker:
         return LeaderAndIsrResponse(topics=topics)
 
     def _take(self, tp: TopicPartition, state: LeaderAndIsrPartitionState) -> int:
-        assert self.id in state.replicas
-        assert state.leader == -1 or state.leader in self.live, "a leader that the broker has not heard of"
+        if self.id not in state.replicas:
+            self.violations.append(f"{tp} is not of broker {self.id}")
+        if state.leader not in (-1, *self.live):
+            self.violations.append(f"broker {self.id} has not heard of {state.leader}, the leader of {tp}")
         if tp in self.failed:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if tp in self.replicas and self.replicas[tp].leader_epoch >= state.leader_epoch:
@@ -138,6 +141,7 @@ class Cluster:
         self.store = store
         self.client = store.session()
         self.members: dict[int, Member] = {}
+        self.fakes: list[FakeBroker] = []
         self.unclean: set[str] = set()
         self.defaults = TopicDefaults(**topics)
 
@@ -152,6 +156,7 @@ class Cluster:
         """A broker with an empty memory, as after a restart."""
         session = self.store.session()
         fake = FakeBroker(broker)
+        self.fakes.append(fake)
         settings = ControllerSettings(broker=broker, unclean=lambda topic: topic in self.unclean, topics=self.defaults)
         controller = Controller(
             session,
@@ -169,6 +174,11 @@ class Cluster:
         await controller.start()
         await self.settle()
         return member
+
+    @property
+    def violations(self) -> list[str]:
+        """What no controller may tell a broker."""
+        return [violation for fake in self.fakes for violation in fake.violations]
 
     async def kill(self, broker: int) -> None:
         """As a crash: only the end of the session tells the others."""
@@ -212,6 +222,7 @@ def with_brokers(*brokers: int, **topics: Any) -> Callable[[Callable[[Cluster], 
                     await test(cluster)
                 finally:
                     await cluster.stop()
+                assert cluster.violations == []
 
             asyncio.run(whole())
 
@@ -221,7 +232,10 @@ def with_brokers(*brokers: int, **topics: Any) -> Callable[[Callable[[Cluster], 
     return decorate
 
 
-def on_disk(test: Callable[[EmbeddedStore, Callable[[], Awaitable[EmbeddedStore]]], Awaitable[None]]) -> None:
+Reopen = Callable[[], Awaitable[EmbeddedStore]]
+
+
+def on_disk(test: Callable[[EmbeddedStore, Reopen], Awaitable[None]]) -> None:
     """Runs `test` with a journalled store and a way to reopen it, as after a restart of the process."""
 
     async def whole() -> None:

@@ -1,0 +1,67 @@
+"""A first start on an empty store with logs on disk: the topics that a stopped Kafka left go into the store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kafkad.controller.topics import new_partition
+from kafkad.meta.store import Create, MetaStore, Operation
+from kafkad.meta.znodes import TOPICS, Config, Topic
+from kafkad.model import NO_TOPIC_ID, PartitionAssignment, PartitionState, TopicId
+
+_OPERATIONS_PER_WRITE = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTopic:
+    """`latest_epochs` has the partitions that are on disk, with the latest leader epoch of each log (-1 for none).
+
+    A topic of Kafka below 2.8 has NO_TOPIC_ID and gets an id.
+    """
+
+    name: str
+    topic_id: TopicId
+    latest_epochs: Mapping[int, int]
+
+    @property
+    def partitions(self) -> int:
+        return max(self.latest_epochs) + 1
+
+    @property
+    def missing(self) -> list[int]:
+        """Partitions that must have been elsewhere: they are made, empty."""
+        return [p for p in range(self.partitions) if p not in self.latest_epochs]
+
+
+async def has_topics(store: MetaStore) -> bool:
+    return bool(await store.children(TOPICS))
+
+
+async def adopt(store: MetaStore, broker: int, topics: Sequence[FoundTopic]) -> None:
+    """Enters `topics` with `broker` as their only replica; before the controller starts.
+
+    Each partition begins a leader epoch above all that its log knows, so that nothing written from now on can be taken
+    for the work of a leader of before.
+    """
+    for topic in topics:
+        operations = _operations(topic, broker)
+        for start in range(0, len(operations), _OPERATIONS_PER_WRITE):
+            await store.multi(operations[start : start + _OPERATIONS_PER_WRITE])
+
+
+def _operations(found: FoundTopic, broker: int) -> list[Operation]:
+    topic_id = found.topic_id if found.topic_id != NO_TOPIC_ID else os.urandom(16)
+    assignment = PartitionAssignment(replicas=(broker,))
+    node = Topic(topic_id=topic_id, partitions=dict.fromkeys(range(found.partitions), assignment))
+    operations: list[Operation] = [
+        Create(Config.path(Config.entity_path(Config.TOPICS, found.name)), Config.encode({})),
+        Create(Topic.path(found.name), node.encode()),
+        Create(Topic.partitions_path(found.name)),
+    ]
+    for partition in range(found.partitions):
+        epoch = found.latest_epochs.get(partition, -1) + 1
+        state = PartitionState(leader=broker, leader_epoch=epoch, isr=(broker,), controller_epoch=0)
+        operations += new_partition(found.name, partition, state)
+    return operations

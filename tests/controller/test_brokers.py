@@ -1,0 +1,320 @@
+"""Brokers that die, come back, shut down and lose disks; controllers that are replaced."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafkad.controller.adoption import FoundTopic, adopt, has_topics
+from kafkad.controller.channel import LocalChannel
+from kafkad.controller.controller import Controller
+from kafkad.controller.registration import DuplicateBroker, cluster_id, prepare, register
+from kafkad.controller.topics import NewTopic
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.store import BadVersion
+from kafkad.meta.znodes import Broker, ClusterId, ControllerEpoch, IsrChange, LogDirEvent, PreferredElections
+from kafkad.model import NO_TOPIC_ID, BrokerInfo, TopicPartition
+from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from kafkad.wire.messages.stop_replica import StopReplicaRequest
+from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
+
+from .cluster import Cluster, FailingOnce, Reopen, on_disk, with_brokers
+
+A0 = TopicPartition("a", 0)
+A1 = TopicPartition("a", 1)
+
+
+@with_brokers(1, 2)
+async def test_one_controller_and_everybody_knows_it(cluster: Cluster) -> None:
+    one, two = cluster.members[1], cluster.members[2]
+    assert one.controller.active
+    assert not two.controller.active
+    assert one.controller.controller_id == two.controller.controller_id == 1
+    assert (await cluster.client.get(ControllerEpoch.PATH))[0] == b"1"
+    with pytest.raises(KafkaError) as refusal:
+        await two.controller.create_topics([NewTopic(name="a")], timeout_ms=1000)
+    assert refusal.value.code == ErrorCode.NOT_CONTROLLER
+
+
+@with_brokers(1, 2, 3)
+async def test_a_leader_dies(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 3), (3, 2))
+    await cluster.kill(2)
+    led, followed = await cluster.state("a", 0), await cluster.state("a", 1)
+    assert (led.leader, led.leader_epoch, led.isr) == (3, 1, (3,))
+    assert (followed.leader, followed.leader_epoch, followed.isr) == (3, 1, (3,))
+    assert cluster[3].replicas[A0].leader == 3
+    assert cluster[3].replicas[A1].leader_epoch == 1
+    assert cluster[1].metadata[A0].leader == 3
+    assert cluster[1].metadata[A0].offline_replicas == [2]
+    assert cluster[1].live == {1, 3}
+
+
+@with_brokers(1, 2)
+async def test_the_only_replica_dies_and_comes_back(cluster: Cluster) -> None:
+    await cluster.create("a", (2,))
+    await cluster.kill(2)
+    lost = await cluster.state("a")
+    assert (lost.leader, lost.isr, lost.leader_epoch) == (-1, (2,), 1)
+    assert cluster[1].metadata[A0].leader == -1
+    await cluster.start(2)
+    back = await cluster.state("a")
+    assert (back.leader, back.isr, back.leader_epoch) == (2, (2,), 2)
+    assert cluster[2].replicas[A0].leader_epoch == 2
+    assert not cluster[2].replicas[A0].is_new
+
+
+@with_brokers(1, 2, 3)
+async def test_an_unclean_election_is_only_for_topics_that_want_it(cluster: Cluster) -> None:
+    cluster.unclean.add("b")
+    for topic in ("a", "b"):
+        await cluster.create(topic, (2, 3))
+    await cluster.kill(3)
+    await cluster.kill(2)
+    await cluster.start(3)
+    assert (await cluster.state("a")).leader == -1
+    unclean = await cluster.state("b")
+    assert (unclean.leader, unclean.isr, unclean.recovering) == (3, (3,), True)
+    assert cluster[3].replicas[TopicPartition("b", 0)].leader_recovery_state == 1
+
+
+@with_brokers(1, 2)
+async def test_a_fast_restart_is_noticed(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 1))
+    member = cluster.members[2]
+    await member.session.expire()
+    await member.session.renew()
+    broker = BrokerInfo(id=2, endpoints=())
+    epoch = await register(member.session, Broker(broker=broker, timestamp_ms=1), 1.0)
+    assert epoch > member.epoch
+    member.fake.replicas.clear()
+    await cluster.settle()
+    state = await cluster.state("a")
+    assert (state.leader, state.isr) == (1, (1,))
+    assert member.fake.replicas[A0].leader == 1
+    last = [r for r in member.fake.requests if isinstance(r, LeaderAndIsrRequest)][-1]
+    assert last.broker_epoch == epoch
+
+
+@with_brokers(1, 2, 3)
+async def test_the_controller_dies(cluster: Cluster) -> None:
+    await cluster.create("a", (1, 2, 3), (2, 3, 1))
+    await cluster.kill(1)
+    assert sum(m.controller.active for m in cluster.members.values()) == 1
+    assert (await cluster.client.get(ControllerEpoch.PATH))[0] == b"2"
+    state = await cluster.state("a", 0)
+    assert (state.leader, state.isr, state.leader_epoch, state.controller_epoch) == (2, (2, 3), 1, 2)
+    assert cluster[3].metadata[A0].leader == 2
+    assert cluster[3].replicas[A1].isr == [2, 3]
+    await cluster.create("b", (2, 3))
+
+
+@with_brokers(1, 2)
+async def test_a_controller_that_was_replaced_can_change_nothing(cluster: Cluster) -> None:
+    old = cluster.members[1]
+    await cluster.client.delete("/controller")
+    await cluster.client.set(ControllerEpoch.PATH, b"7")
+    with pytest.raises(KafkaError) as refusal:
+        await old.controller.create_topics([NewTopic(name="a")], timeout_ms=1000)
+    assert refusal.value.code == ErrorCode.NOT_CONTROLLER
+    assert await cluster.client.children("/brokers/topics") == []
+    await cluster.settle()
+    assert sum(m.controller.active for m in cluster.members.values()) == 1
+    assert (await cluster.client.get(ControllerEpoch.PATH))[0] == b"8"
+
+
+@with_brokers(1, 2)
+async def test_a_lost_session_ends_the_term_at_once(cluster: Cluster) -> None:
+    one = cluster.members[1]
+    await one.session.expire()
+    assert not one.controller.active
+    await cluster.settle()
+    assert cluster.members[2].controller.active
+    await one.session.renew()
+    await cluster.settle()
+    assert one.controller.controller_id == 2
+
+
+@with_brokers(1)
+async def test_somebody_wrote_a_state_in_between(cluster: Cluster) -> None:
+    """An old broker may write an ISR itself: the controller reads it again and decides on that."""
+    await cluster.start(2)
+    await cluster.create("a", (2, 1))
+    path = "/brokers/topics/a/partitions/0/state"
+    text = b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":5,"isr":[2,1]}'
+    await cluster.client.set(path, text)
+    with pytest.raises(BadVersion):
+        await cluster.client.set(path, text, version=0)
+    await cluster.kill(2)
+    state = await cluster.state("a")
+    assert (state.leader, state.leader_epoch, state.isr) == (1, 6, (1,))
+
+
+@with_brokers(1, 2)
+async def test_order_of_requests_to_a_broker_that_starts(cluster: Cluster) -> None:
+    await cluster.create("a", (1, 2))
+    await cluster.kill(2)
+    await cluster.start(2)
+    kinds = [type(request) for request in cluster[2].requests]
+    assert kinds[0] is UpdateMetadataRequest
+    assert kinds.index(UpdateMetadataRequest) < kinds.index(LeaderAndIsrRequest)
+    assert cluster[2].metadata.keys() == {A0}
+    assert cluster[2].replicas[A0].leader == 1
+
+
+@with_brokers(1)
+async def test_requests_are_sent_until_they_are_answered(cluster: Cluster) -> None:
+    fake = cluster[1]
+    member = cluster.members[1]
+    member.controller._connect = lambda info: FailingOnce(LocalChannel(fake))
+    await member.session.expire()
+    await member.session.renew()
+    info = BrokerInfo(id=1, endpoints=())
+    await register(member.session, Broker(broker=info, timestamp_ms=1), 1.0)
+    await cluster.settle()
+    await cluster.create("a", (1,))
+    assert fake.replicas[A0].leader == 1
+
+
+@with_brokers(1, 2, 3)
+async def test_a_log_directory_fails_and_is_repaired_by_a_restart(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 3), (2, 3))
+    cluster[2].failed.add(A0)
+    await cluster.client.create(LogDirEvent.PREFIX, LogDirEvent.encode(2), sequential=True)
+    await cluster.settle()
+    moved, kept = await cluster.state("a", 0), await cluster.state("a", 1)
+    assert (moved.leader, moved.isr) == (3, (3,))
+    assert (kept.leader, kept.isr) == (2, (2, 3))
+    assert cluster[1].metadata[A0].offline_replicas == [2]
+    assert await cluster.client.children(LogDirEvent.PARENT) == []
+    await cluster.kill(2)
+    await cluster.start(2)
+    assert cluster[1].metadata[A0].offline_replicas == []
+
+
+@with_brokers(1, 2, 3)
+async def test_controlled_shutdown(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 3), (3, 2))
+    await cluster.create("alone", (2,))
+    member = cluster.members[2]
+    controller = cluster.controller
+    with pytest.raises(KafkaError) as refusal:
+        await controller.controlled_shutdown(2, member.epoch - 1)
+    assert refusal.value.code == ErrorCode.STALE_BROKER_EPOCH
+    assert await controller.controlled_shutdown(2, member.epoch) == []
+    await cluster.settle()
+    for partition in (0, 1):
+        state = await cluster.state("a", partition)
+        assert (state.leader, state.isr) == (3, (3,))
+    assert member.fake.replicas[A0].leader == 3
+    assert A1 not in member.fake.replicas
+    stop = next(r for r in member.fake.requests if isinstance(r, StopReplicaRequest))
+    assert not stop.topic_states[0].partition_states[0].delete_partition
+    assert (await cluster.state("alone")).leader == 2
+    (result,) = await controller.create_topics([NewTopic(name="b", assignment={0: (2,)})], timeout_ms=1000)
+    assert result.error is None
+    await cluster.kill(2)
+    await cluster.start(2)
+    assert cluster[2].replicas[A0].leader == 3
+    assert (await cluster.state("b")).leader == 2
+
+
+# The store: registration, restarts, adoption.
+
+
+@with_brokers(1)
+async def test_a_duplicate_id_is_refused_and_an_old_session_waited_for(cluster: Cluster) -> None:
+    session = cluster.store.session()
+    registration = Broker(broker=BrokerInfo(id=1, endpoints=()), timestamp_ms=1)
+    with pytest.raises(DuplicateBroker, match="is the same"):
+        await register(session, registration, 0.01)
+    waiting = asyncio.create_task(register(session, registration, 10.0))
+    await cluster.settle()
+    await cluster.members[1].session.expire()
+    assert await waiting > cluster.members[1].epoch
+    again = await register(session, registration, 0.01)
+    assert again == await waiting
+
+
+@with_brokers(1)
+async def test_cluster_id(cluster: Cluster) -> None:
+    store = cluster.client
+    assert await cluster_id(store, "from-the-disk") == "from-the-disk"
+    assert await cluster_id(store, "another") == "from-the-disk"
+    assert (await store.get(ClusterId.PATH))[0] == b'{"version":"1","id":"from-the-disk"}'
+
+
+def test_a_restart_of_the_process_changes_no_partition() -> None:
+    async def run(store: EmbeddedStore, reopen: Reopen) -> None:
+        cluster = Cluster(store)
+        await cluster.start(1)
+        await cluster.create("a", (1,), (1,))
+        before = await cluster.state("a", 1)
+        await cluster.members[1].controller.stop()
+        again = Cluster(await reopen())
+        await again.start(1)
+        assert await again.state("a", 1) == before
+        assert len(again[1].replicas) == len(again[1].metadata) == 2
+        assert again[1].replicas[A1].leader_epoch == 0
+        assert (await again.client.get(ControllerEpoch.PATH))[0] == b"2"
+        await again.stop()
+
+    on_disk(run)
+
+
+def test_adoption() -> None:
+    async def run(store: EmbeddedStore, reopen: Reopen) -> None:
+        session = store.session()
+        await prepare(session)
+        assert not await has_topics(session)
+        found = [
+            FoundTopic(name="a", topic_id=b"i" * 16, latest_epochs={0: 3, 2: -1}),
+            FoundTopic(name="old", topic_id=NO_TOPIC_ID, latest_epochs={0: 0}),
+        ]
+        assert found[0].missing == [1]
+        await adopt(session, 1, found)
+        assert await has_topics(session)
+        cluster = Cluster(store)
+        await cluster.start(1)
+        assert [(await cluster.state("a", p)).leader_epoch for p in range(3)] == [4, 0, 0]
+        assert cluster[1].topic_ids["a"] == b"i" * 16
+        assert cluster[1].topic_ids["old"] != NO_TOPIC_ID
+        assert (await cluster.state("old")).leader_epoch == 1
+        assert len(cluster[1].replicas) == 4
+        await cluster.stop()
+
+    on_disk(run)
+
+
+@with_brokers(1)
+async def test_operations_that_wait_when_the_broker_stops_are_refused(cluster: Cluster) -> None:
+    cluster[1].reachable.clear()
+    controller: Controller = cluster.controller
+    waiting = [asyncio.create_task(controller.delete_topics(["x"], timeout_ms=1000)) for _ in range(3)]
+    creation = asyncio.create_task(controller.create_topics([NewTopic(name="a")], timeout_ms=1))
+    await asyncio.sleep(0)
+    await controller.stop()
+    outcomes = await asyncio.gather(*waiting, creation, return_exceptions=True)
+    for outcome in outcomes:
+        assert not isinstance(outcome, KafkaError) or outcome.code == ErrorCode.NOT_CONTROLLER
+
+
+@with_brokers(1, 2)
+async def test_an_election_asked_for_by_an_old_tool(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 1))
+    await cluster.kill(2)
+    await cluster.start(2)
+    assert (await cluster.state("a")).leader == 1
+    await cluster.client.set(
+        "/brokers/topics/a/partitions/0/state",
+        b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":1,"isr":[1,2]}',
+    )
+    await cluster.client.create(IsrChange.PREFIX, IsrChange.encode([A0]), sequential=True)
+    await cluster.settle()
+    assert cluster[1].metadata[A0].isr == [1, 2]
+    await cluster.client.create(PreferredElections.PATH, PreferredElections.encode([A0]))
+    await cluster.settle()
+    assert (await cluster.state("a")).leader == 2
+    assert await cluster.client.exists(PreferredElections.PATH) is None

@@ -1,0 +1,277 @@
+"""AlterConfigs through the store to the brokers that follow its notes; producer ids and features."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+
+import pytest
+
+from kafkad.clock import SystemClock
+from kafkad.config.load import load
+from kafkad.controller.configs import Alteration, ConfigAlterer, ConfigEntry, ResourceKind
+from kafkad.controller.features import FeatureUpdate, UpgradeType
+from kafkad.controller.registration import prepare
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
+from kafkad.meta.znodes import Config, Features, ProducerIdBlock
+from kafkad.replica.configs import NOTES_EXPIRE_MS, DynamicConfigs
+
+from .cluster import Cluster, with_brokers
+
+TOPIC, BROKER = ResourceKind.TOPIC, ResourceKind.BROKER
+SET, DELETE, APPEND, SUBTRACT = Alteration
+
+
+class Moved:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def monotonic_ms(self) -> float:
+        return float(self.now)
+
+
+class Place:
+    """A store, who alters settings in it, and who follows."""
+
+    def __init__(self) -> None:
+        self.clock = Moved()
+        self.store: EmbeddedSession = EmbeddedStore.in_memory(self.clock).session()
+        config = load(None, [], {})
+        self.alterer = ConfigAlterer(
+            self.store, 1, config=lambda: config, topic_exists=lambda topic: topic in ("a", "b")
+        )
+        self.followed = DynamicConfigs(self.store, 1, self.clock)
+        self.heard: list[tuple[str, str, Mapping[str, str]]] = []
+        for kind in (Config.TOPICS, Config.BROKERS, Config.USERS):
+            self.followed.listen(kind, functools.partial(self._hear, kind))
+
+    def _hear(self, kind: str, name: str, overrides: Mapping[str, str]) -> None:
+        self.heard.append((kind, name, overrides))
+
+    async def text(self, entity: str) -> str:
+        return (await self.store.get(Config.path(entity)))[0].decode()
+
+
+def at_a_place(test: Callable[[Place], Awaitable[None]]) -> Callable[[], None]:
+    def run() -> None:
+        async def whole() -> None:
+            place = Place()
+            await prepare(place.store)
+            await place.followed.start()
+            try:
+                await test(place)
+            finally:
+                await place.followed.stop()
+
+        asyncio.run(whole())
+
+    return run
+
+
+def entry(name: str, value: str | None, alteration: Alteration = SET) -> ConfigEntry:
+    return ConfigEntry(name=name, value=value, alteration=alteration)
+
+
+@at_a_place
+async def test_a_change_leaves_a_note_and_is_followed(place: Place) -> None:
+    await place.alterer.alter(TOPIC, "a", [entry("retention.ms", "7")])
+    assert await place.text("topics/a") == '{"version":1,"config":{"retention.ms":"7"}}'
+    assert await place.store.children("/config/changes") == ["config_change_0000000000"]
+    note = await place.store.get("/config/changes/config_change_0000000000")
+    assert note[0] == b'{"version":2,"entity_path":"topics/a"}'
+    await place.followed.catch_up()
+    assert place.followed.topic("a") == {"retention.ms": "7"}
+    assert place.heard == [("topics", "a", {"retention.ms": "7"})]
+    assert place.followed.topic("b") == {}
+
+
+@at_a_place
+async def test_notes_are_followed_without_being_asked(place: Place) -> None:
+    await place.alterer.alter(TOPIC, "a", [entry("retention.ms", "7")])
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert place.followed.topic("a") == {"retention.ms": "7"}
+
+
+@at_a_place
+async def test_incremental(place: Place) -> None:
+    both = {"cleanup.policy": "delete,compact"}
+    steps: list[tuple[list[ConfigEntry], dict[str, str]]] = [
+        ([entry("retention.ms", "7"), entry("flush.ms", "8")], {"retention.ms": "7", "flush.ms": "8"}),
+        ([entry("retention.ms", None, DELETE), entry("segment.ms", None, DELETE)], {"flush.ms": "8"}),
+        ([entry("flush.ms", None, DELETE), entry("cleanup.policy", "compact", APPEND)], both),
+        ([entry("cleanup.policy", "compact", APPEND)], both),
+        ([entry("cleanup.policy", "delete", SUBTRACT)], {"cleanup.policy": "compact"}),
+    ]
+    for entries, expected in steps:
+        await place.alterer.alter(TOPIC, "a", entries)
+        await place.followed.catch_up()
+        assert place.followed.topic("a") == expected
+
+
+@at_a_place
+async def test_the_whole_set(place: Place) -> None:
+    await place.alterer.replace(TOPIC, "a", [entry("retention.ms", "7")])
+    await place.alterer.replace(TOPIC, "a", [entry("flush.ms", "8")])
+    await place.followed.catch_up()
+    assert place.followed.topic("a") == {"flush.ms": "8"}
+    await place.alterer.replace(TOPIC, "a", [])
+    await place.followed.catch_up()
+    assert place.followed.topic("a") == {}
+    assert await place.text("topics/a") == '{"version":1,"config":{}}'
+
+
+@at_a_place
+async def test_brokers(place: Place) -> None:
+    await place.alterer.alter(BROKER, "1", [entry("log.cleaner.threads", "2")])
+    await place.alterer.alter(BROKER, "", [entry("log.cleaner.threads", "3")])
+    assert await place.text("brokers/<default>") == '{"version":1,"config":{"log.cleaner.threads":"3"}}'
+    await place.followed.catch_up()
+    assert place.followed.broker == {"log.cleaner.threads": "2"}
+    assert place.followed.cluster == {"log.cleaner.threads": "3"}
+    assert [(kind, name) for kind, name, _ in place.heard] == [("brokers", "1"), ("brokers", "<default>")]
+
+
+REFUSALS = [
+    (TOPIC, "a", [entry("retention.ms", "1", APPEND)], ErrorCode.INVALID_CONFIG),
+    (TOPIC, "a", [entry("no.such", "1", APPEND)], ErrorCode.INVALID_CONFIG),
+    (TOPIC, "a", [entry("no.such", "1")], ErrorCode.INVALID_CONFIG),
+    (TOPIC, "a", [entry("retention.ms", "x")], ErrorCode.INVALID_CONFIG),
+    (TOPIC, "a", [entry("retention.ms", None)], ErrorCode.INVALID_REQUEST),
+    (TOPIC, "a", [entry("retention.ms", "1"), entry("retention.ms", "2")], ErrorCode.INVALID_REQUEST),
+    (TOPIC, "", [entry("retention.ms", "1")], ErrorCode.INVALID_REQUEST),
+    (TOPIC, "none", [entry("retention.ms", "1")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    (BROKER, "2", [entry("log.cleaner.threads", "1")], ErrorCode.INVALID_REQUEST),
+    (BROKER, "x", [entry("log.cleaner.threads", "1")], ErrorCode.INVALID_REQUEST),
+    (BROKER, "1", [entry("log.dirs", "/tmp")], ErrorCode.INVALID_REQUEST),
+    (BROKER, "", [entry("advertised.listeners", "PLAINTEXT://x:1")], ErrorCode.INVALID_REQUEST),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "entries", "code"), REFUSALS)
+def test_refusals(kind: ResourceKind, name: str, entries: list[ConfigEntry], code: ErrorCode) -> None:
+    @at_a_place
+    async def run(place: Place) -> None:
+        with pytest.raises(KafkaError) as refusal:
+            await place.alterer.alter(kind, name, entries)
+        assert refusal.value.code == code
+        assert await place.store.children("/config/changes") == []
+        assert await place.store.children("/config/topics") == []
+
+    run()
+
+
+@at_a_place
+async def test_validate_only(place: Place) -> None:
+    await place.alterer.alter(TOPIC, "a", [entry("retention.ms", "7")], validate_only=True)
+    await place.alterer.replace(TOPIC, "a", [entry("retention.ms", "7")], validate_only=True)
+    assert await place.store.children("/config/topics") == []
+
+
+@at_a_place
+async def test_two_who_alter_at_once_lose_nothing(place: Place) -> None:
+    await asyncio.gather(
+        *[
+            place.alterer.alter(TOPIC, "a", [entry(name, "100000")])
+            for name in ("retention.ms", "flush.ms", "segment.bytes", "segment.ms")
+        ]
+    )
+    await place.followed.catch_up()
+    assert len(place.followed.topic("a")) == 4
+
+
+@at_a_place
+async def test_old_notes_go(place: Place) -> None:
+    await place.alterer.alter(TOPIC, "a", [entry("retention.ms", "7")])
+    place.clock.now += NOTES_EXPIRE_MS
+    await place.alterer.alter(TOPIC, "b", [entry("retention.ms", "7")])
+    await place.followed.catch_up()
+    assert len(await place.store.children("/config/changes")) == 2
+    place.clock.now += 1
+    await place.followed.catch_up()
+    assert await place.store.children("/config/changes") == ["config_change_0000000001"]
+
+
+@at_a_place
+async def test_what_is_there_at_the_start(place: Place) -> None:
+    await place.store.create("/config/topics/a", Config.encode({"retention.ms": "7"}))
+    await place.store.create("/config/topics/broken", b"nonsense")
+    await place.store.create("/config/brokers/1", Config.encode({"log.cleaner.threads": "2"}))
+    later = DynamicConfigs(place.store, 1, SystemClock())
+    await later.start()
+    assert later.topic("a") == {"retention.ms": "7"}
+    assert later.topic("broken") == {}
+    assert later.broker == {"log.cleaner.threads": "2"}
+    await later.stop()
+    assert place.followed.topic("a") == {}
+    await place.followed.load_topics(["a", "none"])
+    assert place.followed.topic("a") == {"retention.ms": "7"}
+    place.followed.forget_topic("a")
+    assert place.followed.topic("a") == {}
+
+
+@at_a_place
+async def test_quotas_are_told_to_who_listens(place: Place) -> None:
+    await place.store.create("/config/users/u", Config.encode({"producer_byte_rate": "1"}))
+    await place.store.create(
+        "/config/changes/config_change_", b'{"version":2,"entity_path":"users/u"}', sequential=True
+    )
+    await place.followed.catch_up()
+    assert place.heard == [("users", "u", {"producer_byte_rate": "1"})]
+
+
+@at_a_place
+async def test_after_a_lost_session_changes_are_followed_again(place: Place) -> None:
+    await place.store.expire()
+    await place.store.renew()
+    await place.alterer.alter(TOPIC, "a", [entry("retention.ms", "7")])
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert place.followed.topic("a") == {"retention.ms": "7"}
+
+
+# Producer ids and features.
+
+
+@with_brokers(1, 2)
+async def test_producer_ids(cluster: Cluster) -> None:
+    controller = cluster.controller
+    one, two = cluster.members[1].epoch, cluster.members[2].epoch
+    assert await controller.allocate_producer_ids(1, one) == ProducerIdBlock(1, 0, 999)
+    assert await controller.allocate_producer_ids(2, two) == ProducerIdBlock(2, 1000, 1999)
+    text = (await cluster.client.get(ProducerIdBlock.PATH))[0]
+    assert text == b'{"version":1,"broker":2,"block_start":"1000","block_end":"1999"}'
+    for broker, epoch, code in (
+        (2, two - 1, ErrorCode.STALE_BROKER_EPOCH),
+        (9, 1, ErrorCode.BROKER_ID_NOT_REGISTERED),
+    ):
+        with pytest.raises(KafkaError) as refusal:
+            await controller.allocate_producer_ids(broker, epoch)
+        assert refusal.value.code == code
+
+
+@with_brokers(1)
+async def test_features(cluster: Cluster) -> None:
+    assert (await cluster.client.get(Features.PATH))[0] == b'{"features":{},"version":2,"status":1}'
+    update = cluster.controller.update_features
+    for feature in (
+        FeatureUpdate(name="metadata.version", level=10),
+        FeatureUpdate(name="", level=1),
+        FeatureUpdate(name="x", level=0),
+        FeatureUpdate(name="x", level=0, upgrade=UpgradeType.SAFE_DOWNGRADE),
+        FeatureUpdate(name="x", level=1, upgrade=UpgradeType.UNKNOWN),
+    ):
+        (error,) = (await update([feature])).values()
+        assert error is not None
+        assert error.code == ErrorCode.INVALID_REQUEST
+    await cluster.client.set(Features.PATH, Features({"left": 3}).encode())
+    removal = FeatureUpdate(name="left", level=0, upgrade=UpgradeType.SAFE_DOWNGRADE)
+    assert await update([removal]) == {"left": None}
+    assert await cluster.controller.finalized_features() == Features({})

@@ -1,0 +1,258 @@
+"""Elections on request, ISR changes and reassignments, with three brokers."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkad.controller.isr import WantedIsr
+from kafkad.controller.leaders import ElectionKind
+from kafkad.controller.topics import MorePartitions
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.znodes import Reassignments, Topic
+from kafkad.model import PartitionAssignment, PartitionState, TopicPartition
+
+from .cluster import Cluster, with_brokers
+
+A0 = TopicPartition("a", 0)
+A1 = TopicPartition("a", 1)
+NONE = TopicPartition("none", 0)
+
+
+def codes(outcomes: dict[TopicPartition, KafkaError | None]) -> dict[TopicPartition, int]:
+    return {tp: 0 if error is None else error.code for tp, error in outcomes.items()}
+
+
+async def assignment(cluster: Cluster, topic: str = "a", partition: int = 0) -> PartitionAssignment:
+    return Topic.decode((await cluster.client.get(Topic.path(topic)))[0]).partitions[partition]
+
+
+async def set_isr(cluster: Cluster, *members: int, tp: TopicPartition = A0) -> PartitionState | KafkaError:
+    """As the leader would ask for it now."""
+    state = await cluster.state(*tp)
+    leader = cluster.members[state.leader]
+    wanted = WantedIsr(
+        members=dict.fromkeys(members, -1), leader_epoch=state.leader_epoch, partition_epoch=state.partition_epoch
+    )
+    outcome = (await cluster.controller.alter_isr(leader.id, leader.epoch, {tp: wanted}))[tp]
+    await cluster.settle()
+    return outcome
+
+
+# Elections.
+
+
+@with_brokers(1, 2, 3)
+async def test_preferred_election(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 3), (3, 2))
+    await cluster.kill(2)
+    await cluster.start(2)
+    elect = cluster.controller.elect_leaders
+    unready = await elect(ElectionKind.PREFERRED, [A0, A1, NONE], timeout_ms=1000)
+    assert codes(unready) == {
+        A0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        A1: ErrorCode.ELECTION_NOT_NEEDED,
+        NONE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    await set_isr(cluster, 3, 2)
+    assert codes(await elect(ElectionKind.PREFERRED, None, timeout_ms=1000)) == {A0: 0}
+    state = await cluster.state("a")
+    assert (state.leader, state.isr) == (2, (3, 2))
+    assert cluster[1].metadata[A0].leader == 2
+    assert await elect(ElectionKind.PREFERRED, None, timeout_ms=1000) == {}
+
+
+@with_brokers(1, 2, 3)
+async def test_unclean_election(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 3))
+    await cluster.create("b", (2,))
+    await cluster.kill(3)
+    elect = cluster.controller.elect_leaders
+    assert codes(await elect(ElectionKind.UNCLEAN, [A0], timeout_ms=1000)) == {A0: ErrorCode.ELECTION_NOT_NEEDED}
+    await cluster.kill(2)
+    await cluster.start(3)
+    b0 = TopicPartition("b", 0)
+    outcomes = await elect(ElectionKind.UNCLEAN, [A0, b0], timeout_ms=1000)
+    assert codes(outcomes) == {A0: 0, b0: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
+    state = await cluster.state("a")
+    assert (state.leader, state.isr, state.recovering) == (3, (3,), True)
+
+
+@with_brokers(1, 2)
+async def test_leaders_are_moved_home_where_too_many_are_away(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 1), (2, 1))
+    await cluster.create("b", (1, 2))
+    await cluster.kill(2)
+    await cluster.start(2)
+    term = cluster.controller._term
+    assert term is not None
+    await term.elections.balance(10)
+    assert (await cluster.state("a", 1)).leader == 1
+    await set_isr(cluster, 1, 2, tp=A1)
+    await term.elections.balance(50)
+    assert (await cluster.state("a", 1)).leader == 1
+    await term.elections.balance(49)
+    assert (await cluster.state("a", 1)).leader == 2
+    assert (await cluster.state("a", 0)).leader == 1
+
+
+# ISR.
+
+
+@with_brokers(1, 2, 3)
+async def test_a_leader_shrinks_and_expands(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 3))
+    replicas = cluster[3].replicas[A0]
+    shrunk = await set_isr(cluster, 2)
+    assert isinstance(shrunk, PartitionState)
+    assert (shrunk.isr, shrunk.leader_epoch, shrunk.partition_epoch) == ((2,), 0, 1)
+    assert cluster[1].metadata[A0].isr == [2]
+    assert cluster[3].replicas[A0] is replicas
+    assert await set_isr(cluster, 2) == shrunk
+    expanded = await set_isr(cluster, 2, 3)
+    assert isinstance(expanded, PartitionState)
+    assert expanded == await cluster.state("a")
+
+
+@with_brokers(1, 2, 3)
+async def test_isr_refusals(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 3))
+    await set_isr(cluster, 2)
+    two = cluster.members[2]
+    alter = cluster.controller.alter_isr
+    with pytest.raises(KafkaError) as refusal:
+        await alter(2, two.epoch - 1, {})
+    assert refusal.value.code == ErrorCode.STALE_BROKER_EPOCH
+    three = cluster.members[3].epoch
+    for expected, members, leader_epoch, partition_epoch in (
+        (ErrorCode.NOT_CONTROLLER, {2: -1, 3: -1}, 1, 1),
+        (ErrorCode.NOT_CONTROLLER, {2: -1, 3: -1}, 0, 2),
+        (ErrorCode.FENCED_LEADER_EPOCH, {2: -1, 3: -1}, -1, 1),
+        (ErrorCode.INVALID_UPDATE_VERSION, {2: -1, 3: -1}, 0, 0),
+        (ErrorCode.INELIGIBLE_REPLICA, {2: -1, 3: three - 1}, 0, 1),
+        (ErrorCode.INELIGIBLE_REPLICA, {2: -1, 1: -1}, 0, 1),
+        (ErrorCode.INELIGIBLE_REPLICA, {2: -1, 9: -1}, 0, 1),
+        (ErrorCode.INVALID_REQUEST, {3: -1}, 0, 1),
+    ):
+        wanted = WantedIsr(members=members, leader_epoch=leader_epoch, partition_epoch=partition_epoch)
+        outcome = (await alter(2, two.epoch, {A0: wanted}))[A0]
+        assert isinstance(outcome, KafkaError)
+        assert outcome.code == expected
+    wanted = WantedIsr(members={2: -1}, leader_epoch=0, partition_epoch=0)
+    unknown = (await alter(2, two.epoch, {NONE: wanted}))[NONE]
+    assert isinstance(unknown, KafkaError)
+    assert unknown.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    # What is so already is a success, whatever the partition epoch: the answer to the first request was lost.
+    assert isinstance((await alter(2, two.epoch, {A0: wanted}))[A0], PartitionState)
+
+
+# Reassignment.
+
+
+@with_brokers(1, 2, 3)
+async def test_a_partition_moves(cluster: Cluster) -> None:
+    await cluster.create("a", (1, 2))
+    controller = cluster.controller
+    assert codes(await controller.alter_partition_reassignments({A0: (3, 2)})) == {A0: 0}
+    await cluster.settle()
+    under_way = PartitionAssignment(replicas=(3, 2, 1), adding=(3,), removing=(1,))
+    assert await assignment(cluster) == under_way
+    assert await controller.list_partition_reassignments(None) == {A0: under_way}
+    assert await controller.list_partition_reassignments([A1]) == {}
+    assert cluster[3].replicas[A0].is_new
+    assert cluster[1].replicas[A0].adding_replicas == [3]
+    (busy,) = await controller.create_partitions([MorePartitions(name="a", count=2)], timeout_ms=1000)
+    assert busy.error is not None
+    assert busy.error.code == ErrorCode.REASSIGNMENT_IN_PROGRESS
+    await set_isr(cluster, 1, 2, 3)
+    assert await assignment(cluster) == PartitionAssignment(replicas=(3, 2))
+    state = await cluster.state("a")
+    assert (state.leader, state.isr, state.leader_epoch) == (3, (2, 3), 3)
+    assert A0 not in cluster[1].replicas
+    assert cluster[2].replicas[A0].leader == 3
+    assert cluster[1].metadata[A0].replicas == [3, 2]
+    assert await controller.list_partition_reassignments(None) == {}
+
+
+@with_brokers(1, 2, 3)
+async def test_a_move_is_called_off(cluster: Cluster) -> None:
+    await cluster.create("a", (1, 2))
+    controller = cluster.controller
+    await controller.alter_partition_reassignments({A0: (3, 2)})
+    assert codes(await controller.alter_partition_reassignments({A0: None})) == {A0: 0}
+    await cluster.settle()
+    assert await assignment(cluster) == PartitionAssignment(replicas=(2, 1))
+    assert A0 not in cluster[3].replicas
+    assert await controller.list_partition_reassignments(None) == {}
+    again = await controller.alter_partition_reassignments({A0: None})
+    assert codes(again) == {A0: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+
+
+@with_brokers(1, 2, 3)
+async def test_a_new_target_replaces_the_old_one(cluster: Cluster) -> None:
+    await cluster.create("a", (1,))
+    controller = cluster.controller
+    await controller.alter_partition_reassignments({A0: (2,)})
+    await controller.alter_partition_reassignments({A0: (3,)})
+    await cluster.settle()
+    assert await assignment(cluster) == PartitionAssignment(replicas=(3, 1), adding=(3,), removing=(1,))
+    assert A0 not in cluster[2].replicas
+
+
+@with_brokers(1)
+async def test_a_move_to_where_it_is(cluster: Cluster) -> None:
+    await cluster.create("a", (1,))
+    assert codes(await cluster.controller.alter_partition_reassignments({A0: (1,)})) == {A0: 0}
+    state = await cluster.state("a")
+    assert (state.leader, state.leader_epoch) == (1, 1)
+
+
+@with_brokers(1, 2)
+async def test_refused_moves(cluster: Cluster) -> None:
+    await cluster.create("a", (1,))
+    bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    for tp, target, expected in (
+        (A0, (), bad),
+        (A0, (1, 1), bad),
+        (A0, (-1,), bad),
+        (A0, (1, 9), bad),
+        (A0, None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+        (NONE, (1,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (NONE, None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+    ):
+        assert codes(await cluster.controller.alter_partition_reassignments({tp: target})) == {tp: expected}
+
+
+@with_brokers(1, 2, 3)
+async def test_a_new_controller_goes_on_with_a_move(cluster: Cluster) -> None:
+    await cluster.create("a", (2,))
+    await cluster.controller.alter_partition_reassignments({A0: (3,)})
+    await cluster.kill(1)
+    assert list(await cluster.controller.list_partition_reassignments(None)) == [A0]
+    await set_isr(cluster, 2, 3)
+    assert await assignment(cluster) == PartitionAssignment(replicas=(3,))
+    assert A0 not in cluster[2].replicas
+
+
+@with_brokers(1, 2, 3)
+async def test_a_topic_that_moves_is_deleted_afterwards(cluster: Cluster) -> None:
+    await cluster.create("a", (2,))
+    await cluster.controller.alter_partition_reassignments({A0: (3,)})
+    (late,) = await cluster.controller.delete_topics(["a"], timeout_ms=1)
+    assert late.error is not None
+    assert late.error.code == ErrorCode.REQUEST_TIMED_OUT
+    assert cluster[1].metadata[A0].leader == 2
+    assert codes(await cluster.controller.alter_partition_reassignments({A0: (1,)})) == {
+        A0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
+    await set_isr(cluster, 2, 3)
+    assert await cluster.client.children("/brokers/topics") == []
+    assert not any(cluster[broker].replicas for broker in (1, 2, 3))
+
+
+@with_brokers(1, 2)
+async def test_a_move_that_an_old_tool_asks_for(cluster: Cluster) -> None:
+    await cluster.create("a", (1,))
+    await cluster.client.create(Reassignments.PATH, Reassignments.encode({A0: (2,), NONE: (1,)}))
+    await cluster.settle()
+    assert (await assignment(cluster)).adding == (2,)
+    assert await cluster.client.exists(Reassignments.PATH) is None
