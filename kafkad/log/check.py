@@ -23,8 +23,8 @@ from kafkad.log.epochs import FILE_NAME as EPOCHS
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
+from kafkad.log.indexed import INDEX, LOG, TIME_INDEX, segment_path
 from kafkad.log.leftovers import base_of
-from kafkad.log.segment import INDEX, LOG, TIME_INDEX, segment_path
 from kafkad.wire.records import crc_matches
 
 

@@ -1,79 +1,40 @@
 """The log of one partition: segments, indexes, leader epochs, producers, and the rules that keep them consistent.
 
-Synchronous, owned by the event loop, not thread-safe but for `Flush.sync`. `append` and `read` are the hot path: no
-work per record, one write, and only comparisons with limits that `Segment.prepare` worked out before. The high
-watermark is not known here: whoever reads says up to where.
+Synchronous, owned by the event loop, not thread-safe but for `Flush.sync`. Appending is in `appender`, loading in
+`recovery`; here is the rest. `read` is hot: it does no work per record and walks over few batches. The high watermark
+is not known here: whoever reads says up to where.
 """
 
 from __future__ import annotations
 
 import os
-import random
-import struct
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import Self
 
 from kafkad.clock import Clock
 from kafkad.config import LogConfig
-from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log import recovery
+from kafkad.log.appender import Appender
 from kafkad.log.batches import (
-    ATTRIBUTES,
-    BASE_OFFSET,
-    LAST_DELTA,
-    LEADER_EPOCH,
-    LENGTH,
-    MAGIC,
-    MAX_TIMESTAMP,
-    PRODUCER_ID,
     BadBatch,
-    Header,
-    header_at,
 )
-from kafkad.log.files import Files, Slice, disk_errors, storage_error
+from kafkad.log.files import Files, Slice, disk_errors
 from kafkad.log.flush import Flush
-from kafkad.log.producers import DEFAULT_EXPIRATION_MS, read_marker
-from kafkad.log.segment import LOG, SUFFIXES, Hole, Segment
-from kafkad.log.timestamps import Timestamps
+from kafkad.log.indexed import LOG, Hole
+from kafkad.log.producers import DEFAULT_EXPIRATION_MS
+from kafkad.log.retention import deletable
+from kafkad.log.segment import SUFFIXES, Segment
 from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
 from kafkad.model import NO_TOPIC_ID, TopicPartition
-from kafkad.wire.control import ControlRecord
-from kafkad.wire.records import CONTROL, PREFIX_SIZE, SMALLEST_BATCH, RecordsError, crc_matches
+from kafkad.wire.records import RecordsError
 
-_BASE_LENGTH_EPOCH = struct.Struct(">qii")
-_NOWHERE = 2**63 - 1
 DELETED = ".deleted"
 
 
-class Log:
-    __slots__ = (
-        "_active",
-        "_bases",
-        "_clock",
-        "_doomed",
-        "_durable_until",
-        "_files",
-        "_last_base",
-        "_last_epoch",
-        "_last_position",
-        "_new_names",
-        "_pwrite",
-        "_segments",
-        "_sound_until",
-        "_timestamps",
-        "_torn",
-        "_truncations",
-        "config",
-        "directory",
-        "end_offset",
-        "epochs",
-        "flushed_ms",
-        "producers",
-        "start_offset",
-        "topic_id",
-        "topic_partition",
-    )
+class Log(Appender):
+    __slots__ = ()
 
     @classmethod
     def open(
@@ -110,47 +71,7 @@ class Log:
             )
         return cls(loaded, directory, config, files, clock, topic_partition, topic_id)
 
-    def __init__(
-        self,
-        loaded: recovery.Loaded,
-        directory: str,
-        config: LogConfig,
-        files: Files,
-        clock: Clock,
-        topic_partition: TopicPartition,
-        topic_id: bytes,
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.directory = directory
-        self.config = config
-        self.start_offset = loaded.start_offset
-        self.end_offset = loaded.end_offset
-        self._durable_until = loaded.durable_until
-        self.flushed_ms = clock.now_ms()
-        self.epochs = loaded.epochs
-        self.producers = loaded.producers
-        self._files = files
-        self._clock = clock
-        self._pwrite = files.pwrite
-        self._new_names = loaded.created
-        self._truncations = 0
-        self._torn = False
-        self._doomed: list[tuple[int, str]] = []
-        self._set_segments(loaded.segments)
-
     # -- what it is made of ----------------------------------------------------------------------------------------
-
-    def _set_segments(self, segments: list[Segment]) -> None:
-        """The last one is the active one: the only one that is written to."""
-        self._segments = segments
-        self._bases = [segment.base for segment in segments]
-        self._active = segments[-1]
-        self._timestamps = Timestamps(segments)
-        self._last_base = _NOWHERE
-        self._last_position = 0
-        self._last_epoch: int | None = self.epochs.latest
-        self._sound_until = min((segment.base for segment in segments if segment.holes), default=_NOWHERE)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -185,207 +106,6 @@ class Log:
     def _floor(self, offset: int) -> int:
         """The number of the segment that holds `offset`."""
         return max(bisect_right(self._bases, offset) - 1, 0)
-
-    # -- append ----------------------------------------------------------------------------------------------------
-
-    def append(self, view: memoryview, at: int, end: int, header: Header, leader_epoch: int) -> int:
-        """Append view[at:end], exactly one v2 batch whose size and CRC the caller checked; returns its base offset.
-
-        Its base offset and leader epoch are set in `view`. Raises DuplicateBatch when the producer sent it before,
-        KafkaError when its sequence or epoch is refused, StorageError when the disk fails: then nothing of it is left.
-        """
-        _, inner_length, _, _, _, _, last_delta, _, max_timestamp, producer_id, _, _, _ = header
-        marker = self._check_producer(view, at, header) if producer_id >= 0 else None
-        base = self.end_offset
-        last = base + last_delta
-        length = end - at
-        segment = self._active
-        position = segment.size
-        if position + length > segment.limit or max_timestamp > segment.roll_after or last > segment.last_possible:
-            segment = self._make_room(length, max_timestamp, base, last)
-            position = segment.size
-        if leader_epoch != self._last_epoch:
-            self._assign_epoch(leader_epoch, base)
-        _BASE_LENGTH_EPOCH.pack_into(view, at, base, inner_length, leader_epoch)
-        try:
-            if self._pwrite(segment.fd, view[at:end], position) != length:
-                raise OSError("short write")
-        except OSError as error:
-            raise self._undo_write(segment, error) from error
-        if max_timestamp > segment.newest_timestamp:
-            segment.newest_timestamp = max_timestamp
-            segment.newest_timestamp_offset = last
-        if segment.since_index > segment.interval:
-            segment.add_entry(last)
-        segment.since_index += length
-        segment.size = position + length
-        self._last_base = base
-        self._last_position = position
-        self.end_offset = last + 1
-        if producer_id >= 0:
-            self._note_producer(header, base, marker)
-        return base
-
-    def append_copied(self, view: memoryview) -> None:
-        """Append whole batches as another replica has them, offsets and epochs included; a part at the end is ignored.
-
-        CRCs are checked. KafkaError (CORRUPT_MESSAGE) for what does not fit here; what came before it stays appended.
-        """
-        at = 0
-        pending: list[tuple[int, Header, ControlRecord | None]] = []
-        while (header := self._next_copied(view, at)) is not None:
-            self._check_copied(view, at, header, pending)
-            base = header[BASE_OFFSET]
-            length = header[LENGTH] + PREFIX_SIZE
-            segment = self._active
-            waiting = at - pending[0][0] if pending else 0
-            if (
-                segment.size + waiting + length > segment.limit
-                or header[MAX_TIMESTAMP] > segment.roll_after
-                or base + header[LAST_DELTA] > segment.last_possible
-            ):
-                self._write_copied(view, at, pending)
-                pending = []
-                base = base if header[MAGIC] >= 2 else self.end_offset
-                self._make_room(length, header[MAX_TIMESTAMP], base, header[BASE_OFFSET] + header[LAST_DELTA])
-            pending.append((at, header, self._copied_marker(view, at, header)))
-            at += length
-        self._write_copied(view, at, pending)
-
-    def _next_copied(self, view: memoryview, at: int) -> Header | None:
-        left = len(view) - at
-        if left < SMALLEST_BATCH:
-            return None
-        length = int.from_bytes(view[at + 8 : at + PREFIX_SIZE], "big", signed=True)
-        if length + PREFIX_SIZE > left:
-            return None
-        try:
-            return header_at(view, at, left)
-        except ValueError as error:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from None
-
-    def _check_copied(
-        self, view: memoryview, at: int, header: Header, pending: list[tuple[int, Header, ControlRecord | None]]
-    ) -> None:
-        expected = self.end_offset
-        if pending:
-            before = pending[-1][1]
-            expected = before[BASE_OFFSET] + before[LAST_DELTA] + 1
-        problem = None
-        if header[BASE_OFFSET] < expected:
-            problem = f"a batch with offset {header[BASE_OFFSET]} where {expected} is next"
-        elif not crc_matches(view, at, header):
-            problem = f"the batch with offset {header[BASE_OFFSET]} fails its checksum"
-        if problem:
-            self._write_copied(view, at, pending)
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {problem}")
-
-    def _copied_marker(self, view: memoryview, at: int, header: Header) -> ControlRecord | None:
-        if header[PRODUCER_ID] < 0 or not header[ATTRIBUTES] & CONTROL:
-            return None
-        try:
-            return read_marker(view, at, header)
-        except RecordsError as error:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from None
-
-    def _write_copied(
-        self, view: memoryview, end: int, pending: list[tuple[int, Header, ControlRecord | None]]
-    ) -> None:
-        """Write a run of batches that go to the active segment in one piece."""
-        if not pending:
-            return
-        at = pending[0][0]
-        segment = self._active
-        try:
-            if self._pwrite(segment.fd, view[at:end], segment.size) != end - at:
-                raise OSError("short write")
-        except OSError as error:
-            raise self._undo_write(segment, error) from error
-        for _, header, marker in pending:
-            if header[LEADER_EPOCH] >= 0 and header[LEADER_EPOCH] != self._last_epoch:
-                self._assign_epoch(header[LEADER_EPOCH], header[BASE_OFFSET])
-            self._last_base = header[BASE_OFFSET] if header[MAGIC] >= 2 else _NOWHERE
-            self._last_position = segment.size
-            segment.note(header)
-            self.end_offset = header[BASE_OFFSET] + header[LAST_DELTA] + 1
-            if header[PRODUCER_ID] >= 0:
-                self._note_producer(header, header[BASE_OFFSET], marker)
-
-    def _check_producer(self, view: memoryview, at: int, header: Header) -> ControlRecord | None:
-        marker = read_marker(view, at, header) if header[ATTRIBUTES] & CONTROL else None
-        self.producers.check(header, marker)
-        return marker
-
-    def _note_producer(self, header: Header, base: int, marker: ControlRecord | None) -> None:
-        aborted = self.producers.update(header, base, marker)
-        if aborted is not None:
-            self._active.transactions.append(aborted)
-            self._active.has_transactions = True
-
-    def _assign_epoch(self, epoch: int, offset: int) -> None:
-        with disk_errors(self.directory, "writing leader epochs"):
-            self.epochs.assign(epoch, offset)
-        self._last_epoch = epoch
-
-    def _make_room(self, length: int, max_timestamp: int, base: int, last: int) -> Segment:
-        """The slow way into an append: open files, roll, reserve blocks."""
-        segment = self._active
-        with disk_errors(self.directory, "making room"):
-            if self._torn:
-                self._files.truncate(segment.file.fd, segment.size)
-                self._torn = False
-            if not segment.ready:
-                segment.prepare(self.config)
-            if segment.should_roll(self.config, length, max_timestamp, last, self._clock.now_ms()):
-                segment = self._roll(base)
-                segment.prepare(self.config)
-            if not segment.size:
-                segment.first_timestamp = max_timestamp
-            segment.reserve(self.config, segment.size + length)
-            segment.set_limits(self.config)
-        return segment
-
-    def _undo_write(self, segment: Segment, error: OSError) -> StorageError:
-        """Nothing may stay of a write that failed; as long as that cannot be had, nothing more is appended."""
-        segment.forget_readiness()
-        self._torn = True
-        try:
-            self._files.truncate(segment.fd, segment.size)
-            self._torn = False
-        except OSError:
-            pass  # tried again before the next append
-        return storage_error(self.directory, "appending", error)
-
-    def roll(self) -> None:
-        """Begin a new segment, unless the present one is empty."""
-        with disk_errors(self.directory, "rolling"):
-            self._roll(self.end_offset)
-
-    def _roll(self, base: int) -> Segment:
-        base = max(base, self.end_offset)
-        if base == self._active.base:
-            return self._active
-        self._active.seal()
-        self._take_snapshot(base)
-        segment = self._new_segment(base)
-        self._segments.append(segment)
-        self._bases.append(base)
-        self._active = segment
-        self._last_base = _NOWHERE
-        return segment
-
-    def _take_snapshot(self, offset: int) -> None:
-        if offset > self.start_offset:  # an empty log has nothing to say about producers
-            self.producers.take_snapshot(offset)
-
-    def _new_segment(self, base: int) -> Segment:
-        now_ms = self._clock.now_ms()
-        segment = Segment(self._files, self.directory, base, 0, self.config.index_interval_bytes, now_ms)
-        segment.create_files()
-        if self.config.segment_jitter_ms > 0:
-            segment.jitter_ms = random.randrange(min(self.config.segment_jitter_ms, self.config.segment_ms) or 1)
-        self._new_names = True
-        return segment
 
     # -- read ------------------------------------------------------------------------------------------------------
 
@@ -567,9 +287,15 @@ class Log:
         Nothing at or past `upto` goes, the high watermark. When everything is too old, the log rolls first: the last
         segment stays, and is empty.
         """
-        limit = self.end_offset if upto is None else upto
         with disk_errors(self.directory, "deleting old segments"):
-            count = self._count_deletable(now_ms, limit)
+            count = deletable(
+                self._segments,
+                self.config,
+                now_ms,
+                start_offset=self.start_offset,
+                end_offset=self.end_offset,
+                upto=self.end_offset if upto is None else upto,
+            )
             if count == len(self._segments):
                 self._roll(self.end_offset)
                 count = min(count, len(self._segments) - 1)
@@ -584,24 +310,6 @@ class Log:
         self._last_base, self._last_position = last_base, last_position
         self.increment_start_offset(self._bases[0])
 
-    def _count_deletable(self, now_ms: int, limit: int) -> int:
-        config = self.config
-        deleting = "delete" in config.cleanup_policy
-        excess = self.size - config.retention_bytes if deleting and config.retention_bytes >= 0 else -1
-        count = 0
-        for number, segment in enumerate(self._segments):
-            end = self._bases[number + 1] if number + 1 < len(self._bases) else self.end_offset
-            if end > limit or end == segment.base:
-                break
-            too_old = deleting and 0 <= config.retention_ms < now_ms - segment.largest_timestamp_ms
-            too_much = excess - segment.size >= 0
-            below_start = end <= self.start_offset and segment is not self._active
-            if not (too_old or too_much or below_start):
-                break
-            excess -= segment.size
-            count += 1
-        return count
-
     def _remove(self, segments: list[Segment]) -> None:
         """Take files out of the log under another name; they go for good after `file.delete.delay.ms`."""
         due = self._clock.now_ms() + self.config.file_delete_delay_ms
@@ -612,15 +320,14 @@ class Log:
                     self._files.rename(path, path + DELETED)
                 except FileNotFoundError:
                     continue
-                self._doomed = [entry for entry in self._doomed if entry[1] != path + DELETED]
-                self._doomed.append((due, path + DELETED))
+                self._doomed[path + DELETED] = due
             self.producers.snapshots.delete(segment.base)
 
     def take_doomed(self, now_ms: int) -> list[str]:
         """Paths whose time has come. The caller unlinks them, in a thread: a large file takes long to free."""
-        due = [path for when, path in self._doomed if when <= now_ms]
-        if due:
-            self._doomed = [(when, path) for when, path in self._doomed if when > now_ms]
+        due = [path for path, when in self._doomed.items() if when <= now_ms]
+        for path in due:
+            del self._doomed[path]
         return due
 
     # -- flush, close, rename --------------------------------------------------------------------------------------
@@ -689,7 +396,7 @@ class Log:
         with disk_errors(self.directory, f"renaming to {os.path.basename(directory)}"):
             self._files.rename(self.directory, directory)
             self._files.sync_directory(os.path.dirname(directory))
-        self._doomed = [(when, directory + path[len(self.directory) :]) for when, path in self._doomed]
+        self._doomed = {directory + path[len(self.directory) :]: when for path, when in self._doomed.items()}
         self.directory = self.epochs.directory = self.producers.snapshots.directory = directory
         for segment in self._segments:
             segment.move_to(directory)

@@ -29,8 +29,9 @@ from kafkad.log.batches import (
 )
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files
+from kafkad.log.indexed import INDEX, LOG, TIME_INDEX, Hole
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, read_marker
-from kafkad.log.segment import INDEX, LOG, TIME_INDEX, Hole, Segment
+from kafkad.log.segment import Segment
 from kafkad.log.snapshots import SUFFIX as SNAPSHOT
 from kafkad.log.snapshots import Snapshots
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX

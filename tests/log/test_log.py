@@ -199,12 +199,15 @@ def test_retention_by_time_empties_a_log_that_is_all_old(home: Home) -> None:
     fill(log, 60)
     now = home.clock.now_ms()
     assert log.delete_old_segments(now, upto=5) == 0, "nothing above the high watermark goes"
-    assert log.delete_old_segments(now) > 3
-    assert (log.start_offset, log.end_offset, log.size) == (60, 60, 0)
+    old = len(log.segments)
+    assert log.delete_old_segments(now, upto=59) == old - 1
+    fill(log, 20)
+    assert log.delete_old_segments(now) > 1
+    assert (log.start_offset, log.end_offset, log.size) == (80, 80, 0)
     assert log.take_doomed(now + 499) == []
     doomed = log.take_doomed(now + 500)
     assert doomed and all(path.endswith(".deleted") and os.path.exists(path) for path in doomed)
-    assert append(log, batch()) == 60
+    assert append(log, batch()) == 80
 
 
 def test_retention_by_size_keeps_at_least_that_much(home: Home) -> None:
@@ -278,3 +281,19 @@ def test_a_live_change_of_the_segment_size_takes_effect(home: Home) -> None:
     log.update_config(home.config.__class__(segment_bytes=1000))
     fill(log, 20)
     assert len(log.segments) > 5
+
+
+def test_a_look_up_costs_the_same_in_a_long_log(home: Home) -> None:
+    log = home.open(segment_bytes=1000, index_interval_bytes=0)
+    costs = []
+    for segments in (3, 300):
+        while len(log.segments) < segments:
+            fill(log, 4, timestamp=log.end_offset)
+        middle = log.segments[segments // 2].base + 1
+        for warm in (True, False):
+            before = sum(home.files.count.values())
+            assert log.offset_for_timestamp(middle) == (middle, middle, 0)
+            assert log.read(middle, 1, log.end_offset) is not None
+            if not warm:
+                costs.append(sum(home.files.count.values()) - before)
+    assert costs[1] <= costs[0] + 1
