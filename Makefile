@@ -3,7 +3,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 INSTALLED := .venv/.installed
 
-.PHONY: run test test-slow check fmt bench
+.PHONY: run test test-slow compatibility check fmt bench
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -25,6 +25,9 @@ test: $(INSTALLED)-test
 test-slow: $(INSTALLED)-test
 	$(PY) -m pytest -m slow $(ARGS)
 
+compatibility: $(INSTALLED)-test
+	$(PY) -m pytest -p tests.compatibility -m 'slow or not slow' tests/clients $(ARGS)
+
 check: $(INSTALLED)-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -37,4 +40,5 @@ fmt: $(INSTALLED)-test
 	$(BIN)/ruff check --fix .
 
 bench: $(INSTALLED)-test
+	$(PY) -m tests.bench.figures
 	$(PY) -m tests.bench.sidebyside $(ARGS)
