@@ -87,9 +87,9 @@ def write_offsets(path: str, offsets: Mapping[TopicPartition, int], files: Files
 
 
 def _number(path: str, line: int, text: str) -> int:
-    if not re.fullmatch(r"-?\d{1,19}", text, re.ASCII):
-        raise CheckpointError(path, line, f"{text!r} is not a number")
-    return int(text)
+    if re.fullmatch(r"-?\d{1,19}", text, re.ASCII) and -1 <= int(text) < 2**63:
+        return int(text)
+    raise CheckpointError(path, line, f"{text!r} is not a number that belongs there")
 
 
 def _quoted(lines: list[str], index: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from kafkad.log import checkpoint
 from kafkad.log.checkpoint import CheckpointError, MetaProperties
 from kafkad.log.files import Files
 from kafkad.model import TopicPartition
+from tests.log.mutated import mutated
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
 FILES = Files()
@@ -80,6 +83,8 @@ def test_offsets_come_back_as_they_were_written(tmp_path: Path) -> None:
         ("0\n1\na 0\n", 3, "topic partition offset"),
         ("0\n2\na 0 1\nb x 1\n", 4, "'x'"),
         ("0\n1\na 0 ١\n", 3, "not a number"),
+        ("0\n1\na 0 9223372036854775808\n", 3, "not a number"),
+        ("0\n1\na 0 -2\n", 3, "not a number"),
     ],
 )
 def test_a_broken_checkpoint_is_named_with_its_line_and_left_alone(
@@ -131,3 +136,17 @@ def test_foreign_properties_survive(
     meta = MetaProperties(broker_id=broker, cluster_id=cluster, others=tuple(others.items()))
     checkpoint.write_meta_properties(path, meta, WRITTEN_AT_MS, FILES)
     assert checkpoint.read_meta_properties(path, FILES) == meta
+
+
+READERS = (checkpoint.read_offsets, checkpoint.read_meta_properties, checkpoint.read_topic_id)
+SAMPLES = [(GOLDEN / "main" / name).read_bytes() for name in ("meta.properties", checkpoint.HIGH_WATERMARKS)]
+
+
+@given(st.sampled_from(READERS), mutated(*SAMPLES))
+def test_whatever_is_in_a_file_it_is_read_or_told_broken(
+    tmp_path_factory: pytest.TempPathFactory, read: Callable[[str, Files], object], content: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "file"
+    path.write_bytes(content)
+    with contextlib.suppress(CheckpointError):
+        read(str(path), FILES)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 
 from kafkad.errors import StorageError
 from kafkad.log import snapshots, txnindex
 from kafkad.log.files import Files
 from kafkad.log.snapshots import ProducerEntry, Snapshots
 from kafkad.log.txnindex import AbortedTransaction, TransactionIndex
+from tests.log.mutated import mutated
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
 SNAPSHOTS = sorted(p for p in GOLDEN.rglob("*.snapshot") if "damaged" not in p.parts)
@@ -140,3 +143,11 @@ def test_an_entry_out_of_order_is_refused(tmp_path: Path) -> None:
     index.append(aborted(0, 10, 11))
     with pytest.raises(ValueError, match="not after"):
         index.append(aborted(5, 10, 11))
+
+
+@given(mutated(*(path.read_bytes() for path in (*SNAPSHOTS[:5], *TXN_INDEXES[:5]))))
+def test_whatever_is_in_a_file_it_is_read_or_told_broken(content: bytes) -> None:
+    with contextlib.suppress(snapshots.BrokenSnapshotError):
+        assert snapshots.encode(snapshots.decode(content)) == content
+    with contextlib.suppress(txnindex.BrokenTransactionIndexError):
+        assert txnindex.encode(txnindex.decode(content)) == content
