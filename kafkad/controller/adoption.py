@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkad.controller.topics import new_partition
 from kafkad.meta.store import Create, MetaStore, Operation
@@ -14,8 +14,7 @@ from kafkad.model import NO_TOPIC_ID, PartitionAssignment, PartitionState, Topic
 _OPERATIONS_PER_WRITE = 2_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundTopic:
+class FoundTopic(NamedTuple):
     """`latest_epochs` has the partitions that are on disk, with the latest leader epoch of each log (-1 for none).
 
     A topic of Kafka below 2.8 has NO_TOPIC_ID and gets an id.

@@ -6,8 +6,8 @@ Any broker may do this, whether it is the controller or not: writers are told ap
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from kafkad.config.config import Config, find_setting
 from kafkad.config.dynamic import validate_broker_configs
@@ -50,8 +50,7 @@ class Alteration(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     name: str
     value: str | None
     alteration: Alteration = Alteration.SET

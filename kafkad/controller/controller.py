@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kafkad.clock import Clock
 from kafkad.controller import features, producer_ids
@@ -51,8 +50,7 @@ T = TypeVar("T")
 Event = Callable[[], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletedTopic:
+class DeletedTopic(NamedTuple):
     """Of one topic in a request to delete. The name is None for an unknown id."""
 
     name: str | None
@@ -173,7 +171,7 @@ class Controller:
 
     async def finalized_features(self) -> Features:
         """As the store has them; any broker may ask."""
-        return Features.decode((await self._store.get(Features.PATH))[0])
+        return Features.decode((await self._store.get(Features.path()))[0])
 
     async def allocate_producer_ids(self, broker: int, broker_epoch: int) -> ProducerIdBlock:
         """A block of ids that nobody else has or gets."""
@@ -239,7 +237,7 @@ class Controller:
     async def _elect(self) -> Answers | None:
         """Becomes the controller unless there is one. Says what the brokers were told then."""
         while True:
-            stat = await self._store.exists(ControllerNode.PATH, self._controller_changed)
+            stat = await self._store.exists(ControllerNode.path(), self._controller_changed)
             if stat is not None:
                 return None if await self._see_controller() else await self._elect()
             epoch, version = await self._last_epoch()
@@ -247,7 +245,7 @@ class Controller:
             try:
                 results = await self._store.multi(
                     [
-                        Create(ControllerNode.PATH, me.encode(), ephemeral=True),
+                        Create(ControllerNode.path(), me.encode(), ephemeral=True),
                         Set(ControllerEpoch.PATH, ControllerEpoch.encode(epoch + 1), version),
                     ]
                 )
@@ -313,7 +311,7 @@ class Controller:
     async def _see_controller(self) -> bool:
         """Whether there is a controller. This broker resigns if it thought to be it and is not."""
         try:
-            data, stat = await self._store.get(ControllerNode.PATH, self._controller_changed)
+            data, stat = await self._store.get(ControllerNode.path(), self._controller_changed)
         except NoNode:
             self.controller_id = None
             await self._resign()

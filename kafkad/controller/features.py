@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from kafkad.controller.leadership import Leadership
 from kafkad.errors import ErrorCode, KafkaError
@@ -21,8 +21,7 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureUpdate:
+class FeatureUpdate(NamedTuple):
     """To `level`; a level below 1 with a downgrade removes the feature."""
 
     name: str
@@ -32,7 +31,7 @@ class FeatureUpdate:
 
 async def update(lead: Leadership, updates: Sequence[FeatureUpdate]) -> dict[str, KafkaError | None]:
     """What became of each update. Those without error were written together."""
-    data, stat = await lead.store.get(Features.PATH)
+    data, stat = await lead.store.get(Features.path())
     finalized = Features.decode(data)
     levels = dict(finalized.levels)
     outcomes: dict[str, KafkaError | None] = {}
@@ -41,7 +40,7 @@ async def update(lead: Leadership, updates: Sequence[FeatureUpdate]) -> dict[str
         if outcomes[feature.name] is None:
             del levels[feature.name]
     if levels != finalized.levels:
-        await lead.write([Set(Features.PATH, Features(levels).encode(), stat.version)])
+        await lead.write([Set(Features.path(), Features(levels).encode(), stat.version)])
     return outcomes
 
 

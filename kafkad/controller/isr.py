@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from kafkad.controller.leadership import Leadership
 from kafkad.controller.state import PartitionEntry
@@ -11,8 +12,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import NO_EPOCH, PartitionState, TopicPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedIsr:
+class WantedIsr(NamedTuple):
     """What the leader of one partition asks for: member → broker epoch, -1 where it does not know it."""
 
     members: Mapping[int, int]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from kafkad.controller.channel import BrokerQueue, Connect, Request, Response
 from kafkad.controller.election import after_failure
@@ -30,8 +31,7 @@ class ControllerMoved(KafkaError):
         super().__init__(ErrorCode.NOT_CONTROLLER, "Another broker has become the controller")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What the composition root gives to the controller.
 
     `unclean` tells whether a topic would rather have any leader than none; `on_response` hears every answer to a

@@ -19,14 +19,14 @@ async def allocate(lead: Leadership, broker: int, broker_epoch: int) -> Producer
     if known.epoch != broker_epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Epoch {broker_epoch} is not that of broker {broker} now")
     while True:
-        data, stat = await lead.store.get(ProducerIdBlock.PATH)
+        data, stat = await lead.store.get(ProducerIdBlock.path())
         last = ProducerIdBlock.decode(data)
         first = 0 if last is None else last.last + 1
         if first > _LAST_ID - BLOCK_SIZE:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given out")
         block = ProducerIdBlock(broker, first, first + BLOCK_SIZE - 1)
         try:
-            await lead.write([Set(ProducerIdBlock.PATH, block.encode(), stat.version)])
+            await lead.write([Set(ProducerIdBlock.path(), block.encode(), stat.version)])
         except BadVersion:
             continue
         return block

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from kafkad.controller.brokers import Brokers, read_brokers
 from kafkad.controller.channel import Request, Response
@@ -34,22 +34,20 @@ Enqueue = Callable[[Callable[[], Awaitable[None]]], None]
 FIRST_BALANCE_SECONDS = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Balance:
+class Balance(NamedTuple):
     """How often leaders are moved home, where a broker misses more than `percentage` of those it should be."""
 
     interval_seconds: float = 300
     percentage: int = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerSettings:
+class ControllerSettings(NamedTuple):
     """`listener` is the one that brokers use among themselves; `unclean` tells a topic's setting."""
 
     broker: int
     unclean: Callable[[str], bool]
     listener: str | None = None
-    topics: TopicDefaults = field(default_factory=TopicDefaults)
+    topics: TopicDefaults = TopicDefaults()
     balance: Balance | None = None
 
 
@@ -106,7 +104,7 @@ class Term:
 
     async def _finalize_features(self) -> None:
         with contextlib.suppress(NodeExists):
-            await self.lead.store.create(Features.PATH, Features({}).encode())
+            await self.lead.store.create(Features.path(), Features({}).encode())
 
     async def _drop_notes(self, parent: str) -> None:
         """Notes to the controller of before: all that they tell is read anyhow."""

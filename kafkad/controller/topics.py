@@ -11,8 +11,9 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from kafkad.controller.election import first_leader
 from kafkad.controller.leadership import Answers, Leadership, storage_refused
@@ -34,12 +35,14 @@ _OPERATIONS_PER_WRITE = 2_000
 Assignment = Mapping[int, tuple[int, ...]]
 
 
+_NO_ASSIGNMENT: Assignment = {}
+_NO_CONFIGS: Mapping[str, str | None] = {}
+
 CheckConfig = Callable[[Mapping[str, str]], None]
 """Raises KafkaError when a topic may not have these overrides."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDefaults:
+class TopicDefaults(NamedTuple):
     """Broker settings. `placement_start` fixes where partition 0 goes; None is Kafka's random place."""
 
     partitions: int = 1
@@ -47,19 +50,17 @@ class TopicDefaults:
     placement_start: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """-1 partitions or replicas are the broker's defaults, or those of `assignment` if there is one."""
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    assignment: Assignment = field(default_factory=dict)
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    assignment: Assignment = _NO_ASSIGNMENT
+    configs: Mapping[str, str | None] = _NO_CONFIGS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicResult:
+class TopicResult(NamedTuple):
     """Of one topic in a request. With `error`, nothing else is set."""
 
     name: str

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
-from urllib.parse import quote, unquote
+from typing import Any, NamedTuple
 
 from kafkad.model import (
     NO_TOPIC_ID,
@@ -60,14 +58,15 @@ def _object(data: bytes) -> _Fields:
     return _Fields(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Controller:
+class Controller(NamedTuple):
     """Who is the controller; ephemeral."""
 
     broker: int
     timestamp_ms: int
 
-    PATH: ClassVar = "/controller"
+    @staticmethod
+    def path() -> str:
+        return "/controller"
 
     def encode(self) -> bytes:
         return _text(
@@ -104,8 +103,10 @@ class ClusterId:
         return str(_object(data)["id"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
+_NO_FEATURES: Mapping[str, Mapping[str, int]] = {}
+
+
+class Broker(NamedTuple):
     """A broker's registration; ephemeral. Its epoch is the czxid of the node, so it is not in the text.
 
     Version 5 has `features`, version 4 (Kafka below 2.7) has none.
@@ -113,7 +114,7 @@ class Broker:
 
     broker: BrokerInfo
     timestamp_ms: int
-    features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    features: Mapping[str, Mapping[str, int]] = _NO_FEATURES
     version: int = 5
     jmx_port: int = -1
 
@@ -171,8 +172,7 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
+class Topic(NamedTuple):
     """The assignment of a topic's partitions. Version 3; a topic of Kafka below 2.8 has no id (NO_TOPIC_ID)."""
 
     topic_id: bytes
@@ -375,15 +375,16 @@ class LogDirEvent:
         return int(_object(data)["broker"])
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdBlock:
+class ProducerIdBlock(NamedTuple):
     """The last block of producer ids that was given out, and to whom."""
 
     broker: int
     first: int
     last: int
 
-    PATH: ClassVar = "/latest_producer_id_block"
+    @staticmethod
+    def path() -> str:
+        return "/latest_producer_id_block"
 
     def encode(self) -> bytes:
         return _text({"version": 1, "broker": self.broker, "block_start": str(self.first), "block_end": str(self.last)})
@@ -397,15 +398,16 @@ class ProducerIdBlock:
         return cls(value["broker"], int(value["block_start"]), int(value["block_end"]))
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
+class Features(NamedTuple):
     """Finalized features and their levels. Status 1 is enabled; version 1 is of protocol versions below 3.3."""
 
     levels: Mapping[str, int]
     status: int = 1
     version: int = 2
 
-    PATH: ClassVar = "/feature"
+    @staticmethod
+    def path() -> str:
+        return "/feature"
 
     def encode(self) -> bytes:
         features = {}
@@ -457,19 +459,16 @@ class Acls:
         return [AclEntry(e["principal"], e["permissionType"], e["host"], e["operation"]) for e in _object(data)["acls"]]
 
 
-@dataclass(frozen=True, slots=True)
-class AclChange:
+class AclChange(NamedTuple):
     """A note that a resource's ACLs changed; sequential. `resource_type` is in capitals here: `TRANSACTIONAL_ID`."""
 
     resource_type: str
     name: str
     prefixed: bool = False
 
-    PARENTS: ClassVar = ("/kafka-acl-changes", "/kafka-acl-extended-changes")
-
     @property
     def prefix(self) -> str:
-        return f"{AclChange.PARENTS[self.prefixed]}/acl_changes_"
+        return f"/kafka-acl{'-extended' if self.prefixed else ''}-changes/acl_changes_"
 
     def encode(self) -> bytes:
         if not self.prefixed:
@@ -487,8 +486,7 @@ class AclChange:
         return cls(resource_type, name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DelegationToken:
+class DelegationToken(NamedTuple):
     """A token without its secret, which brokers derive from their master key. Principals are `User:alice`."""
 
     token_id: str
@@ -498,8 +496,6 @@ class DelegationToken:
     issued_ms: int
     expires_ms: int
     max_ms: int
-
-    PARENT = "/delegation_token/tokens"
 
     @staticmethod
     def path(token_id: str) -> str:
@@ -522,12 +518,12 @@ class DelegationToken:
     @classmethod
     def decode(cls, data: bytes) -> DelegationToken:
         value = _object(data)
-        owner = unquote(value["owner"])
+        owner = unsanitize(value["owner"])
         return cls(
             token_id=value["tokenId"],
             owner=owner,
-            requester=unquote(value["tokenRequester"]) if "tokenRequester" in value else owner,
-            renewers=tuple(unquote(r) for r in value.get("renewers", ())),
+            requester=unsanitize(value["tokenRequester"]) if "tokenRequester" in value else owner,
+            renewers=tuple(unsanitize(r) for r in value.get("renewers", ())),
             issued_ms=int(value["issueTimestamp"]),
             expires_ms=int(value["expiryTimestamp"]),
             max_ms=int(value["maxTimestamp"]),
@@ -567,8 +563,12 @@ class ConsumerOffset:
 
 def sanitize(name: str) -> str:
     """A name as part of a path, quoted as Java's URL encoding does it with a space as `%20` and `*` as `%2A`."""
+    from urllib.parse import quote  # slow to import, and only quotas and tokens need it
+
     return quote(name, safe="").replace("~", "%7E")
 
 
 def unsanitize(name: str) -> str:
+    from urllib.parse import unquote
+
     return unquote(name)

@@ -246,7 +246,7 @@ async def test_producer_ids(cluster: Cluster) -> None:
     one, two = cluster.members[1].epoch, cluster.members[2].epoch
     assert await controller.allocate_producer_ids(1, one) == ProducerIdBlock(1, 0, 999)
     assert await controller.allocate_producer_ids(2, two) == ProducerIdBlock(2, 1000, 1999)
-    text = (await cluster.client.get(ProducerIdBlock.PATH))[0]
+    text = (await cluster.client.get(ProducerIdBlock.path()))[0]
     assert text == b'{"version":1,"broker":2,"block_start":"1000","block_end":"1999"}'
     for broker, epoch, code in (
         (2, two - 1, ErrorCode.STALE_BROKER_EPOCH),
@@ -259,7 +259,7 @@ async def test_producer_ids(cluster: Cluster) -> None:
 
 @with_brokers(1)
 async def test_features(cluster: Cluster) -> None:
-    assert (await cluster.client.get(Features.PATH))[0] == b'{"features":{},"version":2,"status":1}'
+    assert (await cluster.client.get(Features.path()))[0] == b'{"features":{},"version":2,"status":1}'
     update = cluster.controller.update_features
     for feature in (
         FeatureUpdate(name="metadata.version", level=10),
@@ -271,7 +271,7 @@ async def test_features(cluster: Cluster) -> None:
         (error,) = (await update([feature])).values()
         assert error is not None
         assert error.code == ErrorCode.INVALID_REQUEST
-    await cluster.client.set(Features.PATH, Features({"left": 3}).encode())
+    await cluster.client.set(Features.path(), Features({"left": 3}).encode())
     removal = FeatureUpdate(name="left", level=0, upgrade=UpgradeType.SAFE_DOWNGRADE)
     assert await update([removal]) == {"left": None}
     assert await cluster.controller.finalized_features() == Features({})

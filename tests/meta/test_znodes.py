@@ -46,7 +46,7 @@ def acl_change(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
 def block(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
     entry = z.ProducerIdBlock.decode(data)
     assert entry is not None
-    return z.ProducerIdBlock.PATH, entry.encode()
+    return z.ProducerIdBlock.path(), entry.encode()
 
 
 def quota(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
@@ -58,7 +58,7 @@ def quota(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
 
 
 REWRITES: dict[str, Rewrite] = {
-    "/controller": lambda d, m: (z.Controller.PATH, z.Controller.decode(d).encode()),
+    "/controller": lambda d, m: (z.Controller.path(), z.Controller.decode(d).encode()),
     "/controller_epoch": lambda d, m: (z.ControllerEpoch.PATH, z.ControllerEpoch.encode(z.ControllerEpoch.decode(d))),
     "/cluster/id": lambda d, m: (z.ClusterId.PATH, z.ClusterId.encode(z.ClusterId.decode(d))),
     "/brokers/ids/([0-9]+)": broker,
@@ -79,7 +79,7 @@ REWRITES: dict[str, Rewrite] = {
         z.IsrChange.encode(z.IsrChange.decode(d)),
     ),
     "/latest_producer_id_block": block,
-    "/feature": lambda d, m: (z.Features.PATH, z.Features.decode(d).encode()),
+    "/feature": lambda d, m: (z.Features.path(), z.Features.decode(d).encode()),
     "/kafka-acl(-extended/prefixed)?/([A-Za-z]+)/([^/]+)": lambda d, m: (
         z.Acls.path(m[2], m[3], prefixed=bool(m[1])),
         z.Acls.encode(z.Acls.decode(d)),
