@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 
 from kafkad.log.files import Files, LogFile, disk_errors
@@ -23,8 +24,19 @@ class Flush:
         """Wait for the disk. Thread-safe. After a StorageError nothing is known to be durable: do not try again."""
         with disk_errors(self.directory, "flushing"):
             for file in self.log_files:
-                self.files.sync(file.fd)
+                sync_records(self.files, file)
             for path in self.paths:
                 self.files.sync_path(path)
             if self.names:
                 self.files.sync_directory(self.directory)
+
+
+def sync_records(files: Files, file: LogFile) -> None:
+    """fsync of a segment. Whatever the disk objects to is final, even that it is full.
+
+    The kernel drops what it could not write, and the next fsync would say that all is well.
+    """
+    try:
+        files.sync(file.fd)
+    except OSError as error:
+        raise OSError(errno.EIO, f"records were lost: {error.strerror}") from error

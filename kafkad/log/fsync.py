@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from kafkad.errors import StorageError
 from kafkad.log.files import Files, LogFile, disk_errors
+from kafkad.log.flush import sync_records
 from kafkad.log.log import Log
 
 OnDone = Callable[[StorageError | None], None]
@@ -46,7 +47,7 @@ class GroupFsync:
         def sync() -> None:
             with disk_errors(directory, "flushing"):
                 for file in files:
-                    self._files.sync(file.fd)
+                    sync_records(self._files, file)
                 if new_name:
                     self._files.sync_directory(directory)
 

@@ -145,7 +145,7 @@ class LogManager:
         """A disk said no: its directory goes offline. NoLogDirectoryError when it was the last one.
 
         But not for what may pass, a full disk or too many open files: appends are refused as long as it lasts, and
-        what is there stays readable.
+        what is there stays readable. A full disk that shows at an fsync is no such case: see `sync_records`.
         """
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in _PASSING:
             return

@@ -437,3 +437,19 @@ def test_a_longer_memory_for_producers_holds_over_a_restart(tmp_path: Path) -> N
     again.expire_producers_after(86_400_000)
     assert list(again.producer_expiry_pass()) == [1]
     again.close()
+
+
+def test_a_disk_that_is_full_at_a_flush_has_lost_records(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    manager = LogManager([str(tmp_path / "a"), str(tmp_path / "b")], files, FakeClock())
+    manager.lock()
+    manager.claim("cluster", 1)
+    manager.load(config_for)
+    log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
+    append(log, 3)
+    files.fail("sync", errno.ENOSPC)
+    with pytest.raises(StorageError, match="records were lost") as lost:
+        log.flush()
+    manager.fail(lost.value)
+    assert [directory.failure is None for directory in manager.directories] == [False, True]
+    manager.close()
