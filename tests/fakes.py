@@ -96,6 +96,10 @@ class FaultyFiles(Files):
         self._meet("rename")
         os.replace(source, target)
 
+    def unlink(self, path: str) -> None:  # type: ignore[override]
+        self._meet("unlink")
+        os.unlink(path)
+
     def sync(self, fd: int) -> None:  # type: ignore[override]
         self._meet("sync")
         self.synced.append(os.readlink(f"/proc/self/fd/{fd}"))

@@ -17,9 +17,7 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log import recovery
 from kafkad.log.appender import Appender
-from kafkad.log.batches import (
-    BadBatch,
-)
+from kafkad.log.batches import BadBatch
 from kafkad.log.files import Files, Slice, disk_errors
 from kafkad.log.flush import Flush
 from kafkad.log.indexed import LOG, Hole

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.segment import INDEX, TIME_INDEX, Segment
+from kafkad.log.snapshots import ProducerEntry, decode
 from kafkad.model import TopicPartition
-from tests.fakes import FakeClock
+from kafkad.wire.records import iter_batches
+from tests.fakes import FakeClock, FaultyFiles
 from tests.log.conftest import SMALL, records
 from tests.wire.dump import DIRECTORIES, LOGS
 
@@ -42,18 +45,32 @@ def checkpoint(path: Path) -> dict[str, int]:
     return {f"{topic}-{partition}": int(offset) for topic, partition, offset in entries}
 
 
-def open_log(directory: Path, *, clean: bool = True, start_offset: int = 0, recovery_point: int = 0) -> Log:
+def open_log(
+    directory: Path,
+    *,
+    clean: bool = True,
+    start_offset: int = 0,
+    recovery_point: int = 0,
+    files: Files | None = None,
+) -> Log:
     topic, _, partition = directory.name.rpartition("-")
     return Log.open(
         str(directory),
         SMALL,
-        Files(),
+        files or Files(),
         FakeClock(),
         topic_partition=TopicPartition(topic, int(partition)),
         start_offset=start_offset,
         recovery_point=recovery_point,
         clean=clean,
     )
+
+
+def interval_of(partition: Path) -> int:
+    """`index.interval.bytes` of the topic."""
+    if partition.name.startswith("__"):
+        return 4096
+    return 400 if partition.name.startswith(("epochs", "old-")) else 512
 
 
 def dumped(partition: Path, suffix: str) -> list[str]:
@@ -83,8 +100,7 @@ def test_a_kafka_log_opens_after_a_clean_stop_and_stays_as_it_is(partition: Path
 @pytest.mark.parametrize("partition", [p for p in PARTITIONS if p.name not in CLEANED], ids=partition_id)
 def test_indexes_made_from_the_log_are_kafkas_bytes(partition: Path, tmp_path: Path) -> None:
     directory = copy(partition, tmp_path / partition.name)
-    interval = 400 if "epochs" in partition.name or "old-" in partition.name else 512
-    interval = 4096 if partition.name.startswith("__") else interval
+    interval = interval_of(partition)
     for path in sorted(directory.glob("*.log")):
         base = int(path.stem)
         if (partition.parent.name, partition.name, base) in RESTARTED:
@@ -154,3 +170,91 @@ def test_damage_before_the_tail_is_reported_and_nothing_is_cut(tmp_path: Path) -
     log.close()
     again = open_log(tmp_path / "dmg-flip-old-0", recovery_point=log.recovery_point)
     assert [hole for _, hole in again.damage] == [hole], "a clean stop must not make it forgotten"
+
+
+SEGMENT_BYTES = {
+    "codec-none-0": 8192,
+    "appendtime-0": 8192,
+    "idempotent-0": 8192,
+    "delrec-0": 4096,
+    "epochs-0": 4096,
+    "tx-0": 4096,
+    "__transaction_state-0": 100 << 20,
+    "__transaction_state-1": 100 << 20,
+    "large-0": 100 << 20,
+}
+"""What the topics were made with; all others in `main` with 5000 bytes."""
+OTHERWISE = {
+    "epochs-0": {f"{94:020d}.index"},
+    "murmur-0": {f"{0:020d}.timeindex"},
+}
+"""Files that show a restart of the broker between the appends."""
+FORGOTTEN = {"epochs-0", "murmur-0", "idempotent-0"}
+"""Where such a restart forgot producers that had been silent for a day, or left a snapshot of its own."""
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [p for p in PARTITIONS if p.parent.name == "main" and p.name not in CLEANED],
+    ids=lambda path: path.name,
+)
+def test_the_same_appends_give_kafkas_files(partition: Path, tmp_path: Path) -> None:
+    paths = sorted(partition.glob("*.log"))
+    config = replace(
+        SMALL,
+        segment_bytes=SEGMENT_BYTES.get(partition.name, 5000),
+        segment_index_bytes=10 << 20,
+        index_interval_bytes=interval_of(partition),
+    )
+    directory = tmp_path / partition.name
+    topic_partition = TopicPartition("t", 0)
+    log = Log.open(
+        str(directory), config, Files(), FakeClock(), topic_partition=topic_partition, start_offset=int(paths[0].stem)
+    )
+    for path in paths:
+        view = memoryview(bytearray(path.read_bytes()))
+        for at, header in iter_batches(view):
+            if partition.name.startswith("__"):  # whose batches of transactions do not count their sequences
+                log.append_copied(view[at : at + header.size])
+            else:
+                assert log.append(view, at, at + header.size, header, header.leader_epoch) == header.base_offset
+    log.close()
+    assert check(str(directory)) == []
+    suffixes = (".log", ".index", ".timeindex", ".txnindex")
+    ours, kafkas = (
+        {path.name: path.read_bytes() for path in place.iterdir() if path.name.endswith(suffixes)}
+        for place in (directory, partition)
+    )
+    differing = {name for name in ours.keys() | kafkas.keys() if ours.get(name) != kafkas.get(name)}
+    assert differing == OTHERWISE.get(partition.name, set())
+    if partition.name not in FORGOTTEN:
+        assert producers(directory) == producers(partition)
+
+
+def producers(directory: Path) -> dict[str, set[ProducerEntry]]:
+    """What the snapshots say; Kafka's are in the order of a hash map."""
+    return {path.name: set(decode(path.read_bytes())) for path in directory.glob("*.snapshot")}
+
+
+@pytest.mark.parametrize("operation", ["unlink", "rename"])
+@pytest.mark.parametrize("after", range(4))
+def test_a_swap_may_be_interrupted_again_and_again(operation: str, after: int, tmp_path: Path) -> None:
+    directory = copy(DAMAGED / "before" / "dmg-swap-0", tmp_path / "dmg-swap-0")
+    for path in list(directory.glob("*.swap")):  # the segment that is to be replaced is still there, too
+        shutil.copyfile(path, directory / path.name.removesuffix(".swap"))
+    for _ in range(3):
+        files = FaultyFiles()
+        files.fail(operation, after=after)
+        try:
+            log = open_log(directory, files=files, clean=False, recovery_point=89)
+        except StorageError:
+            continue
+        log.close(clean=False)
+    log = open_log(directory, clean=False, recovery_point=89)
+    assert [record.offset for record in records(log)] == list(range(100))
+    intact = recover("dmg-clean", tmp_path).aborted_transactions(0, 100)
+    assert len(intact) == 2
+    assert [first for _, first in log.aborted_transactions(0, 100)] == [first for _, first in intact]
+    assert not list(directory.glob("*.swap"))
+    log.close()
+    assert check(str(directory)) == []
