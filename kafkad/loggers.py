@@ -57,8 +57,8 @@ def levels() -> dict[str, str]:
     return found
 
 
-def set_level(name: str, level: str | None) -> None:
-    """Sets one logger's level, or with None lets it follow `root` again. Raises KafkaError as Kafka does."""
+def check_level(name: str, level: str | None) -> None:
+    """Whether `set_level` would take it. Raises KafkaError as Kafka does."""
     if level is not None and level.upper() not in _KAFKA_LEVELS:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
@@ -69,6 +69,11 @@ def set_level(name: str, level: str | None) -> None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
     if level is None and name == ROOT:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Log level of the {ROOT} logger cannot be unset")
+
+
+def set_level(name: str, level: str | None) -> None:
+    """Sets one logger's level, or with None lets it follow `root` again. Raises what `check_level` raises."""
+    check_level(name, level)
     logger = logging.getLogger("kafkad" if name == ROOT else name)
     logger.setLevel(logging.NOTSET if level is None else _KAFKA_LEVELS[level.upper()])
 

@@ -166,8 +166,10 @@ class Controller:
 
         return await self._operate(under_way)
 
-    async def update_features(self, updates: Sequence[FeatureUpdate]) -> dict[str, KafkaError | None]:
-        return await self._operate(lambda term: features.update(term.lead, updates))
+    async def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        return await self._operate(lambda term: features.update(term.lead, updates, validate_only=validate_only))
 
     async def finalized_features(self) -> Features:
         """As the store has them; any broker may ask."""

@@ -29,8 +29,10 @@ class FeatureUpdate(NamedTuple):
     upgrade: UpgradeType = UpgradeType.UPGRADE
 
 
-async def update(lead: Leadership, updates: Sequence[FeatureUpdate]) -> dict[str, KafkaError | None]:
-    """What became of each update. Those without error were written together."""
+async def update(
+    lead: Leadership, updates: Sequence[FeatureUpdate], *, validate_only: bool
+) -> dict[str, KafkaError | None]:
+    """What became of each update. Those without error were written together, unless they were only to be judged."""
     data, stat = await lead.store.get(Features.path())
     finalized = Features.decode(data)
     levels = dict(finalized.levels)
@@ -39,7 +41,7 @@ async def update(lead: Leadership, updates: Sequence[FeatureUpdate]) -> dict[str
         outcomes[feature.name] = _objection(feature, finalized.levels)
         if outcomes[feature.name] is None:
             del levels[feature.name]
-    if levels != finalized.levels:
+    if levels != finalized.levels and not validate_only:
         await lead.write([Set(Features.path(), Features(levels).encode(), stat.version)])
     return outcomes
 
