@@ -13,6 +13,8 @@ NO_TOPIC_ID: TopicId = bytes(16)
 NO_LEADER = -1
 LEADER_DURING_DELETE = -2
 NO_EPOCH = -1
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Where coordinators keep their state; clients are told, and may not delete records there."""
 
 
 def id_text(raw: bytes) -> str:

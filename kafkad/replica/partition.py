@@ -83,6 +83,11 @@ class Partition:
         self._settle()
         self._advance()
 
+    def take_log(self, log: Log) -> None:
+        """The same records in another log directory; go on there."""
+        self.log = log
+        self._settle()
+
     def fail(self, error: KafkaError) -> None:
         """Its directory is gone: every request from now on, and every one that waits, gets this error."""
         self.failure = error

@@ -1,0 +1,50 @@
+"""Waiting for the disk without holding up the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from kafkad.errors import StorageError
+from kafkad.log.files import Files
+from kafkad.log.fsync import GroupFsync, OnDone
+from kafkad.log.log import Log
+
+
+class Durable:
+    def __init__(self, files: Files, threads: Executor) -> None:
+        self._threads = threads
+        self._group = GroupFsync(files, self._run_in_thread)
+
+    async def flush(self, log: Log) -> None:
+        """Put the log and its indexes on the disk, and its recovery point behind them; StorageError."""
+        flush = log.start_flush()
+        await asyncio.get_running_loop().run_in_executor(self._threads, flush.sync)
+        log.end_flush(flush)
+
+    async def commit(self, log: Log) -> None:
+        """Return once the records that are in `log` now are on the disk, with whoever else waits; StorageError."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settle(error: StorageError | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self._group.commit(log, settle)
+        await done
+
+    def _run_in_thread(self, work: Callable[[], None], on_done: OnDone) -> None:
+        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+        def done(finished: asyncio.Future[None]) -> None:
+            error = finished.exception()
+            if error is not None and not isinstance(error, StorageError):
+                raise error
+            on_done(error)
+
+        running.add_done_callback(done)

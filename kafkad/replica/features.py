@@ -1,0 +1,51 @@
+"""The finalized features of the cluster as this broker knows them: what `/feature` says, watched (KIP-584)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from kafkad.meta.store import MetaError, MetaStore, NoNode, WatchEvent
+from kafkad.meta.znodes import Features
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_EPOCH = -1
+
+
+class FinalizedFeatures:
+    """`epoch` is the version of the node, -1 as long as there is none."""
+
+    def __init__(self, store: MetaStore) -> None:
+        self.levels: Mapping[str, int] = {}
+        self.epoch = UNKNOWN_EPOCH
+        self._store = store
+        self._reading: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        if await self._store.exists(Features.path(), self._changed) is not None:
+            await self._read()
+
+    async def stop(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+
+    def _changed(self, event: WatchEvent) -> None:
+        self._reading = asyncio.create_task(self._read_again())
+
+    async def _read_again(self) -> None:
+        try:
+            await self._read()
+        except MetaError as error:
+            log.warning("cannot read %s: %s", Features.path(), error)
+
+    async def _read(self) -> None:
+        try:
+            data, stat = await self._store.get(Features.path(), self._changed)
+        except NoNode:
+            self.levels, self.epoch = {}, UNKNOWN_EPOCH
+            await self._store.exists(Features.path(), self._changed)
+            return
+        self.levels, self.epoch = Features.decode(data).levels, stat.version

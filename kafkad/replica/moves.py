@@ -1,0 +1,68 @@
+"""Replicas on their way to another log directory of this broker: copied a little per turn, then swapped (KIP-113)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from kafkad.errors import KafkaError, StorageError
+from kafkad.log.move import Moves
+from kafkad.model import TopicPartition
+from kafkad.replica.durable import Durable
+from kafkad.replica.manager import ReplicaManager
+
+log = logging.getLogger(__name__)
+
+
+class ReplicaMoves:
+    """One task, as long as there is something to move."""
+
+    def __init__(self, replicas: ReplicaManager, durable: Durable) -> None:
+        self._replicas = replicas
+        self._durable = durable
+        self._moves = Moves(replicas.logs)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, tp: TopicPartition, path: str) -> None:
+        """Begin to move a replica to `path`. KafkaError when this broker has not the one or not the other."""
+        self._moves.start(tp, path)
+        self.resume()
+
+    def resume(self) -> None:
+        """Also at the start of the broker, for what a restart interrupted."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        while under_way := list(self._moves.under_way()):
+            for tp in under_way:
+                try:
+                    await self._go_on(tp)
+                except StorageError as error:
+                    self._replicas.directory_failed(error)
+                except KafkaError as error:
+                    log.error("%s stays where it is: %s", tp, error)
+                    self._moves.cancel(tp)
+
+    async def _go_on(self, tp: TopicPartition) -> None:
+        step = self._moves.step(tp)
+        future = self._moves.future(tp)
+        if step.caught_up and future is not None:
+            await self._durable.flush(future)
+            if self._moves.future(tp) is future and self._replicas.logs.get(tp) is not None:
+                self._finish(tp)
+        await asyncio.sleep(0)
+
+    def _finish(self, tp: TopicPartition) -> None:
+        moved = self._moves.finish(tp)
+        if moved is None:
+            return
+        partition = self._replicas.find(*tp)
+        if partition is not None:
+            partition.take_log(moved)
+        log.info("%s is in %s now", tp, moved.directory)
