@@ -1,0 +1,68 @@
+"""AlterPartitionReassignments, 0 and 1: move partitions to other replicas, or call that off (KIP-455, KIP-860)."""
+
+from __future__ import annotations
+
+from kafkad.api.context import Context, Request
+from kafkad.controller.reassignments import Target, origin
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.model import TopicPartition
+from kafkad.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+Outcomes = dict[TopicPartition, KafkaError | None]
+
+
+async def handle(
+    context: Context, request: Request, message: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    targets: dict[TopicPartition, Target] = {
+        TopicPartition(topic.name, asked.partition_index): None if asked.replicas is None else tuple(asked.replicas)
+        for topic in message.topics
+        for asked in topic.partitions
+    }
+    outcomes: Outcomes = dict.fromkeys(targets)
+    if not message.allow_replication_factor_change:
+        outcomes |= await _other_sizes(context, targets)
+    wanted = {tp: target for tp, target in targets.items() if outcomes[tp] is None}
+    outcomes |= await context.controller.alter_partition_reassignments(wanted)
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=message.allow_replication_factor_change,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _result(asked.partition_index, outcomes[TopicPartition(topic.name, asked.partition_index)])
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ],
+    )
+
+
+async def _other_sizes(context: Context, targets: dict[TopicPartition, Target]) -> Outcomes:
+    """The targets that would change a replication factor."""
+    under_way = await context.controller.list_partition_reassignments(list(targets))
+    refused: Outcomes = {}
+    for tp, target in targets.items():
+        topic = context.replicas.metadata.topics.get(tp.topic)
+        state = topic.partitions.get(tp.partition) if topic else None
+        if state is None or target is None:
+            continue
+        size = len(origin(under_way[tp])) if tp in under_way else len(state.replicas)
+        if len(target) != size:
+            refused[tp] = KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"{tp} has {size} replicas, and the request forbids to make them {len(target)}",
+            )
+    return refused
+
+
+def _result(index: int, error: KafkaError | None) -> ReassignablePartitionResponse:
+    if error is None:
+        return ReassignablePartitionResponse(partition_index=index, error_message=None)
+    return ReassignablePartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)

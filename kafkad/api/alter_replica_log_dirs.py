@@ -1,0 +1,51 @@
+"""AlterReplicaLogDirs, 0 to 2: move replicas to other log directories of this broker (KIP-113)."""
+
+from __future__ import annotations
+
+import os
+
+from kafkad.api.context import Context, Request
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.model import TopicPartition
+from kafkad.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+async def handle(
+    context: Context, request: Request, message: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    """Answered when the moves have begun; DescribeLogDirs tells how far they are."""
+    topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for directory in message.dirs:
+        for topic in directory.topics:
+            topics.setdefault(topic.name, []).extend(
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=index,
+                    error_code=_move(context, TopicPartition(topic.name, index), directory.path),
+                )
+                for index in topic.partitions
+            )
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(topic_name=topic, partitions=results) for topic, results in topics.items()
+        ]
+    )
+
+
+def _move(context: Context, tp: TopicPartition, path: str) -> ErrorCode:
+    try:
+        if not os.path.isabs(path):
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not an absolute path")
+        context.replicas.logs.live_directory(path)
+        context.replicas.get(*tp)
+        context.moves.start(tp, path)
+    except StorageError as error:
+        context.replicas.directory_failed(error)
+        return error.code
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE

@@ -1,0 +1,46 @@
+"""ApiVersions, 0 to 4: what this broker answers, and the features of the cluster (KIP-511, KIP-584)."""
+
+from __future__ import annotations
+
+import re
+
+from kafkad.api.context import Context, Request
+from kafkad.api.routes import ROUTES, Route
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
+
+_FIRST_WITH_SOFTWARE = 3
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
+
+def handle(context: Context, request: Request, message: ApiVersionsRequest) -> ApiVersionsResponse:
+    if request.version >= _FIRST_WITH_SOFTWARE:
+        software = (message.client_software_name, message.client_software_version)
+        for text in software:
+            if not _SOFTWARE.fullmatch(text):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text!r} cannot be the name or version of a client")
+        request.connection.client = software
+    features = context.features
+    return ApiVersionsResponse(
+        api_keys=[_range(route) for route in ROUTES],
+        finalized_features_epoch=features.epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in features.levels.items()
+        ],
+    )
+
+
+def unsupported(route: Route) -> ApiVersionsResponse:
+    """For a version of ApiVersions that this broker does not know: which one to try instead."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(route)])
+
+
+def _range(route: Route) -> ApiVersion:
+    first, last = route.advertised
+    return ApiVersion(api_key=route.key, min_version=first, max_version=last)

@@ -1,0 +1,55 @@
+"""What has settings, and what requests that change them have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from enum import IntEnum
+from typing import Protocol, TypeVar
+
+from kafkad.api.context import Context
+from kafkad.errors import ErrorCode, KafkaError
+
+
+class ResourceType(IntEnum):
+    """As requests number them."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Resource(Protocol):
+    """The same in AlterConfigs and IncrementalAlterConfigs."""
+
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=Resource)
+
+
+def check_own_broker(broker_id: int, name: str) -> None:
+    """Raises INVALID_REQUEST: a broker knows and changes its own settings and loggers, nobody else's."""
+    if name != str(broker_id):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {broker_id}; {name!r} has to be asked instead")
+
+
+async def alter_each(
+    context: Context, resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
+) -> list[tuple[R, KafkaError | None]]:
+    """What became of each; when this returns, this broker goes by the new settings."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    outcomes: list[tuple[R, KafkaError | None]] = []
+    for resource in resources:
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this resource more than once")
+            await alter(resource)
+            outcomes.append((resource, None))
+        except KafkaError as error:
+            outcomes.append((resource, error))
+    await context.configs.catch_up()
+    return outcomes

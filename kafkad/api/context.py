@@ -1,0 +1,55 @@
+"""What every handler is given: the parts of the broker, and who asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkad.clock import Clock
+from kafkad.wire.frames import RequestHeader
+
+if TYPE_CHECKING:
+    from kafkad.config import Config
+    from kafkad.controller.configs import ConfigAlterer
+    from kafkad.controller.controller import Controller
+    from kafkad.net.connection import Connection
+    from kafkad.replica.configs import DynamicConfigs
+    from kafkad.replica.features import FinalizedFeatures
+    from kafkad.replica.manager import ReplicaManager
+    from kafkad.replica.moves import ReplicaMoves
+    from kafkad.replica.producer_ids import ProducerIds
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """Made once by the broker. Handlers read from it and ask its parts; they keep nothing of their own."""
+
+    cluster_id: str
+    broker_id: int
+    config: Config
+    clock: Clock
+    replicas: ReplicaManager
+    controller: Controller
+    configs: DynamicConfigs
+    alterer: ConfigAlterer
+    features: FinalizedFeatures
+    producer_ids: ProducerIds
+    moves: ReplicaMoves
+
+
+class Request:
+    """One request as a handler sees it, beside its message."""
+
+    __slots__ = ("connection", "header")
+
+    def __init__(self, header: RequestHeader, connection: Connection) -> None:
+        self.header = header
+        self.connection = connection
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    @property
+    def listener(self) -> str:
+        return self.connection.listener.name

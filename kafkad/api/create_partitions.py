@@ -1,0 +1,47 @@
+"""CreatePartitions, 0 to 3: topics grow, with given replicas or placed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkad.api.context import Context, Request
+from kafkad.controller.topics import MorePartitions, TopicResult
+from kafkad.errors import KafkaError
+from kafkad.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+async def handle(context: Context, request: Request, message: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    """A topic that the request names twice is refused once."""
+    results = {result.name: result for result in await _add(context, message)}
+    return CreatePartitionsResponse(results=[_result(result) for result in results.values()])
+
+
+async def _add(context: Context, message: CreatePartitionsRequest) -> Sequence[TopicResult]:
+    try:
+        return await context.controller.create_partitions(
+            [_more(topic) for topic in message.topics],
+            timeout_ms=message.timeout_ms,
+            validate_only=message.validate_only,
+        )
+    except KafkaError as error:
+        return [TopicResult(name=topic.name, error=error) for topic in message.topics]
+
+
+def _more(topic: CreatePartitionsTopic) -> MorePartitions:
+    assignment = None
+    if topic.assignments is not None:
+        assignment = [tuple(assigned.broker_ids) for assigned in topic.assignments]
+    return MorePartitions(name=topic.name, count=topic.count, assignment=assignment)
+
+
+def _result(result: TopicResult) -> CreatePartitionsTopicResult:
+    if result.error is None:
+        return CreatePartitionsTopicResult(name=result.name)
+    return CreatePartitionsTopicResult(
+        name=result.name, error_code=result.error.code, error_message=result.error.message
+    )

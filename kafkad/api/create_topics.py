@@ -1,0 +1,88 @@
+"""CreateTopics, 0 to 7: judged and carried out by the controller, one result per topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkad.api.context import Context, Request
+from kafkad.config.describe import describe_topic
+from kafkad.controller.topics import NewTopic, TopicResult
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+_FIRST_WITH_CONFIGS = 5
+
+
+async def handle(context: Context, request: Request, message: CreateTopicsRequest) -> CreateTopicsResponse:
+    sound = [topic for topic in message.topics if not _repeats_a_partition(topic)]
+    results = await _create(context, message, [_new_topic(topic) for topic in sound])
+    overrides = {topic.name: {c.name: c.value or "" for c in topic.configs} for topic in sound}
+    with_configs = request.version >= _FIRST_WITH_CONFIGS
+    response = CreateTopicsResponse()
+    for result in results:
+        if result.error is not None:
+            response.topics.append(_failed(result.name, result.error))
+        else:
+            response.topics.append(_created(context, result, overrides[result.name], with_configs))
+    for topic in message.topics:
+        if _repeats_a_partition(topic):
+            error = KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assignment has a partition twice")
+            response.topics.append(_failed(topic.name, error))
+    return response
+
+
+async def _create(context: Context, message: CreateTopicsRequest, topics: list[NewTopic]) -> Sequence[TopicResult]:
+    try:
+        return await context.controller.create_topics(
+            topics, timeout_ms=message.timeout_ms, validate_only=message.validate_only
+        )
+    except KafkaError as error:
+        return [TopicResult(name=topic.name, error=error) for topic in topics]
+
+
+def _repeats_a_partition(topic: CreatableTopic) -> bool:
+    return len({assigned.partition_index for assigned in topic.assignments}) < len(topic.assignments)
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignment={assigned.partition_index: tuple(assigned.broker_ids) for assigned in topic.assignments},
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+
+
+def _created(
+    context: Context, result: TopicResult, overrides: dict[str, str], with_configs: bool
+) -> CreatableTopicResult:
+    created = CreatableTopicResult(
+        name=result.name,
+        topic_id=result.topic_id,
+        error_message=None,
+        num_partitions=result.partitions,
+        replication_factor=result.replication_factor,
+    )
+    if with_configs:
+        created.configs = [
+            CreatableTopicConfigs(
+                name=row.name,
+                value=row.value,
+                read_only=row.read_only,
+                config_source=row.source,
+                is_sensitive=row.sensitive,
+            )
+            for row in describe_topic(context.config, overrides)
+        ]
+    return created

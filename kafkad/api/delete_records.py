@@ -1,0 +1,49 @@
+"""DeleteRecords, 0 to 2: forget everything before an offset."""
+
+from __future__ import annotations
+
+from kafkad.api.context import Context, Request
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.model import INTERNAL_TOPICS
+from kafkad.replica.manager import ReplicaManager
+from kafkad.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+
+def handle(context: Context, request: Request, message: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_delete(context.replicas, topic.name, asked) for asked in topic.partitions],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _delete(replicas: ReplicaManager, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    code = ErrorCode.NONE
+    start = -1
+    try:
+        start = _cut(replicas, topic, asked)
+    except StorageError as error:
+        replicas.directory_failed(error)
+        code = error.code
+    except KafkaError as error:
+        code = error.code
+    return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=start, error_code=code)
+
+
+def _cut(replicas: ReplicaManager, topic: str, asked: DeleteRecordsPartition) -> int:
+    if topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is kept by the brokers; its records stay")
+    partition = replicas.leader(topic, asked.partition_index)
+    if "delete" not in partition.log.config.cleanup_policy:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} is compacted; its records go when newer ones come")
+    return partition.delete_records(asked.offset)

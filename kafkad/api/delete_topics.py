@@ -1,0 +1,61 @@
+"""DeleteTopics, 0 to 6: by name or, from 6 on, by id."""
+
+from __future__ import annotations
+
+from kafkad.api.context import Context, Request
+from kafkad.controller.controller import DeletedTopic
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.model import NO_TOPIC_ID
+from kafkad.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+_FIRST_WITH_IDS = 6
+_FIRST_WITH_ITS_OWN_REFUSAL = 3
+
+
+async def handle(context: Context, request: Request, message: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    asked = message.topics
+    if request.version < _FIRST_WITH_IDS:
+        asked = [DeleteTopicState(name=name) for name in message.topic_names]
+    if not context.config.bool("delete.topic.enable"):
+        return _all_refused(asked, _disabled(request.version))
+    sound = [topic for topic in asked if (topic.name is None) != (topic.topic_id == NO_TOPIC_ID)]
+    error = KafkaError(ErrorCode.INVALID_REQUEST, "a topic to delete has either a name or an id")
+    response = _all_refused([topic for topic in asked if topic not in sound], error)
+    try:
+        deleted = await context.controller.delete_topics(
+            [topic.topic_id if topic.name is None else topic.name for topic in sound], timeout_ms=message.timeout_ms
+        )
+    except KafkaError as refusal:
+        return _all_refused(asked, refusal)
+    response.responses += map(_result, deleted)
+    return response
+
+
+def _disabled(version: int) -> KafkaError:
+    code = ErrorCode.INVALID_REQUEST
+    if version >= _FIRST_WITH_ITS_OWN_REFUSAL:
+        code = ErrorCode.TOPIC_DELETION_DISABLED
+    return KafkaError(code, "this broker does not delete topics: delete.topic.enable is false")
+
+
+def _all_refused(topics: list[DeleteTopicState], error: KafkaError) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=error.message
+            )
+            for topic in topics
+        ]
+    )
+
+
+def _result(deleted: DeletedTopic) -> DeletableTopicResult:
+    result = DeletableTopicResult(name=deleted.name, topic_id=deleted.topic_id)
+    if deleted.error is not None:
+        result.error_code, result.error_message = deleted.error.code, deleted.error.message
+    return result

@@ -1,0 +1,95 @@
+"""DescribeConfigs, 0 to 4: every setting of a topic, a broker or its loggers, with what it would fall back to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkad import loggers
+from kafkad.api.config_resources import ResourceType, check_own_broker
+from kafkad.api.context import Context, Request
+from kafkad.config import Source
+from kafkad.config.describe import ConfigRow, describe_broker, describe_cluster_default, describe_topic
+from kafkad.controller.topics import check_name
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+_LAST_WITH_IS_DEFAULT = 0
+
+
+def handle(context: Context, request: Request, message: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_described(context, request.version, message, resource) for resource in message.resources]
+    )
+
+
+def _described(
+    context: Context, version: int, message: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    """No keys, or an empty list of them, means all; keys that are no settings are left out."""
+    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    wanted = frozenset(resource.configuration_keys or ())
+    try:
+        for setting in _settings(context, message, resource):
+            if not wanted or setting.name in wanted:
+                setting.is_default = setting.is_default and version <= _LAST_WITH_IS_DEFAULT
+                result.configs.append(setting)
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+    return result
+
+
+def _settings(
+    context: Context, message: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> Iterator[DescribeConfigsResourceResult]:
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == ResourceType.BROKER_LOGGER:
+        check_own_broker(context.broker_id, name)
+        for logger, level in loggers.levels().items():
+            yield DescribeConfigsResourceResult(
+                name=logger,
+                value=level,
+                config_source=Source.DYNAMIC_BROKER_LOGGER_CONFIG,
+                documentation=None,
+            )
+    else:
+        for row in _rows(context, kind, name):
+            yield _setting(row, message.include_synonyms, message.include_documentation)
+
+
+def _rows(context: Context, kind: int, name: str) -> list[ConfigRow]:
+    if kind == ResourceType.TOPIC:
+        check_name(name)
+        context.replicas.metadata.topic(name)
+        return describe_topic(context.config, context.configs.topic(name))
+    if kind == ResourceType.BROKER:
+        if not name:
+            return describe_cluster_default(context.config)
+        check_own_broker(context.broker_id, name)
+        return describe_broker(context.config)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"this broker keeps no settings for resource type {kind}")
+
+
+def _setting(row: ConfigRow, with_synonyms: bool, with_documentation: bool) -> DescribeConfigsResourceResult:
+    setting = DescribeConfigsResourceResult(
+        name=row.name,
+        value=row.value,
+        read_only=row.read_only,
+        is_default=row.is_default,
+        config_source=row.source,
+        is_sensitive=row.sensitive,
+        config_type=row.type,
+        documentation=row.doc if with_documentation else None,
+    )
+    if with_synonyms:
+        setting.synonyms = [
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in row.synonyms
+        ]
+    return setting

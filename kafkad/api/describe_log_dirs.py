@@ -1,0 +1,63 @@
+"""DescribeLogDirs, 0 to 5: the log directories of this broker, and the replicas in them (KIP-113, KIP-827)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+
+from kafkad.api.context import Context, Request
+from kafkad.errors import ErrorCode
+from kafkad.log.describe import DirectoryDescription, describe
+from kafkad.model import TopicPartition
+from kafkad.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def handle(context: Context, request: Request, message: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    replicas = context.replicas
+
+    def high_watermark(tp: TopicPartition) -> int:
+        partition = replicas.find(tp.topic, tp.partition)
+        return partition.high_watermark if partition is not None else -1
+
+    directories = describe(replicas.logs, high_watermark, _wanted(message.topics))
+    return DescribeLogDirsResponse(results=[_directory(directory) for directory in directories])
+
+
+def _wanted(topics: list[DescribableLogDirTopic] | None) -> Callable[[TopicPartition], bool]:
+    """No list means all replicas, an empty one none."""
+    if topics is None:
+        return lambda tp: True
+    return {TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions}.__contains__
+
+
+def _directory(directory: DirectoryDescription) -> DescribeLogDirsResult:
+    if directory.failure is not None:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
+    replicas = sorted(directory.replicas, key=lambda replica: replica.topic_partition)
+    return DescribeLogDirsResult(
+        log_dir=directory.path,
+        topics=[
+            DescribeLogDirsTopic(
+                name=topic,
+                partitions=[
+                    DescribeLogDirsPartition(
+                        partition_index=replica.topic_partition.partition,
+                        partition_size=replica.size,
+                        offset_lag=replica.offset_lag,
+                        is_future_key=replica.is_future,
+                    )
+                    for replica in rows
+                ],
+            )
+            for topic, rows in groupby(replicas, key=lambda replica: replica.topic_partition.topic)
+        ],
+        total_bytes=directory.total_bytes,
+        usable_bytes=directory.usable_bytes,
+    )

@@ -1,0 +1,47 @@
+"""DescribeProducers, 0: who writes to a partition, idempotent or in transactions (KIP-664)."""
+
+from __future__ import annotations
+
+from kafkad.api.context import Context, Request
+from kafkad.controller.topics import check_name
+from kafkad.errors import KafkaError
+from kafkad.log.producers import ProducerDescription
+from kafkad.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def handle(context: Context, request: Request, message: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_describe(context, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
+    try:
+        check_name(topic)
+        log = context.replicas.leader(topic, index).log
+    except KafkaError as error:
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+    return PartitionResponse(partition_index=index, active_producers=[_state(row) for row in log.producers.describe()])
+
+
+def _state(row: ProducerDescription) -> ProducerState:
+    return ProducerState(
+        producer_id=row.producer_id,
+        producer_epoch=row.epoch,
+        last_sequence=row.last_sequence,
+        last_timestamp=row.last_timestamp,
+        coordinator_epoch=row.coordinator_epoch,
+        current_txn_start_offset=row.txn_start,
+    )

@@ -1,0 +1,56 @@
+"""ElectLeaders, 0 to 2: put leaders back where the assignment wants them, or elect one at the price of records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafkad.api.context import Context, Request
+from kafkad.controller.leaders import ElectionKind
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.model import TopicPartition
+from kafkad.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+_FIRST_WITH_ONE_ERROR = 1
+
+
+async def handle(context: Context, request: Request, message: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Without a list all partitions are meant; those that need no election are then left out of the answer."""
+    asked = None
+    if message.topic_partitions is not None:
+        asked = [TopicPartition(topic.topic, index) for topic in message.topic_partitions for index in topic.partitions]
+    try:
+        outcomes = await context.controller.elect_leaders(
+            _kind(message.election_type), asked, timeout_ms=message.timeout_ms
+        )
+    except KafkaError as error:
+        response = _response(dict.fromkeys(asked or (), error))
+        if request.version >= _FIRST_WITH_ONE_ERROR:
+            response.error_code = error.code
+        return response
+    return _response(outcomes)
+
+
+def _kind(number: int) -> ElectionKind:
+    try:
+        return ElectionKind(number)
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election type {number}") from None
+
+
+def _response(outcomes: Mapping[TopicPartition, KafkaError | None]) -> ElectLeadersResponse:
+    topics: dict[str, list[PartitionResult]] = {}
+    for tp, error in outcomes.items():
+        result = PartitionResult(partition_id=tp.partition, error_message=None)
+        if error is not None:
+            result.error_code, result.error_message = error.code, error.message
+        topics.setdefault(tp.topic, []).append(result)
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(topic=topic, partition_result=results) for topic, results in topics.items()
+        ]
+    )

@@ -1,0 +1,113 @@
+"""ListOffsets, 1 to 11: the offset a partition has at a time, or at one of its ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kafkad.api.context import Context, Request
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.partition import Partition
+from kafkad.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+
+LATEST, EARLIEST, LARGEST_TIMESTAMP = -1, -2, -3
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_NOT_TIERED = -4, -5, -6
+
+_FIRST_VERSION_OF = {
+    LATEST: 1,
+    EARLIEST: 1,
+    LARGEST_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_NOT_TIERED: 11,
+}
+_FIRST_WITH_EPOCHS = 4
+_READ_COMMITTED = 1
+_CONSUMER = -1
+_ANY_REPLICA = -2
+"""A replica id of debugging tools: whoever is asked answers, leader or not."""
+
+Found = tuple[int, int, int]
+"""Timestamp, offset, leader epoch; -1 for what there is not."""
+_NOTHING: Found = (-1, -1, -1)
+
+
+def handle(context: Context, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
+    asked = Counter((topic.name, one.partition_index) for topic in message.topics for one in topic.partitions)
+    answer = _Answer(context.replicas, message, request.version, {key for key, times in asked.items() if times > 1})
+    return ListOffsetsResponse(topics=[answer.topic(topic) for topic in message.topics])
+
+
+class _Answer:
+    __slots__ = ("_message", "_repeated", "_replicas", "_version")
+
+    def __init__(
+        self, replicas: ReplicaManager, message: ListOffsetsRequest, version: int, repeated: set[tuple[str, int]]
+    ) -> None:
+        self._replicas = replicas
+        self._message = message
+        self._version = version
+        self._repeated = repeated
+
+    def topic(self, topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+        return ListOffsetsTopicResponse(
+            name=topic.name, partitions=[self._partition(topic.name, asked) for asked in topic.partitions]
+        )
+
+    def _partition(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        code = ErrorCode.NONE
+        timestamp, offset, epoch = _NOTHING
+        try:
+            timestamp, offset, epoch = self._find(topic, asked)
+        except StorageError as error:
+            self._replicas.directory_failed(error)
+            code = error.code
+        except KafkaError as error:
+            code = error.code
+        return ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index,
+            error_code=code,
+            timestamp=timestamp,
+            offset=offset,
+            leader_epoch=epoch if self._version >= _FIRST_WITH_EPOCHS else -1,
+        )
+
+    def _find(self, topic: str, asked: ListOffsetsPartition) -> Found:
+        if (topic, asked.partition_index) in self._repeated:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request names {topic}-{asked.partition_index} twice")
+        if asked.timestamp < 0 and self._version < _FIRST_VERSION_OF.get(asked.timestamp, self._version + 1):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"no offset {asked.timestamp} in version {self._version}")
+        partition = self._replicas.get(topic, asked.partition_index)
+        if self._message.replica_id != _ANY_REPLICA:
+            partition.check_leader(asked.current_leader_epoch)
+        end = self._end(partition)
+        if asked.timestamp == LATEST:
+            return (-1, end, partition.leader_epoch)
+        if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+            start = partition.log.start_offset
+            epoch = partition.log.epochs.epoch_at(start)
+            return (-1, start, -1 if epoch is None else epoch)
+        if asked.timestamp in (LATEST_TIERED, EARLIEST_NOT_TIERED):
+            return _NOTHING  # without tiered storage
+        return _by_time(partition, asked.timestamp, end)
+
+    def _end(self, partition: Partition) -> int:
+        """What the one who asks may read up to."""
+        if self._message.replica_id != _CONSUMER:
+            return partition.log.end_offset
+        if self._message.isolation_level == _READ_COMMITTED:
+            return partition.last_stable_offset
+        return partition.high_watermark
+
+
+def _by_time(partition: Partition, timestamp: int, end: int) -> Found:
+    log = partition.log
+    found = log.max_timestamp() if timestamp == LARGEST_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    return found if found is not None and found[1] < end else _NOTHING

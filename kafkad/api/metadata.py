@@ -1,0 +1,193 @@
+"""Metadata, 0 to 13: brokers, topics, leaders; and topics that are created because somebody asked for them.
+
+Internal topics are left to the coordinators that keep their state in them: asking for one does not create it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from kafkad.api.context import Context, Request
+from kafkad.api.operations import NOT_ASKED_FOR, ON_CLUSTER, ON_TOPIC
+from kafkad.api.replicas import Reachable
+from kafkad.controller.topics import NewTopic, TopicResult, check_name
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.model import INTERNAL_TOPICS, NO_TOPIC_ID
+from kafkad.replica.metadata import TopicMetadata
+from kafkad.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+_FIRST_WITH_TOPIC_IDS = 12
+_FIRST_WITH_AUTO_CREATION = 4
+_CREATION_TIMEOUT_MS = 5_000
+_CREATION_ERRORS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR})
+
+Answer = MetadataResponse | Coroutine[Any, Any, MetadataResponse]
+
+
+def handle(context: Context, request: Request, message: MetadataRequest) -> Answer:
+    topics = message.topics
+    if topics is None or (not topics and request.version == 0):
+        found = context.replicas.metadata.topics.values()
+        return _Answer(context, request, message).whole(found, [])
+    if _is_malformed(topics, request.version):
+        return _refused(topics)
+    answer = _Answer(context, request, message)
+    if request.version >= _FIRST_WITH_TOPIC_IDS and any(topic.topic_id != NO_TOPIC_ID for topic in topics):
+        return _by_id(context, answer, topics)
+    names = list(dict.fromkeys(topic.name or "" for topic in topics))
+    missing = [name for name in names if name not in context.replicas.metadata.topics]
+    if missing and _may_create(context, request, message):
+        return _create(context, answer, names, missing)
+    return answer.whole(_known(context, names), [_unknown(name) for name in missing])
+
+
+def _is_malformed(topics: list[MetadataRequestTopic], version: int) -> bool:
+    """Versions 10 and 11 have a field for ids that nobody may use (KAFKA-13276); later a topic has a name or an id."""
+    if version < _FIRST_WITH_TOPIC_IDS:
+        return any(topic.name is None or topic.topic_id != NO_TOPIC_ID for topic in topics)
+    return any(topic.name is None and topic.topic_id == NO_TOPIC_ID for topic in topics)
+
+
+def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in topics
+        ]
+    )
+
+
+def _by_id(context: Context, answer: _Answer, topics: list[MetadataRequestTopic]) -> MetadataResponse:
+    """Once there is an id in a request, names in it count for nothing, as in Kafka."""
+    metadata = context.replicas.metadata
+    ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != NO_TOPIC_ID)
+    names = {topic_id: metadata.name_of(topic_id) for topic_id in ids}
+    missing = [
+        MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        for topic_id, name in names.items()
+        if name is None
+    ]
+    return answer.whole(_known(context, [name for name in names.values() if name is not None]), missing)
+
+
+def _known(context: Context, names: Iterable[str]) -> list[TopicMetadata]:
+    topics = context.replicas.metadata.topics
+    return [topics[name] for name in names if name in topics]
+
+
+def _unknown(name: str) -> MetadataResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_name(name)
+    except KafkaError as error:
+        code = error.code
+    return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _may_create(context: Context, request: Request, message: MetadataRequest) -> bool:
+    asked = request.version < _FIRST_WITH_AUTO_CREATION or message.allow_auto_topic_creation
+    return asked and context.config.bool("auto.create.topics.enable")
+
+
+async def _create(context: Context, answer: _Answer, names: list[str], missing: list[str]) -> MetadataResponse:
+    """Unlike Kafka, which answers at once, this waits for the controller: the client need not ask again."""
+    failed = [_unknown(name) for name in missing if name in INTERNAL_TOPICS]
+    wanted = [NewTopic(name=name) for name in missing if name not in INTERNAL_TOPICS]
+    results = await context.controller.create_topics(wanted, timeout_ms=_CREATION_TIMEOUT_MS)
+    there = context.replicas.metadata.topics
+    failed += [_not_created(result) for result in results if result.name not in there]
+    return answer.whole(_known(context, names), failed)
+
+
+def _not_created(result: TopicResult) -> MetadataResponseTopic:
+    """What will come right by asking again is LEADER_NOT_AVAILABLE, as clients expect it of a new topic."""
+    code = ErrorCode.LEADER_NOT_AVAILABLE
+    if result.error is not None and result.error.code in _CREATION_ERRORS:
+        code = result.error.code
+    return MetadataResponseTopic(error_code=code, name=result.name)
+
+
+class _Answer:
+    """What the topics and partitions of one answer have in common: the version, and the listener it goes out by."""
+
+    __slots__ = ("_context", "_reachable", "_request", "_topic_operations", "_wants_cluster_operations")
+
+    def __init__(self, context: Context, request: Request, message: MetadataRequest) -> None:
+        self._context = context
+        self._request = request
+        self._reachable = Reachable(context.replicas.metadata, request.listener)
+        self._topic_operations = ON_TOPIC if message.include_topic_authorized_operations else NOT_ASKED_FOR
+        self._wants_cluster_operations = message.include_cluster_authorized_operations
+
+    def whole(self, found: Iterable[TopicMetadata], failed: list[MetadataResponseTopic]) -> MetadataResponse:
+        for topic in failed:
+            if topic.name is not None:
+                topic.topic_authorized_operations = self._topic_operations
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+                for broker, endpoint in self._reachable.brokers
+            ],
+            cluster_id=self._context.cluster_id,
+            controller_id=self._context.replicas.metadata.controller_id,
+            topics=[*failed, *map(self._topic, found)],
+            cluster_authorized_operations=ON_CLUSTER if self._wants_cluster_operations else NOT_ASKED_FOR,
+        )
+
+    def _topic(self, topic: TopicMetadata) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=self._partitions(topic),
+            topic_authorized_operations=self._topic_operations,
+        )
+
+    def _partitions(self, topic: TopicMetadata) -> list[MetadataResponsePartition]:
+        """HOT for clusters of many partitions: no look-ups but one per partition."""
+        if self._request.version == 0:
+            return self._live_partitions(topic)
+        leader_of = self._reachable.leader
+        partitions = []
+        for state in topic.partitions.values():
+            leader, code = leader_of(state)
+            partitions.append(
+                MetadataResponsePartition(
+                    error_code=code,
+                    partition_index=state.partition_index,
+                    leader_id=leader,
+                    leader_epoch=state.leader_epoch,
+                    replica_nodes=state.replicas,
+                    isr_nodes=state.isr,
+                    offline_replicas=state.offline_replicas,
+                )
+            )
+        return partitions
+
+    def _live_partitions(self, topic: TopicMetadata) -> list[MetadataResponsePartition]:
+        """Version 0 does not know of brokers that are down: it must not be told of them."""
+        partitions = []
+        for state in topic.partitions.values():
+            leader, code = self._reachable.leader(state)
+            replicas = [replica for replica in state.replicas if replica in self._reachable.ids]
+            isr = [replica for replica in state.isr if replica in self._reachable.ids]
+            if not code and (len(replicas) < len(state.replicas) or len(isr) < len(state.isr)):
+                code = ErrorCode.REPLICA_NOT_AVAILABLE
+            partitions.append(
+                MetadataResponsePartition(
+                    error_code=code,
+                    partition_index=state.partition_index,
+                    leader_id=leader,
+                    replica_nodes=replicas,
+                    isr_nodes=isr,
+                )
+            )
+        return partitions

@@ -1,0 +1,27 @@
+"""What a client can reach: brokers by the listener it came through, leaders among them."""
+
+from __future__ import annotations
+
+from kafkad.errors import ErrorCode
+from kafkad.model import NO_LEADER
+from kafkad.replica.metadata import MetadataCache
+from kafkad.wire.messages.update_metadata import UpdateMetadataPartitionState
+
+
+class Reachable:
+    """The live brokers that have the listener `listener`, and their addresses there."""
+
+    __slots__ = ("_live", "brokers", "ids")
+
+    def __init__(self, metadata: MetadataCache, listener: str) -> None:
+        self._live = metadata.brokers
+        found = [(broker, broker.endpoint(listener)) for broker in metadata.brokers.values()]
+        self.brokers = [(broker, endpoint) for broker, endpoint in found if endpoint is not None]
+        self.ids = frozenset(broker.id for broker, _ in self.brokers)
+
+    def leader(self, state: UpdateMetadataPartitionState) -> tuple[int, int]:
+        """Who leads a partition, and the error if that is nobody whom this client can reach."""
+        leader = state.leader
+        if leader in self.ids:
+            return leader, 0
+        return NO_LEADER, ErrorCode.LISTENER_NOT_FOUND if leader in self._live else ErrorCode.LEADER_NOT_AVAILABLE

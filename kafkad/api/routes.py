@@ -1,0 +1,57 @@
+"""THE list: every request this broker answers, its versions, and who answers it.
+
+A handler is named as text and imported at its first request, so that starting costs nothing for what nobody asks.
+It is `handle(context, request, message)` and returns the response message, now or as a coroutine. Produce and Fetch
+are read in place by `dispatch` and have no handler here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+IN_PLACE = ""
+PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
+
+
+class Route(NamedTuple):
+    key: int
+    name: str
+    first: int
+    last: int
+    handler: str = IN_PLACE
+    advertised_from: int = -1
+    """librdkafka compresses only when Produce is advertised from 0, although 0 to 2 are refused (KAFKA-18659)."""
+
+    @property
+    def advertised(self) -> tuple[int, int]:
+        return (self.first if self.advertised_from < 0 else self.advertised_from, self.last)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(PRODUCE, "Produce", 3, 13, advertised_from=0),
+    Route(FETCH, "Fetch", 4, 18),
+    Route(2, "ListOffsets", 1, 11, "kafkad.api.list_offsets:handle"),
+    Route(3, "Metadata", 0, 13, "kafkad.api.metadata:handle"),
+    Route(API_VERSIONS, "ApiVersions", 0, 4, "kafkad.api.api_versions:handle"),
+    Route(19, "CreateTopics", 0, 7, "kafkad.api.create_topics:handle"),
+    Route(20, "DeleteTopics", 0, 6, "kafkad.api.delete_topics:handle"),
+    Route(21, "DeleteRecords", 0, 2, "kafkad.api.delete_records:handle"),
+    Route(22, "InitProducerId", 0, 5, "kafkad.api.init_producer_id:handle"),
+    Route(23, "OffsetForLeaderEpoch", 0, 4, "kafkad.api.offset_for_leader_epoch:handle"),
+    Route(32, "DescribeConfigs", 0, 4, "kafkad.api.describe_configs:handle"),
+    Route(33, "AlterConfigs", 0, 2, "kafkad.api.alter_configs:handle"),
+    Route(34, "AlterReplicaLogDirs", 0, 2, "kafkad.api.alter_replica_log_dirs:handle"),
+    Route(35, "DescribeLogDirs", 0, 5, "kafkad.api.describe_log_dirs:handle"),
+    Route(37, "CreatePartitions", 0, 3, "kafkad.api.create_partitions:handle"),
+    Route(43, "ElectLeaders", 0, 2, "kafkad.api.elect_leaders:handle"),
+    Route(44, "IncrementalAlterConfigs", 0, 1, "kafkad.api.incremental_alter_configs:handle"),
+    Route(45, "AlterPartitionReassignments", 0, 1, "kafkad.api.alter_partition_reassignments:handle"),
+    Route(46, "ListPartitionReassignments", 0, 0, "kafkad.api.list_partition_reassignments:handle"),
+    Route(57, "UpdateFeatures", 0, 2, "kafkad.api.update_features:handle"),
+    Route(60, "DescribeCluster", 0, 2, "kafkad.api.describe_cluster:handle"),
+    Route(61, "DescribeProducers", 0, 0, "kafkad.api.describe_producers:handle"),
+    Route(74, "ListConfigResources", 0, 1, "kafkad.api.list_config_resources:handle"),
+    Route(75, "DescribeTopicPartitions", 0, 0, "kafkad.api.describe_topic_partitions:handle"),
+)
+
+BY_KEY: dict[int, Route] = {route.key: route for route in ROUTES}
