@@ -46,6 +46,8 @@ from kafkad.model import NO_TOPIC_ID, PartitionAssignment, TopicId, TopicPartiti
 
 log = logging.getLogger(__name__)
 
+ELECTION_RETRY_SECONDS = 1.0
+
 T = TypeVar("T")
 Event = Callable[[], Awaitable[None]]
 
@@ -81,6 +83,7 @@ class Controller:
         self._queue: asyncio.Queue[Event] = asyncio.Queue()
         self._consumer: asyncio.Task[None] | None = None
         self._term: Term | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._stopped = False
 
     async def start(self) -> None:
@@ -94,6 +97,8 @@ class Controller:
     async def stop(self) -> None:
         """Ends the term, if any, and refuses what still waits. `/controller` goes with the session."""
         self._stopped = True
+        if self._retry is not None:
+            self._retry.cancel()
         if self._consumer is not None:
             self._consumer.cancel()
             await asyncio.wait([self._consumer])
@@ -284,7 +289,11 @@ class Controller:
         lead = Leadership(around, epoch, version)
         term = Term(lead, self._settings, self._check_config, self._random, lambda event: self._during(term, event))
         self._term = term
-        return await term.begin()
+        try:
+            return await term.begin()
+        except MetaError:
+            await self._resign()
+            raise
 
     def _during(self, term: Term, event: Event) -> None:
         """Queues an event that means nothing after the end of `term`."""
@@ -307,8 +316,18 @@ class Controller:
 
     async def _look(self) -> None:
         """Finds out who the controller is now; stands for election if it is nobody."""
-        if not self._stopped and not await self._see_controller():
-            await self._elect()
+        if self._stopped or self._retry is not None:
+            return
+        try:
+            if not await self._see_controller():
+                await self._elect()
+        except ConnectionLoss as e:
+            log.error("no controller can be elected, which is tried again until it can: %s", e)
+            self._retry = asyncio.get_running_loop().call_later(ELECTION_RETRY_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._retry = None
+        self._queue.put_nowait(self._look)
 
     async def _see_controller(self) -> bool:
         """Whether there is a controller. This broker resigns if it thought to be it and is not."""
@@ -321,6 +340,9 @@ class Controller:
         self.controller_id = ControllerNode.decode(data).broker
         if stat.ephemeral_owner != self._store.session_id:
             await self._resign()
+        elif self._term is None:
+            await self._store.delete(ControllerNode.path(), stat.version)  # elected, but unable to begin
+            return False
         return True
 
     def _session_changed(self, state: SessionState) -> None:
@@ -354,9 +376,11 @@ def _late_deletion(result: DeletedTopic) -> DeletedTopic:
     return DeletedTopic(name=result.name, topic_id=result.topic_id, error=error)
 
 
-async def _within(work: Awaitable[object], timeout_ms: int) -> bool:
-    """Whether `work` was done in time; it goes on if not."""
-    task = asyncio.ensure_future(work)
+async def _within(waiting: Awaitable[object], timeout_ms: int) -> bool:
+    """Whether `waiting` ended in time. What it waits for goes on in any case."""
+    task = asyncio.ensure_future(waiting)
     if timeout_ms > 0:
         await asyncio.wait([task], timeout=timeout_ms / 1000)
-    return timeout_ms > 0 and task.done()
+    in_time = timeout_ms > 0 and task.done()
+    task.cancel()
+    return in_time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,7 +14,7 @@ from kafkad.controller.registration import DuplicateBroker, cluster_id, prepare,
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedStore
-from kafkad.meta.store import BadVersion
+from kafkad.meta.store import BadVersion, ConnectionLoss, Operation, Result, Stat
 from kafkad.meta.znodes import Broker, ClusterId, ControllerEpoch, IsrChange, LogDirEvent, PreferredElections
 from kafkad.model import NO_TOPIC_ID, BrokerInfo, TopicPartition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest
@@ -318,3 +319,41 @@ async def test_an_election_asked_for_by_an_old_tool(cluster: Cluster) -> None:
     await cluster.settle()
     assert (await cluster.state("a")).leader == 2
     assert await cluster.client.exists(PreferredElections.PATH) is None
+
+
+@with_brokers(1)
+async def test_a_store_that_cannot_write_refuses_and_goes_on_later(cluster: Cluster) -> None:
+    member = cluster.members[1]
+    working = member.session.multi
+
+    async def broken(operations: Sequence[Operation]) -> list[Result]:
+        raise ConnectionLoss("metadata", "No space left on device")
+
+    member.session.multi = broken  # type: ignore[method-assign]
+    (result,) = await cluster.controller.create_topics([NewTopic(name="a")], timeout_ms=1000)
+    assert result.error is not None
+    assert result.error.code == ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(KafkaError, match="No space left") as refusal:
+        await cluster.controller.allocate_producer_ids(1, member.epoch)
+    assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    member.session.multi = working  # type: ignore[method-assign]
+    await cluster.create("a", (1,))
+
+
+@with_brokers(1)
+async def test_a_term_that_could_not_begin_is_begun_again(cluster: Cluster) -> None:
+    member = cluster.members[1]
+    reading = member.session.get_many
+
+    async def broken(paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        raise ConnectionLoss("metadata", "lost")
+
+    member.session.get_many = broken  # type: ignore[method-assign]
+    await cluster.client.delete("/controller")
+    await cluster.settle()
+    assert not member.controller.active
+    member.session.get_many = reading  # type: ignore[method-assign]
+    member.controller._look_again()
+    await cluster.settle()
+    assert member.controller.active
+    await cluster.create("a", (1,))
