@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import resource
 import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 
 from kafkad import __version__, loggers
 from kafkad.config import Config, ConfigError, load
@@ -34,8 +34,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for warning in config.warnings:
         logging.getLogger("kafkad.config").warning("%s", warning)
 
-    run: Callable[[Config, Callable[[], Config]], int] = import_module("kafkad.broker").run
+    _allow_many_files()
+    from kafkad.broker import run  # not before it is certain that there is something to run
+
     return run(config, read)
+
+
+def _allow_many_files() -> None:
+    """Every connection and every log in use is an open file: take as many as the system grants this process."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _parser() -> argparse.ArgumentParser:

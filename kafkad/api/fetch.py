@@ -13,6 +13,7 @@ from kafkad.api.fetch_session import FetchSessions, Followed, Session
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.files import Slice
+from kafkad.metrics import RequestProbe
 from kafkad.net.connection import PENDING, Connection, Part, Reply, _Pending
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
@@ -43,13 +44,13 @@ class Found(NamedTuple):
 
 
 class FetchApi:
-    def __init__(self, replicas: ReplicaManager, sessions: FetchSessions, clock: Clock) -> None:
+    def __init__(self, replicas: ReplicaManager, sessions: FetchSessions, clock: Clock, probe: RequestProbe) -> None:
         self._replicas = replicas
         self.sessions = sessions
         self._clock = clock
+        self._probe = probe
         self.max_bytes = 55 << 20
         """fetch.max.bytes"""
-        self.failed = 0
 
     def handle(
         self, connection: Connection, body: memoryview, at: int, version: int, correlation_id: int
@@ -88,7 +89,6 @@ class FetchApi:
             try:
                 answer = self._read(frame, followed, left, not total)
             except KafkaError as error:
-                self.failed += 1
                 answer = self._failed(followed, error)
             if answer.error_code or answer.diverging:
                 urgent = True
@@ -99,6 +99,7 @@ class FetchApi:
         return found, total, urgent
 
     def _failed(self, followed: Followed, error: KafkaError) -> Found:
+        self._probe.error(error.code.name)
         if isinstance(error, StorageError):
             self._replicas.directory_failed(error)
         return Found(followed, error.code)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 IN_PLACE = ""
 PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
+PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
 
 
 class Route(NamedTuple):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.directories import LogDirectory
 from kafkad.log.manager import LogManager, NoLogDirectoryError
+from kafkad.metrics import TopicProbes
 from kafkad.model import TopicPartition
 from kafkad.replica.metadata import MetadataCache
 from kafkad.replica.partition import Partition, Role
@@ -40,15 +41,19 @@ class ReplicaManager:
         logs: LogManager,
         waits: Waits,
         topic_config: Callable[[str], LogConfig],
+        load_configs: Callable[[Iterable[str]], Awaitable[None]],
         halt: Callable[[str], None],
     ) -> None:
-        """`halt` ends the broker: its last log directory has failed."""
+        """`load_configs` reads the settings of topics that are new here, before `topic_config` is asked for them;
+        `halt` ends the broker: its last log directory has failed."""
         self.broker_id = broker_id
         self.broker_epoch = -1
         self.logs = logs
         self.metadata = MetadataCache()
         self.waits = waits
+        self.probes = TopicProbes()
         self._topic_config = topic_config
+        self._load_configs = load_configs
         self._controller_epoch = 0
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._halt = halt
@@ -89,6 +94,7 @@ class ReplicaManager:
         if refused:
             return LeaderAndIsrResponse(error_code=refused)
         response = LeaderAndIsrResponse()
+        await self._load_configs(t.topic_name for t in request.topic_states if t.topic_name not in self._partitions)
         for topic in request.topic_states:
             answers = []
             for count, state in enumerate(topic.partition_states):
@@ -155,7 +161,7 @@ class ReplicaManager:
     def _open(self, tp: TopicPartition, topic_id: bytes, is_new: bool) -> Partition:
         opened = self.logs.create(tp, topic_id, self._topic_config(tp.topic), is_new=is_new)
         high_watermark = self.logs.checkpointed_high_watermark(tp)
-        partition = Partition(tp, opened, self.broker_id, self.waits, high_watermark)
+        partition = Partition(tp, opened, self.broker_id, self.waits, self.probes[tp.topic], high_watermark)
         self._partitions.setdefault(tp.topic, {})[tp.partition] = partition
         return partition
 
@@ -168,6 +174,7 @@ class ReplicaManager:
             del self._partitions[tp.topic][tp.partition]
             if not self._partitions[tp.topic]:
                 del self._partitions[tp.topic]
+                self.probes.forget(tp.topic)
         if delete:
             try:
                 self.logs.delete(tp)

@@ -11,8 +11,12 @@ from kafkad.config import LONG_MAX, LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.files import Slice
 from kafkad.log.log import Log
+from kafkad.metrics import TopicProbe
 from kafkad.model import NO_EPOCH, NO_LEADER, TopicPartition
 from kafkad.replica.waits import FetchWait, Waits
+
+RECORD_COUNT = 12
+"""Its place in a batch header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +37,6 @@ class Partition:
         "__weakref__",
         "alone",
         "broker_id",
-        "bytes_in",
-        "bytes_out",
         "failure",
         "fast",
         "fetch_waits",
@@ -42,14 +44,15 @@ class Partition:
         "is_leader",
         "leader_epoch",
         "log",
-        "max_message_bytes",
-        "messages_in",
+        "probe",
         "role",
         "tp",
         "waits",
     )
 
-    def __init__(self, tp: TopicPartition, log: Log, broker_id: int, waits: Waits, high_watermark: int) -> None:
+    def __init__(
+        self, tp: TopicPartition, log: Log, broker_id: int, waits: Waits, probe: TopicProbe, high_watermark: int
+    ) -> None:
         self.tp = tp
         self.log = log
         self.broker_id = broker_id
@@ -61,7 +64,7 @@ class Partition:
         self.fetch_waits: dict[FetchWait, None] = {}
         self.failure: KafkaError | None = None
         """Why this replica serves nobody (its directory went offline); None while it is well."""
-        self.messages_in = self.bytes_in = self.bytes_out = 0
+        self.probe = probe
         self._settle()
 
     # -- role ------------------------------------------------------------------------------------------------------
@@ -103,8 +106,7 @@ class Partition:
     def _settle(self) -> None:
         """Work out, once per change, what the hot path asks with every request."""
         config = self.log.config
-        self.alone = self.is_leader and self.role.isr == (self.broker_id,) and self._isr_suffices()
-        self.max_message_bytes = config.max_message_bytes
+        self.alone = self.is_leader and self.role.isr == (self.broker_id,) and self.isr_suffices
         self.fast = (
             self.is_leader
             and self.failure is None
@@ -116,7 +118,8 @@ class Partition:
             and config.message_timestamp_before_max_ms == config.message_timestamp_after_max_ms == LONG_MAX
         )
 
-    def _isr_suffices(self) -> bool:
+    @property
+    def isr_suffices(self) -> bool:
         """min.insync.replicas, which never asks for more replicas than the partition has."""
         return len(self.role.isr) >= min(self.log.config.min_insync_replicas, len(self.role.replicas))
 
@@ -130,12 +133,14 @@ class Partition:
             self.high_watermark = log.end_offset
             if self.fetch_waits:
                 self.waits.wake(self)
-        self.messages_in += header[12]
-        self.bytes_in += end - at
+        probe = self.probe
+        probe.total_produce += 1
+        probe.messages_in += header[RECORD_COUNT]
+        probe.bytes_in += end - at
         return base
 
     def check_acks_all(self) -> None:
-        if not self._isr_suffices():
+        if not self.isr_suffices:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.tp} has {len(self.role.isr)} in-sync replicas, min.insync.replicas asks for "
@@ -158,8 +163,9 @@ class Partition:
     def read(self, offset: int, max_bytes: int, upto: int, at_least_one: bool) -> Slice | None:
         """HOT. Whole batches below `upto`; OFFSET_OUT_OF_RANGE outside the log, nothing between `upto` and its end."""
         found = self.log.read(offset, max_bytes, upto, at_least_one) if offset < upto else None
+        self.probe.total_fetch += 1
         if found is not None:
-            self.bytes_out += found.length
+            self.probe.bytes_out += found.length
         elif offset > self.log.end_offset or offset < self.log.start_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,

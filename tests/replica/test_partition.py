@@ -13,6 +13,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
 from kafkad.log.files import Files
 from kafkad.log.log import Log
+from kafkad.metrics import TopicProbe
 from kafkad.model import TopicPartition
 from kafkad.replica.partition import Partition, Role
 from kafkad.replica.waits import Waits
@@ -48,7 +49,7 @@ class Made:
         self.turns = Turns()
         self.waits = Waits(self.timers, self.clock, self.turns)
         self.log = Log.open(str(directory / "t-0"), config or LogConfig(), Files(), self.clock, topic_partition=TP)
-        self.partition = Partition(TP, self.log, ME, self.waits, 0)
+        self.partition = Partition(TP, self.log, ME, self.waits, TopicProbe(), 0)
 
     def append(self, count: int = 3) -> int:
         batch = memoryview(build_batch([Record(i, 1_000, b"k", b"v") for i in range(count)]))

@@ -1,0 +1,130 @@
+"""From a frame to its handler. Produce and Fetch are served in place; everything else is decoded and routed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable, Coroutine
+from importlib import import_module
+from time import perf_counter_ns
+from typing import Any
+
+from kafkad.api.context import Context, Request
+from kafkad.api.fetch import FetchApi
+from kafkad.api.produce import ProduceApi
+from kafkad.api.routes import API_VERSIONS, BY_KEY, FETCH, PRODUCE, Route
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.metrics import RequestProbe
+from kafkad.net.connection import PENDING, Connection, Reply, _Pending
+from kafkad.wire.apis import request_class, response_class
+from kafkad.wire.frames import encode_response, read_request_header
+from kafkad.wire.schema import MalformedError, decode
+
+log = logging.getLogger(__name__)
+
+_START = struct.Struct(">hhi")
+
+Handler = Callable[[Context, Request, Any], Any]
+
+
+class Dispatcher:
+    """Handed to the server: called once per frame, on the event loop."""
+
+    def __init__(self, context: Context, produce: ProduceApi, fetch: FetchApi, probes: dict[int, RequestProbe]) -> None:
+        """`probes` has one for every route."""
+        self._context = context
+        self._produce = produce
+        self._fetch = fetch
+        self._handlers: dict[int, Handler] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._probes = probes
+
+    @property
+    def idle(self) -> bool:
+        """No handler is at work."""
+        return not self._tasks
+
+    def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> Reply | _Pending | None:
+        key, version, correlation_id = _START.unpack_from(view, at)
+        route = BY_KEY.get(key)
+        if route is None:
+            raise MalformedError(f"there is no API {key}")
+        started = perf_counter_ns()
+        if key == PRODUCE and version >= route.first:
+            reply: Reply | _Pending | None = self._produce.serve(connection, view, at, end, version, correlation_id)
+        elif not route.first <= version <= route.last:
+            reply = self._refuse_version(route, version, correlation_id)
+        elif key == FETCH:
+            frame = view[at:end]
+            _, body_at = read_request_header(frame, 0)
+            reply = self._fetch.handle(connection, frame, body_at, version, correlation_id)
+        else:
+            return self._route(connection, route, view[at:end], started)
+        self._probes[key].record((perf_counter_ns() - started) // 1000)
+        return reply
+
+    def _refuse_version(self, route: Route, version: int, correlation_id: int) -> Reply:
+        """ApiVersions answers any version, in version 0, so that the client can try again lower; others end here."""
+        if route.key != API_VERSIONS:
+            raise MalformedError(f"{route.name} is served in versions {route.first} to {route.last}, not {version}")
+        from kafkad.api.api_versions import unsupported
+
+        return encode_response(API_VERSIONS, 0, correlation_id, unsupported(route))
+
+    def _route(self, connection: Connection, route: Route, frame: memoryview, started: int) -> Reply | _Pending:
+        header, body_at = read_request_header(frame, 0)
+        message = decode(request_class(route.key), header.api_version, frame[body_at:])
+        request = Request(header, connection)
+        handler = self._handlers.get(route.key)
+        if handler is None:
+            module, _, name = route.handler.partition(":")
+            handler = self._handlers[route.key] = getattr(import_module(module), name)
+        try:
+            response = handler(self._context, request, message)
+        except KafkaError as error:
+            response = _error_response(route, error)
+        if isinstance(response, Coroutine):
+            task = asyncio.ensure_future(self._finish(connection, route, request, response, started))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return PENDING
+        return self._encode(route, request, response, started)
+
+    async def _finish(
+        self, connection: Connection, route: Route, request: Request, response: Coroutine[Any, Any, Any], started: int
+    ) -> None:
+        try:
+            try:
+                message = await response
+            except KafkaError as error:
+                message = _error_response(route, error)
+            connection.reply(self._encode(route, request, message, started))
+        except MalformedError as error:
+            log.warning("closing %s: its %s cannot be read: %s", connection.peer, route.name, error)
+            connection.close()
+        except Exception:
+            log.exception("closing %s: its %s met an error of ours", connection.peer, route.name)
+            connection.close()
+
+    def _encode(self, route: Route, request: Request, message: Any, started: int) -> Reply:
+        header = request.header
+        reply = encode_response(route.key, header.api_version, header.correlation_id, message)
+        probe = self._probes[route.key]
+        probe.record((perf_counter_ns() - started) // 1000)
+        code = getattr(message, "error_code", 0)
+        if code:
+            probe.error(ErrorCode(code).name)
+        return reply
+
+
+def _error_response(route: Route, error: KafkaError) -> Any:
+    """A refusal of the request as a whole, for the APIs that have a place for it."""
+    response = response_class(route.key)()
+    if not hasattr(response, "error_code"):
+        log.error("%s has no place for %s: %s", route.name, error.code.name, error)
+        raise MalformedError(f"{route.name} refused: {error}")
+    response.error_code = error.code
+    if hasattr(response, "error_message"):
+        response.error_message = error.message
+    return response

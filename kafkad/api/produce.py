@@ -1,0 +1,316 @@
+"""Produce: versions 3 to 13.
+
+Three ways, fastest first. *Repeated*: a request for one partition whose bytes up to the partition index are those of an
+earlier one finds its partition and a prepared response by those bytes. *Direct*: anything else that can be appended on
+the spot. *Slow*: a batch that must be opened first (compacted topics, another codec) goes through a worker process, and
+one that must be on disk before it is answered (kafkad.acks.fsync) waits for a shared fsync; the reply comes later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from kafkad.clock import Clock
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.producers import DuplicateBatch
+from kafkad.log.recompress import SlowPath
+from kafkad.log.validate import (
+    Demands,
+    RefusedRecords,
+    check_batch,
+    demands,
+    needs_slow_path,
+    quick_enough,
+    rebuild,
+    stamp,
+    unpack_header,
+)
+from kafkad.metrics import RequestProbe
+from kafkad.net.connection import PENDING, Connection, Reply, _Pending
+from kafkad.replica.durable import Durable
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.partition import Partition
+from kafkad.wire.frames import read_request_header
+from kafkad.wire.primitives import get_uvarint
+from kafkad.wire.produce import (
+    FIRST_FLEXIBLE,
+    Answer,
+    PartitionData,
+    ProduceFrame,
+    Template,
+    TopicData,
+    pack_answer,
+    pack_response,
+    read_produce,
+)
+from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, TRANSACTIONAL
+
+log = logging.getLogger(__name__)
+
+Header = tuple[int, ...]
+Outcome = Answer | Coroutine[Any, Any, Answer]
+"""What one partition is told: now, or when something that takes time has happened."""
+
+_I32 = struct.Struct(">i")
+_PREFIX_AT: Final = 8
+"""In a frame: api key, version, correlation id; from the client id on, requests repeat themselves."""
+_MOST_TARGETS: Final = 10_000
+_FIRST_WITH_START_OFFSET: Final = 5
+_ACKS_ALL, _ACKS_NONE = -1, 0
+_VALID_ACKS = (0, 1, -1)
+_ADMIN_CLIENT = "__admin_client"
+_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+class Target:
+    """Where a repeated request goes, and the response it gets."""
+
+    __slots__ = ("acks", "fill", "partition")
+
+    def __init__(self, partition: Partition, acks: int, fill: Callable[[int, int, int], bytes]) -> None:
+        self.partition = partition
+        self.acks = acks
+        self.fill = fill
+
+
+class ProduceApi:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        clock: Clock,
+        slow_path: SlowPath,
+        durable: Durable,
+        probe: RequestProbe,
+    ) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._slow_path = slow_path
+        self._durable = durable
+        self._probe = probe
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._targets: dict[int, dict[bytes, Target]] = {version: {} for version in range(3, 14)}
+
+    @property
+    def idle(self) -> bool:
+        """No produce waits for a worker or a disk."""
+        return not self._tasks
+
+    def serve(
+        self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
+    ) -> Reply | _Pending | None:
+        prefix = connection.produce_prefix
+        if prefix:
+            target = self._targets[version].get(bytes(view[at + _PREFIX_AT : at + prefix]))
+            if target is not None:
+                base = self._repeat(target, view, at + prefix, end, version)
+                if base >= 0:
+                    if target.acks == _ACKS_NONE:
+                        return None
+                    return target.fill(correlation_id, base, target.partition.log.start_offset)
+        return self._direct(connection, view[at:end], version, correlation_id)
+
+    def _repeat(self, target: Target, view: memoryview, at: int, end: int, version: int) -> int:
+        """HOT. Append the one batch at `at`; -1 when anything about it is not quite ordinary."""
+        if version >= FIRST_FLEXIBLE:
+            length, at = get_uvarint(view, at)
+            length -= 1
+            last = end - 3  # three empty sets of tagged fields
+        else:
+            length = _I32.unpack_from(view, at)[0]
+            at += 4
+            last = end
+        if at + length != last or length < HEADER_SIZE:
+            return -1
+        partition = target.partition
+        if not partition.fast or (target.acks == _ACKS_ALL and not partition.alone):
+            return -1
+        header = BATCH_HEADER.unpack_from(view, at)
+        if header[5] & TRANSACTIONAL:
+            return -1
+        try:
+            check_batch(view, at, last, header, partition.log.config, version, self._clock.now_ms())
+            return partition.append(view, at, last, header)
+        except (DuplicateBatch, KafkaError):
+            return -1
+
+    # -- any request -----------------------------------------------------------------------------------------------
+
+    def _direct(
+        self, connection: Connection, frame: memoryview, version: int, correlation_id: int
+    ) -> Reply | _Pending | None:
+        header, body_at = read_request_header(frame, 0)
+        request = read_produce(frame, body_at, version)
+        work = _Work(request, version, correlation_id)
+        allow_internal = header.client_id == _ADMIN_CLIENT
+        for topic in request.topics:
+            for data in topic.partitions:
+                work.outcomes.append(self._outcome(work, topic, data, frame, allow_internal))
+        answers = [outcome for outcome in work.outcomes if isinstance(outcome, Answer)]
+        if len(answers) < len(work.outcomes):
+            task = asyncio.ensure_future(self._finish(connection, work))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return PENDING
+        if request.repeats and answers[0].error_code == ErrorCode.NONE:
+            self._remember(connection, frame, work)
+        return self._reply(connection, work, answers)
+
+    def _outcome(
+        self, work: _Work, topic: TopicData, data: PartitionData, frame: memoryview, allow_internal: bool
+    ) -> Outcome:
+        try:
+            partition = self._find(work, topic, data, allow_internal)
+            return self._append(work, partition, data, frame)
+        except KafkaError as error:
+            known = self._replicas.find(topic.name or "", data.partition)
+            if known is not None:
+                known.probe.failed_produce += 1
+            return self._refusal(data.partition, error)
+
+    def _find(self, work: _Work, topic: TopicData, data: PartitionData, allow_internal: bool) -> Partition:
+        if work.request.acks not in _VALID_ACKS:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {work.request.acks}; a broker knows 0, 1 and -1 (all)"
+            )
+        name = topic.name
+        if name is None:
+            name = self._replicas.metadata.name_of(topic.topic_id or b"")
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        if name in _INTERNAL_TOPICS and not allow_internal:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {name}")
+        partition = self._replicas.leader(name, data.partition)
+        if work.request.acks == _ACKS_ALL:
+            partition.check_acks_all()
+        return partition
+
+    def _append(self, work: _Work, partition: Partition, data: PartitionData, frame: memoryview) -> Outcome:
+        config = partition.log.config
+        now_ms = self._clock.now_ms()
+        header = unpack_header(frame, data.at, data.end, work.version)
+        check_batch(frame, data.at, data.end, header, config, work.version, now_ms)
+        if header[5] & TRANSACTIONAL:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, f"no transaction is open for {partition.tp}: this broker has none yet"
+            )
+        if needs_slow_path(header, config):
+            wanted = demands(config, partition.tp, now_ms)
+            if not quick_enough(header, config):
+                return self._rebuilt_elsewhere(
+                    work, partition, data.partition, bytes(frame[data.at : data.end]), wanted
+                )
+            frame = memoryview(rebuild(frame[data.at : data.end], wanted).unwrap())
+            return self._write(work, partition, data.partition, frame, 0, len(frame), BATCH_HEADER.unpack_from(frame))
+        return self._write(work, partition, data.partition, frame, data.at, data.end, header)
+
+    def _write(
+        self, work: _Work, partition: Partition, index: int, view: memoryview, at: int, end: int, header: Header
+    ) -> Outcome:
+        """Append as leader; a coroutine when the answer has to wait for the disk."""
+        config = partition.log.config
+        now_ms = self._clock.now_ms()
+        header = stamp(view, at, end, header, config, now_ms)
+        append_time = now_ms if config.message_timestamp_type == "LogAppendTime" else -1
+        try:
+            base = partition.append(view, at, end, header)
+        except DuplicateBatch as duplicate:
+            append_time = duplicate.timestamp if append_time >= 0 else -1
+            base = duplicate.base_offset
+        answer = Answer(index, ErrorCode.NONE, base, append_time, partition.log.start_offset)
+        if config.acks_fsync and work.request.acks == _ACKS_ALL:
+            return _after(self._durable.commit(partition.log), answer)
+        if partition.log.unflushed_messages >= config.flush_messages:
+            return _after(self._durable.flush(partition.log), answer)
+        return answer
+
+    def _refusal(self, index: int, error: KafkaError) -> Answer:
+        self._probe.error(error.code.name)
+        if isinstance(error, StorageError):
+            self._replicas.directory_failed(error)
+        records = error.record_errors if isinstance(error, RefusedRecords) else ()
+        return Answer(index, error.code, message=error.message, record_errors=records)
+
+    # -- requests that wait ----------------------------------------------------------------------------------------
+
+    async def _rebuilt_elsewhere(
+        self, work: _Work, partition: Partition, index: int, batch: bytes, wanted: Demands
+    ) -> Answer:
+        """A worker process opens the batch; what it makes of it is appended when it is back."""
+        outcome = await asyncio.wrap_future(self._slow_path.submit(batch, wanted))
+        view = memoryview(outcome.unwrap())
+        partition.check_leader(-1)
+        written = self._write(work, partition, index, view, 0, len(view), BATCH_HEADER.unpack_from(view))
+        return await written if isinstance(written, Coroutine) else written
+
+    async def _finish(self, connection: Connection, work: _Work) -> None:
+        """Complete what waits, all of it side by side; a request that takes too long is told so, as Kafka does."""
+        waiting = [outcome for outcome in work.outcomes if isinstance(outcome, Coroutine)]
+        indexes = [data.partition for topic in work.request.topics for data in topic.partitions]
+        timeout = max(work.request.timeout_ms, 0) / 1000
+        done = iter(await asyncio.gather(*(_within(timeout, each) for each in waiting), return_exceptions=True))
+        answers = []
+        for index, outcome in zip(indexes, work.outcomes, strict=True):
+            settled = next(done) if isinstance(outcome, Coroutine) else outcome
+            if isinstance(settled, KafkaError):
+                settled = self._refusal(index, settled)
+            elif isinstance(settled, TimeoutError):
+                settled = self._refusal(index, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not confirmed in time"))
+            elif isinstance(settled, BaseException):
+                log.error("Produce to partition %d met an error of ours", index, exc_info=settled)
+                settled = self._refusal(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            answers.append(settled)
+        connection.reply(self._reply(connection, work, answers))
+
+    # -- responses -------------------------------------------------------------------------------------------------
+
+    def _reply(self, connection: Connection, work: _Work, answers: list[Answer]) -> bytes | None:
+        if work.request.acks == _ACKS_NONE:
+            if any(answer.error_code for answer in answers):
+                log.info(
+                    "closing %s: its Produce with acks=0 failed, and this is the only way to tell", connection.peer
+                )
+                connection.close()
+            return None
+        packed = iter([pack_answer(answer, work.version) for answer in answers])
+        topics = [[next(packed) for _ in topic.partitions] for topic in work.request.topics]
+        return pack_response(work.request, work.version, work.correlation_id, topics)
+
+    def _remember(self, connection: Connection, frame: memoryview, work: _Work) -> None:
+        request, version = work.request, work.version
+        targets = self._targets[version]
+        if len(targets) >= _MOST_TARGETS:
+            targets.clear()
+        topic = request.topics[0]
+        name = topic.name or self._replicas.metadata.name_of(topic.topic_id or b"") or ""
+        partition = self._replicas.find(name, topic.partitions[0].partition)
+        if partition is not None and partition.fast and name not in _INTERNAL_TOPICS:
+            template = Template(request, version)
+            fill = template.fill if version >= _FIRST_WITH_START_OFFSET else template.fill_v2
+            connection.produce_prefix = request.repeats
+            targets[bytes(frame[_PREFIX_AT : request.repeats])] = Target(partition, request.acks, fill)
+
+
+class _Work:
+    """One request under way; outcomes stand in the order of its partitions."""
+
+    __slots__ = ("correlation_id", "outcomes", "request", "version")
+
+    def __init__(self, request: ProduceFrame, version: int, correlation_id: int) -> None:
+        self.request = request
+        self.version = version
+        self.correlation_id = correlation_id
+        self.outcomes: list[Outcome] = []
+
+
+async def _after(synced: Coroutine[Any, Any, None], answer: Answer) -> Answer:
+    await synced
+    return answer
+
+
+async def _within(timeout_s: float, awaited: Coroutine[object, object, Answer]) -> Answer:
+    async with asyncio.timeout(timeout_s):
+        return await awaited

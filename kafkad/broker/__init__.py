@@ -1,0 +1,28 @@
+"""A whole broker: `run` builds it from its configuration and serves until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kafkad.broker.node import Node
+from kafkad.config import Config
+
+
+def run(config: Config, read_config: Callable[[], Config]) -> int:
+    """Serve until told to stop; the exit code. `read_config` reads the configuration anew, for a reload."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_serve(config, read_config))
+
+
+async def _serve(config: Config, read_config: Callable[[], Config]) -> int:
+    return await Node(config, read_config).serve()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

@@ -1,0 +1,31 @@
+"""Timers that the event loop wakes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kafkad.clock import Clock
+from kafkad.timers import Timers
+
+
+class LoopTimers:
+    """Timers that the event loop wakes: one call_later for the earliest deadline, however many there are."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._handle: asyncio.TimerHandle | None = None
+        self.timers = Timers(self._arm)
+
+    def _arm(self, deadline_ms: float) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        delay_ms = max(deadline_ms - self._clock.monotonic_ms(), 0.0)
+        self._handle = self._loop.call_later(delay_ms / 1000, self._run)
+
+    def _run(self) -> None:
+        self._handle = None
+        self.timers.expire(self._clock.monotonic_ms())
+        deadline_ms = self.timers.next_deadline_ms()
+        if deadline_ms is not None:
+            self._arm(deadline_ms)

@@ -1,0 +1,96 @@
+"""What /metrics shows: collectors over the living parts, under the names that dashboards for Kafka expect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from time import monotonic
+
+from kafkad.api.fetch_session import FetchSessions
+from kafkad.controller.controller import Controller
+from kafkad.log.manager import LogManager
+from kafkad.metrics import (
+    Family,
+    LogSample,
+    Registry,
+    RequestProbe,
+    counters,
+    gauges,
+    log_families,
+    process_families,
+    request_families,
+)
+from kafkad.model import NO_LEADER
+from kafkad.net.server import Server
+from kafkad.replica.manager import ReplicaManager
+
+
+def registry(
+    *,
+    probes: Iterable[RequestProbe],
+    server: Server,
+    logs: LogManager,
+    replicas: ReplicaManager,
+    controller: Controller,
+    sessions: FetchSessions,
+) -> Registry:
+    made = Registry()
+    collectors: tuple[Callable[[], Iterable[Family]], ...] = (
+        replicas.probes.collect,
+        lambda: request_families(probes, monotonic()),
+        lambda: log_families(lambda: _log_samples(logs)),
+        lambda: _replica_families(replicas, logs),
+        lambda: _controller_families(replicas, controller),
+        lambda: _connection_families(server, sessions),
+        process_families,
+    )
+    for collector in collectors:
+        made.add(collector)
+    return made
+
+
+def _log_samples(logs: LogManager) -> Iterator[LogSample]:
+    for tp, log in list(logs.logs.items()):
+        yield LogSample(tp.topic, tp.partition, log.size, log.start_offset, log.end_offset, len(log.segments))
+
+
+def _replica_families(replicas: ReplicaManager, logs: LogManager) -> Iterator[Family]:
+    partitions = list(replicas)
+    leading = [p for p in partitions if p.is_leader]
+    values = {
+        "partitioncount": len(partitions),
+        "leadercount": len(leading),
+        "underreplicatedpartitions": sum(len(p.role.isr) < len(p.role.replicas) for p in leading),
+        "underminisrpartitioncount": sum(not p.isr_suffices for p in leading),
+        "offlinereplicacount": sum(p.failure is not None for p in partitions),
+    }
+    yield from gauges("kafka_server_replicamanager", values, "Replicas of this broker")
+    offline = sum(directory.failure is not None for directory in logs.directories)
+    yield from gauges("kafka_log_logmanager", {"offlinelogdirectorycount": offline}, "Log directories")
+
+
+def _controller_families(replicas: ReplicaManager, controller: Controller) -> Iterator[Family]:
+    topics = replicas.metadata.topics.values()
+    active = controller.active
+    values = {
+        "activecontrollercount": int(active),
+        "globaltopiccount": len(topics) if active else 0,
+        "globalpartitioncount": sum(len(topic.partitions) for topic in topics) if active else 0,
+        "offlinepartitionscount": sum(
+            state.leader == NO_LEADER for topic in topics for state in topic.partitions.values() if active
+        ),
+    }
+    yield from gauges("kafka_controller_kafkacontroller", values, "As the controller sees the cluster")
+
+
+def _connection_families(server: Server, sessions: FetchSessions) -> Iterator[Family]:
+    open_now = {"connection_count": server.total}
+    yield from gauges("kafka_server_socketservermetrics", open_now, "Connections of clients")
+    made = {"connection_creation": server.accepted, "connection_refused": server.refused}
+    yield from counters("kafka_server_socketservermetrics", made, "Connections of clients")
+    cached = {
+        "numincrementalfetchsessions": len(sessions),
+        "numincrementalfetchpartitionscached": sessions.partitions(),
+    }
+    yield from gauges("kafka_server_fetchsessioncache", cached, "Fetch sessions")
+    evicted = {"incrementalfetchsessionevictions": sessions.evictions}
+    yield from counters("kafka_server_fetchsessioncache", evicted, "Fetch sessions")

@@ -1,0 +1,392 @@
+"""The composition root: builds the parts, starts them in order, stops them in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from time import monotonic
+
+from kafkad import loggers
+from kafkad.api.context import Context
+from kafkad.api.dispatch import Dispatcher
+from kafkad.api.fetch import FetchApi
+from kafkad.api.fetch_session import FetchSessions
+from kafkad.api.produce import ProduceApi
+from kafkad.api.routes import FETCH, PRODUCE, ROUTES
+from kafkad.broker import metering
+from kafkad.broker.loop_timers import LoopTimers
+from kafkad.broker.progress import RecoveryProgress
+from kafkad.broker.settings import Settings
+from kafkad.broker.takeover import take_over
+from kafkad.clock import SystemClock
+from kafkad.config import Config, ConfigError, validate_topic_configs
+from kafkad.controller.channel import LocalChannel
+from kafkad.controller.configs import ConfigAlterer
+from kafkad.controller.controller import Controller
+from kafkad.controller.registration import DuplicateBroker, cluster_id, prepare, register
+from kafkad.controller.term import ControllerSettings
+from kafkad.controller.topics import TopicDefaults
+from kafkad.log.checkpoint import CheckpointError
+from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
+from kafkad.log.files import Files
+from kafkad.log.loading import DuplicatePartitionError
+from kafkad.log.manager import LogManager, NoLogDirectoryError
+from kafkad.log.recompress import SlowPath
+from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.journal import JournalError
+from kafkad.meta.store import MetaStore
+from kafkad.meta.znodes import Broker as Registration
+from kafkad.meta.znodes import Config as ConfigNode
+from kafkad.metrics import RequestProbe
+from kafkad.model import BrokerInfo, Endpoint
+from kafkad.net import http
+from kafkad.net.http import Endpoints, HttpServer
+from kafkad.net.server import Server
+from kafkad.replica.configs import DynamicConfigs
+from kafkad.replica.durable import Durable
+from kafkad.replica.features import FinalizedFeatures
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.moves import ReplicaMoves
+from kafkad.replica.producer_ids import ProducerIds
+from kafkad.replica.upkeep import Upkeep
+from kafkad.replica.waits import Waits
+from kafkad.systemd import Notifier
+
+log = logging.getLogger(__name__)
+
+_THREADS = 4
+_IDLE_CHECK_S = 10
+_DRAIN_S = 30
+_SESSION_EVICTION_MS = 120_000
+_FAILED = 1
+
+
+class StartError(Exception):
+    """Why the broker cannot start, for a person to read."""
+
+
+_REFUSALS = (
+    CheckpointError,
+    DirectoryLockedError,
+    DuplicateBroker,
+    DuplicatePartitionError,
+    ForeignDirectoryError,
+    JournalError,
+    NoLogDirectoryError,
+    StartError,
+)
+
+
+class Node:
+    """One broker. `serve` runs through its whole life."""
+
+    def __init__(self, config: Config, read_config: Callable[[], Config]) -> None:
+        self._read_config = read_config
+        self._born = monotonic()
+        self._loop = asyncio.get_running_loop()
+        self._clock = SystemClock()
+        self._settings = Settings(config)
+        self._notifier = Notifier.from_environment(os.environ)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="disk")
+        self._timers = LoopTimers(self._loop, self._clock)
+        self._stopping = asyncio.Event()
+        self._exit_code = 0
+        self._chores: list[asyncio.Task[None]] = []
+        self._http: HttpServer | None = None
+
+    async def serve(self) -> int:
+        try:
+            await self._start()
+        except _REFUSALS as refusal:
+            log.error("cannot start: %s", refusal)
+            return _FAILED
+        await self._stopping.wait()
+        await self._stop()
+        return self._exit_code
+
+    # -- start -----------------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        config = self._settings.config
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stopping.set)
+        self._server = Server(self._loop, self._settings.limits())
+        self._bind(config)
+        self._logs = LogManager(config.log_dirs, Files(), self._clock)
+        self._logs.lock()
+        self._store = EmbeddedStore.open(config.metadata_dir, self._clock)
+        session = self._store.session()
+        await self._identify(session)
+        await self._follow_configs(session)
+        await self._load_logs()
+        await take_over(session, self._broker_id, self._logs)
+        await self._join(session)
+        self._serve_clients()
+        await self._serve_http()
+        self._chores = [asyncio.create_task(chore) for chore in (self._close_idle(), self._feed_watchdog())]
+        self._loop.add_signal_handler(signal.SIGHUP, self._reload)
+        self._announce()
+
+    def _bind(self, config: Config) -> None:
+        """Before any data is touched: an address that is taken ends the start."""
+        for endpoint in config.listeners:
+            try:
+                self._server.listen(endpoint.listener, endpoint.host, endpoint.port)
+            except OSError as error:
+                where = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
+                raise StartError(f"cannot listen on {where}: {error.strerror}; see the setting listeners") from error
+
+    async def _identify(self, session: MetaStore) -> None:
+        known_cluster, known_broker = self._logs.identity()
+        await prepare(session)
+        self._cluster_id = await cluster_id(session, known_cluster)
+        self._broker_id = await self._choose_broker_id(session, known_broker)
+        self._logs.claim(self._cluster_id, self._broker_id)
+
+    async def _choose_broker_id(self, session: MetaStore, known: int | None) -> int:
+        """The configured id; else the one the directories were used with; else the next above the reserved ones."""
+        config = self._settings.config
+        if config.broker_id >= 0:
+            return config.broker_id
+        if known is not None:
+            return known
+        if not config.bool("broker.id.generation.enable"):
+            raise StartError("broker.id is not set, and broker.id.generation.enable is false")
+        return config.int("reserved.broker.max.id") + await next_broker_id(session)
+
+    async def _follow_configs(self, session: MetaStore) -> None:
+        self._configs = DynamicConfigs(session, self._broker_id, self._clock)
+        await self._configs.start()
+        self._settings.follow(self._configs.topic)
+        self._settings.override(cluster_wide=self._configs.cluster, per_broker=self._configs.broker)
+
+    async def _load_logs(self) -> None:
+        """In a thread, so that the loop can tell systemd and the terminal how far it is."""
+        progress = RecoveryProgress(self._loop, self._notifier)
+        await self._loop.run_in_executor(self._threads, self._logs.load, self._settings.of_topic, progress.update)
+        progress.done()
+
+    async def _join(self, session: MetaStore) -> None:
+        """Register, become the controller or find it, and take over what it says is this broker's."""
+        waits = Waits(self._timers.timers, self._clock, self._loop.call_soon)
+        self._replicas = ReplicaManager(
+            self._broker_id, self._logs, waits, self._settings.of_topic, self._configs.load_topics, self._fail
+        )
+        self._controller = Controller(
+            session,
+            ControllerSettings(
+                broker=self._broker_id,
+                unclean=self._settings.unclean,
+                listener=self._settings.config.inter_broker_listener,
+                topics=self._topic_defaults(),
+            ),
+            connect=lambda broker: LocalChannel(self._replicas),
+            check_config=validate_topic_configs,
+            clock=self._clock,
+        )
+        self._replicas.broker_epoch = await register(session, self._registration(), patience_seconds=0)
+        await self._controller.start()
+        self._features = FinalizedFeatures(session)
+        await self._features.start()
+        self._alterer = ConfigAlterer(
+            session,
+            self._broker_id,
+            config=lambda: self._settings.config,
+            topic_exists=lambda topic: topic in self._replicas.metadata.topics,
+        )
+        self._configs.listen(ConfigNode.TOPICS, lambda topic, overrides: self._replicas.topic_config_changed(topic))
+        self._configs.listen(ConfigNode.BROKERS, lambda name, overrides: self._brokers_changed())
+
+    def _topic_defaults(self) -> TopicDefaults:
+        config = self._settings.config
+        start = config.int("kafkad.placement.start")
+        return TopicDefaults(
+            partitions=config.int("num.partitions"),
+            replication_factor=config.int("default.replication.factor"),
+            placement_start=start if start >= 0 else None,
+        )
+
+    def _registration(self) -> Registration:
+        """What other brokers and clients are told: the advertised listeners, with the ports that were really bound."""
+        config = self._settings.config
+        bound = {listener.name: listener.port for listener in self._server.listeners}
+        endpoints = tuple(
+            Endpoint(listener=e.listener, host=e.host, port=e.port or bound[e.listener], protocol=e.protocol)
+            for e in config.advertised_listeners
+        )
+        rack = config.value("broker.rack")
+        info = BrokerInfo(id=self._broker_id, endpoints=endpoints, rack=str(rack) if rack else None)
+        return Registration(broker=info, timestamp_ms=self._clock.now_ms())
+
+    def _serve_clients(self) -> None:
+        config = self._settings.config
+        self._durable = Durable(self._logs.files, self._threads)
+        self._moves = ReplicaMoves(self._replicas, self._durable)
+        self._slow_path = SlowPath()
+        sessions = FetchSessions(
+            config.int("max.incremental.fetch.session.cache.slots"), _SESSION_EVICTION_MS, Random()
+        )
+        self._context = Context(
+            cluster_id=self._cluster_id,
+            broker_id=self._broker_id,
+            config=config,
+            clock=self._clock,
+            replicas=self._replicas,
+            controller=self._controller,
+            configs=self._configs,
+            alterer=self._alterer,
+            features=self._features,
+            producer_ids=ProducerIds(
+                lambda: self._controller.allocate_producer_ids(self._broker_id, self._replicas.broker_epoch)
+            ),
+            moves=self._moves,
+        )
+        self._probes = {route.key: RequestProbe(route.name) for route in ROUTES}
+        self._fetch = FetchApi(self._replicas, sessions, self._clock, self._probes[FETCH])
+        self._fetch.max_bytes = config.int("fetch.max.bytes")
+        self._produce = ProduceApi(self._replicas, self._clock, self._slow_path, self._durable, self._probes[PRODUCE])
+        self._dispatcher = Dispatcher(self._context, self._produce, self._fetch, self._probes)
+        self._upkeep = Upkeep(self._logs, self._replicas, self._durable, lambda: self._settings.config, self._threads)
+        self._upkeep.start()
+        self._server.start(self._dispatcher)
+
+    async def _serve_http(self) -> None:
+        address = self._settings.config.http_listener
+        if address is None:
+            return
+        registry = metering.registry(
+            probes=self._probes.values(),
+            server=self._server,
+            logs=self._logs,
+            replicas=self._replicas,
+            controller=self._controller,
+            sessions=self._fetch.sessions,
+        )
+        endpoints = Endpoints(registry.pieces, self._sick, self._unready)
+        try:
+            self._http = await http.serve(address, endpoints)
+        except OSError as error:
+            raise StartError(f"cannot serve HTTP on {address}: {error.strerror}; see http.listener") from error
+
+    def _sick(self) -> str | None:
+        offline = [directory.path for directory in self._logs.directories if directory.failure is not None]
+        return f"log directories are offline: {', '.join(offline)}" if offline else None
+
+    def _unready(self) -> str | None:
+        return "stopping" if self._stopping.is_set() else None
+
+    def _announce(self) -> None:
+        listeners = ", ".join(
+            f"{listener.name}://{listener.host}:{listener.port}" for listener in self._server.listeners
+        )
+        topics = len(self._replicas.metadata.topics)
+        partitions = sum(1 for _ in self._replicas)
+        text = f"{topics} topics, {partitions} partitions" if topics else "no topics yet"
+        seconds = monotonic() - self._born
+        log.info(
+            "ready in %.2f s: broker %d of cluster %s listens on %s; data in %s; %s",
+            seconds,
+            self._broker_id,
+            self._cluster_id,
+            listeners,
+            ", ".join(directory.path for directory in self._logs.directories),
+            text,
+        )
+        self._notifier.ready(f"listening on {listeners}; {text}")
+
+    # -- while it runs ---------------------------------------------------------------------------------------------
+
+    def _brokers_changed(self) -> None:
+        self._settings.override(cluster_wide=self._configs.cluster, per_broker=self._configs.broker)
+        self._apply_settings()
+
+    def _apply_settings(self) -> None:
+        config = self._settings.config
+        self._context.config = config
+        self._fetch.max_bytes = config.int("fetch.max.bytes")
+        self._server.apply(self._settings.limits())
+        loggers.set_default_level(config.str("kafkad.log.level"))
+        self._replicas.all_configs_changed()
+
+    def _reload(self) -> None:
+        """SIGHUP: read the configuration anew; what cannot change while running waits for a restart, and is named."""
+        self._notifier.reloading()
+        try:
+            reload = self._settings.static.with_file(self._read_config())
+        except ConfigError as error:
+            log.error("the configuration stays as it is, the file cannot be used: %s", "; ".join(error.problems))
+        else:
+            self._settings.static = reload.config
+            self._settings.override(cluster_wide=self._configs.cluster, per_broker=self._configs.broker)
+            self._apply_settings()
+            log.info("configuration reloaded; changed: %s", ", ".join(reload.changed) or "nothing")
+            if reload.restart:
+                log.warning("these need a restart to change: %s", ", ".join(reload.restart))
+        self._notifier.ready("configuration reloaded")
+
+    def _fail(self, why: str) -> None:
+        """Nothing is left to serve from."""
+        log.critical("stopping: %s", why)
+        self._exit_code = _FAILED
+        self._stopping.set()
+
+    async def _close_idle(self) -> None:
+        tick = 0
+        while True:
+            await asyncio.sleep(_IDLE_CHECK_S)
+            tick += 1
+            idle_ms = self._settings.config.long("connections.max.idle.ms")
+            if idle_ms >= 0:
+                self._server.close_idle(tick, tick - idle_ms // (_IDLE_CHECK_S * 1000))
+
+    async def _feed_watchdog(self) -> None:
+        interval_s = self._notifier.watchdog_interval_s
+        while interval_s is not None:
+            self._notifier.watchdog()
+            await asyncio.sleep(interval_s)
+
+    # -- stop ------------------------------------------------------------------------------------------------------
+
+    async def _stop(self) -> None:
+        """Take nothing new, answer what was asked, and leave the directories as after a clean stop."""
+        begun = monotonic()
+        log.info("stopping")
+        self._notifier.stopping("finishing requests")
+        for chore in self._chores:
+            chore.cancel()
+        self._server.stop_accepting()
+        await self._drain()
+        self._server.close()
+        await self._upkeep.stop()
+        await self._moves.stop()
+        await self._features.stop()
+        await self._configs.stop()
+        if self._http is not None:
+            await self._http.close()
+        await self._controller.stop()
+        self._notifier.status("writing logs and checkpoints")
+        high_watermarks = self._replicas.high_watermarks()
+        await self._loop.run_in_executor(self._threads, self._logs.close, high_watermarks)
+        await self._store.close()
+        await self._loop.run_in_executor(self._threads, self._slow_path.close)
+        self._threads.shutdown()
+        log.info("stopped cleanly in %.2f s", monotonic() - begun)
+
+    async def _drain(self) -> None:
+        """Fetches that wait for data are not worth waiting for; everything else gets its answer."""
+        deadline = monotonic() + _DRAIN_S
+        while self._server.close_quiet() and monotonic() < deadline:
+            if self._dispatcher.idle and self._produce.idle:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def next_broker_id(session: MetaStore) -> int:
+    """A number that no broker had before, as Kafka counts them."""
+    stat = await session.set("/brokers/seqid", b"")
+    return stat.version

@@ -1,0 +1,50 @@
+"""Settings in force: the static configuration, the dynamic overrides over it, and what follows for each topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kafkad.config import Config, LogConfig
+from kafkad.net.server import Limits
+
+
+class Settings:
+    """`static` comes from the command line and the file, `config` is that with what the metadata store overrides."""
+
+    def __init__(self, static: Config) -> None:
+        self.static = static
+        self.config = static
+        self._topic_overrides: Callable[[str], Mapping[str, str]] = lambda topic: {}
+        self._resolved: dict[frozenset[tuple[str, str]], LogConfig] = {}
+
+    def follow(self, topic_overrides: Callable[[str], Mapping[str, str]]) -> None:
+        self._topic_overrides = topic_overrides
+
+    def override(self, *, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
+        self.config = self.static.with_overrides(cluster_wide=cluster_wide, per_broker=per_broker)
+        self._resolved.clear()
+
+    def of_topic(self, topic: str) -> LogConfig:
+        """Topics with the same overrides share one LogConfig: there may be ten thousand of them."""
+        overrides = self._topic_overrides(topic)
+        key = frozenset(overrides.items())
+        resolved = self._resolved.get(key)
+        if resolved is None:
+            resolved = self._resolved[key] = LogConfig.resolve(overrides, self.config)
+        return resolved
+
+    def unclean(self, topic: str) -> bool:
+        return self.of_topic(topic).unclean_leader_election
+
+    def limits(self) -> Limits:
+        config = self.config
+        return Limits(
+            max_connections=config.int("max.connections"),
+            max_per_ip=config.int("max.connections.per.ip"),
+            per_ip_overrides=config.max_connections_per_ip_overrides(),
+            idle_ms=config.long("connections.max.idle.ms"),
+            max_request_bytes=config.int("socket.request.max.bytes"),
+            send_buffer_bytes=config.int("socket.send.buffer.bytes"),
+            receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
+            backlog=config.int("socket.listen.backlog.size"),
+        )

@@ -1,0 +1,119 @@
+"""What a broker does by the clock: flush, retention, checkpoints, removal of files, forgetting of producers.
+
+Decisions are made on the event loop, a few logs a turn; whatever waits for a disk runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Executor
+from functools import partial
+
+from kafkad.config import Config
+from kafkad.errors import StorageError
+from kafkad.log.directories import CheckpointWrite
+from kafkad.log.manager import LogManager
+from kafkad.model import TopicPartition
+from kafkad.replica.durable import Durable
+from kafkad.replica.manager import ReplicaManager
+
+log = logging.getLogger(__name__)
+
+_LOGS_PER_TURN = 50
+_FLUSH_CHECK_MS = 2_000
+_REMOVAL_CHECK_MS = 5_000
+
+Job = Callable[[], Awaitable[None]]
+
+
+class Upkeep:
+    """`start` makes one task per job; a job's interval is read before each of its rounds, so it may change."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        durable: Durable,
+        config: Callable[[], Config],
+        threads: Executor,
+    ) -> None:
+        self._logs = logs
+        self._replicas = replicas
+        self._durable = durable
+        self._config = config
+        self._threads = threads
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        jobs: tuple[tuple[Job, str | int], ...] = (
+            (self.flush, _FLUSH_CHECK_MS),
+            (self.remove, _REMOVAL_CHECK_MS),
+            (self.retain, "log.retention.check.interval.ms"),
+            (self.write_high_watermarks, "replica.high.watermark.checkpoint.interval.ms"),
+            (self.write_recovery_points, "log.flush.offset.checkpoint.interval.ms"),
+            (self.write_start_offsets, "log.flush.start.offset.checkpoint.interval.ms"),
+            (self.forget_producers, "producer.id.expiration.check.interval.ms"),
+        )
+        self._tasks = [asyncio.create_task(self._every(job, interval)) for job, interval in jobs]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _every(self, job: Job, interval: str | int) -> None:
+        while True:
+            interval_ms = self._config().long(interval) if isinstance(interval, str) else interval
+            await asyncio.sleep(min(interval_ms, 10**9) / 1000)
+            try:
+                await job()
+            except StorageError as error:
+                self._replicas.directory_failed(error)
+            except Exception:
+                log.exception("%s met an error of ours; it will be tried again", job.__name__)
+
+    # -- jobs ------------------------------------------------------------------------------------------------------
+
+    async def flush(self) -> None:
+        for each in self._logs.logs_to_flush():
+            if self._logs.get(each.topic_partition) is each:
+                await self._durable.flush(each)
+
+    async def retain(self) -> None:
+        await _a_few_a_turn(self._logs.retention_pass(self._high_watermark))
+
+    async def forget_producers(self) -> None:
+        await _a_few_a_turn(self._logs.producer_expiry_pass())
+
+    async def remove(self) -> None:
+        for path in self._logs.take_due_removals():
+            await self._in_thread(partial(self._logs.removal.remove, path))
+
+    async def write_high_watermarks(self) -> None:
+        await self._write(self._logs.collect_high_watermarks(self._replicas.high_watermarks()))
+
+    async def write_recovery_points(self) -> None:
+        await self._write(self._logs.collect_recovery_points())
+
+    async def write_start_offsets(self) -> None:
+        await self._write(self._logs.collect_start_offsets())
+
+    async def _write(self, writes: list[CheckpointWrite]) -> None:
+        for write in writes:
+            await self._in_thread(write.write)
+
+    def _high_watermark(self, tp: TopicPartition) -> int:
+        partition = self._replicas.find(*tp)
+        return partition.high_watermark if partition is not None else 0
+
+    async def _in_thread(self, work: Callable[[], object]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+async def _a_few_a_turn(steps: Iterator[object]) -> None:
+    for count, _ in enumerate(steps):
+        if count % _LOGS_PER_TURN == _LOGS_PER_TURN - 1:
+            await asyncio.sleep(0)
