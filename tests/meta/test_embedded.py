@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -117,13 +119,13 @@ def test_ephemeral_nodes_are_gone_after_a_restart_and_epochs_only_grow(tmp_path:
 
 
 def test_the_file_is_compacted_and_keeps_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "COMPACT_AT_LEAST", 20_000)
+    monkeypatch.setattr(embedded, "COMPACT_AT_LEAST", 8_000)
     trees = []
 
     async def write(store: MetaStore) -> None:
         await fill(store)
         await store.create("/me", ephemeral=True)
-        for n in range(1000):
+        for n in range(250):
             await asyncio.gather(store.set("/brokers", str(n).encode()), store.set("/brokers/topics", b"z" * 20))
         await store.delete("/me")
         trees.append(await dump(store))
@@ -132,10 +134,80 @@ def test_the_file_is_compacted_and_keeps_everything(tmp_path: Path, monkeypatch:
         trees.append(await dump(store))
 
     with_store(tmp_path, write)
-    assert (tmp_path / FILE_NAME).stat().st_size < 25_000
+    assert (tmp_path / FILE_NAME).stat().st_size < 15_000
     assert os.listdir(tmp_path) == [FILE_NAME]
     with_store(tmp_path, read)
     assert trees[0] == trees[1]
+
+
+def test_without_room_for_a_new_file_the_old_one_grows_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "COMPACT_AT_LEAST", 1_000)
+    opened = os.open
+
+    def refuse(path: str, flags: int, mode: int = 0o777) -> int:
+        if str(path).endswith(".new"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return opened(path, flags, mode)
+
+    async def write(store: MetaStore) -> None:
+        await store.create("/a")
+        monkeypatch.setattr(os, "open", refuse)
+        for n in range(100):
+            await store.set("/a", str(n).encode())
+        monkeypatch.setattr(os, "open", opened)
+        for n in range(100):
+            await store.set("/a", str(n).encode())
+
+    async def read(store: MetaStore) -> None:
+        data, stat = await store.get("/a")
+        assert (data, stat.version) == (b"99", 200)
+
+    with_store(tmp_path, write)
+    with_store(tmp_path, read)
+    assert os.listdir(tmp_path) == [FILE_NAME]
+
+
+WRITER = """
+import asyncio, sys
+from kafkad.clock import SystemClock
+from kafkad.meta import embedded
+from kafkad.meta.embedded import EmbeddedStore
+
+embedded.COMPACT_AT_LEAST = 20_000
+
+async def main():
+    store = EmbeddedStore.open(sys.argv[1], SystemClock()).session()
+    if await store.exists("/n") is None:
+        await store.create("/n")
+    async def write():
+        while True:
+            stat = await store.set("/n", b"x" * 50)
+            print(stat.version, flush=True)
+    await asyncio.gather(*[write() for _ in range(3)])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path: Path) -> None:
+    last = 0
+    versions = []
+
+    async def read(store: MetaStore) -> None:
+        versions.append((await store.get("/n"))[1].version)
+
+    for turn in range(20):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        for _ in range(50 + 37 * turn):
+            last = max(last, int(process.stdout.readline()))
+        process.kill()
+        last = max([last, *(int(line) for line in process.stdout.read().split("\n")[:-1])])
+        process.stdout.close()
+        process.wait()
+        with_store(tmp_path, read)
+        assert versions[-1] >= last
 
 
 class Disk:
