@@ -1,0 +1,212 @@
+"""A whole broker but for its sockets: real logs, the embedded store, the controller; requests go to the handlers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar, cast
+
+from kafkad.api.context import Context, Request
+from kafkad.api.routes import BY_KEY
+from kafkad.clock import SystemClock
+from kafkad.config import Config, LogConfig, load, validate_topic_configs
+from kafkad.controller.channel import LocalChannel
+from kafkad.controller.configs import ConfigAlterer
+from kafkad.controller.controller import Controller
+from kafkad.controller.registration import prepare, register
+from kafkad.controller.term import ControllerSettings
+from kafkad.controller.topics import NewTopic
+from kafkad.log.files import Files
+from kafkad.log.manager import LogManager
+from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.znodes import Broker
+from kafkad.model import BrokerInfo, Endpoint
+from kafkad.net.connection import Connection
+from kafkad.replica.configs import DynamicConfigs
+from kafkad.replica.durable import Durable
+from kafkad.replica.features import FinalizedFeatures
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.moves import ReplicaMoves
+from kafkad.replica.producer_ids import ProducerIds
+from kafkad.replica.waits import Waits
+from kafkad.timers import Timers
+from kafkad.wire.frames import RequestHeader
+from kafkad.wire.records import BATCH_HEADER, Record, build_batch
+from kafkad.wire.schema import decode, encode
+
+T = TypeVar("T")
+CLUSTER_ID = "fXmphK5_SnixAJrWTHuQUQ"
+ENDPOINTS = (
+    Endpoint(listener="PLAINTEXT", host="inside", port=9092),
+    Endpoint(listener="OUTSIDE", host="outside", port=19092),
+)
+
+
+class _Listener:
+    name = "PLAINTEXT"
+
+
+class _Connection:
+    """As much of a connection as handlers look at."""
+
+    def __init__(self) -> None:
+        self.listener = _Listener()
+        self.client: object = None
+
+
+class _NoSync(Files):
+    """Nothing here is to survive the machine."""
+
+    def sync(self, fd: int) -> None:  # type: ignore[override]
+        pass
+
+
+class OneBroker:
+    """`ask` sends a message as a client would: encoded and decoded on both ways, so that versions count."""
+
+    def __init__(self, directory: Path, *settings: str) -> None:
+        self._runner = asyncio.Runner()
+        self.connection = _Connection()
+        self.directories = [str(directory / name) for name in ("first", "second")]
+        self._threads = ThreadPoolExecutor(1)
+        self.static: Config = load(
+            None, [f"log.dirs={','.join(self.directories)}", "broker.id=1", "kafkad.placement.start=0", *settings], {}
+        )
+        self.config = self.static
+        self.run(self._start())
+
+    def run(self, scenario: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(scenario)
+
+    async def _start(self) -> None:
+        clock = SystemClock()
+        self.store = EmbeddedStore.in_memory(clock).session()
+        await prepare(self.store)
+        self.configs = DynamicConfigs(self.store, 1, clock)
+        await self.configs.start()
+        logs = LogManager(self.directories, _NoSync(), clock)
+        logs.lock()
+        logs.claim(CLUSTER_ID, 1)
+        logs.load(self._topic_config)
+        loop = asyncio.get_running_loop()
+        waits = Waits(Timers(), clock, loop.call_soon)
+        self.replicas = ReplicaManager(
+            1, logs, waits, self._topic_config, self.configs.load_topics, halt=lambda why: None
+        )
+        self.controller = Controller(
+            self.store,
+            ControllerSettings(broker=1, unclean=lambda topic: False),
+            connect=lambda info: LocalChannel(self.replicas),
+            check_config=validate_topic_configs,
+            clock=clock,
+            random=Random(1),
+        )
+        registration = Broker(broker=BrokerInfo(id=1, endpoints=ENDPOINTS, rack="r1"), timestamp_ms=clock.now_ms())
+        self.replicas.broker_epoch = await register(self.store, registration, 1.0)
+        await self.controller.start()
+        features = FinalizedFeatures(self.store)
+        await features.start()
+        self.context = self._make_context(features)
+        self.configs.listen("topics", lambda topic, overrides: self.replicas.topic_config_changed(topic))
+        self.configs.listen("brokers", lambda name, overrides: self._broker_changed())
+
+    def _make_context(self, features: FinalizedFeatures) -> Context:
+        return Context(
+            cluster_id=CLUSTER_ID,
+            broker_id=1,
+            config=self.config,
+            clock=SystemClock(),
+            replicas=self.replicas,
+            controller=self.controller,
+            configs=self.configs,
+            alterer=ConfigAlterer(
+                self.store,
+                1,
+                config=lambda: self.context.config,
+                topic_exists=lambda topic: topic in self.replicas.metadata.topics,
+            ),
+            features=features,
+            producer_ids=ProducerIds(
+                lambda: self.controller.allocate_producer_ids(1, self.replicas.broker_epoch),
+            ),
+            moves=ReplicaMoves(self.replicas, Durable(self.replicas.logs.files, self._threads)),
+        )
+
+    def _broker_changed(self) -> None:
+        self.config = self.static.with_overrides(cluster_wide=self.configs.cluster, per_broker=self.configs.broker)
+        self.context.config = self.config
+        self.replicas.all_configs_changed()
+
+    def _topic_config(self, topic: str) -> LogConfig:
+        return LogConfig.resolve(self.configs.topic(topic), self.config)
+
+    def stop(self) -> None:
+        for part in (self.context.moves, self.context.features, self.configs, self.controller):
+            self.run(part.stop())
+        self.replicas.logs.close(self.replicas.high_watermarks())
+        self._threads.shutdown()
+        self._runner.close()
+
+    def ask(self, message: Any, version: int) -> Any:
+        key = message.__schema__.key
+        request = decode(type(message), version, encode(message, version))
+        route = BY_KEY[key]
+        assert route.first <= version <= route.last, f"{route.name} {version} is not served"
+        module, _, name = route.handler.partition(":")
+        handler = getattr(import_module(module), name)
+
+        async def answer() -> Any:
+            header = RequestHeader(key, version, 1, "test")
+            response = handler(self.context, Request(header, cast(Connection, self.connection)), request)
+            return await response if isinstance(response, Coroutine) else response
+
+        response = self.run(answer())
+        return decode(type(response), version, encode(response, version))
+
+    def create(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        [result] = self.run(
+            self.controller.create_topics(
+                [NewTopic(name=topic, partitions=partitions, replication_factor=1, configs=configs or {})],
+                timeout_ms=5_000,
+            )
+        )
+        assert result.error is None
+
+    def settle(self) -> None:
+        """Until watches that fired have been followed."""
+        self.run(_a_few_turns())
+
+    def run_until(self, condition: Callable[[], bool]) -> None:
+        """Let tasks of the broker run, and its threads, until something holds."""
+        while not condition():
+            self.run(asyncio.sleep(0))
+
+    def append(
+        self, topic: str, partition: int, *records: Record, producer_id: int = -1, transactional: bool = False
+    ) -> int:
+        """Appends the records as one batch, as a produce would; its base offset."""
+        number = 0 if producer_id >= 0 else -1
+        batch = build_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=number,
+            base_sequence=number,
+            transactional=transactional,
+        )
+        view = memoryview(batch)
+        header = BATCH_HEADER.unpack_from(view)
+        leader = self.replicas.leader(topic, partition)
+
+        async def append() -> int:
+            return leader.append(view, 0, len(view), header)
+
+        return self.run(append())
+
+
+async def _a_few_turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)

@@ -1,0 +1,295 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.wire.messages import alter_configs as whole
+from kafkad.wire.messages import incremental_alter_configs as single
+from kafkad.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
+from kafkad.wire.messages.list_config_resources import ListConfigResourcesRequest
+from tests.api.one_broker import OneBroker
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+INVALID_CONFIG, INVALID_REQUEST = ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.fixture
+def with_topic(broker: OneBroker) -> OneBroker:
+    broker.create("t", configs={"retention.ms": "7200000"})
+    return broker
+
+
+@pytest.fixture
+def levels() -> Iterator[None]:
+    """Levels as they were, whatever a test sets."""
+    names = ["kafkad", "kafkad.replica.configs"]
+    before = {name: logging.getLogger(name).level for name in names}
+    logging.getLogger("kafkad").setLevel(logging.INFO)
+    yield
+    for name, level in before.items():
+        logging.getLogger(name).setLevel(level)
+
+
+def describe(
+    broker: OneBroker, kind: int, name: str, *keys: str, version: int = 4, synonyms: bool = False, docs: bool = False
+) -> DescribeConfigsResult:
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=list(keys) or None)
+    request = DescribeConfigsRequest(
+        resources=[resource],
+        include_synonyms=synonyms and version >= 1,
+        include_documentation=docs and version >= 3,
+    )
+    [result] = broker.ask(request, version).results
+    assert isinstance(result, DescribeConfigsResult)
+    return result
+
+
+def setting(broker: OneBroker, kind: int, name: str, key: str, version: int = 4) -> DescribeConfigsResourceResult:
+    [found] = describe(broker, kind, name, key, version=version, synonyms=True, docs=True).configs
+    return found
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_topic_is_described(with_topic: OneBroker, version: int) -> None:
+    own = setting(with_topic, TOPIC, "t", "retention.ms", version)
+    common = setting(with_topic, TOPIC, "t", "segment.bytes", version)
+    assert (own.value, common.value) == ("7200000", "1073741824")
+    assert not (own.read_only or own.is_sensitive)
+    if version == 0:
+        assert (own.is_default, common.is_default) == (False, True)
+    else:
+        assert (own.config_source, common.config_source) == (1, 5)
+        assert [(s.name, s.value, s.source) for s in common.synonyms] == [("log.segment.bytes", "1073741824", 5)]
+        assert (own.synonyms[0].name, own.synonyms[0].source) == ("retention.ms", 1)
+    if version >= 3:
+        assert (own.config_type, common.config_type) == (5, 3)
+        assert own.documentation
+
+
+def test_no_keys_and_an_empty_list_mean_all(with_topic: OneBroker) -> None:
+    everything = describe(with_topic, TOPIC, "t")
+    assert len(everything.configs) > 30
+    assert everything.configs[0].documentation is None
+    empty = DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=[])
+    [result] = with_topic.ask(DescribeConfigsRequest(resources=[empty]), 4).results
+    assert len(result.configs) == len(everything.configs)
+
+
+def test_keys_that_are_no_settings_are_left_out(with_topic: OneBroker) -> None:
+    result = describe(with_topic, TOPIC, "t", "bogus", "retention.ms")
+    assert (result.error_code, [config.name for config in result.configs]) == (0, ["retention.ms"])
+
+
+def test_a_broker_is_described(broker: OneBroker) -> None:
+    found = setting(broker, BROKER, "1", "log.segment.bytes")
+    assert (found.value, found.config_source, found.read_only) == ("1073741824", 5, False)
+    assert setting(broker, BROKER, "1", "broker.id").config_source == 4
+    assert setting(broker, BROKER, "1", "broker.id").read_only
+    assert setting(broker, BROKER, "1", "ssl.keystore.password").is_sensitive
+    assert describe(broker, BROKER, "").configs == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "missing", UNKNOWN),
+        (TOPIC, "b ad", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "9", INVALID_REQUEST),
+        (BROKER, "x", INVALID_REQUEST),
+        (LOGGER, "", INVALID_REQUEST),
+        (LOGGER, "9", INVALID_REQUEST),
+        (METRICS, "x", INVALID_REQUEST),
+        (GROUP, "x", INVALID_REQUEST),
+        (0, "x", INVALID_REQUEST),
+    ],
+)
+def test_what_has_no_settings_here(broker: OneBroker, kind: int, name: str, code: ErrorCode) -> None:
+    result = describe(broker, kind, name)
+    assert (result.error_code, result.configs) == (code, [])
+    assert result.error_message
+
+
+def replace(broker: OneBroker, kind: int, name: str, *entries: tuple[str, str | None], validate: bool = False) -> int:
+    configs = [whole.AlterableConfig(name=key, value=value) for key, value in entries]
+    request = whole.AlterConfigsRequest(
+        resources=[whole.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)],
+        validate_only=validate,
+    )
+    codes = set()
+    for version in range(3):
+        [response] = broker.ask(request, version).responses
+        assert (response.resource_type, response.resource_name) == (kind, name)
+        assert (response.error_code == 0) == (response.error_message is None)
+        codes.add(response.error_code)
+    [code] = codes
+    return int(code)
+
+
+def test_the_settings_of_a_topic_are_replaced(with_topic: OneBroker) -> None:
+    assert replace(with_topic, TOPIC, "t", ("segment.bytes", "1048576")) == 0
+    assert setting(with_topic, TOPIC, "t", "segment.bytes").value == "1048576"
+    assert setting(with_topic, TOPIC, "t", "retention.ms").config_source == 5
+    assert with_topic.replicas.leader("t", 0).log.config.segment_bytes == 1_048_576
+
+
+def test_settings_that_are_only_judged(with_topic: OneBroker) -> None:
+    assert replace(with_topic, TOPIC, "t", ("segment.bytes", "1048576"), validate=True) == 0
+    assert setting(with_topic, TOPIC, "t", "segment.bytes").config_source == 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "entries", "code"),
+    [
+        (TOPIC, "t", [("retention.ms", "x")], INVALID_CONFIG),
+        (TOPIC, "t", [("bogus", "1")], INVALID_CONFIG),
+        (TOPIC, "t", [("retention.ms", None)], INVALID_REQUEST),
+        (TOPIC, "t", [("retention.ms", "1"), ("retention.ms", "2")], INVALID_REQUEST),
+        (TOPIC, "missing", [], UNKNOWN),
+        (BROKER, "1", [("broker.id", "5")], INVALID_REQUEST),
+        (BROKER, "1", [("log.segment.bytes", "x")], INVALID_REQUEST),
+        (BROKER, "9", [("log.segment.bytes", "1048576")], INVALID_REQUEST),
+        (BROKER, "x", [], INVALID_REQUEST),
+        (LOGGER, "1", [("root", "INFO")], INVALID_REQUEST),
+        (METRICS, "x", [], INVALID_REQUEST),
+        (0, "x", [], INVALID_REQUEST),
+    ],
+)
+def test_settings_that_cannot_be_replaced(
+    with_topic: OneBroker, kind: int, name: str, entries: list[tuple[str, str | None]], code: ErrorCode
+) -> None:
+    assert replace(with_topic, kind, name, *entries) == code
+    assert setting(with_topic, TOPIC, "t", "retention.ms").value == "7200000"
+
+
+def test_a_broker_goes_by_its_new_settings_at_once(with_topic: OneBroker) -> None:
+    assert replace(with_topic, BROKER, "", ("log.segment.bytes", "2097152")) == 0
+    assert setting(with_topic, BROKER, "1", "log.segment.bytes").config_source == 3
+    assert with_topic.replicas.leader("t", 0).log.config.segment_bytes == 2_097_152
+    assert replace(with_topic, BROKER, "1", ("log.segment.bytes", "4194304")) == 0
+    found = setting(with_topic, BROKER, "1", "log.segment.bytes")
+    assert [(synonym.value, synonym.source) for synonym in found.synonyms] == [
+        ("4194304", 2),
+        ("2097152", 3),
+        ("1073741824", 5),
+    ]
+    assert [config.name for config in describe(with_topic, BROKER, "").configs] == ["log.segment.bytes"]
+    assert with_topic.replicas.leader("t", 0).log.config.segment_bytes == 4_194_304
+
+
+def change(
+    broker: OneBroker, kind: int, name: str, *entries: tuple[str, int, str | None], validate: bool = False
+) -> int:
+    configs = [
+        single.AlterableConfig(name=key, config_operation=operation, value=value) for key, operation, value in entries
+    ]
+    request = single.IncrementalAlterConfigsRequest(
+        resources=[single.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)],
+        validate_only=validate,
+    )
+    [response] = broker.ask(request, 1).responses
+    assert (response.error_code == 0) == (response.error_message is None)
+    code: int = response.error_code
+    return code
+
+
+def test_single_settings_of_a_topic_change(with_topic: OneBroker) -> None:
+    assert change(with_topic, TOPIC, "t", ("segment.bytes", SET, "1048576"), ("retention.ms", DELETE, None)) == 0
+    assert setting(with_topic, TOPIC, "t", "segment.bytes").value == "1048576"
+    assert setting(with_topic, TOPIC, "t", "retention.ms").config_source == 5
+    assert change(with_topic, TOPIC, "t", ("cleanup.policy", APPEND, "compact")) == 0
+    assert setting(with_topic, TOPIC, "t", "cleanup.policy").value == "delete,compact"
+    assert change(with_topic, TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete")) == 0
+    assert setting(with_topic, TOPIC, "t", "cleanup.policy").value == "compact"
+
+
+def test_single_settings_that_are_only_judged(with_topic: OneBroker) -> None:
+    assert change(with_topic, TOPIC, "t", ("retention.ms", DELETE, None), validate=True) == 0
+    assert setting(with_topic, TOPIC, "t", "retention.ms").value == "7200000"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "entries", "code"),
+    [
+        (TOPIC, "t", [("retention.ms", SET, "x")], INVALID_CONFIG),
+        (TOPIC, "t", [("retention.ms", SET, None)], INVALID_REQUEST),
+        (TOPIC, "t", [("retention.ms", APPEND, "1")], INVALID_CONFIG),
+        (TOPIC, "t", [("retention.ms", 7, "1")], INVALID_REQUEST),
+        (TOPIC, "t", [("retention.ms", SET, "1"), ("retention.ms", SET, "2")], INVALID_REQUEST),
+        (TOPIC, "t", [("bogus", SET, "1")], INVALID_CONFIG),
+        (TOPIC, "missing", [], UNKNOWN),
+        (BROKER, "1", [("broker.id", SET, "7")], INVALID_REQUEST),
+        (BROKER, "9", [("log.segment.bytes", DELETE, None)], INVALID_REQUEST),
+        (METRICS, "x", [("metrics", SET, "a")], INVALID_REQUEST),
+        (0, "x", [], INVALID_REQUEST),
+    ],
+)
+def test_single_settings_that_cannot_change(
+    with_topic: OneBroker, kind: int, name: str, entries: list[tuple[str, int, str | None]], code: ErrorCode
+) -> None:
+    assert change(with_topic, kind, name, *entries) == code
+    assert setting(with_topic, TOPIC, "t", "retention.ms").value == "7200000"
+
+
+def test_a_resource_is_altered_once_in_a_request(with_topic: OneBroker) -> None:
+    twice = [single.AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=[]) for _ in range(2)]
+    responses = with_topic.ask(single.IncrementalAlterConfigsRequest(resources=twice), 0).responses
+    assert [response.error_code for response in responses] == [INVALID_REQUEST] * 2
+
+
+@pytest.mark.usefixtures("levels")
+def test_loggers_change_their_levels(broker: OneBroker) -> None:
+    name = "kafkad.replica.configs"
+    root = setting(broker, LOGGER, "1", "root")
+    assert (root.value, root.config_source, root.read_only) == ("INFO", 6, False)
+    assert change(broker, LOGGER, "1", (name, SET, "debug")) == 0
+    assert setting(broker, LOGGER, "1", name).value == "DEBUG"
+    assert change(broker, LOGGER, "1", (name, SET, "ERROR"), validate=True) == 0
+    assert setting(broker, LOGGER, "1", name).value == "DEBUG"
+    assert change(broker, LOGGER, "1", (name, DELETE, None), ("root", SET, "WARN")) == 0
+    assert setting(broker, LOGGER, "1", name).value == "WARN"
+
+
+@pytest.mark.usefixtures("levels")
+@pytest.mark.parametrize(
+    ("name", "entry", "code"),
+    [
+        ("1", ("root", DELETE, None), INVALID_REQUEST),
+        ("1", ("root", SET, "BOGUS"), INVALID_CONFIG),
+        ("1", ("root", SET, None), INVALID_REQUEST),
+        ("1", ("root", APPEND, "DEBUG"), INVALID_REQUEST),
+        ("1", ("no.such.logger", SET, "INFO"), INVALID_CONFIG),
+        ("9", ("root", SET, "INFO"), INVALID_REQUEST),
+        ("", ("root", SET, "INFO"), INVALID_REQUEST),
+    ],
+)
+def test_levels_that_cannot_be(
+    broker: OneBroker, name: str, entry: tuple[str, int, str | None], code: ErrorCode
+) -> None:
+    assert change(broker, LOGGER, name, ("kafkad.replica.configs", SET, "ERROR"), entry) == code
+    assert setting(broker, LOGGER, "1", "kafkad.replica.configs").value == "INFO", "all of them or none"
+
+
+def test_what_has_settings_is_listed(with_topic: OneBroker) -> None:
+    def listed(version: int, *types: int) -> set[tuple[int, str]]:
+        response = with_topic.ask(ListConfigResourcesRequest(resource_types=list(types)), version)
+        return {(resource.resource_type, resource.resource_name) for resource in response.config_resources}
+
+    assert listed(1) == {(TOPIC, "t"), (BROKER, "1"), (LOGGER, "1")}
+    assert listed(1, TOPIC, METRICS) == {(TOPIC, "t")}
+    assert listed(0) == set()
+    with pytest.raises(KafkaError) as refusal:
+        listed(1, 3)
+    assert refusal.value.code == ErrorCode.UNSUPPORTED_VERSION

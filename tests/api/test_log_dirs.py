@@ -1,0 +1,95 @@
+"""DescribeLogDirs, AlterReplicaLogDirs."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkad.errors import ErrorCode
+from kafkad.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kafkad.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResult,
+)
+from kafkad.wire.records import Record
+from tests.api.one_broker import OneBroker
+
+
+def describe(
+    broker: OneBroker, version: int = 4, topics: list[DescribableLogDirTopic] | None = None
+) -> list[DescribeLogDirsResult]:
+    results: list[DescribeLogDirsResult] = broker.ask(DescribeLogDirsRequest(topics=topics), version).results
+    return results
+
+
+def placed(broker: OneBroker) -> dict[str, list[tuple[str, int, int, bool]]]:
+    """Directory → (topic, partition, bytes, whether it is on its way there)."""
+    return {
+        result.log_dir: [
+            (topic.name, p.partition_index, p.partition_size, p.is_future_key)
+            for topic in result.topics
+            for p in topic.partitions
+        ]
+        for result in describe(broker)
+    }
+
+
+def move(broker: OneBroker, path: str, topic: str, partition: int, version: int = 2) -> int:
+    target = AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=topic, partitions=[partition])])
+    [result] = broker.ask(AlterReplicaLogDirsRequest(dirs=[target]), version).results
+    assert result.topic_name == topic
+    [answer] = result.partitions
+    assert answer.partition_index == partition
+    code: int = answer.error_code
+    return code
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_directories_and_what_is_in_them(broker: OneBroker, version: int) -> None:
+    broker.create("t", partitions=2)
+    broker.append("t", 1, Record(0, 100, None, b"x" * 100))
+    size = broker.replicas.leader("t", 1).log.size
+    results = describe(broker, version)
+    assert [result.log_dir for result in results] == broker.directories
+    found = {p.partition_index: p for result in results for topic in result.topics for p in topic.partitions}
+    assert {index: (p.partition_size, p.offset_lag) for index, p in found.items()} == {0: (0, 0), 1: (size, 0)}
+    assert all((result.total_bytes > 0) == (version >= 4) for result in results)
+
+
+def test_only_what_is_asked_for_is_described(broker: OneBroker) -> None:
+    broker.create("t", partitions=2)
+    assert not any(result.topics for result in describe(broker, 4, []))
+    asked = [DescribableLogDirTopic(topic="t", partitions=[1]), DescribableLogDirTopic(topic="missing", partitions=[0])]
+    found = [p.partition_index for result in describe(broker, 4, asked) for t in result.topics for p in t.partitions]
+    assert found == [1]
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_a_replica_moves_with_its_records(broker: OneBroker, version: int) -> None:
+    broker.create("t")
+    for offset in range(100):
+        broker.append("t", 0, Record(0, offset, None, b"x" * 50_000))
+    size = broker.replicas.leader("t", 0).log.size
+    [source] = [path for path, replicas in placed(broker).items() if replicas]
+    [target] = [path for path in broker.directories if path != source]
+    assert move(broker, target, "t", 0, version) == 0
+    assert ("t", 0, size, False) in placed(broker)[source]
+    broker.run_until(lambda: not placed(broker)[source])
+    assert placed(broker) == {source: [], target: [("t", 0, size, False)]}
+    assert broker.append("t", 0, Record(0, 1, None, b"after")) == 100
+    leader = broker.replicas.leader("t", 0)
+    assert leader.log.directory.startswith(target)
+    assert (leader.high_watermark, leader.read(0, 1 << 20, 101, at_least_one=True) is not None) == (101, True)
+
+
+def test_moves_that_cannot_be(broker: OneBroker) -> None:
+    broker.create("t")
+    known = broker.directories[0]
+    assert move(broker, "/nowhere", "t", 0) == ErrorCode.LOG_DIR_NOT_FOUND
+    assert move(broker, "relative", "t", 0) == ErrorCode.LOG_DIR_NOT_FOUND
+    assert move(broker, known, "t", 9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert move(broker, known, "missing", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
