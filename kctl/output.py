@@ -1,0 +1,302 @@
+"""Rows to a table, JSON, YAML, CSV or names. Data go to standard output, everything else to standard error.
+
+A row is a dict with raw values under the names of the command's columns; how a value looks is decided here, by the
+kind of its column. Rows may be an endless iterator: nothing here keeps more than the first of them, unless it has to
+sort. Programs read raw numbers with their unit in the name; `null` and `-` are what is not known.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple, TextIO
+
+import click
+
+from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.settings import Settings
+
+Row = Mapping[str, Any]
+
+_MEASURED = 500
+"""Rows that decide how wide the columns of a table are; in later rows a longer value just pushes the line."""
+_GAP = "  "
+_NARROWEST = 8
+_YEAR_10000 = 253_402_300_800
+_RIGHT = {"number", "size", "duration"}
+_STYLES = {"error": "red", "offline": "red", "warn": "yellow", "degraded": "yellow", "ok": "green"}
+
+
+class Column(NamedTuple):
+    """`name` is what programs see; `kind`: text, number, size, duration, time (both in ms), list or state.
+
+    `wide` ones are only in the wide table, `machine` ones only in what programs read, `shown` ones only in tables.
+    """
+
+    name: str
+    doc: str
+    kind: str = "text"
+    header: str = ""
+    wide: bool = False
+    machine: bool = False
+    shown: bool = False
+
+    @property
+    def title(self) -> str:
+        return self.header or self.name.upper().replace("_", "-")
+
+
+class Document(NamedTuple):
+    """What json and yaml wrap the rows in. A stream is one object a line instead, without it."""
+
+    command: str
+    stream: bool = False
+
+
+def size_text(size: int) -> str:
+    """Bytes as people say them: 41.2 GB (1 KB is 1,000 bytes)."""
+    if abs(size) < 1000:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("KB", "MB", "GB", "TB"):
+        value /= 1000
+        if abs(value) < 999.95:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1000:.1f} PB"
+
+
+def duration_text(milliseconds: int) -> str:
+    """3m12s: the two largest units that say something."""
+    seconds = abs(milliseconds) // 1000
+    sign = "-" if milliseconds < 0 else ""
+    if seconds < 60:
+        return f"{sign}{seconds}s"
+    if seconds < 3600:
+        return f"{sign}{seconds // 60}m{seconds % 60:02d}s"
+    if seconds < 86400:
+        return f"{sign}{seconds // 3600}h{seconds % 3600 // 60:02d}m"
+    return f"{sign}{seconds // 86400}d{seconds % 86400 // 3600:02d}h"
+
+
+def time_text(milliseconds: int, utc: bool) -> str:
+    seconds, rest = divmod(milliseconds, 1000)
+    if not 0 <= seconds < _YEAR_10000:  # a producer may write any 64 bits as a time
+        return f"{milliseconds} ms"
+    parts = time.gmtime(seconds) if utc else time.localtime(seconds)
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', parts)}.{rest:03d}"
+
+
+def rfc3339(milliseconds: int) -> str | None:
+    text = time_text(milliseconds, utc=True)
+    return None if text.endswith("ms") else text.replace(" ", "T") + "Z"
+
+
+def shown(column: Column, value: Any, utc: bool = False) -> str:
+    """A value as a table has it, on one line."""
+    if value is None:
+        return "-"
+    match column.kind:
+        case "number":
+            return str(value)
+        case "size":
+            return size_text(value)
+        case "duration":
+            return duration_text(value)
+        case "time":
+            return "-" if value < 0 else time_text(value, utc)
+        case "list":
+            return ",".join(map(str, value)) or "-"
+    text = str(value)
+    return text if text.isprintable() else _escaped(text)
+
+
+def _escaped(text: str) -> str:
+    """Nothing in the data may move the cursor or end the line."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+class Writer:
+    """Prints the rows of one command as the settings say."""
+
+    def __init__(self, settings: Settings, columns: Sequence[Column], document: Document) -> None:
+        self.settings = settings
+        self.document = document
+        self.all = tuple(columns)
+        self.columns = self._chosen()
+
+    def _chosen(self) -> tuple[Column, ...]:
+        settings = self.settings
+        if settings.columns:
+            return tuple(self._named(name) for name in settings.columns)
+        if settings.output == "table":
+            return tuple(column for column in self.all if not (column.wide or column.machine))
+        if settings.output == "wide":
+            return tuple(column for column in self.all if not column.machine)
+        return tuple(column for column in self.all if not column.shown)
+
+    def _named(self, name: str) -> Column:
+        for column in self.all:
+            if name in (column.name, column.title):
+                return column
+        known = [column.name for column in self.all]
+        hints = did_you_mean(name, known) or (f"there are: {', '.join(known)}",)
+        raise KctlError(f'there is no column "{name}"', exit_code=Exit.USAGE, hints=hints)
+
+    def write(self, rows: Iterable[Row], errors: Sequence[KctlError] = ()) -> None:
+        rows = self._limited(rows)
+        match self.settings.output:
+            case "json":
+                self._json(rows, errors)
+            case "yaml":
+                self._yaml(rows, errors)
+            case "csv":
+                self._csv(rows)
+            case "name":
+                first = self.columns[0]
+                _print_lines(str(row.get(first.name)) for row in rows)
+            case _:
+                self._page(self._table(rows))
+
+    def _limited(self, rows: Iterable[Row]) -> Iterable[Row]:
+        if self.settings.sort:
+            name = self._named(self.settings.sort.removeprefix("-")).name
+            known: list[Row] = []
+            unknown: list[Row] = []
+            for row in rows:
+                (unknown if row.get(name) is None else known).append(row)
+            known.sort(key=lambda row: row[name], reverse=self.settings.sort.startswith("-"))
+            rows = known + unknown
+        return rows if self.settings.limit is None else islice(rows, self.settings.limit)
+
+    # --- for programs
+
+    def _item(self, row: Row) -> dict[str, Any]:
+        item: dict[str, Any] = {}
+        for column in self.columns:
+            value = row.get(column.name)
+            if column.kind == "time":
+                item[column.name.removesuffix("_ms")] = None if value is None else rfc3339(value)
+            item[column.name] = value
+        return item
+
+    def _json(self, rows: Iterable[Row], errors: Sequence[KctlError]) -> None:
+        import json
+
+        if self.document.stream:
+            _print_lines(json.dumps(self._item(row), ensure_ascii=False) for row in rows)
+        else:
+            whole = envelope(self.document.command, [self._item(row) for row in rows], errors)
+            _print_lines((json.dumps(whole, ensure_ascii=False, indent=2),))
+
+    def _yaml(self, rows: Iterable[Row], errors: Sequence[KctlError]) -> None:
+        import yaml
+
+        def text(value: Any) -> str:
+            dumped: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+            return dumped.rstrip("\n")
+
+        if self.document.stream:
+            _print_lines(f"---\n{text(self._item(row))}" for row in rows)
+        else:
+            _print_lines((text(envelope(self.document.command, [self._item(row) for row in rows], errors)),))
+
+    def _csv(self, rows: Iterable[Row]) -> None:
+        import csv
+        import json
+
+        def cell(value: Any) -> Any:
+            return json.dumps(value, ensure_ascii=False) if isinstance(value, (list, dict, tuple, bool)) else value
+
+        writer = csv.writer(sys.stdout)
+        if not self.settings.no_headers:
+            writer.writerow([column.name for column in self.columns])
+        writer.writerows([cell(row.get(column.name)) for column in self.columns] for row in rows)
+
+    # --- for people
+
+    def _table(self, rows: Iterable[Row]) -> Iterator[str]:
+        cells = self._cells(rows)
+        first = list(islice(cells, _MEASURED))
+        titles = [column.title for column in self.columns]
+        measured = first if self.settings.no_headers else [titles, *first]
+        widths = [max((len(line[at]) for line in measured), default=0) for at in range(len(titles))]
+        cut = self._cut_to_screen(widths)
+        if not self.settings.no_headers:
+            yield self._line(titles, widths, cut)
+        for line in chain(first, cells):
+            yield self._line(line, widths, cut)
+
+    def _cells(self, rows: Iterable[Row]) -> Iterator[list[str]]:
+        utc = self.settings.utc
+        for row in rows:
+            yield [shown(column, row.get(column.name), utc) for column in self.columns]
+
+    def _cut_to_screen(self, widths: list[int]) -> int | None:
+        """Narrow the widest column of text so that a line fits the terminal; into a pipe nothing is cut."""
+        if not sys.stdout.isatty():
+            return None
+        import shutil
+
+        over = sum(widths) + len(_GAP) * (len(widths) - 1) - shutil.get_terminal_size().columns
+        texts = [at for at, column in enumerate(self.columns) if column.kind in ("text", "list")]
+        if over <= 0 or not texts:
+            return None
+        widest = max(texts, key=widths.__getitem__)
+        widths[widest] = max(widths[widest] - over, _NARROWEST)
+        return widest
+
+    def _line(self, cells: Sequence[str], widths: Sequence[int], cut: int | None) -> str:
+        parts = []
+        for at, (column, text, width) in enumerate(zip(self.columns, cells, widths, strict=True)):
+            if at == cut and len(text) > width:
+                text = text[: width - 1] + "…"
+            padded = text.rjust(width) if column.kind in _RIGHT else text.ljust(width)
+            parts.append(self._styled(padded, text) if column.kind == "state" else padded)
+        return _GAP.join(parts).rstrip()
+
+    def _styled(self, padded: str, text: str) -> str:
+        color = _STYLES.get(text.lower())
+        return click.style(padded, fg=color) if color and self.settings.colored() else padded
+
+    def _page(self, lines: Iterator[str]) -> None:
+        """What is longer than the screen goes through $PAGER."""
+        if self.settings.no_pager or not (sys.stdout.isatty() and sys.stdin.isatty()):
+            _print_lines(lines)
+            return
+        import shutil
+
+        first = list(islice(lines, shutil.get_terminal_size().lines))
+        if len(first) < shutil.get_terminal_size().lines:
+            _print_lines(first)
+        else:
+            click.echo_via_pager(f"{line}\n" for line in chain(first, lines))
+
+
+def envelope(command: str, items: list[dict[str, Any]], errors: Sequence[KctlError]) -> dict[str, Any]:
+    """The one object that json and yaml print, of a failure too."""
+    told = [{"error": error.what, "code": error.code or None, "hints": list(error.hints)} for error in errors]
+    return {"kctl": 1, "command": command, "cluster_id": None, "items": items, "errors": told}
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    write = sys.stdout.write
+    for line in lines:
+        write(line)
+        write("\n")
+
+
+def note(settings: Settings, text: str) -> None:
+    """Something beside the data, for a person."""
+    if not settings.quiet:
+        print(text, file=sys.stderr)
+
+
+def render_error(error: KctlError, settings: Settings, stream: TextIO) -> None:
+    """`error: what (CODE)`, and below it what to do next."""
+    label = click.style("error:", fg="red") if settings.colored(stream) else "error:"
+    code = f" ({error.code})" if error.code else ""
+    print(f"{label} {error.what}{code}", file=stream)
+    for hint in error.hints:
+        print(f"       {hint}", file=stream)
