@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
 from kafkad.api.context import Context
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.store import ConnectionLoss, SessionExpired
 
 
 class ResourceType(IntEnum):
@@ -51,5 +53,6 @@ async def alter_each(
             outcomes.append((resource, None))
         except KafkaError as error:
             outcomes.append((resource, error))
-    await context.configs.catch_up()
+    with suppress(ConnectionLoss, SessionExpired):  # then it is followed up once the store is back
+        await context.configs.catch_up()
     return outcomes

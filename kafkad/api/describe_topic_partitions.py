@@ -24,28 +24,38 @@ def handle(
     """Topics come in the order of their names; without topics in the request, all of them."""
     start = message.cursor or Cursor(topic_name="", partition_index=0)
     if start.partition_index < 0:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a cursor cannot be at partition {start.partition_index}")
+        return _refused(message)
     topics = context.replicas.metadata.topics
     wanted = {topic.name for topic in message.topics} or topics
     left = max(min(message.response_partition_limit, context.config.int("max.request.partition.size.limit")), 1)
     reachable = Reachable(context.replicas.metadata, request.listener)
     response = DescribeTopicPartitionsResponse()
     for name in sorted(name for name in wanted if name >= start.topic_name):
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
         topic = topics.get(name)
         if topic is None:
             response.topics.append(_unknown(name))
             continue
         first = start.partition_index if name == start.topic_name else 0
         indexes = sorted(index for index in topic.partitions if index >= first)
-        if left == 0 and indexes:
-            response.next_cursor = Cursor(topic_name=name, partition_index=indexes[0])
-            break
         response.topics.append(_topic(topic, indexes[:left], reachable))
         if len(indexes) > left:
             response.next_cursor = Cursor(topic_name=name, partition_index=indexes[left])
             break
         left -= len(indexes)
     return response
+
+
+def _refused(message: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """The answer has no place for an error but its topics."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name)
+            for topic in message.topics
+        ]
+    )
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:

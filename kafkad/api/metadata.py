@@ -101,7 +101,10 @@ async def _create(context: Context, answer: _Answer, names: list[str], missing: 
     """Unlike Kafka, which answers at once, this waits for the controller: the client need not ask again."""
     failed = [_unknown(name) for name in missing if name in INTERNAL_TOPICS]
     wanted = [NewTopic(name=name) for name in missing if name not in INTERNAL_TOPICS]
-    results = await context.controller.create_topics(wanted, timeout_ms=_CREATION_TIMEOUT_MS)
+    try:
+        results = await context.controller.create_topics(wanted, timeout_ms=_CREATION_TIMEOUT_MS)
+    except KafkaError as error:
+        results = [TopicResult(name=topic.name, error=error) for topic in wanted]
     there = context.replicas.metadata.topics
     failed += [_not_created(result) for result in results if result.name not in there]
     return answer.whole(_known(context, names), failed)

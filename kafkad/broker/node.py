@@ -253,6 +253,7 @@ class Node:
         self._dispatcher = Dispatcher(self._context, self._produce, self._fetch, self._probes)
         self._upkeep = Upkeep(self._logs, self._replicas, self._durable, lambda: self._settings.config, self._threads)
         self._upkeep.start()
+        self._moves.resume()
         self._server.start(self._dispatcher)
 
     async def _serve_http(self) -> None:

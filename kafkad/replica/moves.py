@@ -39,24 +39,31 @@ class ReplicaMoves:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        while under_way := list(self._moves.under_way()):
-            for tp in under_way:
-                try:
+        try:
+            while under_way := list(self._moves.under_way()):
+                for tp in under_way:
                     await self._go_on(tp)
-                except StorageError as error:
-                    self._replicas.directory_failed(error)
-                except KafkaError as error:
-                    log.error("%s stays where it is: %s", tp, error)
-                    self._moves.cancel(tp)
+        except Exception:
+            log.exception("no replica moves any more until the next request to: an error of ours")
 
     async def _go_on(self, tp: TopicPartition) -> None:
+        try:
+            if self._moves.future(tp) is not None:  # else the topic was deleted meanwhile
+                await self._advance(tp)
+        except StorageError as error:
+            self._replicas.directory_failed(error)
+        except KafkaError as error:
+            log.error("%s stays where it is: %s", tp, error)
+            self._moves.cancel(tp)
+        await asyncio.sleep(0)
+
+    async def _advance(self, tp: TopicPartition) -> None:
         step = self._moves.step(tp)
         future = self._moves.future(tp)
         if step.caught_up and future is not None:
             await self._durable.flush(future)
             if self._moves.future(tp) is future and self._replicas.logs.get(tp) is not None:
                 self._finish(tp)
-        await asyncio.sleep(0)
 
     def _finish(self, tp: TopicPartition) -> None:
         moved = self._moves.finish(tp)

@@ -98,11 +98,16 @@ def test_named_topics_and_those_that_are_not_there(filled: OneBroker) -> None:
     }
 
 
+def test_a_full_page_ends_before_the_next_topic(filled: OneBroker) -> None:
+    response = describe(filled, "c", "missing", limit=1)
+    assert page(response) == [("c", [0])]
+    assert response.next_cursor == Cursor(topic_name="missing", partition_index=0)
+
+
 def test_a_cursor_may_be_at_a_topic_that_went(filled: OneBroker) -> None:
     assert page(describe(filled, cursor=("aa", 1))) == [("b", [0, 1, 2]), ("c", [0])]
 
 
 def test_a_cursor_before_the_first_partition_is_refused(filled: OneBroker) -> None:
-    with pytest.raises(KafkaError) as refusal:
-        describe(filled, cursor=("a", -1))
-    assert refusal.value.code == ErrorCode.INVALID_REQUEST
+    [topic] = describe(filled, "a", cursor=("a", -1)).topics
+    assert (topic.error_code, topic.partitions) == (ErrorCode.INVALID_REQUEST, [])

@@ -86,6 +86,19 @@ def test_a_replica_moves_with_its_records(broker: OneBroker, version: int) -> No
     assert (leader.high_watermark, leader.read(0, 1 << 20, 101, at_least_one=True) is not None) == (101, True)
 
 
+def test_a_topic_may_be_deleted_while_it_moves(broker: OneBroker) -> None:
+    broker.create("t")
+    for offset in range(100):
+        broker.append("t", 0, Record(0, offset, None, b"x" * 50_000))
+    [source] = [path for path, replicas in placed(broker).items() if replicas]
+    [target] = [path for path in broker.directories if path != source]
+    assert move(broker, target, "t", 0) == 0
+    [gone] = broker.run(broker.controller.delete_topics(["t"], timeout_ms=5_000))
+    assert gone.error is None
+    broker.settle()
+    assert placed(broker) == {source: [], target: []}
+
+
 def test_moves_that_cannot_be(broker: OneBroker) -> None:
     broker.create("t")
     known = broker.directories[0]
