@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from kafkad.clock import Clock
@@ -30,6 +30,7 @@ from kafkad.log.validate import (
     unpack_header,
 )
 from kafkad.metrics import RequestProbe
+from kafkad.model import INTERNAL_TOPICS
 from kafkad.net.connection import PENDING, Connection, Reply, _Pending
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
@@ -41,6 +42,7 @@ from kafkad.wire.produce import (
     Answer,
     PartitionData,
     ProduceFrame,
+    Success,
     Template,
     TopicData,
     pack_answer,
@@ -63,7 +65,6 @@ _FIRST_WITH_START_OFFSET: Final = 5
 _ACKS_ALL, _ACKS_NONE = -1, 0
 _VALID_ACKS = (0, 1, -1)
 _ADMIN_CLIENT = "__admin_client"
-_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class Target:
@@ -118,22 +119,24 @@ class ProduceApi:
         if version >= FIRST_FLEXIBLE:
             length, at = get_uvarint(view, at)
             length -= 1
-            last = end - 3  # three empty sets of tagged fields
+            end -= 3  # three empty sets of tagged fields
         else:
             length = _I32.unpack_from(view, at)[0]
             at += 4
-            last = end
-        if at + length != last or length < HEADER_SIZE:
+        if at + length != end:
             return -1
-        partition = target.partition
-        if not partition.fast or (target.acks == _ACKS_ALL and not partition.alone):
+        return self._quick(target.partition, target.acks, view, at, end, version)
+
+    def _quick(self, partition: Partition, acks: int, view: memoryview, at: int, end: int, version: int) -> int:
+        """HOT. The base offset of an ordinary batch, appended; -1 for what `_outcome` has to look at, nothing done."""
+        if not partition.fast or end - at < HEADER_SIZE or (acks == _ACKS_ALL and not partition.alone):
             return -1
         header = BATCH_HEADER.unpack_from(view, at)
         if header[5] & TRANSACTIONAL:
             return -1
         try:
-            check_batch(view, at, last, header, partition.log.config, version, self._clock.now_ms())
-            return partition.append(view, at, last, header)
+            check_batch(view, at, end, header, partition.log.config, version, self._clock.now_ms())
+            return partition.append(view, at, end, header)
         except (DuplicateBatch, KafkaError):
             return -1
 
@@ -144,34 +147,49 @@ class ProduceApi:
     ) -> Reply | _Pending | None:
         header, body_at = read_request_header(frame, 0)
         request = read_produce(frame, body_at, version)
-        work = _Work(request, version, correlation_id)
-        allow_internal = header.client_id == _ADMIN_CLIENT
+        work = _Work(request, version, correlation_id, header.client_id == _ADMIN_CLIENT)
         for topic in request.topics:
-            for data in topic.partitions:
-                work.outcomes.append(self._outcome(work, topic, data, frame, allow_internal))
-        answers = [outcome for outcome in work.outcomes if isinstance(outcome, Answer)]
-        if len(answers) < len(work.outcomes):
+            self._append_topic(work, topic, frame)
+        if work.waiting:
             task = asyncio.ensure_future(self._finish(connection, work))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return PENDING
-        if request.repeats and answers[0].error_code == ErrorCode.NONE:
+        if request.repeats and not work.failed:
             self._remember(connection, frame, work)
-        return self._reply(connection, work, answers)
+        return self._reply(connection, work)
 
-    def _outcome(
-        self, work: _Work, topic: TopicData, data: PartitionData, frame: memoryview, allow_internal: bool
-    ) -> Outcome:
+    def _append_topic(self, work: _Work, topic: TopicData, frame: memoryview) -> None:
+        """HOT. What can be appended on the spot is; the rest goes the long way, partition by partition."""
+        version, acks = work.version, work.request.acks
+        held = self._writable(work, topic)
+        success = Success(version)
+        for data in topic.partitions:
+            index, at, end = data
+            partition = held.get(index)
+            base = -1 if partition is None else self._quick(partition, acks, frame, at, end, version)
+            if partition is not None and base >= 0:
+                work.packed.append(success.pack(index, base, partition.log.start_offset))
+            else:
+                work.take(self._outcome(work, topic, data, frame))
+
+    def _writable(self, work: _Work, topic: TopicData) -> Mapping[int, Partition]:
+        """The topic's partitions here, if this request may write to them at all."""
+        name = topic.name or self._replicas.metadata.name_of(topic.topic_id or b"") or ""
+        allowed = work.request.acks in _VALID_ACKS and (work.allow_internal or name not in INTERNAL_TOPICS)
+        return self._replicas.of_topic(name if allowed else "")
+
+    def _outcome(self, work: _Work, topic: TopicData, data: PartitionData, frame: memoryview) -> Outcome:
+        index, at, end = data
         try:
-            partition = self._find(work, topic, data, allow_internal)
-            return self._append(work, partition, data, frame)
+            return self._append(work, self._find(work, topic, index), index, frame, at, end)
         except KafkaError as error:
-            known = self._replicas.find(topic.name or "", data.partition)
+            known = self._replicas.find(topic.name or "", index)
             if known is not None:
                 known.probe.failed_produce += 1
-            return self._refusal(data.partition, error)
+            return self._refusal(index, error)
 
-    def _find(self, work: _Work, topic: TopicData, data: PartitionData, allow_internal: bool) -> Partition:
+    def _find(self, work: _Work, topic: TopicData, index: int) -> Partition:
         if work.request.acks not in _VALID_ACKS:
             raise KafkaError(
                 ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {work.request.acks}; a broker knows 0, 1 and -1 (all)"
@@ -181,18 +199,18 @@ class ProduceApi:
             name = self._replicas.metadata.name_of(topic.topic_id or b"")
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        if name in _INTERNAL_TOPICS and not allow_internal:
+        if name in INTERNAL_TOPICS and not work.allow_internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {name}")
-        partition = self._replicas.leader(name, data.partition)
+        partition = self._replicas.leader(name, index)
         if work.request.acks == _ACKS_ALL:
             partition.check_acks_all()
         return partition
 
-    def _append(self, work: _Work, partition: Partition, data: PartitionData, frame: memoryview) -> Outcome:
+    def _append(self, work: _Work, partition: Partition, index: int, frame: memoryview, at: int, end: int) -> Outcome:
         config = partition.log.config
         now_ms = self._clock.now_ms()
-        header = unpack_header(frame, data.at, data.end, work.version)
-        check_batch(frame, data.at, data.end, header, config, work.version, now_ms)
+        header = unpack_header(frame, at, end, work.version)
+        check_batch(frame, at, end, header, config, work.version, now_ms)
         if header[5] & TRANSACTIONAL:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, f"no transaction is open for {partition.tp}: this broker has none yet"
@@ -200,12 +218,11 @@ class ProduceApi:
         if needs_slow_path(header, config):
             wanted = demands(config, partition.tp, now_ms)
             if not quick_enough(header, config):
-                return self._rebuilt_elsewhere(
-                    work, partition, data.partition, bytes(frame[data.at : data.end]), wanted
-                )
-            frame = memoryview(rebuild(frame[data.at : data.end], wanted).unwrap())
-            return self._write(work, partition, data.partition, frame, 0, len(frame), BATCH_HEADER.unpack_from(frame))
-        return self._write(work, partition, data.partition, frame, data.at, data.end, header)
+                return self._rebuilt_elsewhere(work, partition, index, bytes(frame[at:end]), wanted)
+            frame = memoryview(rebuild(frame[at:end], wanted).unwrap())
+            at, end = 0, len(frame)
+            header = BATCH_HEADER.unpack_from(frame)
+        return self._write(work, partition, index, frame, at, end, header)
 
     def _write(
         self, work: _Work, partition: Partition, index: int, view: memoryview, at: int, end: int, header: Header
@@ -248,36 +265,36 @@ class ProduceApi:
 
     async def _finish(self, connection: Connection, work: _Work) -> None:
         """Complete what waits, all of it side by side; a request that takes too long is told so, as Kafka does."""
-        waiting = [outcome for outcome in work.outcomes if isinstance(outcome, Coroutine)]
-        indexes = [data.partition for topic in work.request.topics for data in topic.partitions]
         timeout = max(work.request.timeout_ms, 0) / 1000
-        done = iter(await asyncio.gather(*(_within(timeout, each) for each in waiting), return_exceptions=True))
-        answers = []
-        for index, outcome in zip(indexes, work.outcomes, strict=True):
-            settled = next(done) if isinstance(outcome, Coroutine) else outcome
-            if isinstance(settled, KafkaError):
-                settled = self._refusal(index, settled)
-            elif isinstance(settled, TimeoutError):
-                settled = self._refusal(index, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not confirmed in time"))
-            elif isinstance(settled, BaseException):
-                log.error("Produce to partition %d met an error of ours", index, exc_info=settled)
-                settled = self._refusal(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-            answers.append(settled)
-        connection.reply(self._reply(connection, work, answers))
+        places = list(work.waiting)
+        indexes = [data[0] for topic in work.request.topics for data in topic.partitions]
+        done = await asyncio.gather(*(_within(timeout, work.waiting[at]) for at in places), return_exceptions=True)
+        work.waiting.clear()
+        for at, settled in zip(places, done, strict=True):
+            answer = settled if isinstance(settled, Answer) else self._late_refusal(indexes[at], settled)
+            work.failed = work.failed or bool(answer.error_code)
+            work.packed[at] = pack_answer(answer, work.version)
+        connection.reply(self._reply(connection, work))
+
+    def _late_refusal(self, index: int, error: BaseException) -> Answer:
+        if isinstance(error, KafkaError):
+            return self._refusal(index, error)
+        if isinstance(error, TimeoutError):
+            return self._refusal(index, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not confirmed in time"))
+        log.error("a produce to partition %d met an error of ours", index, exc_info=error)
+        return self._refusal(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     # -- responses -------------------------------------------------------------------------------------------------
 
-    def _reply(self, connection: Connection, work: _Work, answers: list[Answer]) -> bytes | None:
+    def _reply(self, connection: Connection, work: _Work) -> bytes | None:
         if work.request.acks == _ACKS_NONE:
-            if any(answer.error_code for answer in answers):
+            if work.failed:
                 log.info(
                     "closing %s: its Produce with acks=0 failed, and this is the only way to tell", connection.peer
                 )
                 connection.close()
             return None
-        packed = iter([pack_answer(answer, work.version) for answer in answers])
-        topics = [[next(packed) for _ in topic.partitions] for topic in work.request.topics]
-        return pack_response(work.request, work.version, work.correlation_id, topics)
+        return pack_response(work.request, work.version, work.correlation_id, work.packed)
 
     def _remember(self, connection: Connection, frame: memoryview, work: _Work) -> None:
         request, version = work.request, work.version
@@ -286,8 +303,8 @@ class ProduceApi:
             targets.clear()
         topic = request.topics[0]
         name = topic.name or self._replicas.metadata.name_of(topic.topic_id or b"") or ""
-        partition = self._replicas.find(name, topic.partitions[0].partition)
-        if partition is not None and partition.fast and name not in _INTERNAL_TOPICS:
+        partition = self._replicas.find(name, topic.partitions[0][0])
+        if partition is not None and partition.fast and name not in INTERNAL_TOPICS:
             template = Template(request, version)
             fill = template.fill if version >= _FIRST_WITH_START_OFFSET else template.fill_v2
             connection.produce_prefix = request.repeats
@@ -295,15 +312,26 @@ class ProduceApi:
 
 
 class _Work:
-    """One request under way; outcomes stand in the order of its partitions."""
+    """One request under way: packed answers in the order of its partitions, and by place what they wait for."""
 
-    __slots__ = ("correlation_id", "outcomes", "request", "version")
+    __slots__ = ("allow_internal", "correlation_id", "failed", "packed", "request", "version", "waiting")
 
-    def __init__(self, request: ProduceFrame, version: int, correlation_id: int) -> None:
+    def __init__(self, request: ProduceFrame, version: int, correlation_id: int, allow_internal: bool) -> None:
         self.request = request
         self.version = version
         self.correlation_id = correlation_id
-        self.outcomes: list[Outcome] = []
+        self.allow_internal = allow_internal
+        self.packed: list[bytes] = []
+        self.waiting: dict[int, Coroutine[Any, Any, Answer]] = {}
+        self.failed = False
+
+    def take(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Answer):
+            self.failed = self.failed or bool(outcome.error_code)
+            self.packed.append(pack_answer(outcome, self.version))
+        else:
+            self.waiting[len(self.packed)] = outcome
+            self.packed.append(b"")
 
 
 async def _after(synced: Coroutine[Any, Any, None], answer: Answer) -> Answer:

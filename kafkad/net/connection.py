@@ -25,6 +25,12 @@ log = logging.getLogger(__name__)
 
 _SIZE = struct.Struct(">i")
 _SMALLEST_FRAME = 8  # api key, version, correlation id
+_SMALL_FRAME = 16 * 1024
+"""Copying what has arrived of such a frame costs less than a buffer of its own."""
+_ARRIVED_SHARE = 8
+"""A frame gets a buffer when an eighth of it is here: memory follows what arrives, not what is claimed."""
+_MOST_COPIED = 64 * 1024
+_WORTH_WAKING = 128 * 1024
 MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 
@@ -65,6 +71,7 @@ class Connection:
         "_busy",
         "_have",
         "_large",
+        "_lowest",
         "_out",
         "_partial",
         "_paused",
@@ -95,6 +102,7 @@ class Connection:
         self._partial: bytes | None = None
         self._large: memoryview | None = None
         self._have = 0
+        self._lowest = 1
         self._out: deque[Part] | None = None
         self._busy = False
         self._paused = False
@@ -205,7 +213,7 @@ class Connection:
             )
 
     def _keep(self, view: memoryview, at: int, have: int) -> None:
-        """Keep view[at:have] until more arrives: small frames as exact copies, a large one in a buffer that grows."""
+        """Keep view[at:have]: as an exact copy, or in a buffer of its own once enough of a large frame is here."""
         left = have - at
         if not left:
             self._partial = None
@@ -213,7 +221,7 @@ class Connection:
                 self._give_back()
             return
         total = 4 + _SIZE.unpack_from(view, at)[0] if left >= 4 else 0
-        if total <= len(self.listener.shared) // 2 or left >= total:
+        if total <= _SMALL_FRAME or left >= total or (left < total // _ARRIVED_SHARE and left <= _MOST_COPIED):
             kept = bytes(view[at:have])
             if self._large is not None:
                 self._give_back()
@@ -223,22 +231,29 @@ class Connection:
 
     def _keep_large(self, view: memoryview, at: int, left: int, total: int) -> None:
         large = self._large
-        if large is not None and at == 0 and left < len(large):
-            self._have = left
-            return
-        grown = self.listener.buffers.take(left, total)
-        grown[:left] = view[at : at + left]
-        if large is not None:
-            self._give_back()
-        self._partial = None
-        self._large = grown
+        if large is None or at or left == len(large):
+            grown = self.listener.buffers.take(left, total)
+            grown[:left] = view[at : at + left]
+            if large is not None:
+                self._give_back()
+            self._partial = None
+            self._large = grown
         self._have = left
+        self._wake_after(min(total - left, _WORTH_WAKING))
 
     def _give_back(self) -> None:
         if self._large is not None:
             self.listener.buffers.give(self._large)
             self._large = None
+            if not self.closed:
+                self._wake_after(1)
         self._have = 0
+
+    def _wake_after(self, size: int) -> None:
+        """Have the kernel report the socket readable only when `size` more bytes of the frame are there, or its end."""
+        if size != self._lowest:
+            self._lowest = size
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
     def _go_on(self) -> None:
         """After a reply: frames that had already arrived come first, then the socket is read again."""

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 SHARED_BYTES = 256 * 1024
 _KEPT_BUFFERS = 4
 _KEPT_BUFFER_BYTES = 4 << 20
-_FIRST_LARGE_BYTES = 512 * 1024
+_GROWTH = 8
 
 Dispatch = Callable[[Connection, memoryview, int, int], "Reply | _Pending | None"]
 """`dispatch(connection, view, at, end)`: one request stands in view[at:end], without its length; returns the reply,
@@ -35,7 +35,7 @@ class Buffers:
         for i, buffer in enumerate(self._free):
             if len(buffer.obj) >= total:  # type: ignore[arg-type]
                 return memoryview(self._free.pop(i).obj)[:total]
-        return memoryview(bytearray(min(total, max(_FIRST_LARGE_BYTES, 2 * have))))
+        return memoryview(bytearray(min(total, _GROWTH * have)))
 
     def give(self, buffer: memoryview) -> None:
         whole = memoryview(buffer.obj)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
@@ -28,6 +29,7 @@ from kafkad.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMe
 
 log = logging.getLogger(__name__)
 
+_NOTHING: Mapping[int, Partition] = MappingProxyType({})
 _EPOCHS_THAT_SKIP_THE_CHECK = (-1, -2)
 """StopReplica says -2 when the topic is deleted, -1 when the controller does not know."""
 _PARTITIONS_PER_TURN = 50
@@ -68,6 +70,9 @@ class ReplicaManager:
     def find(self, topic: str, index: int) -> Partition | None:
         partitions = self._partitions.get(topic)
         return partitions.get(index) if partitions else None
+
+    def of_topic(self, topic: str) -> Mapping[int, Partition]:
+        return self._partitions.get(topic, _NOTHING)
 
     def get(self, topic: str, index: int) -> Partition:
         """The replica here; NOT_LEADER_OR_FOLLOWER when only other brokers have it, UNKNOWN_... when nobody has."""

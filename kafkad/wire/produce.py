@@ -32,12 +32,8 @@ PARTITION_V2 = struct.Struct(">ihqq")
 PARTITION_V5 = struct.Struct(">ihqqq")
 
 
-class PartitionData(NamedTuple):
-    """Records stand in frame[at:end]; at == end where the client sent null."""
-
-    partition: int
-    at: int
-    end: int
+PartitionData = tuple[int, int, int]
+"""Partition, and where its records stand in the frame: from, to. Equal where the client sent null."""
 
 
 class TopicData(NamedTuple):
@@ -131,8 +127,9 @@ def _read_partition(frame: memoryview, at: int, flexible: bool) -> tuple[Partiti
     end = at + max(length, 0)
     if end > len(frame):
         raise MalformedError(f"{length} bytes of records at {at} end after their frame")
-    partition = PartitionData(index, at, end)
-    return partition, skip_tags(frame, end) if flexible else end
+    if flexible:
+        return (index, at, end), end + 1 if frame[end] == 0 else skip_tags(frame, end)
+    return (index, at, end), end
 
 
 class Answer(NamedTuple):
@@ -174,15 +171,35 @@ def _pack_text(text: str | None, flexible: bool) -> bytes:
     return (uvarint(len(raw) + 1) if flexible else _I16.pack(len(raw))) + raw
 
 
+class Success:
+    """Packs the answer of a partition that took its batch, as `pack_answer` does, for one version."""
+
+    __slots__ = ("_end", "_fixed")
+
+    def __init__(self, version: int) -> None:
+        self._fixed = PARTITION_V5 if version >= 5 else PARTITION_V2
+        self._end = (
+            b"" if version < 8 else b"\x01\x00\x00" if version >= FIRST_FLEXIBLE else b"\x00\x00\x00\x00\xff\xff"
+        )
+
+    def pack(self, partition: int, base_offset: int, log_start_offset: int) -> bytes:
+        if self._fixed is PARTITION_V2:
+            return PARTITION_V2.pack(partition, 0, base_offset, -1)
+        return PARTITION_V5.pack(partition, 0, base_offset, -1, log_start_offset) + self._end
+
+
 def pack_response(
-    frame: ProduceFrame, version: int, correlation_id: int, topics: list[list[bytes]], throttle_ms: int = 0
+    frame: ProduceFrame, version: int, correlation_id: int, answers: list[bytes], throttle_ms: int = 0
 ) -> bytes:
-    """The whole response with its length; `topics` holds the packed answers in the order of the request."""
+    """The whole response with its length; `answers` are the packed ones of all partitions, in the request's order."""
     flexible = version >= FIRST_FLEXIBLE
     out = [b"", _I32.pack(correlation_id), b"\x00" if flexible else b"", frame.echo]
-    for topic, answers in zip(frame.topics, topics, strict=True):
+    taken = 0
+    for topic in frame.topics:
         out.append(topic.echo)
-        out += answers
+        end = taken + len(topic.partitions)
+        out += answers[taken:end]
+        taken = end
         if flexible:
             out.append(b"\x00")
     out.append(_I32.pack(throttle_ms))
@@ -201,8 +218,8 @@ class Template:
     _NUMBERS_V5 = struct.Struct(">qqq")
 
     def __init__(self, frame: ProduceFrame, version: int) -> None:
-        partition = frame.topics[0].partitions[0].partition
-        self._bytes = bytearray(pack_response(frame, version, 0, [[pack_answer(Answer(partition), version)]]))
+        partition = frame.topics[0].partitions[0][0]
+        self._bytes = bytearray(pack_response(frame, version, 0, [pack_answer(Answer(partition), version)]))
         flexible = version >= FIRST_FLEXIBLE
         self._numbers_at = 8 + flexible + len(frame.echo) + len(frame.topics[0].echo) + 6
 

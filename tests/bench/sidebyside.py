@@ -83,11 +83,25 @@ class Comparison:
         """Fills the topic that is fetched and lets the JIT settle."""
         for broker in self.brokers:
             create_topics(broker)
+            self._wait_for_leaders(broker)
             self.generator.run("produce", broker.port, topic="f", recs=16, msg=1000, n=8000)
             for _ in range(2):
                 for item in work:
                     if "rate" not in item.options:
                         self.generator.run(item.mode, broker.port, topic=item.topic, **item.options)
+
+    def _wait_for_leaders(self, broker: Broker) -> None:
+        """Kafka answers the creation of topics before it leads them."""
+        for _ in range(100):
+            try:
+                for topic in ("a", "f"):
+                    self.generator.run("produce", broker.port, topic=topic, recs=1, msg=10, n=1)
+                self.generator.run("produce", broker.port, topic="b__p6", parts=6, ppr=6, recs=1, msg=10, n=1)
+            except RuntimeError:
+                time.sleep(0.1)
+            else:
+                return
+        raise RuntimeError(f"{broker.name} does not lead its new topics")
 
     def measure(self, work: Sequence[Work], repetitions: int) -> Table:
         samples: dict[str, dict[str, list[Row]]] = {}

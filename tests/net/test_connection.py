@@ -107,18 +107,26 @@ def test_frames_larger_than_the_shared_buffer_arrive_whole_and_their_buffer_is_u
     run(echo, scenario)
 
 
-def test_a_claimed_length_gets_no_memory() -> None:
+def test_memory_follows_what_arrives_not_what_is_claimed() -> None:
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         _, writer = await connect()
         writer.write(struct.pack(">i", 90 << 20) + bytes(300))
-        await writer.drain()
-        while not server.connections() or not server.connections()[0]._have:
-            await asyncio.sleep(0.001)
-        large = server.connections()[0]._large
-        assert large is not None
-        assert len(large) <= 512 * 1024
+        arrived = 304
+        for more in (0, 200_000, 1_000_000, 9_000_000):
+            writer.write(bytes(more))
+            arrived += more
+            await writer.drain()
+            while not server.connections() or held(server.connections()[0]) < arrived // 2:
+                await asyncio.sleep(0.001)
+            (connection,) = server.connections()
+            large = connection._large
+            assert (len(large) if large is not None else held(connection)) <= 8 * arrived
 
     run(echo, scenario)
+
+
+def held(connection: Connection) -> int:
+    return len(connection._partial) if connection._partial is not None else connection._have
 
 
 def test_absurd_lengths_close_the_connection_and_no_other() -> None:

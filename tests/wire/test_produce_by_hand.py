@@ -13,7 +13,7 @@ from kafkad.wire.messages.produce import (
     ProduceResponse,
 )
 from kafkad.wire.primitives import MalformedError
-from kafkad.wire.produce import Answer, Template, pack_answer, pack_response, read_produce
+from kafkad.wire.produce import Answer, Success, Template, pack_answer, pack_response, read_produce
 from kafkad.wire.schema import decode, encode
 
 VERSIONS = range(3, 14)
@@ -47,7 +47,7 @@ def test_a_request_reads_as_declared(
     assert [(t.topic_id if version >= 13 else t.name) for t in frame.topics] == [
         topic_id if version >= 13 else name for name, topic_id, _ in topics
     ]
-    read = [[(p.partition, body[p.at : p.end]) for p in t.partitions] for t in frame.topics]
+    read = [[(index, body[at:end]) for index, at, end in t.partitions] for t in frame.topics]
     assert read == [[(i, r or b"") for i, r in partitions] for _, _, partitions in topics]
 
 
@@ -61,7 +61,7 @@ def test_a_response_is_packed_as_declared(
     answers = [
         [
             Answer(
-                p.partition,
+                index,
                 data.draw(st.sampled_from([0, 3, 87])),
                 data.draw(st.integers(-1, 2**62)),
                 data.draw(st.integers(-1, 2**62)),
@@ -69,11 +69,11 @@ def test_a_response_is_packed_as_declared(
                 data.draw(st.one_of(st.none(), st.just("why"))) if version >= 8 else None,
                 data.draw(st.sampled_from([(), ((3, "this one"), (4, None))])) if version >= 8 else (),
             )
-            for p in topic.partitions
+            for index, _, _ in topic.partitions
         ]
         for topic in frame.topics
     ]
-    packed = pack_response(frame, version, 77, [[pack_answer(a, version) for a in each] for each in answers])
+    packed = pack_response(frame, version, 77, [pack_answer(a, version) for each in answers for a in each])
     correlation_id, at = read_response_header(0, version, packed, 4)
     response = decode(ProduceResponse, version, packed[at:])
     assert correlation_id == 77
@@ -97,7 +97,7 @@ def test_a_template_is_the_response_it_stands_for(version: int) -> None:
     template = Template(frame, version)
     for base, start in ((0, 0), (2**40, 17)):
         filled = (template.fill if version >= 5 else template.fill_v2)(9, base, start)
-        assert filled == pack_response(frame, version, 9, [[pack_answer(Answer(5, 0, base, -1, start), version)]])
+        assert filled == pack_response(frame, version, 9, [pack_answer(Answer(5, 0, base, -1, start), version)])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -117,3 +117,8 @@ def test_a_request_cut_anywhere_is_malformed(version: int) -> None:
     for end in range(len(body)):
         with pytest.raises((MalformedError, struct.error, IndexError)):
             read_produce(memoryview(body)[:end], 0, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_success_is_packed_like_any_answer(version: int) -> None:
+    assert Success(version).pack(3, 2**40, 17) == pack_answer(Answer(3, 0, 2**40, -1, 17), version)
