@@ -121,12 +121,15 @@ def _not_created(result: TopicResult) -> MetadataResponseTopic:
 class _Answer:
     """What the topics and partitions of one answer have in common: the version, and the listener it goes out by."""
 
-    __slots__ = ("_context", "_reachable", "_request", "_topic_operations", "_wants_cluster_operations")
+    __slots__ = ("_context", "_made", "_reachable", "_request", "_topic_operations", "_wants_cluster_operations")
 
     def __init__(self, context: Context, request: Request, message: MetadataRequest) -> None:
         self._context = context
         self._request = request
         self._reachable = Reachable(context.replicas.metadata, request.listener)
+        made: dict[str, list[MetadataResponsePartition]]
+        made = context.replicas.metadata.derived.setdefault(f"metadata of {request.listener}", {})
+        self._made = made
         self._topic_operations = ON_TOPIC if message.include_topic_authorized_operations else NOT_ASKED_FOR
         self._wants_cluster_operations = message.include_cluster_authorized_operations
 
@@ -155,9 +158,15 @@ class _Answer:
         )
 
     def _partitions(self, topic: TopicMetadata) -> list[MetadataResponsePartition]:
-        """HOT for clusters of many partitions: no look-ups but one per partition."""
+        """Kept from one answer to the next: with ten thousand partitions this is most of the work."""
         if self._request.version == 0:
             return self._live_partitions(topic)
+        made = self._made.get(topic.name)
+        if made is None:
+            made = self._made[topic.name] = self._all_partitions(topic)
+        return made
+
+    def _all_partitions(self, topic: TopicMetadata) -> list[MetadataResponsePartition]:
         leader_of = self._reachable.leader
         partitions = []
         for state in topic.partitions.values():

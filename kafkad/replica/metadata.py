@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import LEADER_DURING_DELETE, NO_EPOCH, NO_TOPIC_ID, BrokerInfo, Endpoint, TopicId
@@ -27,7 +28,9 @@ class MetadataCache:
         self.topics: dict[str, TopicMetadata] = {}
         self.controller_id = -1
         self.updates = 0
-        """How many UpdateMetadata have been applied: readiness, and a key for whoever caches what it reads here."""
+        """How many UpdateMetadata have been applied: readiness."""
+        self.derived: dict[str, Any] = {}
+        """What readers have worked out and want to find again; empty after each update."""
         self._names: dict[TopicId, str] = {}
 
     def apply(self, request: UpdateMetadataRequest) -> list[str]:
@@ -42,6 +45,7 @@ class MetadataCache:
                 else:
                     self._topic(topic.topic_name, topic.topic_id).partitions[state.partition_index] = state
         self.updates += 1
+        self.derived.clear()
         return gone
 
     def _topic(self, name: str, topic_id: TopicId) -> TopicMetadata:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.api.one_broker import CLUSTER_ID, OneBroker
@@ -119,3 +120,13 @@ def test_operations_are_told_when_they_are_asked_for(broker: OneBroker) -> None:
     assert [topic.topic_authorized_operations for topic in response.topics] == [3576, 3576]
     response = broker.ask(MetadataRequest(topics=topics), 8)
     assert response.cluster_authorized_operations == -(2**31)
+
+
+def test_answers_follow_what_the_controller_says(broker: OneBroker) -> None:
+    broker.create("t")
+    assert len(ask(broker, 9, "t").topics[0].partitions) == 1
+    more = MorePartitions(name="t", count=3)
+    broker.run(broker.controller.create_partitions([more], timeout_ms=5_000))
+    assert len(ask(broker, 9, "t").topics[0].partitions) == 3
+    broker.run(broker.controller.delete_topics(["t"], timeout_ms=5_000))
+    assert ask(broker, 9, "t", create=False).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
