@@ -41,7 +41,7 @@ def _described(
                 setting.is_default = setting.is_default and version <= _LAST_WITH_IS_DEFAULT
                 result.configs.append(setting)
     except KafkaError as error:
-        result.error_code, result.error_message = error.code, error.message
+        result.error_code, result.error_message = error.code, error.message or ""
     return result
 
 
@@ -66,7 +66,8 @@ def _settings(
 def _rows(context: Context, kind: int, name: str) -> list[ConfigRow]:
     if kind == ResourceType.TOPIC:
         check_name(name)
-        context.replicas.metadata.topic(name)
+        if name not in context.replicas.metadata.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return describe_topic(context.config, context.configs.topic(name))
     if kind == ResourceType.BROKER:
         if not name:

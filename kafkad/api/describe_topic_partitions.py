@@ -64,7 +64,9 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         check_name(name)
     except KafkaError as error:
         code = error.code
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=ON_TOPIC
+    )
 
 
 def _topic(topic: TopicMetadata, indexes: list[int], reachable: Reachable) -> DescribeTopicPartitionsResponseTopic:

@@ -248,8 +248,9 @@ class ProduceApi:
         self._probe.error(error.code.name)
         if isinstance(error, StorageError):
             self._replicas.directory_failed(error)
-        records = error.record_errors if isinstance(error, RefusedRecords) else ()
-        return Answer(index, error.code, message=error.message, record_errors=records)
+        if isinstance(error, RefusedRecords):
+            return Answer(index, error.code, message=error.message, record_errors=error.record_errors)
+        return Answer(index, error.code)
 
     # -- requests that wait ----------------------------------------------------------------------------------------
 

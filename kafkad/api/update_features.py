@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkad.api.context import Context, Request
 from kafkad.controller.features import FeatureUpdate, UpgradeType
-from kafkad.errors import KafkaError
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -43,5 +43,6 @@ def _summed_up(outcomes: dict[str, KafkaError | None]) -> UpdateFeaturesResponse
     """From version 2 on one error stands for all of them."""
     for feature, error in outcomes.items():
         if error is not None:
-            return UpdateFeaturesResponse(error_code=error.code, error_message=f"{feature}: {error.message}")
+            code = ErrorCode.INVALID_UPDATE_VERSION if error.code == ErrorCode.INVALID_REQUEST else error.code
+            return UpdateFeaturesResponse(error_code=code, error_message=f"{feature}: {error.message}")
     return UpdateFeaturesResponse(error_message=None)

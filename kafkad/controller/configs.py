@@ -118,7 +118,7 @@ class ConfigAlterer:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Topics have no common settings of their own")
             if not self._topic_exists(name):
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}")
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
             return ConfigNode.entity_path(ConfigNode.TOPICS, name)
         if not name:
             return ConfigNode.entity_path(ConfigNode.BROKERS, DEFAULT_ENTITY)
@@ -156,20 +156,20 @@ def _altered(kind: ResourceKind, before: Overrides, entries: Sequence[ConfigEntr
             case Alteration.DELETE:
                 after.pop(entry.name, None)
             case Alteration.APPEND:
-                present = _members(kind, after, entry.name)
+                present = _members(kind, after, entry.name, "append")
                 after[entry.name] = ",".join(present + _without(value.split(","), present))
             case Alteration.SUBTRACT:
-                after[entry.name] = ",".join(_without(_members(kind, after, entry.name), value.split(",")))
+                after[entry.name] = ",".join(_without(_members(kind, after, entry.name, "subtract"), value.split(",")))
     return after
 
 
-def _members(kind: ResourceKind, overrides: Overrides, name: str) -> list[str]:
-    """Of a list setting; its default where it is not set."""
+def _members(kind: ResourceKind, overrides: Overrides, name: str, verb: str) -> list[str]:
+    """Of a list setting; its default where it is not set. Only lists can be altered so."""
     setting: Setting | None = TOPIC_SETTINGS.get(name) if kind is ResourceKind.TOPIC else find_setting(name)
     if setting is None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"There is no {kind.name.lower()} setting {name}")
     if setting.type is not ConfigType.LIST:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is not a list: nothing can be added to it or taken away")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {name}")
     text = overrides.get(name)
     if text is not None:
         return text.split(",")

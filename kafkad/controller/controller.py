@@ -359,12 +359,12 @@ def _found(term: Term, topic: str | TopicId) -> DeletedTopic:
     if isinstance(topic, bytes):
         name = term.state.names.get(topic)
         if name is None:
-            error = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "There is no topic with this id")
+            error = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             return DeletedTopic(name=None, topic_id=topic, error=error)
         return DeletedTopic(name=name, topic_id=topic)
     entry = term.state.topics.get(topic)
     if entry is None:
-        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}")
+        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return DeletedTopic(name=topic, error=error)
     return DeletedTopic(name=topic, topic_id=entry.topic_id)
 

@@ -70,4 +70,4 @@ def _reason(feature: FeatureUpdate, existing: int | None, removal: bool) -> str:
         return f"The level {feature.level} is lower than {existing}, which needs a downgrade"
     if existing is not None and feature.level > existing and feature.upgrade is not UpgradeType.UPGRADE:
         return f"The level {feature.level} is higher than {existing}, which is no downgrade"
-    return "The feature is not supported by the brokers"
+    return "Could not apply finalized feature update because the provided feature is not supported."

@@ -58,7 +58,7 @@ class Elections:
         else:
             needless = leader != NO_LEADER and leader in self._state.brokers
         if needless:
-            return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"Broker {leader} leads {tp} already")
+            return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
         return None
 
     def _preferred(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:

@@ -75,15 +75,13 @@ def layout_for_more(candidates: Sequence[Candidate], first_leader: int) -> Layou
 
 def _check(candidates: Sequence[Candidate], partitions: int, replication_factor: int) -> None:
     if partitions <= 0:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"A topic needs 1 partition or more, not {partitions}")
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
     if replication_factor <= 0:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is 1 or more, not {replication_factor}"
-        )
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
     if replication_factor > len(candidates):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor {replication_factor} is larger than the number of brokers, {len(candidates)}",
+            f"Replication factor: {replication_factor} larger than available brokers: {len(candidates)}.",
         )
     racks = [c.rack is not None for c in candidates]
     if any(racks) and not all(racks):

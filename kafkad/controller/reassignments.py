@@ -79,23 +79,23 @@ class Reassignments:
         if target is not None:
             self._check(target, current)
         elif not (current.adding or current.removing):
-            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{tp} is not being reassigned")
+            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
         if entry is None or tp.topic in self._state.deleting:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {tp}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
         return towards(current, origin(current) if target is None else target)
 
     def _check(self, target: tuple[int, ...], current: PartitionAssignment) -> None:
         problem = None
         if not target:
-            problem = "A partition needs a replica"
+            problem = "Empty replica list specified in partition reassignment."
         elif len(set(target)) != len(target):
-            problem = f"There is a broker twice in {list(target)}"
+            problem = f"Duplicate replica ids in partition reassignment replica list: {list(target)}"
         elif min(target) < 0:
             problem = f"There is no broker {min(target)}"
         else:
             dead = set(towards(current, target).adding) - self._state.live
             if dead:
-                problem = f"Brokers {sorted(dead)} are not there to get a replica"
+                problem = f"Replica assignment has brokers that are not alive: {sorted(dead)}"
         if problem is not None:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
 

@@ -85,7 +85,7 @@ class ClusterState:
         topic = self.topics.get(tp.topic)
         entry = topic.partitions.get(tp.partition) if topic else None
         if entry is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {tp}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
         return entry
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionEntry]]:

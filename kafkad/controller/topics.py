@@ -97,7 +97,7 @@ class Topics:
         for topic in topics:
             try:
                 if times[topic.name] > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"The request names the topic {topic.name!r} twice")
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
                 wanted[topic.name] = self._validated(topic, wanted)
             except KafkaError as e:
                 results.append(TopicResult(name=topic.name, error=e))
@@ -173,7 +173,7 @@ class Topics:
         for request in requests:
             try:
                 if times[request.name] > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"The request names the topic {request.name!r} twice")
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
                 added = self._validated_more(request)
                 if not validate_only:
                     await self._add(request.name, added, batch)
@@ -264,7 +264,7 @@ class Topics:
         """The replicas of the partitions to add."""
         topic = self._state.topics.get(request.name)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {request.name!r}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{request.name}' does not exist.")
         if request.name in self._state.deleting:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic {request.name!r} is being deleted")
         if self._state.moving(request.name):
@@ -272,10 +272,12 @@ class Topics:
         existing = len(topic.partitions)
         increment = request.count - existing
         if increment <= 0:
-            raise KafkaError(
-                ErrorCode.INVALID_PARTITIONS,
-                f"The topic {request.name!r} has {existing} partitions; {request.count} are not more",
+            found = (
+                f"Topic already has {existing} partitions."
+                if not increment
+                else f"Topic currently has {existing} partitions, which is higher than the requested {request.count}."
             )
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, found)
         _check_count(increment)
         first = topic.partitions[min(topic.partitions)].assignment.replicas
         if request.assignment is None:
@@ -288,7 +290,9 @@ class Topics:
     def _given(self, assignment: Sequence[tuple[int, ...]], increment: int, existing: int, factor: int) -> Assignment:
         self._check_brokers(assignment)
         if len(assignment) != increment:
-            raise _bad_assignment(f"{increment} partitions are to be added, but {len(assignment)} are assigned")
+            raise _bad_assignment(
+                f"Increasing the number of partitions by {increment} but {len(assignment)} assignments provided."
+            )
         given = {existing + index: replicas for index, replicas in enumerate(assignment)}
         for partition, replicas in given.items():
             if not replicas:
@@ -305,15 +309,15 @@ def check_name(name: str) -> None:
     """Raises INVALID_TOPIC_EXCEPTION."""
     problem = None
     if not name:
-        problem = "is empty"
+        problem = "the empty string is not allowed"
     elif name in (".", ".."):
-        problem = "is '.' or '..'"
+        problem = f"{name!r} is not allowed"
     elif len(name) > MAX_NAME:
-        problem = f"has {len(name)} characters, {MAX_NAME} are allowed"
+        problem = f"the length of {name!r} is longer than the max allowed length {MAX_NAME}"
     elif not _NAME.fullmatch(name):
-        problem = "has others than letters, digits, '.', '_' and '-' in it"
+        problem = f"{name!r} contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     if problem is not None:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name {name[:MAX_NAME]!r} {problem}")
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
 def new_partition(topic: str, partition: int, state: PartitionState) -> list[Operation]:
@@ -344,4 +348,4 @@ def _bad_assignment(text: str) -> KafkaError:
 
 
 def _exists(name: str) -> KafkaError:
-    return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {name!r} already exists")
+    return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")

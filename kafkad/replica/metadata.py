@@ -74,13 +74,13 @@ class MetadataCache:
     def topic(self, name: str) -> TopicMetadata:
         topic = self.topics.get(name)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         return topic
 
     def partition(self, name: str, index: int) -> UpdateMetadataPartitionState:
         state = self.topic(name).partitions.get(index)
         if state is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} has no partition {index}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         return state
 
     def live(self, brokers: Iterable[int]) -> list[int]:

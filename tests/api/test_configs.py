@@ -119,7 +119,7 @@ def test_a_broker_is_described(broker: OneBroker) -> None:
 def test_what_has_no_settings_here(broker: OneBroker, kind: int, name: str, code: ErrorCode) -> None:
     result = describe(broker, kind, name)
     assert (result.error_code, result.configs) == (code, [])
-    assert result.error_message
+    assert result.error_message is not None
 
 
 def replace(broker: OneBroker, kind: int, name: str, *entries: tuple[str, str | None], validate: bool = False) -> int:

@@ -129,7 +129,7 @@ def test_features_that_cannot_be(broker: OneBroker, name: str, level: int, kind:
         [result] = response.results
         assert (response.error_code, result.feature, result.error_code) == (0, name, ErrorCode.INVALID_REQUEST)
     response = update(broker, 2, name, level, kind=kind)
-    assert (response.error_code, response.results) == (ErrorCode.INVALID_REQUEST, [])
+    assert (response.error_code, response.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
     assert response.error_message
 
 
