@@ -18,6 +18,9 @@ from tests.oracle.kafka import free_port
 START_SECONDS = 20
 STOP_SECONDS = 30
 
+API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 7, -1)
+"""A request that every broker answers: ApiVersions v0, correlation id 7, no client id."""
+
 
 class KafkadProcess:
     """`python -m kafkad` on a free port, its data under `directory`; a context manager that stops it and shows its log
@@ -38,6 +41,8 @@ class KafkadProcess:
             "broker.id": "1",
             **(settings or {}),
         }
+        self.arguments: list[str] = []
+        """More words for the command line, such as --config."""
         self.log_path = directory / "kafkad.log"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -58,7 +63,7 @@ class KafkadProcess:
 
     def command(self) -> list[str]:
         options = [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
-        return [sys.executable, "-m", "kafkad", *options]
+        return [sys.executable, "-m", "kafkad", *self.arguments, *options]
 
     def start(self, *, wait: bool = True) -> Self:
         with self.log_path.open("ab") as log:
@@ -68,17 +73,19 @@ class KafkadProcess:
         return self
 
     def wait_ready(self, seconds: float = START_SECONDS) -> None:
+        """Returns when the broker has answered a request."""
         process = self._running()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if process.poll() is not None:
                 raise AssertionError(f"kafkad exited with {process.returncode}:\n{self.log}")
             try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                with RawClient(self.port, timeout=1) as client:
+                    client.exchange(API_VERSIONS_V0)
                 return
             except OSError:
-                time.sleep(0.01)
-        raise AssertionError(f"kafkad does not accept connections after {seconds} s:\n{self.log}")
+                time.sleep(0.005)
+        raise AssertionError(f"kafkad does not answer after {seconds} s:\n{self.log}")
 
     def stop(self) -> int:
         """SIGTERM; returns the exit status."""
@@ -122,8 +129,8 @@ class KafkadProcess:
 class RawClient:
     """One blocking connection that sends and receives frames as they are; a context manager."""
 
-    def __init__(self, port: int, *, timeout: float = 10) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout)
+    def __init__(self, port: int, *, host: str = "127.0.0.1", timeout: float = 10) -> None:
+        self.socket = socket.create_connection((host, port), timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, data: bytes) -> None:

@@ -1,0 +1,48 @@
+"""The broker under test: kafkad and, in the slow suites, real Kafka 3.9: no test asks for more than Kafka does."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.broker import KafkadProcess
+from tests.oracle.kafka import Kafka, missing
+
+
+class Broker(Protocol):
+    """What the suites use of a running broker, kafkad or real."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def log_directory(self) -> Path: ...
+
+
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "5"}
+TARGETS = ["kafkad", pytest.param("kafka-3.9", marks=[pytest.mark.slow, pytest.mark.java])]
+
+
+@pytest.fixture(scope="session", params=TARGETS)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    if request.param == "kafkad":
+        with KafkadProcess(tmp_path_factory.mktemp("kafkad"), SETTINGS) as kafkad:
+            yield kafkad
+    else:
+        if reason := missing("3.9"):
+            pytest.skip(reason)
+        with Kafka("3.9", settings=SETTINGS, heap="512m") as kafka:
+            yield kafka
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> Callable[[], str]:
+    """Makes topic names that no other test uses."""
+    test = request.function.__name__.removeprefix("test_").replace("_", "-")
+    return lambda: f"{test}-{next(_numbers)}"

@@ -1,0 +1,50 @@
+"""Every version of every API answers as real Kafka does; see answers.py for where the expected answers come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.broker import KafkadProcess
+from tests.clients import answers, probes
+from tests.oracle.kafka import VERSIONS, missing
+
+EXPECTED = answers.load()
+
+
+@pytest.fixture(scope="module")
+def kafkad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkadProcess]:
+    with KafkadProcess(tmp_path_factory.mktemp("answers")) as kafkad:
+        yield kafkad
+
+
+@pytest.fixture
+def asker(kafkad: KafkadProcess) -> Iterator[probes.Asker]:
+    asker = probes.Asker(kafkad.port)
+    yield asker
+    asker.client.close()
+
+
+@pytest.mark.client("API versions", "{api} {version}")
+@pytest.mark.parametrize(("api", "version"), sorted(EXPECTED))
+def test_answers_are_kafkas(asker: probes.Asker, api: str, version: int) -> None:
+    first, last = asker.served[probes.KEYS[api]]
+    assert first <= version <= last
+    expected = EXPECTED[api, version]
+    assert answers.opened(expected, probes.answers(asker, api, version)) == expected
+
+
+def test_every_version_served_is_asked(asker: probes.Asker) -> None:
+    assert set(answers.served(asker)) <= set(EXPECTED)
+    assert {api for api in probes.KEYS if probes.KEYS[api] in asker.served} <= set(probes.PROBES)
+
+
+@pytest.mark.slow
+@pytest.mark.java
+@pytest.mark.timeout(300)
+def test_expected_answers_are_what_kafka_says_now() -> None:
+    for release in VERSIONS:
+        if reason := missing(release):
+            pytest.skip(reason)
+    assert answers.dump(answers.of_kafka()) == answers.FILE.read_text()
