@@ -1,0 +1,161 @@
+"""kafkad as a user meets it: starting, stopping, reloading, and what it says about it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
+from tests.clients.probes import Asker, batch, produce
+from tests.oracle.kafka import free_port
+
+SECONDS = 20
+
+
+def eventually(kafkad: KafkadProcess, text: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while text not in kafkad.log:
+        assert time.monotonic() < deadline, f"{text!r} is not in the log:\n{kafkad.log}"
+
+
+def test_ready_message_names_listeners_and_data(tmp_path: Path) -> None:
+    with KafkadProcess(tmp_path) as kafkad:
+        eventually(kafkad, "ready in")
+        ready = next(line for line in kafkad.log.splitlines() if "ready in" in line)
+        assert f"PLAINTEXT://127.0.0.1:{kafkad.port}" in ready
+        assert str(kafkad.log_directory()) in ready
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stops_cleanly(tmp_path: Path, number: int) -> None:
+    kafkad = KafkadProcess(tmp_path).start()
+    asker = Asker(kafkad.port)
+    asker.create("kept")
+    assert kafkad.process is not None
+    kafkad.process.send_signal(number)
+    assert kafkad.process.wait(SECONDS) == 0
+    assert (kafkad.log_directory() / ".kafka_cleanshutdown").exists()
+    asker.client.close()
+    with kafkad:
+        again = Asker(kafkad.port)
+        answer = again.ask("ListOffsets", 7, {"replica_id": -1, "topics": [LATEST]})
+        assert answer.topics[0].partitions[0].offset == 6
+        again.client.close()
+
+
+LATEST = {"name": "kept", "partitions": [{"partition_index": 0, "timestamp": -1}]}
+
+
+def test_says_what_it_recovers(tmp_path: Path) -> None:
+    kafkad = KafkadProcess(tmp_path).start()
+    asker = Asker(kafkad.port)
+    asker.create("kept")
+    asker.client.close()
+    kafkad.kill()
+    with kafkad:
+        eventually(kafkad, "recover")
+        assert "Traceback" not in kafkad.log
+
+
+def test_reload_changes_what_can_change(tmp_path: Path) -> None:
+    settings = tmp_path / "kafkad.yaml"
+    settings.write_text("message.max.bytes: 1000\n")
+    kafkad = KafkadProcess(tmp_path)
+    kafkad.arguments = ["--config", str(settings)]
+    with kafkad:
+        asker = Asker(kafkad.port)
+        asker.create("small")
+
+        def code() -> int:
+            answer = asker.ask("Produce", 7, produce("small", batch(60)))
+            return int(answer.responses[0].partition_responses[0].error_code)
+
+        assert code() == 10
+        settings.write_text("message.max.bytes: 100000\nlog.dirs.of.no.such: 1\n")
+        kafkad.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
+        eventually(kafkad, "log.dirs.of.no.such")
+        assert code() == 10
+        settings.write_text("message.max.bytes: 100000\n")
+        kafkad.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
+        eventually(kafkad, "reloaded")
+        assert code() == 0
+        asker.client.close()
+
+
+def test_logs_as_json(tmp_path: Path) -> None:
+    with KafkadProcess(tmp_path, {"kafkad.log.format": "json"}) as kafkad:
+        eventually(kafkad, "ready in")
+        assert all(json.loads(line)["message"] for line in kafkad.log.splitlines())
+
+
+def test_listeners_on_ipv4_and_ipv6(tmp_path: Path) -> None:
+    inside, outside = free_port(), free_port()
+    listeners = {
+        "listeners": f"INSIDE://127.0.0.1:{inside},OUTSIDE://[::1]:{outside}",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        "inter.broker.listener.name": "INSIDE",
+    }
+    kafkad = KafkadProcess(tmp_path, listeners)
+    kafkad.port = inside
+    with kafkad:
+        for host, port in (("127.0.0.1", inside), ("::1", outside)):
+            with RawClient(port, host=host) as client:
+                assert client.exchange(API_VERSIONS_V0)
+            asker = Asker(port, host=host)
+            (broker,) = asker.ask("Metadata", 4, {"topics": []}).brokers
+            assert (broker.host, broker.port) == (host, port)
+            asker.client.close()
+
+
+def test_metrics_health_and_readiness(tmp_path: Path) -> None:
+    port = free_port()
+    with KafkadProcess(tmp_path, {"http.listener": f"127.0.0.1:{port}"}) as kafkad:
+        asker = Asker(kafkad.port)
+        asker.create("counted")
+        asker.client.close()
+
+        def get(path: str) -> str:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=SECONDS) as answer:
+                return str(answer.read().decode())
+
+        metrics = get("/metrics")
+        for name in (
+            "kafka_server_brokertopicmetrics_messagesin_total",
+            "kafka_server_replicamanager_underreplicatedpartitions",
+            "kafka_network_requestmetrics_totaltimems",
+            "kafka_log_log_size",
+        ):
+            assert f"\n{name}" in metrics
+        assert 'topic="counted"' in metrics
+        assert get("/health")
+        assert get("/ready")
+
+
+def test_address_in_use(tmp_path: Path) -> None:
+    with KafkadProcess(tmp_path / "first") as first:
+        second = KafkadProcess(tmp_path / "second", {"listeners": f"PLAINTEXT://127.0.0.1:{first.port}"})
+        second.start(wait=False)
+        assert second.process is not None
+        assert second.process.wait(SECONDS) == 1
+        assert str(first.port) in second.log
+        assert "Traceback" not in second.log
+
+
+def test_bad_configuration_touches_no_data(tmp_path: Path) -> None:
+    kafkad = KafkadProcess(tmp_path, {"log.segment.bytes": "many"}).start(wait=False)
+    assert kafkad.process is not None
+    assert kafkad.process.wait(SECONDS) == 2
+    assert "log.segment.bytes" in kafkad.log
+    assert not kafkad.log_directory().exists()
+
+
+def test_version() -> None:
+    said = subprocess.run([sys.executable, "-m", "kafkad", "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout.startswith("kafkad ")
