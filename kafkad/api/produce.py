@@ -2,8 +2,8 @@
 
 Three ways, fastest first. *Repeated*: a request for one partition whose bytes up to the partition index are those of an
 earlier one finds its partition and a prepared response by those bytes. *Direct*: anything else that can be appended on
-the spot. *Slow*: a batch that must be opened first (compacted topics, another codec) goes through a worker process, and
-one that must be on disk before it is answered (kafkad.acks.fsync) waits for a shared fsync; the reply comes later.
+the spot. *Slow*: a batch that must be opened first (compacted topics, another codec) goes through a worker process,
+and the reply comes later. So it does on each of these ways when it waits for a shared fsync (kafkad.acks.fsync).
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from kafkad.api.commits import Commits, Failures
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.log import Log
 from kafkad.log.producers import DuplicateBatch
 from kafkad.log.recompress import SlowPath
 from kafkad.log.validate import (
@@ -54,7 +56,17 @@ from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, TRANSACTIONAL
 log = logging.getLogger(__name__)
 
 Header = tuple[int, ...]
-Outcome = Answer | Coroutine[Any, Any, Answer]
+
+
+class Uncommitted(NamedTuple):
+    """What a partition is told once its log is on the disk."""
+
+    answer: Answer
+    log: Log
+
+
+Settled = Answer | Uncommitted
+Outcome = Settled | Coroutine[Any, Any, Settled]
 """What one partition is told: now, or when something that takes time has happened."""
 
 _I32 = struct.Struct(">i")
@@ -70,11 +82,12 @@ _ADMIN_CLIENT = "__admin_client"
 class Target:
     """Where a repeated request goes, and the response it gets."""
 
-    __slots__ = ("acks", "fill", "partition")
+    __slots__ = ("acks", "fill", "partition", "request")
 
-    def __init__(self, partition: Partition, acks: int, fill: Callable[[int, int, int], bytes]) -> None:
+    def __init__(self, partition: Partition, request: ProduceFrame, fill: Callable[[int, int, int], bytes]) -> None:
         self.partition = partition
-        self.acks = acks
+        self.request = request
+        self.acks = request.acks
         self.fill = fill
 
 
@@ -93,12 +106,13 @@ class ProduceApi:
         self._durable = durable
         self._probe = probe
         self._tasks: set[asyncio.Task[None]] = set()
+        self._committing = 0
         self._targets: dict[int, dict[bytes, Target]] = {version: {} for version in range(3, 14)}
 
     @property
     def idle(self) -> bool:
         """No produce waits for a worker or a disk."""
-        return not self._tasks
+        return not self._tasks and not self._committing
 
     def serve(
         self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
@@ -111,7 +125,12 @@ class ProduceApi:
                 if base >= 0:
                     if target.acks == _ACKS_NONE:
                         return None
-                    return target.fill(correlation_id, base, target.partition.log.start_offset)
+                    partition = target.partition
+                    if partition.acks_fsync and target.acks == _ACKS_ALL:
+                        work = _Work(target.request, version, correlation_id, allow_internal=False)
+                        work.succeed(partition, target.request.topics[0].partitions[0][0], base)
+                        return self._when_committed(connection, work)
+                    return target.fill(correlation_id, base, partition.log.start_offset)
         return self._direct(connection, view[at:end], version, correlation_id)
 
     def _repeat(self, target: Target, view: memoryview, at: int, end: int, version: int) -> int:
@@ -147,7 +166,7 @@ class ProduceApi:
     ) -> Reply | _Pending | None:
         header, body_at = read_request_header(frame, 0)
         request = read_produce(frame, body_at, version)
-        work = _Work(request, version, correlation_id, header.client_id == _ADMIN_CLIENT)
+        work = _Work(request, version, correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)
         for topic in request.topics:
             self._append_topic(work, topic, frame)
         if work.waiting:
@@ -157,19 +176,18 @@ class ProduceApi:
             return PENDING
         if request.repeats and not work.failed:
             self._remember(connection, frame, work)
-        return self._reply(connection, work)
+        return self._when_committed(connection, work) if work.uncommitted else self._reply(connection, work)
 
     def _append_topic(self, work: _Work, topic: TopicData, frame: memoryview) -> None:
         """HOT. What can be appended on the spot is; the rest goes the long way, partition by partition."""
         version, acks = work.version, work.request.acks
         held = self._writable(work, topic)
-        success = Success(version)
         for data in topic.partitions:
             index, at, end = data
             partition = held.get(index)
             base = -1 if partition is None else self._quick(partition, acks, frame, at, end, version)
             if partition is not None and base >= 0:
-                work.packed.append(success.pack(index, base, partition.log.start_offset))
+                work.succeed(partition, index, base)
             else:
                 work.take(self._outcome(work, topic, data, frame))
 
@@ -227,7 +245,7 @@ class ProduceApi:
     def _write(
         self, work: _Work, partition: Partition, index: int, view: memoryview, at: int, end: int, header: Header
     ) -> Outcome:
-        """Append as leader; a coroutine when the answer has to wait for the disk."""
+        """Append as leader; not an Answer when that has to wait for the disk."""
         config = partition.log.config
         now_ms = self._clock.now_ms()
         header = stamp(view, at, end, header, config, now_ms)
@@ -239,7 +257,7 @@ class ProduceApi:
             base = duplicate.base_offset
         answer = Answer(index, ErrorCode.NONE, base, append_time, partition.log.start_offset)
         if config.acks_fsync and work.request.acks == _ACKS_ALL:
-            return _after(self._durable.commit(partition.log), answer)
+            return Uncommitted(answer, partition.log)
         if partition.log.unflushed_messages >= config.flush_messages:
             return _after(self._durable.flush(partition.log), answer)
         return answer
@@ -256,7 +274,7 @@ class ProduceApi:
 
     async def _rebuilt_elsewhere(
         self, work: _Work, partition: Partition, index: int, batch: bytes, wanted: Demands
-    ) -> Answer:
+    ) -> Settled:
         """A worker process opens the batch; what it makes of it is appended when it is back."""
         outcome = await asyncio.wrap_future(self._slow_path.submit(batch, wanted))
         view = memoryview(outcome.unwrap())
@@ -268,14 +286,30 @@ class ProduceApi:
         """Complete what waits, all of it side by side; a request that takes too long is told so, as Kafka does."""
         timeout = max(work.request.timeout_ms, 0) / 1000
         places = list(work.waiting)
-        indexes = [data[0] for topic in work.request.topics for data in topic.partitions]
+        indexes = work.indexes()
         done = await asyncio.gather(*(_within(timeout, work.waiting[at]) for at in places), return_exceptions=True)
         work.waiting.clear()
         for at, settled in zip(places, done, strict=True):
-            answer = settled if isinstance(settled, Answer) else self._late_refusal(indexes[at], settled)
-            work.failed = work.failed or bool(answer.error_code)
-            work.packed[at] = pack_answer(answer, work.version)
-        connection.reply(self._reply(connection, work))
+            if isinstance(settled, BaseException):
+                settled = self._late_refusal(indexes[at], settled)
+            work.settle(at, settled)
+        reply = self._when_committed(connection, work)
+        if reply is not PENDING:
+            connection.reply(reply)  # type: ignore[arg-type]
+
+    def _when_committed(self, connection: Connection, work: _Work) -> Reply | _Pending | None:
+        """The reply once all that this request wrote is where it must be: on the disk, if its topics ask for that."""
+
+        def committed(failures: Failures) -> None:
+            self._committing -= 1
+            for at, error in failures.items():
+                work.settle(at, self._refusal(work.indexes()[at], error))
+            connection.reply(self._reply(connection, work))
+
+        if Commits(committed).begin(self._durable, work.uncommitted, work.request.timeout_ms):
+            self._committing += 1
+            return PENDING
+        return self._reply(connection, work)
 
     def _late_refusal(self, index: int, error: BaseException) -> Answer:
         if isinstance(error, KafkaError):
@@ -309,30 +343,59 @@ class ProduceApi:
             template = Template(request, version)
             fill = template.fill if version >= _FIRST_WITH_START_OFFSET else template.fill_v2
             connection.produce_prefix = request.repeats
-            targets[bytes(frame[_PREFIX_AT : request.repeats])] = Target(partition, request.acks, fill)
+            targets[bytes(frame[_PREFIX_AT : request.repeats])] = Target(partition, request, fill)
 
 
 class _Work:
     """One request under way: packed answers in the order of its partitions, and by place what they wait for."""
 
-    __slots__ = ("allow_internal", "correlation_id", "failed", "packed", "request", "version", "waiting")
+    __slots__ = (
+        "_success",
+        "allow_internal",
+        "correlation_id",
+        "failed",
+        "packed",
+        "request",
+        "uncommitted",
+        "version",
+        "waiting",
+    )
 
-    def __init__(self, request: ProduceFrame, version: int, correlation_id: int, allow_internal: bool) -> None:
+    def __init__(self, request: ProduceFrame, version: int, correlation_id: int, *, allow_internal: bool) -> None:
         self.request = request
         self.version = version
         self.correlation_id = correlation_id
         self.allow_internal = allow_internal
         self.packed: list[bytes] = []
-        self.waiting: dict[int, Coroutine[Any, Any, Answer]] = {}
+        self.waiting: dict[int, Coroutine[Any, Any, Settled]] = {}
+        self.uncommitted: dict[int, Log] = {}
         self.failed = False
+        self._success = Success(version)
+
+    def indexes(self) -> list[int]:
+        return [data[0] for topic in self.request.topics for data in topic.partitions]
+
+    def succeed(self, partition: Partition, index: int, base: int) -> None:
+        """HOT. The next partition took its batch."""
+        if partition.acks_fsync and self.request.acks == _ACKS_ALL:
+            self.uncommitted[len(self.packed)] = partition.log
+        self.packed.append(self._success.pack(index, base, partition.log.start_offset))
 
     def take(self, outcome: Outcome) -> None:
-        if isinstance(outcome, Answer):
-            self.failed = self.failed or bool(outcome.error_code)
-            self.packed.append(pack_answer(outcome, self.version))
+        """What the next partition is told, or will be."""
+        at = len(self.packed)
+        self.packed.append(b"")
+        if isinstance(outcome, Coroutine):
+            self.waiting[at] = outcome
         else:
-            self.waiting[len(self.packed)] = outcome
-            self.packed.append(b"")
+            self.settle(at, outcome)
+
+    def settle(self, at: int, outcome: Settled) -> None:
+        if isinstance(outcome, Uncommitted):
+            self.uncommitted[at] = outcome.log
+            outcome = outcome.answer
+        self.failed = self.failed or bool(outcome.error_code)
+        self.packed[at] = pack_answer(outcome, self.version)
 
 
 async def _after(synced: Coroutine[Any, Any, None], answer: Answer) -> Answer:
@@ -340,6 +403,6 @@ async def _after(synced: Coroutine[Any, Any, None], answer: Answer) -> Answer:
     return answer
 
 
-async def _within(timeout_s: float, awaited: Coroutine[object, object, Answer]) -> Answer:
+async def _within(timeout_s: float, awaited: Coroutine[object, object, Settled]) -> Settled:
     async with asyncio.timeout(timeout_s):
         return await awaited

@@ -23,20 +23,9 @@ class Durable:
         await asyncio.get_running_loop().run_in_executor(self._threads, flush.sync)
         log.end_flush(flush)
 
-    async def commit(self, log: Log) -> None:
-        """Return once the records that are in `log` now are on the disk, with whoever else waits; StorageError."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def settle(error: StorageError | None) -> None:
-            if done.done():
-                return
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
-
-        self._group.commit(log, settle)
-        await done
+    def commit(self, log: Log, on_done: OnDone) -> None:
+        """Call `on_done` once the records that are in `log` now are on the disk, with whoever else waits for that."""
+        self._group.commit(log, on_done)
 
     def _run_in_thread(self, work: Callable[[], None], on_done: OnDone) -> None:
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -35,6 +35,7 @@ class Partition:
 
     __slots__ = (
         "__weakref__",
+        "acks_fsync",
         "alone",
         "broker_id",
         "failure",
@@ -107,11 +108,11 @@ class Partition:
         """Work out, once per change, what the hot path asks with every request."""
         config = self.log.config
         self.alone = self.is_leader and self.role.isr == (self.broker_id,) and self.isr_suffices
+        self.acks_fsync = config.acks_fsync
         self.fast = (
             self.is_leader
             and self.failure is None
             and not config.compacted
-            and not config.acks_fsync
             and config.flush_messages == LONG_MAX
             and config.compression_type == "producer"
             and config.message_timestamp_type == "CreateTime"

@@ -141,7 +141,6 @@ def test_only_a_plain_leader_is_fast(made: Made) -> None:
     assert partition.fast
     for config in (
         LogConfig(cleanup_policy=frozenset({"compact"})),
-        LogConfig(acks_fsync=True),
         LogConfig(compression_type="zstd"),
         LogConfig(message_timestamp_type="LogAppendTime"),
         LogConfig(flush_messages=1),

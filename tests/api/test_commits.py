@@ -1,0 +1,65 @@
+"""A request that waits for fsyncs: what it hears, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kafkad.api.commits import Commits, Failures
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+
+
+class Disks:
+    """Stands for `Durable`: each log is on the disk when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, Any] = {}
+        self.there_already: set[str] = set()
+
+    def commit(self, log: Any, on_done: Any) -> None:
+        if log in self.there_already:
+            on_done(None)
+        else:
+            self.waiting[log] = on_done
+
+
+def test_it_is_answered_once_with_the_last_of_its_logs() -> None:
+    async def scenario() -> None:
+        disks, ends = Disks(), []
+        logs: Any = {0: "a", 2: "b", 3: "c"}
+        disks.there_already.add("c")
+        assert Commits(ends.append).begin(disks, logs, 1000)  # type: ignore[arg-type]
+        disks.waiting["b"](StorageError("/disk", "it is gone"))
+        assert ends == []
+        disks.waiting["a"](None)
+        assert [list(failures) for failures in ends] == [[2]]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_on_the_disk_already_needs_no_wait() -> None:
+    async def scenario() -> None:
+        disks = Disks()
+        disks.there_already.add("a")
+        logs: Any = {0: "a"}
+        assert not Commits(_never).begin(disks, logs, 1000)  # type: ignore[arg-type]
+
+    asyncio.run(scenario())
+
+
+def test_one_that_takes_too_long_is_told_so_and_what_comes_later_is_ignored() -> None:
+    async def scenario() -> None:
+        disks = Disks()
+        ended: asyncio.Future[Failures] = asyncio.get_running_loop().create_future()
+        logs: Any = {0: "a", 1: "b"}
+        Commits(ended.set_result).begin(disks, logs, 1)  # type: ignore[arg-type]
+        disks.waiting["a"](None)
+        failures = await ended
+        assert {at: error.code for at, error in failures.items()} == {1: ErrorCode.REQUEST_TIMED_OUT}
+        disks.waiting["b"](KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+
+    asyncio.run(scenario())
+
+
+def _never(failures: Failures) -> None:
+    raise AssertionError(failures)
