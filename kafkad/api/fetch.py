@@ -141,6 +141,8 @@ class FetchApi:
 def _diverging(partition: Partition, epoch: int, offset: int) -> tuple[int, int] | None:
     """Where this log's history leaves the reader's (KIP-595): the reader holds records this log never had."""
     end_epoch, end_offset = partition.log.epochs.end_offset_for(epoch, partition.log.end_offset)
+    if end_epoch < 0 or end_offset < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.tp} knows nothing of leader epoch {epoch}")
     if end_epoch < epoch or end_offset < offset:
         return end_epoch, end_offset
     return None

@@ -72,7 +72,7 @@ class OneBroker:
         self._runner = asyncio.Runner()
         self.connection = _Connection()
         self.directories = [str(directory / name) for name in ("first", "second")]
-        self._threads = ThreadPoolExecutor(1)
+        self.threads = ThreadPoolExecutor(1)
         self.static: Config = load(
             None, [f"log.dirs={','.join(self.directories)}", "broker.id=1", "kafkad.placement.start=0", *settings], {}
         )
@@ -133,7 +133,7 @@ class OneBroker:
             producer_ids=ProducerIds(
                 lambda: self.controller.allocate_producer_ids(1, self.replicas.broker_epoch),
             ),
-            moves=ReplicaMoves(self.replicas, Durable(self.replicas.logs.files, self._threads)),
+            moves=ReplicaMoves(self.replicas, Durable(self.replicas.logs.files, self.threads)),
         )
 
     def _broker_changed(self) -> None:
@@ -148,7 +148,7 @@ class OneBroker:
         for part in (self.context.moves, self.context.features, self.configs, self.controller):
             self.run(part.stop())
         self.replicas.logs.close(self.replicas.high_watermarks())
-        self._threads.shutdown()
+        self.threads.shutdown()
         self._runner.close()
 
     def ask(self, message: Any, version: int) -> Any:

@@ -1,0 +1,99 @@
+"""Frames in, frames out, through the real dispatcher: everything of a connection but its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from random import Random
+from typing import Any, cast
+
+from kafkad.api.dispatch import Dispatcher
+from kafkad.api.fetch import FetchApi
+from kafkad.api.fetch_session import FetchSessions
+from kafkad.api.produce import ProduceApi
+from kafkad.api.routes import FETCH, PRODUCE, ROUTES
+from kafkad.clock import SystemClock
+from kafkad.log.recompress import SlowPath
+from kafkad.metrics import RequestProbe
+from kafkad.net.connection import PENDING, Connection, Reply
+from kafkad.replica.durable import Durable
+from kafkad.wire.apis import response_class
+from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
+from kafkad.wire.schema import decode
+from tests.api.one_broker import OneBroker
+
+_CORRELATION_ID = 77
+
+
+class FakeConnection:
+    """As much of a connection as the dispatcher and its handlers look at."""
+
+    peer = "a-test:1"
+
+    def __init__(self, broker: OneBroker) -> None:
+        self.listener = broker.connection.listener
+        self.produce_prefix = 0
+        self.client: Any = None
+        self.on_close: Any = None
+        self.closed = False
+        self.replies: list[Reply | None] = []
+
+    def reply(self, reply: Reply | None) -> None:
+        self.replies.append(reply)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Frames:
+    """One client's connection to a broker."""
+
+    def __init__(self, broker: OneBroker) -> None:
+        self.broker = broker
+        self.probes = {route.key: RequestProbe(route.name) for route in ROUTES}
+        self.slow_path = SlowPath()
+        clock = SystemClock()
+        durable = Durable(broker.replicas.logs.files, broker.threads)
+        produce = ProduceApi(broker.replicas, clock, self.slow_path, durable, self.probes[PRODUCE])
+        self.fetch = FetchApi(broker.replicas, FetchSessions(10, 120_000, Random(1)), clock, self.probes[FETCH])
+        self.dispatcher = Dispatcher(broker.context, produce, self.fetch, self.probes)
+        self.connection = FakeConnection(broker)
+
+    def close(self) -> None:
+        self.slow_path.close()
+
+    def begin(self, message: Any, version: int, client_id: str | None = "test") -> Reply | None:
+        """Dispatch one request; what it answers at once, None if nothing or not yet."""
+        key = message.__schema__.key
+        frame = encode_request(RequestHeader(key, version, _CORRELATION_ID, client_id), message)
+        view = memoryview(bytearray(frame))
+
+        async def dispatch() -> Any:
+            return self.dispatcher(cast(Connection, self.connection), view, 4, len(view))
+
+        reply = self.broker.run(dispatch())
+        view[:] = bytes(len(view))  # the receive buffer is used again at once
+        return None if reply is PENDING else cast("Reply | None", reply)
+
+    def ask(self, message: Any, version: int, client_id: str | None = "test") -> Any:
+        """The response message; waits for one that comes later."""
+        reply = self.begin(message, version, client_id)
+        if reply is None and not self.connection.closed:
+            self.broker.run(self._until_answered())
+            reply = self.connection.replies.pop(0)
+        assert reply is not None
+        return self.decode(reply, message.__schema__.key, version)
+
+    async def _until_answered(self) -> None:
+        while not self.connection.replies:
+            await asyncio.sleep(0.001)
+
+    def decode(self, reply: Reply, key: int, version: int) -> Any:
+        parts = reply if isinstance(reply, list) else [reply]
+        data = b"".join(
+            bytes(p) if isinstance(p, bytes | bytearray) else os.pread(p.file.fd, p.length, p.position) for p in parts
+        )
+        assert int.from_bytes(data[:4], "big") == len(data) - 4
+        correlation_id, at = read_response_header(key, version, data, 4)
+        assert correlation_id == _CORRELATION_ID
+        return decode(response_class(key), version, data[at:])

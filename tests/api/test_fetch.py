@@ -1,0 +1,202 @@
+"""Fetch through the dispatcher: limits, sessions, waits, fencing, and what readers of transactions may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from kafkad.errors import ErrorCode
+from kafkad.model import TopicPartition
+from kafkad.replica.partition import Partition
+from kafkad.wire.control import ControlRecord, build_marker
+from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from kafkad.wire.records import BATCH_HEADER, Record, iter_batches, iter_records
+from tests.api.frames import Frames
+from tests.api.one_broker import OneBroker
+
+VERSIONS = range(4, 19)
+
+
+@pytest.fixture
+def frames(broker: OneBroker) -> Iterator[Frames]:
+    frames = Frames(broker)
+    yield frames
+    frames.close()
+
+
+def fill(frames: Frames, topic: str = "t", partition: int = 0, batches: int = 3, size: int = 10) -> None:
+    for turn in range(batches):
+        records = [Record(i, 1_700_000_000_000 + turn, None, bytes(size)) for i in range(2)]
+        frames.broker.append(topic, partition, *records)
+
+
+def request(frames: Frames, version: int, wanted: dict[int, int], topic: str = "t", **fields: int) -> FetchRequest:
+    sizes = fields.pop("partition_max_bytes", 1 << 20)
+    epochs = {name: fields.pop(name) for name in ("current_leader_epoch", "last_fetched_epoch") if name in fields}
+    known = frames.broker.replicas.metadata.topics.get(topic)
+    named = FetchTopic(topic_id=known.id if known else b"n" * 16) if version >= 13 else FetchTopic(topic=topic)
+    named.partitions = [
+        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=sizes, **epochs)
+        for index, offset in wanted.items()
+    ]
+    limits = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, **fields}
+    return FetchRequest(topics=[named] if wanted else [], **limits)
+
+
+def answers(response: FetchResponse) -> list[PartitionData]:
+    return [partition for topic in response.responses for partition in topic.partitions]
+
+
+def fetch(frames: Frames, version: int, wanted: dict[int, int], topic: str = "t", **fields: int) -> list[PartitionData]:
+    return answers(frames.ask(request(frames, version, wanted, topic, **fields), version))
+
+
+def offsets(partition: PartitionData) -> list[int]:
+    view = memoryview(partition.records or b"")
+    return [record.offset for at, header in iter_batches(view) for record in iter_records(view, at, header)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_records_come_from_the_offset_on_in_every_version(frames: Frames, version: int) -> None:
+    frames.broker.create("t", 2)
+    fill(frames)
+    [found, empty] = fetch(frames, version, {0: 3, 1: 0})
+    assert (found.partition_index, found.error_code, found.high_watermark, found.last_stable_offset) == (0, 0, 6, 6)
+    assert offsets(found) == [2, 3, 4, 5], "whole batches from the one that holds the offset"
+    assert (empty.partition_index, empty.high_watermark, empty.records) == (1, 0, b"")
+    [end] = fetch(frames, version, {0: 6})
+    assert (end.error_code, end.records) == (0, b"")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_errors_are_answered_per_partition(frames: Frames, version: int) -> None:
+    frames.broker.create("t")
+    fill(frames)
+    [outside, unknown] = fetch(frames, version, {0: 7, 9: 0})
+    assert (outside.error_code, outside.high_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    [nowhere] = fetch(frames, version, {0: 0}, "no-such")
+    expected = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert nowhere.error_code == expected
+
+
+def test_bytes_are_limited_but_progress_is_always_made(frames: Frames) -> None:
+    frames.broker.create("t", 2)
+    fill(frames, partition=0, size=1000)
+    fill(frames, partition=1, size=1000)
+    [first, second] = fetch(frames, 11, {0: 0, 1: 0}, partition_max_bytes=10)
+    assert offsets(first) == [0, 1]
+    assert offsets(second) == [], "only the first partition may exceed its limit"
+    [first, second] = fetch(frames, 11, {0: 0, 1: 0}, max_bytes=9000)
+    assert offsets(first) == [0, 1, 2, 3, 4, 5]
+    assert len(offsets(second)) < 6
+    frames.fetch.max_bytes = 100
+    [first, second] = fetch(frames, 11, {0: 0, 1: 0})
+    assert (offsets(first), offsets(second)) == ([0, 1], [])
+
+
+def test_leader_epochs_fence_and_diverge(frames: Frames) -> None:
+    frames.broker.create("t")
+    fill(frames)
+    assert fetch(frames, 12, {0: 0}, current_leader_epoch=0)[0].error_code == 0
+    assert fetch(frames, 12, {0: 0}, current_leader_epoch=5)[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert fetch(frames, 12, {0: 0}, last_fetched_epoch=0)[0].diverging_epoch.epoch == -1
+    unheard_of = fetch(frames, 12, {0: 2}, last_fetched_epoch=3)
+    assert unheard_of[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    partition = frames.broker.replicas.leader("t", 0)
+    frames.broker.run(_lead_again(partition, epoch=2))
+    [parted] = fetch(frames, 12, {0: 2}, last_fetched_epoch=1)
+    assert (parted.diverging_epoch.epoch, parted.diverging_epoch.end_offset, parted.records) == (0, 6, b"")
+
+
+async def _lead_again(partition: Partition, epoch: int) -> None:
+    partition.become(replace(partition.role, leader_epoch=epoch))
+
+
+def test_a_session_is_told_only_news(frames: Frames) -> None:
+    frames.broker.create("t", 3)
+    fill(frames, partition=1)
+    first = frames.ask(request(frames, 12, {0: 0, 1: 0, 2: 0}, session_epoch=0), 12)
+    assert first.session_id > 0
+    assert len(answers(first)) == 3
+
+    def next_of_session(epoch: int, wanted: dict[int, int]) -> list[PartitionData]:
+        return fetch(frames, 12, wanted, session_id=first.session_id, session_epoch=epoch)
+
+    assert next_of_session(1, {1: 6}) == []
+    fill(frames, partition=2, batches=1)
+    [news] = next_of_session(2, {})
+    assert (news.partition_index, offsets(news)) == (2, [0, 1])
+    stale = frames.ask(request(frames, 12, {}, session_id=first.session_id, session_epoch=2), 12)
+    assert stale.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    unknown = frames.ask(request(frames, 12, {}, session_id=first.session_id + 1, session_epoch=3), 12)
+    assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_fetch_waits_for_bytes_and_is_answered_when_they_come(frames: Frames) -> None:
+    frames.broker.create("t", 2)
+    assert frames.begin(request(frames, 12, {0: 0, 1: 0}, max_wait_ms=60_000), 12) is None
+    partition = frames.broker.replicas.leader("t", 0)
+    other = frames.broker.replicas.leader("t", 1)
+    assert len(partition.fetch_waits) == len(other.fetch_waits) == 1
+    fill(frames, batches=1)
+    frames.broker.settle()
+    [reply] = frames.connection.replies
+    assert reply is not None
+    [found, _] = answers(frames.decode(reply, 1, 12))
+    assert offsets(found) == [0, 1]
+    assert not partition.fetch_waits
+    assert not other.fetch_waits
+
+
+def test_a_fetch_waits_until_there_is_enough(frames: Frames) -> None:
+    frames.broker.create("t")
+    assert frames.begin(request(frames, 12, {0: 0}, max_wait_ms=60_000, min_bytes=300), 12) is None
+    for enough in (False, False, True):
+        fill(frames, batches=1, size=20)
+        frames.broker.settle()
+        assert bool(frames.connection.replies) == enough
+
+
+def test_a_fetch_that_waits_is_forgotten_with_its_connection(frames: Frames) -> None:
+    frames.broker.create("t")
+    frames.begin(request(frames, 12, {0: 0}, max_wait_ms=60_000), 12)
+    frames.connection.on_close()
+    assert not frames.broker.replicas.leader("t", 0).fetch_waits
+
+
+def test_a_fetch_that_waits_hears_that_its_topic_is_gone(frames: Frames) -> None:
+    frames.broker.create("t")
+    frames.begin(request(frames, 12, {0: 0}, max_wait_ms=60_000), 12)
+    frames.broker.run(frames.broker.controller.delete_topics(["t"], timeout_ms=5_000))
+    frames.broker.settle()
+    [reply] = frames.connection.replies
+    assert reply is not None
+    [gone] = answers(frames.decode(reply, 1, 12))
+    assert gone.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def test_read_committed_ends_before_open_transactions_and_names_aborted_ones(frames: Frames) -> None:
+    frames.broker.create("t")
+    record = Record(0, 1_700_000_000_000, None, b"x")
+    frames.broker.append("t", 0, record, producer_id=5, transactional=True)
+    frames.broker.append("t", 0, record)
+    log = frames.broker.replicas.logs.logs[TopicPartition("t", 0)]
+    [hidden] = fetch(frames, 12, {0: 0}, isolation_level=1)
+    assert (hidden.last_stable_offset, hidden.high_watermark, hidden.records) == (0, 2, b"")
+    assert len(offsets(fetch(frames, 12, {0: 0})[0])) == 2
+    marker = memoryview(
+        build_marker(ControlRecord(False, 0), producer_id=5, producer_epoch=0, timestamp=1_700_000_000_000)
+    )
+    frames.broker.replicas.leader("t", 0).append(marker, 0, len(marker), BATCH_HEADER.unpack_from(marker))
+    [shown] = fetch(frames, 12, {0: 0}, isolation_level=1)
+    assert (shown.last_stable_offset, log.end_offset) == (3, 3)
+    assert [(a.producer_id, a.first_offset) for a in shown.aborted_transactions or []] == [(5, 0)]
+
+
+def test_a_follower_that_is_none_is_sent_away(frames: Frames) -> None:
+    frames.broker.create("t")
+    [answer] = fetch(frames, 11, {0: 0}, replica_id=3)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

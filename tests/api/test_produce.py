@@ -1,0 +1,212 @@
+"""Produce through the dispatcher: the repeated way, the direct way, the slow way, and every refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkad.errors import ErrorCode
+from kafkad.model import TopicPartition
+from kafkad.wire.compression import Codec
+from kafkad.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kafkad.wire.records import Record, build_batch, iter_batches, iter_records
+from tests.api.frames import Frames
+from tests.api.one_broker import OneBroker
+
+VERSIONS = range(3, 14)
+VALUES = [Record(i, 1_700_000_000_000 + i, b"k%d" % i, b"v%d" % i) for i in range(3)]
+
+
+@pytest.fixture
+def frames(broker: OneBroker) -> Iterator[Frames]:
+    frames = Frames(broker)
+    yield frames
+    frames.close()
+
+
+def batch(records: list[Record] = VALUES, **options: int) -> bytes:
+    return bytes(build_batch(records, **options))
+
+
+def request(
+    frames: Frames, version: int, partitions: dict[int, bytes | None], topic: str = "t", acks: int = -1
+) -> ProduceRequest:
+    data = TopicProduceData(
+        partition_data=[PartitionProduceData(index=index, records=records) for index, records in partitions.items()]
+    )
+    known = frames.broker.replicas.metadata.topics.get(topic)
+    if version >= 13:
+        data.topic_id = known.id if known else b"n" * 16
+    else:
+        data.name = topic
+    return ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=[data])
+
+
+def produce(
+    frames: Frames, records: bytes | None, version: int = 9, *, topic: str = "t", partition: int = 0, acks: int = -1
+) -> PartitionProduceResponse:
+    response = frames.ask(request(frames, version, {partition: records}, topic, acks), version)
+    [answered] = response.responses
+    [answer] = answered.partition_responses
+    assert isinstance(answer, PartitionProduceResponse)
+    return answer
+
+
+def stored(frames: Frames, topic: str = "t", partition: int = 0) -> list[Record]:
+    log = frames.broker.replicas.logs.logs[TopicPartition(topic, partition)]
+    view = memoryview(b"".join(Path(segment.path(".log")).read_bytes() for segment in log.segments))
+    return [record for at, header in iter_batches(view) for record in iter_records(view, at, header)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_batches_are_appended_and_answered_in_every_version(frames: Frames, version: int) -> None:
+    frames.broker.create("t", 2)
+    for turn in range(4):  # from the second on, by the bytes that repeat
+        answer = produce(frames, batch(), version, partition=1)
+        assert (answer.index, answer.error_code, answer.base_offset) == (1, 0, 3 * turn)
+        assert version < 5 or answer.log_start_offset == 0
+    assert [(r.offset, r.value) for r in stored(frames, partition=1)] == [(i, b"v%d" % (i % 3)) for i in range(12)]
+    assert frames.connection.produce_prefix
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_repeated_request_that_is_not_ordinary_gets_its_own_answer(frames: Frames, version: int) -> None:
+    frames.broker.create("t")
+    for _ in range(2):
+        produce(frames, batch(), version)
+    broken = bytearray(batch())
+    broken[-1] ^= 1
+    assert produce(frames, bytes(broken), version).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert produce(frames, None, version).error_code == ErrorCode.INVALID_RECORD
+    assert produce(frames, batch() + batch(), version).error_code == ErrorCode.INVALID_RECORD
+    assert produce(frames, batch(), version).base_offset == 6
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 13])
+def test_each_partition_gets_its_own_answer(frames: Frames, version: int) -> None:
+    frames.broker.create("t", 3)
+    broken = bytearray(batch())
+    broken[-1] ^= 1
+    asked = request(frames, version, {0: batch(), 1: bytes(broken), 2: batch(), 7: batch()})
+    [topic] = frames.ask(asked, version).responses
+    assert [(a.index, a.error_code, a.base_offset) for a in topic.partition_responses] == [
+        (0, 0, 0),
+        (1, ErrorCode.CORRUPT_MESSAGE, -1),
+        (2, 0, 0),
+        (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+    ]
+
+
+def test_unknown_topics_and_acks_are_refused(frames: Frames) -> None:
+    frames.broker.create("t")
+    assert produce(frames, batch(), topic="no-such").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert produce(frames, batch(), 13, topic="no-such").error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert produce(frames, batch(), acks=2).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert stored(frames) == []
+
+
+def test_internal_topics_take_records_from_the_admin_client_only(frames: Frames) -> None:
+    frames.broker.create("__consumer_offsets", configs={"cleanup.policy": "delete"})
+    asked = request(frames, 9, {0: batch()}, "__consumer_offsets")
+    for client, code in (("anyone", ErrorCode.INVALID_TOPIC_EXCEPTION), ("__admin_client", ErrorCode.NONE)):
+        [topic] = frames.ask(asked, 9, client).responses
+        assert topic.partition_responses[0].error_code == code
+    assert produce(frames, batch(), topic="__consumer_offsets").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_what_a_client_must_not_send_is_refused(frames: Frames) -> None:
+    frames.broker.create("t", configs={"max.message.bytes": "1000"})
+    large = batch([Record(0, 0, None, bytes(2000))])
+    assert produce(frames, large).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    transactional = batch(transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
+    assert produce(frames, transactional).error_code == ErrorCode.INVALID_TXN_STATE
+    zstd = batch(codec=Codec.ZSTD)
+    assert produce(frames, zstd, 6).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert produce(frames, zstd, 7).error_code == ErrorCode.NONE
+
+
+def test_sequences_of_an_idempotent_producer(frames: Frames) -> None:
+    frames.broker.create("t")
+
+    def numbered(sequence: int, epoch: int = 0) -> PartitionProduceResponse:
+        return produce(frames, batch(producer_id=5, producer_epoch=epoch, base_sequence=sequence))
+
+    assert [numbered(s).base_offset for s in (0, 3, 6)] == [0, 3, 6]
+    again = numbered(3)
+    assert (again.error_code, again.base_offset) == (0, 3), "a duplicate is answered as the first time"
+    assert numbered(30).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert numbered(0, epoch=1).base_offset == 9
+    assert numbered(9).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert len(stored(frames)) == 12
+
+
+def test_log_append_time_is_answered_and_stored(frames: Frames) -> None:
+    frames.broker.create("t", configs={"message.timestamp.type": "LogAppendTime"})
+    for _ in range(2):
+        answer = produce(frames, batch())
+        assert answer.log_append_time_ms > 1_700_000_000_000
+    assert {record.timestamp for record in stored(frames)} >= {answer.log_append_time_ms}
+
+
+def test_timestamps_outside_the_topics_limits_are_refused(frames: Frames) -> None:
+    frames.broker.create("t", configs={"message.timestamp.before.max.ms": "1000"})
+    assert produce(frames, batch()).error_code == ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("compressed", [Codec.NONE, Codec.LZ4])
+def test_a_compacted_topic_refuses_records_without_a_key_and_says_which(frames: Frames, compressed: int) -> None:
+    frames.broker.create("t", configs={"cleanup.policy": "compact"})
+    keyless = [VALUES[0], Record(1, 1_700_000_000_000, None, b"x"), VALUES[2]]
+    answer = produce(frames, batch(keyless, codec=compressed))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in answer.record_errors] == [1]
+    assert produce(frames, batch(codec=compressed)).error_code == ErrorCode.NONE
+    assert [r.key for r in stored(frames)] == [b"k0", b"k1", b"k2"]
+
+
+def test_a_topic_with_its_own_codec_gets_its_batches_rebuilt(frames: Frames) -> None:
+    frames.broker.create("t", configs={"compression.type": "zstd"})
+    assert produce(frames, batch(codec=Codec.GZIP)).base_offset == 0
+    assert produce(frames, batch()).base_offset == 3
+    assert [r.value for r in stored(frames)] == [b"v0", b"v1", b"v2"] * 2
+    log = frames.broker.replicas.logs.logs[TopicPartition("t", 0)]
+    view = memoryview(Path(log.segments[0].path(".log")).read_bytes())
+    assert {header.codec for _, header in iter_batches(view)} == {Codec.ZSTD}
+
+
+@pytest.mark.parametrize("settings", [{"kafkad.acks.fsync": "true"}, {"flush.messages": "1"}])
+def test_a_durable_topic_is_answered_after_an_fsync(frames: Frames, settings: dict[str, str]) -> None:
+    frames.broker.create("t", configs=settings)
+    assert frames.begin(request(frames, 9, {0: batch()}), 9) is None, "not before the disk has it"
+    frames.broker.run_until(lambda: bool(frames.connection.replies))
+    frames.connection.replies.clear()
+    assert produce(frames, batch()).base_offset == 3
+
+
+def test_acks_0_is_not_answered_and_a_failure_closes(frames: Frames) -> None:
+    frames.broker.create("t")
+    for _ in range(3):
+        assert frames.begin(request(frames, 9, {0: batch()}, acks=0), 9) is None
+    assert len(stored(frames)) == 9
+    assert not frames.connection.closed
+    frames.begin(request(frames, 9, {0: None}, acks=0), 9)
+    assert frames.connection.closed
+
+
+def test_a_topic_made_anew_is_not_confused_with_the_one_before(frames: Frames) -> None:
+    frames.broker.create("t")
+    for _ in range(2):
+        produce(frames, batch())
+    frames.broker.run(frames.broker.controller.delete_topics(["t"], timeout_ms=5_000))
+    assert produce(frames, batch()).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    frames.broker.create("t")
+    assert produce(frames, batch()).base_offset == 0
+    assert produce(frames, batch()).base_offset == 3
+    assert len(stored(frames)) == 6
