@@ -20,6 +20,7 @@ from kctl.settings import Settings, options
 
 COMMANDS = {
     "version": ("kctl.version:version", "Print the version of kctl."),
+    "dump-segment": ("kctl.segments:dump_segment", "Print what is in the files of a log."),
     "completion": ("kctl.completion:completion", "Print what makes a shell complete kctl's commands."),
 }
 

@@ -155,7 +155,7 @@ class Writer:
                 self._csv(rows)
             case "name":
                 first = self.columns[0]
-                _print_lines(str(row.get(first.name)) for row in rows)
+                print_lines(str(row.get(first.name)) for row in rows)
             case _:
                 self._page(self._table(rows))
 
@@ -185,10 +185,10 @@ class Writer:
         import json
 
         if self.document.stream:
-            _print_lines(json.dumps(self._item(row), ensure_ascii=False) for row in rows)
+            print_lines(json.dumps(self._item(row), ensure_ascii=False) for row in rows)
         else:
             whole = envelope(self.document.command, [self._item(row) for row in rows], errors)
-            _print_lines((json.dumps(whole, ensure_ascii=False, indent=2),))
+            print_lines((json.dumps(whole, ensure_ascii=False, indent=2),))
 
     def _yaml(self, rows: Iterable[Row], errors: Sequence[KctlError]) -> None:
         import yaml
@@ -198,9 +198,9 @@ class Writer:
             return dumped.rstrip("\n")
 
         if self.document.stream:
-            _print_lines(f"---\n{text(self._item(row))}" for row in rows)
+            print_lines(f"---\n{text(self._item(row))}" for row in rows)
         else:
-            _print_lines((text(envelope(self.document.command, [self._item(row) for row in rows], errors)),))
+            print_lines((text(envelope(self.document.command, [self._item(row) for row in rows], errors)),))
 
     def _csv(self, rows: Iterable[Row]) -> None:
         import csv
@@ -263,13 +263,13 @@ class Writer:
     def _page(self, lines: Iterator[str]) -> None:
         """What is longer than the screen goes through $PAGER."""
         if self.settings.no_pager or not (sys.stdout.isatty() and sys.stdin.isatty()):
-            _print_lines(lines)
+            print_lines(lines)
             return
         import shutil
 
         first = list(islice(lines, shutil.get_terminal_size().lines))
         if len(first) < shutil.get_terminal_size().lines:
-            _print_lines(first)
+            print_lines(first)
         else:
             click.echo_via_pager(f"{line}\n" for line in chain(first, lines))
 
@@ -280,7 +280,7 @@ def envelope(command: str, items: list[dict[str, Any]], errors: Sequence[KctlErr
     return {"kctl": 1, "command": command, "cluster_id": None, "items": items, "errors": told}
 
 
-def _print_lines(lines: Iterable[str]) -> None:
+def print_lines(lines: Iterable[str]) -> None:
     write = sys.stdout.write
     for line in lines:
         write(line)

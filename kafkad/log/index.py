@@ -179,3 +179,10 @@ class StoredTimeIndex:
 def whole_entries(data: bytes, size: int) -> bytes:
     """`data` without a last entry that was cut off."""
     return data[: len(data) - len(data) % size]
+
+
+def used_entries(data: bytes, size: int) -> bytes:
+    """`data` without what Kafka preallocates in the index of an active segment, zeros, and without half an entry."""
+    data = whole_entries(data, size)
+    used = len(data.rstrip(b"\0"))
+    return data[: used + -used % size]

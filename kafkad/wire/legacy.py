@@ -59,10 +59,15 @@ def message_crc_matches(view: memoryview, at: int, header: tuple[int, ...]) -> b
 
 def read_legacy(view: memoryview, at: int, limit: int) -> Iterator[Record]:
     """The records of one message: itself, or those it wraps, which `limit` bounds in bytes."""
+    return (record for _, record in read_messages(view, at, limit))
+
+
+def read_messages(view: memoryview, at: int, limit: int) -> Iterator[tuple[BatchHeader, Record]]:
+    """The same, each with the header of its own message, as it stands (its offset may be a relative one)."""
     header = read_message_header(view, at)
     record = _read_message(view, at, header)
     if not header.codec:
-        yield record
+        yield header, record
         return
     if record.value is None:
         raise RecordsError("a compressed message without value", at)
@@ -73,7 +78,7 @@ def read_legacy(view: memoryview, at: int, limit: int) -> Iterator[Record]:
     yield from _unwrap(inner, at, header)
 
 
-def _unwrap(inner: memoryview, at: int, outer: BatchHeader) -> Iterator[Record]:
+def _unwrap(inner: memoryview, at: int, outer: BatchHeader) -> Iterator[tuple[BatchHeader, Record]]:
     starts = []
     cursor = 0
     while cursor < len(inner):
@@ -92,7 +97,7 @@ def _unwrap(inner: memoryview, at: int, outer: BatchHeader) -> Iterator[Record]:
     for cursor, header in starts:
         record = _read_message(inner, cursor, header)
         timestamp = outer.max_timestamp if outer.attributes & LOG_APPEND_TIME else record.timestamp
-        yield record._replace(offset=record.offset + shift, timestamp=timestamp)
+        yield header, record._replace(offset=record.offset + shift, timestamp=timestamp)
 
 
 def _offset_shift(outer: BatchHeader, last: int) -> int:

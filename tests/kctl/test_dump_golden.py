@@ -1,0 +1,35 @@
+"""dump-segment in the words of Kafka's own tool, byte for byte what that tool printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kctl.conftest import Kctl
+
+LOGS = Path(__file__).parents[1] / "golden" / "logs"
+PARTITIONS = sorted(path for path in (LOGS / "expected").glob("*/*") if not path.parent.name.startswith("damaged"))
+DAMAGED = sorted((LOGS / "expected" / "damaged-after").glob("*"))
+
+
+@pytest.mark.parametrize("expected", PARTITIONS, ids=lambda path: "/".join(path.parts[-2:]))
+def test_partition(expected: Path, kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(LOGS / expected.relative_to(LOGS / "expected"))
+    _compare(expected, kctl)
+
+
+@pytest.mark.parametrize("expected", DAMAGED, ids=lambda path: path.name)
+def test_partition_that_was_damaged_and_recovered(expected: Path, kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(LOGS / "damaged" / "after" / expected.name)
+    _compare(expected, kctl)
+
+
+def _compare(expected: Path, kctl: Kctl) -> None:
+    # Kafka's tool was run without contents for large-0 only.
+    contents = ["--values", "none"] if expected.name == "large-0" else []
+    files = sorted(expected.iterdir())
+    assert files
+    for file in files:
+        ran = kctl("dump-segment", file.stem, "--kafka-format", *contents)
+        assert ran == (0, file.read_bytes().decode(), ""), file
