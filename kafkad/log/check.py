@@ -22,7 +22,7 @@ from kafkad.log.batches import (
 from kafkad.log.epochs import FILE_NAME as EPOCHS
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files
-from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
+from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex, used_entries
 from kafkad.log.indexed import INDEX, LOG, TIME_INDEX, segment_path
 from kafkad.log.leftovers import base_of
 from kafkad.wire.records import crc_matches
@@ -110,7 +110,7 @@ class _Check:
         data = self.files.read(path)
         if len(data) % entry_size:
             self._problem(path, f"{len(data)} bytes are no whole number of entries")
-        return data[: len(data) // entry_size * entry_size]
+        return used_entries(data, entry_size)
 
     def _offset_index(self, base: int, batches: list[_Batch]) -> None:
         index = OffsetIndex(self._read_index(base, INDEX, OFFSET_ENTRY_SIZE))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kctl.errors import Exit
 from tests.kctl.conftest import Kctl
 
 LOGS = Path(__file__).parents[1] / "golden" / "logs"
@@ -33,3 +34,10 @@ def _compare(expected: Path, kctl: Kctl) -> None:
     for file in files:
         ran = kctl("dump-segment", file.stem, "--kafka-format", *contents)
         assert ran == (0, file.read_bytes().decode(), ""), file
+
+
+def test_torn_tail_is_told_as_kafka_tells_it(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(LOGS / "damaged" / "before" / "dmg-torn-0")
+    ran = kctl("dump-segment", "00000000000000000089.log", "--kafka-format", "--batches")
+    assert ran.code == Exit.FINDINGS
+    assert ran.out.endswith("\nFound 58 invalid bytes at the end of 00000000000000000089.log\n")

@@ -1,0 +1,178 @@
+"""dump-index and check-log, on Kafka's own files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from kafkad.wire.records import Record, assemble_batch, build_batch, encode_records, read_header
+from kctl.errors import Exit
+from tests.kctl.conftest import Kctl
+
+LOGS = Path(__file__).parents[1] / "golden" / "logs"
+MAIN = LOGS / "main"
+BEFORE = LOGS / "damaged" / "before"
+FINDINGS = {
+    "dmg-clean-0": set(),
+    "dmg-torn-0": {"00000000000000000089.log", "00000000000000000100.snapshot"},
+    "dmg-torn-header-0": {"00000000000000000089.log", "00000000000000000100.snapshot"},
+    "dmg-zerotail-0": {"00000000000000000089.log"},
+    "dmg-flip-last-0": {"00000000000000000089.log"},
+    "dmg-flip-last-tail-0": {"00000000000000000089.log"},
+    "dmg-flip-old-0": {"00000000000000000009.log"},
+    "dmg-flip-old-safe-0": {"00000000000000000009.log"},
+    "dmg-noindex-0": {"00000000000000000009.index", "00000000000000000009.timeindex"},
+    "dmg-badindex-0": {"00000000000000000009.index", "00000000000000000044.index"},
+    "dmg-badindex-safe-0": {"00000000000000000009.index", "00000000000000000044.index"},
+    "dmg-badtimeindex-0": {"00000000000000000009.timeindex"},
+    "dmg-badsnapshot-0": {"00000000000000000100.snapshot"},
+    "dmg-nosnapshot-0": set(),
+}
+
+
+def findings(kctl: Kctl, *arguments: object) -> list[dict[str, str]]:
+    ran = kctl("check-log", "-o", "json", *arguments)
+    items: list[dict[str, str]] = json.loads(ran.out)["items"]
+    assert ran.code == (Exit.FINDINGS if items else Exit.DONE)
+    return items
+
+
+@pytest.mark.parametrize("partition", sorted(path.name for path in MAIN.iterdir() if path.is_dir()))
+def test_sound_partition(kctl: Kctl, partition: str) -> None:
+    assert findings(kctl, MAIN / partition, "--deep") == []
+
+
+@pytest.mark.parametrize(("partition", "files"), FINDINGS.items())
+def test_damaged_partition(kctl: Kctl, partition: str, files: set[str]) -> None:
+    found = findings(kctl, BEFORE / partition)
+    assert {Path(item["file"]).name for item in found} == files
+    assert all(item["severity"] == "error" and item["action"] for item in found)
+
+
+@pytest.mark.parametrize("partition", ["dmg-leftover-0", "dmg-swap-0", "dmg-swap-incomplete-0"])
+def test_leftovers(kctl: Kctl, partition: str) -> None:
+    found = findings(kctl, BEFORE / partition)
+    assert found
+    assert {item["severity"] for item in found} == {"warn"}
+    assert {Path(item["file"]).suffix for item in found} <= {".deleted", ".cleaned", ".swap"}
+
+
+@pytest.fixture
+def log_directory(tmp_path: Path) -> Path:
+    for name in ("tx-0", "codec-gzip-0"):
+        shutil.copytree(MAIN / name, tmp_path / name)
+    shutil.copy(MAIN / "meta.properties", tmp_path)
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n2\ntx 0 281\ncodec-gzip 0 250\n")
+    return tmp_path
+
+
+def test_sound_log_directory(kctl: Kctl, log_directory: Path) -> None:
+    ran = kctl("check-log", log_directory)
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err.startswith("2 partitions, ") and ", 0 findings, " in ran.err
+
+
+def test_log_directory_with_everything_wrong(kctl: Kctl, log_directory: Path) -> None:
+    uid = "0123456789abcdef0123456789abcdef"
+    for suffix in ("delete", "future", "stray"):
+        shutil.copytree(MAIN / "empty-0", log_directory / f"empty-0.{uid}-{suffix}")
+    (log_directory / "recovery-point-offset-checkpoint").write_text("0\n2\ntx 0 282\ngone 3 1\n")
+    (log_directory / "replication-offset-checkpoint").write_text("0\n7\n")
+    (log_directory / "meta.properties").unlink()
+    (log_directory / "tx-0" / "00000000000000000999.index").touch()
+    (log_directory / "tx-0" / "partition.metadata").write_text("version: 7\n")
+    ran = kctl("check-log", log_directory, "-o", "csv", "--jobs", 2)
+    assert ran.code == Exit.FINDINGS
+    found = {(Path(row["file"]).name, row["problem"]) for row in csv.DictReader(io.StringIO(ran.out))}
+    assert found == {
+        (f"empty-0.{uid}-delete", "of a partition that is being deleted"),
+        (f"empty-0.{uid}-future", "a copy that is being made, to move the partition here"),
+        (f"empty-0.{uid}-stray", "put aside by a broker that did not know the partition"),
+        ("recovery-point-offset-checkpoint", "282 for tx-0, whose log ends at 281"),
+        ("recovery-point-offset-checkpoint", "names gone-3, which is not there"),
+        ("replication-offset-checkpoint", "line 2: 7 entries were announced, 0 are there"),
+        ("meta.properties", "is missing"),
+        ("00000000000000000999.index", "belongs to no segment"),
+        ("partition.metadata", "line 1: 'version: 7' where 'version: 0' was expected"),
+    }
+
+
+def test_deep_check_finds_records_that_a_right_checksum_covers(kctl: Kctl, tmp_path: Path) -> None:
+    batch = build_batch([Record(0, 1, None, b"a"), Record(1, 1, None, b"b")])
+    header = read_header(memoryview(batch), 0)
+    lying = assemble_batch(header._replace(record_count=3), encode_records([Record(0, 1, None, b"a")], 0, 1))
+    partition = tmp_path / "lies-0"
+    partition.mkdir()
+    base = "00000000000000000000"
+    (partition / f"{base}.log").write_bytes(lying)
+    (partition / f"{base}.index").touch()
+    (partition / f"{base}.timeindex").write_bytes(struct.pack(">qi", 1, 1))
+    assert findings(kctl, partition) == []
+    (found,) = findings(kctl, partition, "--deep")
+    assert "the batch with offset 0 at byte 0" in found["problem"]
+
+
+def test_index_of_an_active_segment_may_end_in_zeros(kctl: Kctl, log_directory: Path) -> None:
+    """As Kafka preallocates it."""
+    for index in (log_directory / "tx-0").glob("00000000000000000261.*index"):
+        if index.suffix != ".txnindex":
+            index.write_bytes(index.read_bytes().ljust(480, b"\0"))
+    assert findings(kctl, log_directory) == []
+
+
+def test_no_partition(kctl: Kctl, tmp_path: Path) -> None:
+    assert kctl("check-log", tmp_path).code == Exit.NOT_FOUND
+
+
+# --- dump-index
+
+
+def test_indexes_as_json(kctl: Kctl) -> None:
+    def items(name: str) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = json.loads(kctl("dump-index", MAIN / "tx-0" / name, "-o", "json").out)["items"]
+        return found
+
+    assert items("00000000000000000030.index")[0] == {"entry": 0, "offset": 37, "position": 533}
+    assert items("00000000000000000030.timeindex") == [
+        {"entry": 0, "timestamp": "2026-11-21T06:17:47.514Z", "timestamp_ms": 1795241867514, "offset": 31}
+    ]
+    assert items("00000000000000000030.txnindex") == [
+        {"producer_id": 4, "first_offset": 20, "last_offset": 31, "last_stable_offset": 32}
+    ]
+    assert items("00000000000000000030.snapshot")[0]["transaction_first_offset"] == 0
+
+
+def test_lookup_walks_to_the_answer(kctl: Kctl) -> None:
+    index = MAIN / "tx-0" / "00000000000000000030.index"
+    ran = kctl("dump-index", index, "--lookup", 60)
+    assert [line.split() for line in ran.out.splitlines()[1:]] == [
+        ["1", "2", "53", "before", "53", "1952"],
+        ["2", "4", "72", "after", "72", "3561"],
+        ["3", "3", "63", "after", "63", "2730"],
+        ["4", "2", "53", "answer", "53", "1952"],
+    ]
+    assert kctl("dump-index", index, "--lookup", 31).out.endswith(
+        "answer: the start of the segment       -         -\n"
+    )
+    assert kctl("dump-index", index, "--lookup", "@1700000000000").code == Exit.USAGE
+    times = MAIN / "tx-0" / "00000000000000000075.timeindex"
+    assert kctl("dump-index", times, "--lookup", "@1700002067671").out.splitlines()[-1].split()[3:5] == ["answer", "91"]
+
+
+def test_verify(kctl: Kctl) -> None:
+    sound = kctl("dump-index", "--verify", *sorted((MAIN / "tx-0").glob("*index")))
+    assert (sound.code, sound.out) == (0, "")
+    bad = BEFORE / "dmg-badindex-0" / "00000000000000000009.index"
+    ran = kctl("dump-index", "--verify", bad)
+    assert ran.code == Exit.FINDINGS
+    assert f"{bad}: entry 3 does not grow: 20, then -5\n" in ran.out
+
+
+def test_file_of_no_known_kind(kctl: Kctl, tmp_path: Path) -> None:
+    assert kctl("dump-index", tmp_path / "notes.txt").code == Exit.USAGE
