@@ -16,7 +16,7 @@ from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import API_VERSIONS, BY_KEY, FETCH, PRODUCE, Route
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
-from kafkad.net.connection import PENDING, Connection, Reply, _Pending
+from kafkad.net.connection import PENDING, Connection, Later, Reply, _Pending
 from kafkad.wire.apis import request_class, response_class
 from kafkad.wire.frames import encode_response, read_request_header
 from kafkad.wire.schema import MalformedError, decode
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 _START = struct.Struct(">hhi")
 
+_Answer = Reply | Later | _Pending | None
 Handler = Callable[[Context, Request, Any], Any]
 
 
@@ -45,14 +46,14 @@ class Dispatcher:
         """No handler is at work."""
         return not self._tasks
 
-    def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> Reply | _Pending | None:
+    def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> _Answer:
         key, version, correlation_id = _START.unpack_from(view, at)
         route = BY_KEY.get(key)
         if route is None:
             raise MalformedError(f"there is no API {key}")
         started = perf_counter_ns()
         if key == PRODUCE and version >= route.first:
-            reply: Reply | _Pending | None = self._produce.serve(connection, view, at, end, version, correlation_id)
+            reply: _Answer = self._produce.serve(connection, view, at, end, version, correlation_id)
         elif not route.first <= version <= route.last:
             reply = self._refuse_version(route, version, correlation_id)
         elif key == FETCH:

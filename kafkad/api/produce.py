@@ -33,7 +33,7 @@ from kafkad.log.validate import (
 )
 from kafkad.metrics import RequestProbe
 from kafkad.model import INTERNAL_TOPICS
-from kafkad.net.connection import PENDING, Connection, Reply, _Pending
+from kafkad.net.connection import PENDING, Connection, Later, Reply, _Pending
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
@@ -104,19 +104,19 @@ class ProduceApi:
         self._clock = clock
         self._slow_path = slow_path
         self._durable = durable
+        self._commits = Commits(durable)
         self._probe = probe
         self._tasks: set[asyncio.Task[None]] = set()
-        self._committing = 0
         self._targets: dict[int, dict[bytes, Target]] = {version: {} for version in range(3, 14)}
 
     @property
     def idle(self) -> bool:
         """No produce waits for a worker or a disk."""
-        return not self._tasks and not self._committing
+        return not self._tasks and not self._commits
 
     def serve(
         self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
-    ) -> Reply | _Pending | None:
+    ) -> Reply | Later | _Pending | None:
         prefix = connection.produce_prefix
         if prefix:
             target = self._targets[version].get(bytes(view[at + _PREFIX_AT : at + prefix]))
@@ -163,7 +163,7 @@ class ProduceApi:
 
     def _direct(
         self, connection: Connection, frame: memoryview, version: int, correlation_id: int
-    ) -> Reply | _Pending | None:
+    ) -> Reply | Later | _Pending | None:
         header, body_at = read_request_header(frame, 0)
         request = read_produce(frame, body_at, version)
         work = _Work(request, version, correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)
@@ -293,23 +293,22 @@ class ProduceApi:
             if isinstance(settled, BaseException):
                 settled = self._late_refusal(indexes[at], settled)
             work.settle(at, settled)
-        reply = self._when_committed(connection, work)
-        if reply is not PENDING:
-            connection.reply(reply)  # type: ignore[arg-type]
-
-    def _when_committed(self, connection: Connection, work: _Work) -> Reply | _Pending | None:
-        """The reply once all that this request wrote is where it must be: on the disk, if its topics ask for that."""
-
-        def committed(failures: Failures) -> None:
-            self._committing -= 1
-            for at, error in failures.items():
-                work.settle(at, self._refusal(work.indexes()[at], error))
+        if not self._commit(connection, work, connection.reply):
             connection.reply(self._reply(connection, work))
 
-        if Commits(committed).begin(self._durable, work.uncommitted, work.request.timeout_ms):
-            self._committing += 1
-            return PENDING
-        return self._reply(connection, work)
+    def _commit(self, connection: Connection, work: _Work, answer: Callable[[Reply | None], None]) -> bool:
+        """Call `answer` when all that this request wrote is on the disk; False when there is nothing to wait for."""
+
+        def committed(failures: Failures) -> None:
+            for at, error in failures.items():
+                work.settle(at, self._refusal(work.indexes()[at], error))
+            answer(self._reply(connection, work))
+
+        return self._commits.begin(work.uncommitted, work.request.timeout_ms, committed)
+
+    def _when_committed(self, connection: Connection, work: _Work) -> Reply | Later | None:
+        later = Later(connection)
+        return later if self._commit(connection, work, later.settle) else self._reply(connection, work)
 
     def _late_refusal(self, index: int, error: BaseException) -> Answer:
         if isinstance(error, KafkaError):

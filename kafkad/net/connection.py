@@ -1,7 +1,8 @@
 """One client connection: bytes become frames, replies become bytes, in the order of the requests.
 
 Rules:
-- One request of a connection is worked on at a time; what follows it waits in the kernel or in `_partial`.
+- One request of a connection is worked on at a time; what follows it waits in the kernel or in `_partial`. A `Later`
+  lets those go on that have arrived with it, and all their replies leave together.
 - While a reply has not left completely, nothing more is read: a peer that does not read costs one reply.
 - Memory is owned only for a frame that is partial, and only as much as has really arrived.
 """
@@ -62,11 +63,28 @@ PENDING: Final = _Pending()
 """What a dispatcher returns when the reply will come later, by `Connection.reply`."""
 
 
+class Later:
+    """What a dispatcher returns when its work is done and only the reply has to wait, for `settle`."""
+
+    __slots__ = ("_connection", "reply")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.reply: Reply | None = None
+
+    def settle(self, reply: Reply | None) -> None:
+        self.reply = reply
+        self._connection.settled()
+
+
+_NO_REPLIES: Final[list[Reply | Later]] = []
+
+
 class Connection:
     """Made by a Listener for each accepted socket; closes itself when the peer or a frame gives reason to."""
 
     __slots__ = (
-        "__weakref__",
+        "_awaited",
         "_busy",
         "_have",
         "_large",
@@ -74,6 +92,7 @@ class Connection:
         "_out",
         "_partial",
         "_paused",
+        "_replies",
         "_sock",
         "_writing",
         "client",
@@ -104,11 +123,13 @@ class Connection:
         self._lowest = 1
         self._out: deque[Part] | None = None
         self._busy = False
+        self._awaited = 0
+        self._replies: list[Reply | Later] = _NO_REPLIES
         self._paused = False
         self._writing = False
 
     def on_readable(self) -> None:
-        if self._busy or self._out:
+        if self._busy or self._out or self._awaited:
             self._pause()
             return
         listener = self.listener
@@ -139,8 +160,24 @@ class Connection:
         if self.closed:
             return
         self._busy = False
+        if self._awaited:
+            if reply is not None:
+                self._replies.append(reply)
+            return
         if reply is not None:
             self._send(reply)
+        self._go_on()
+
+    def settled(self) -> None:
+        """One of the replies that are waited for has come; all of them leave with the last."""
+        self._awaited -= 1
+        if self._awaited or self.closed:
+            return
+        replies, self._replies = self._replies, _NO_REPLIES
+        settled = [each.reply if type(each) is Later else each for each in replies]
+        ready: list[Reply] = [each for each in settled if each is not None]  # type: ignore[misc]
+        if ready:
+            self._send(ready[0] if len(ready) == 1 else _joined(ready))
         self._go_on()
 
     def close(self) -> None:
@@ -161,13 +198,13 @@ class Connection:
     @property
     def quiet(self) -> bool:
         """Nothing is being answered: it may be closed without anybody missing a reply."""
-        return not self._busy and not self._out
+        return not self._busy and not self._out and not self._awaited
 
     # -- frames ----------------------------------------------------------------------------------------------------
 
     def _serve(self, view: memoryview, have: int) -> None:
         """Hand over every whole frame in view[:have]; keep the rest; send all replies together."""
-        replies: list[Reply] = []
+        replies: list[Reply | Later] = []
         try:
             at = self._hand_over(view, have, replies)
         except (MalformedError, struct.error, IndexError, UnicodeDecodeError) as error:
@@ -181,10 +218,12 @@ class Connection:
         if self.closed:
             return
         self._keep(view, at, have)
-        if replies:
-            self._send(replies[0] if len(replies) == 1 else _joined(replies))
+        if self._awaited:
+            self._replies = replies
+        elif replies:
+            self._send(replies[0] if len(replies) == 1 else _joined(replies))  # type: ignore[arg-type]
 
-    def _hand_over(self, view: memoryview, have: int, replies: list[Reply]) -> int:
+    def _hand_over(self, view: memoryview, have: int, replies: list[Reply | Later]) -> int:
         """Dispatch frame after frame; returns where the first one starts that is partial or has to wait."""
         dispatch = self.listener.dispatch
         at = 0
@@ -201,6 +240,8 @@ class Connection:
                 break
             if reply is not None:
                 replies.append(reply)  # type: ignore[arg-type]
+                if type(reply) is Later:
+                    self._awaited += 1
         return at
 
     def _check_size(self, size: int) -> None:
@@ -256,14 +297,14 @@ class Connection:
 
     def _go_on(self) -> None:
         """After a reply: frames that had already arrived come first, then the socket is read again."""
-        if self.closed or self._busy or self._out:
+        if self.closed or self._busy or self._out or self._awaited:
             return
         partial = self._partial
         if partial is not None and len(partial) >= 4 and len(partial) >= 4 + _SIZE.unpack_from(partial)[0]:
             view = self.listener.shared if len(partial) <= len(self.listener.shared) else memoryview(bytearray(partial))
             view[: len(partial)] = partial
             self._serve(view, len(partial))
-        if self._paused and not self.closed and not self._busy and not self._out:
+        if self._paused and not self.closed and self.quiet:
             self._paused = False
             self.listener.loop.add_reader(self.fd, self.on_readable)
 
@@ -275,6 +316,9 @@ class Connection:
     # -- replies ---------------------------------------------------------------------------------------------------
 
     def _send(self, reply: Reply) -> None:
+        if self._out:
+            self._out.extend(reply if type(reply) is list else [reply])  # type: ignore[list-item]
+            return
         if type(reply) is not list:
             try:
                 sent = self._sock.send(reply)  # type: ignore[arg-type]

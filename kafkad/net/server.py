@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkad.net.connection import Connection, Reply, _Pending
+from kafkad.net.connection import Connection, Later, Reply, _Pending
 
 log = logging.getLogger(__name__)
 
@@ -19,9 +19,9 @@ _KEPT_BUFFERS = 4
 _KEPT_BUFFER_BYTES = 4 << 20
 _GROWTH = 8
 
-Dispatch = Callable[[Connection, memoryview, int, int], "Reply | _Pending | None"]
+Dispatch = Callable[[Connection, memoryview, int, int], "Reply | Later | _Pending | None"]
 """`dispatch(connection, view, at, end)`: one request stands in view[at:end], without its length; returns the reply,
-None for none, or PENDING. The view is reused as soon as it returns."""
+None for none, a Later, or PENDING. The view is reused as soon as it returns."""
 
 
 class Buffers:

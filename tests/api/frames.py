@@ -15,7 +15,7 @@ from kafkad.api.routes import FETCH, PRODUCE, ROUTES
 from kafkad.clock import SystemClock
 from kafkad.log.recompress import SlowPath
 from kafkad.metrics import RequestProbe
-from kafkad.net.connection import PENDING, Connection, Reply
+from kafkad.net.connection import PENDING, Connection, Later, Reply
 from kafkad.replica.durable import Durable
 from kafkad.wire.apis import response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
@@ -37,9 +37,14 @@ class FakeConnection:
         self.on_close: Any = None
         self.closed = False
         self.replies: list[Reply | None] = []
+        self.later: Later | None = None
 
     def reply(self, reply: Reply | None) -> None:
         self.replies.append(reply)
+
+    def settled(self) -> None:
+        assert self.later is not None
+        self.replies.append(self.later.reply)
 
     def close(self) -> None:
         self.closed = True
@@ -73,6 +78,9 @@ class Frames:
 
         reply = self.broker.run(dispatch())
         view[:] = bytes(len(view))  # the receive buffer is used again at once
+        if isinstance(reply, Later):
+            self.connection.later = reply
+            return None
         return None if reply is PENDING else cast("Reply | None", reply)
 
     def ask(self, message: Any, version: int, client_id: str | None = "test") -> Any:

@@ -23,16 +23,20 @@ class Disks:
             self.waiting[log] = on_done
 
 
-def test_it_is_answered_once_with_the_last_of_its_logs() -> None:
+def test_it_ends_once_with_the_last_of_its_logs() -> None:
     async def scenario() -> None:
-        disks, ends = Disks(), []
+        disks = Disks()
+        ends: list[Failures] = []
         logs: Any = {0: "a", 2: "b", 3: "c"}
         disks.there_already.add("c")
-        assert Commits(ends.append).begin(disks, logs, 1000)  # type: ignore[arg-type]
+        commits = Commits(disks)  # type: ignore[arg-type]
+        assert commits.begin(logs, 1000, ends.append)
         disks.waiting["b"](StorageError("/disk", "it is gone"))
-        assert ends == []
+        assert not ends
+        assert len(commits) == 1
         disks.waiting["a"](None)
         assert [list(failures) for failures in ends] == [[2]]
+        assert len(commits) == 0
 
     asyncio.run(scenario())
 
@@ -42,7 +46,9 @@ def test_what_is_on_the_disk_already_needs_no_wait() -> None:
         disks = Disks()
         disks.there_already.add("a")
         logs: Any = {0: "a"}
-        assert not Commits(_never).begin(disks, logs, 1000)  # type: ignore[arg-type]
+        commits = Commits(disks)  # type: ignore[arg-type]
+        assert not commits.begin(logs, 1000, _never)
+        assert len(commits) == 0
 
     asyncio.run(scenario())
 
@@ -52,7 +58,7 @@ def test_one_that_takes_too_long_is_told_so_and_what_comes_later_is_ignored() ->
         disks = Disks()
         ended: asyncio.Future[Failures] = asyncio.get_running_loop().create_future()
         logs: Any = {0: "a", 1: "b"}
-        Commits(ended.set_result).begin(disks, logs, 1)  # type: ignore[arg-type]
+        Commits(disks).begin(logs, 1, ended.set_result)  # type: ignore[arg-type]
         disks.waiting["a"](None)
         failures = await ended
         assert {at: error.code for at, error in failures.items()} == {1: ErrorCode.REQUEST_TIMED_OUT}

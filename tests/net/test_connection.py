@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from kafkad.net.connection import PENDING, Connection, Reply, _Pending
+from kafkad.net.connection import PENDING, Connection, Later, Reply, _Pending
 from kafkad.net.server import SHARED_BYTES, Limits, Server
 
 
@@ -38,7 +38,7 @@ Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def run(
-    dispatch: Callable[[Connection, memoryview, int, int], Reply | _Pending | None],
+    dispatch: Callable[[Connection, memoryview, int, int], Reply | Later | _Pending | None],
     scenario: Callable[[Server, Callable[[], Awaitable[Peer]]], Awaitable[None]],
     limits: Limits | None = None,
 ) -> None:
@@ -70,6 +70,64 @@ def run(
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
     (size,) = struct.unpack(">i", await reader.readexactly(4))
     return await reader.readexactly(size)
+
+
+def test_a_reply_that_comes_while_another_is_leaving_follows_it() -> None:
+    pending: list[Connection] = []
+    large = bytes(8 << 20)
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | _Pending | None:
+        if bytes(view[at:end]).startswith(b"large"):
+            return frame(large)
+        pending.append(connection)
+        return PENDING
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        writer.write(frame(b"large  1") + frame(b"pending 2"))
+        while not pending:
+            await asyncio.sleep(0)
+        pending[0].reply(frame(b"pending 2"))
+        assert await read_frame(reader) == large
+        assert await read_frame(reader) == b"pending 2"
+
+    run(dispatch, scenario)
+
+
+def test_a_later_reply_keeps_its_place_and_lets_what_came_with_it_go_on() -> None:
+    laters: list[tuple[Later, bytes]] = []
+    pending: list[tuple[Connection, bytes]] = []
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Later | _Pending | None:
+        body = bytes(view[at:end])
+        if body.startswith(b"later"):
+            laters.append((Later(connection), body))
+            return laters[-1][0]
+        if body.startswith(b"pending"):
+            pending.append((connection, body))
+            return PENDING
+        return frame(body)
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        bodies = [b"later  1", b"at once 2", b"later  3", b"pending 4", b"at once 5", b"later  6"]
+        writer.write(b"".join(frame(body) for body in bodies))
+        while not pending:
+            await asyncio.sleep(0)
+        assert [body for _, body in laters] == [b"later  1", b"later  3"]
+        connection, body = pending[0]
+        connection.reply(frame(body))
+        for later, body in reversed(laters):
+            assert not connection.quiet
+            later.settle(frame(body))
+        assert [await read_frame(reader) for _ in bodies[:4]] == bodies[:4]
+        while len(laters) < 3:
+            await asyncio.sleep(0)
+        laters[2][0].settle(frame(bodies[5]))
+        assert [await read_frame(reader) for _ in bodies[4:]] == bodies[4:]
+        assert connection.quiet
+
+    run(dispatch, scenario)
 
 
 def test_pipelined_frames_are_answered_in_order() -> None:
