@@ -130,7 +130,7 @@ class Controller:
     async def delete_topics(self, topics: Sequence[str | TopicId], *, timeout_ms: int) -> list[DeletedTopic]:
         """By name or id. Without error, the topic is gone, or gone but for brokers that are down."""
         results, waiting = await self._operate(lambda term: self._delete(term, topics))
-        done = await _within(asyncio.gather(*[event.wait() for event in waiting]), timeout_ms)
+        done = await _within(_all_set(waiting), timeout_ms)
         return results if done else [_late_deletion(result) for result in results]
 
     async def _delete(
@@ -374,6 +374,11 @@ def _late_deletion(result: DeletedTopic) -> DeletedTopic:
         return result
     error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The deletion goes on")
     return DeletedTopic(name=result.name, topic_id=result.topic_id, error=error)
+
+
+async def _all_set(events: Sequence[asyncio.Event]) -> None:
+    for event in events:
+        await event.wait()
 
 
 async def _within(waiting: Awaitable[object], timeout_ms: int) -> bool:
