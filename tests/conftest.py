@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("kafkad", deadline=None)  # a busy machine is no failure
+settings.load_profile("kafkad")
 
 ALLOWED_SKIPS: tuple[str, ...] = ()
 """Beginnings of the reasons for which a test may be skipped under CI=true; anything else there fails the run."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.log.check import check
 from tests.fuzz.running import RunningBroker
 
 KAFKAS_LOGS = Path(__file__).parent.parent / "golden" / "logs" / "main"
@@ -24,3 +25,5 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     yield running
     status = running.stop()
     assert (status, running.complaints.seen) == (0, [])
+    left = [path for path in (*directory.iterdir(), *(home / "second").iterdir()) if path.is_dir()]
+    assert [problem for path in left if not path.name.endswith("-delete") for problem in check(str(path))] == []

@@ -206,7 +206,8 @@ def _decoded(key: int, version: int, reply: bytes) -> Any:
         version = 0  # the answer to a version nobody knows
     message, end = schema.read(cls, version, memoryview(reply), at)
     assert end == len(reply), f"{len(reply) - end} bytes after the end of a {cls.__name__} v{version}"
-    assert schema.encode(message, version) == reply[at:]
+    if key != PRODUCE:  # its counts are echoed as the client wrote them, which need not be the shortest way
+        assert schema.encode(message, version) == reply[at:]
     return message
 
 
