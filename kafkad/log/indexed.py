@@ -23,6 +23,7 @@ from kafkad.log.index import (
 from kafkad.wire.records import PREFIX_SIZE
 
 LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
+LARGEST_RELATIVE_OFFSET = 2**31 - 1
 UNKNOWN = -2
 ASK_FIRST = -2
 
@@ -153,7 +154,9 @@ class IndexedFile:
         try:
             for start, end in self.sound_stretches():
                 self.size = start
-                for _, header in walk(self.files.pread, self.file.fd, start, end):
+                for position, header in walk(self.files.pread, self.file.fd, start, end):
+                    if not self.may_hold(header):
+                        raise BadBatch(position, f"a batch with offset {header[BASE_OFFSET]} in segment {self.base}")
                     self.note(header)
         except BadBatch:
             pass  # what comes after cannot be indexed; whoever reads there meets it again
@@ -168,6 +171,11 @@ class IndexedFile:
         self.newest_timestamp = -1
         self.newest_timestamp_offset = self.base
         self.since_index = 0
+
+    def may_hold(self, header: Header) -> bool:
+        """Whether the offsets of a batch, which no checksum protects, are such as the indexes can name."""
+        first = header[BASE_OFFSET] - self.base
+        return 0 <= first <= first + header[LAST_DELTA] <= LARGEST_RELATIVE_OFFSET
 
     def note(self, header: Header) -> None:
         """Account for a batch that stands at the end of the file."""

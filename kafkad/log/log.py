@@ -233,9 +233,12 @@ class Log(Appender):
         with disk_errors(self.directory, "truncating"):
             number = self._floor(offset)
             self._active.seal()
-            self._remove(self._segments[number + 1 :])
             segment = self._segments[number]
-            end = segment.truncate(offset)
+            try:
+                end = segment.truncate(offset)
+            except BadBatch as error:
+                raise self._damaged(error, segment) from None
+            self._remove(self._segments[number + 1 :])
             if segment.has_transactions:
                 self._transactions(number).truncate(end)
                 segment.has_transactions = bool(segment.transactions.entries)

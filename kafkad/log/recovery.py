@@ -3,8 +3,9 @@
 The log is the truth: indexes, leader epochs and producer state are rebuilt from it. After an unclean stop every batch
 from the recovery point on is checked (format, size, CRC, offsets). The first bad byte of the tail, which is the part
 of the last segment from the recovery point on, is where a write broke off: the log is cut there. A bad batch before
-the tail is damage. It is kept as a hole (`Segment.holes`) that readers are refused, and reported; nothing is cut away
-in the middle of a log, because what follows may be the only copy.
+the tail is damage, and so is a whole one at the start of a file whose name says something else. It is kept as a hole
+(`Segment.holes`) that readers are refused, and reported; nothing is cut away in the middle of a log, because what
+follows may be the only copy.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def _load_clean(loaded: Loaded, now_ms: int) -> bool:
         end = last.read_end_offset()
     except BadBatch:
         return False
-    if loaded.durable_until < end and any(segment.size for segment in loaded.segments):
+    if end < last.base or (loaded.durable_until < end and any(segment.size for segment in loaded.segments)):
         return False
     loaded.end_offset = loaded.durable_until = end
     producers = loaded.producers
@@ -207,7 +208,7 @@ class _Check:
                 self._sound(segment, position, size, limit)
                 position = size
             except BadBatch as bad:
-                if following is None and self.end >= self.loaded.durable_until:
+                if following is None and self.end >= self.loaded.durable_until and not _is_misnamed(segment, bad):
                     segment.files.truncate(segment.file.fd, bad.position)
                     size = position = bad.position
                 else:
@@ -224,7 +225,7 @@ class _Check:
         loaded = self.loaded
         segment.size = position
         for view, at, header in read_whole(segment.files, segment.file.fd, position, size):
-            problem = self._problem(view, at, header, limit)
+            problem = self._problem(segment, view, at, header, limit)
             if problem:
                 raise BadBatch(segment.size, problem)
             epoch = header[LEADER_EPOCH]
@@ -240,7 +241,9 @@ class _Check:
             if segment.size >= self._report_at:
                 self._report(segment.size)
 
-    def _problem(self, view: memoryview, at: int, header: Header, limit: int) -> str | None:
+    def _problem(self, segment: Segment, view: memoryview, at: int, header: Header, limit: int) -> str | None:
+        if not segment.may_hold(header):
+            return f"a batch with offset {header[BASE_OFFSET]} in a segment that begins with {segment.base}"
         if header[BASE_OFFSET] < self.end:
             return f"a batch with offset {header[BASE_OFFSET]} where {self.end} is next"
         if header[BASE_OFFSET] + header[LAST_DELTA] >= limit:
@@ -259,6 +262,20 @@ class _Check:
         segment.holes = (*segment.holes, Hole(bad.position, end, self.end, following))
         self.end = following
         return end
+
+
+def _is_misnamed(segment: Segment, bad: BadBatch) -> bool:
+    """Whether the very first batch passes its checksum, and only its offset is not one of this segment.
+
+    No write that broke off leaves that behind, and all of the file would be cut away.
+    """
+    if bad.position:
+        return False
+    try:
+        view, at, header = next(read_whole(segment.files, segment.file.fd, 0, segment.file.size))
+    except BadBatch:
+        return False
+    return crc_matches(view, at, header)
 
 
 def _next_sound(segment: Segment, position: int, size: int, end_offset: int, limit: int) -> tuple[int, int | None]:

@@ -14,13 +14,20 @@ from kafkad.config import LogConfig
 from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, LENGTH, MAX_TIMESTAMP, BadBatch, read_header, walk
 from kafkad.log.files import Files
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
-from kafkad.log.indexed import ASK_FIRST, INDEX, LOG, TIME_INDEX, UNKNOWN, IndexedFile
+from kafkad.log.indexed import (
+    ASK_FIRST,
+    INDEX,
+    LARGEST_RELATIVE_OFFSET,
+    LOG,
+    TIME_INDEX,
+    UNKNOWN,
+    IndexedFile,
+)
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
 from kafkad.log.txnindex import TransactionIndex
 from kafkad.wire.records import PREFIX_SIZE
 
 SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
-LARGEST_RELATIVE_OFFSET = 2**31 - 1
 _NOT_OPEN = -1
 _CANNOT_RESERVE = -1
 _RESERVE_FROM = 1 << 20
@@ -162,7 +169,14 @@ class Segment(IndexedFile):
         self.fd = _NOT_OPEN
 
     def truncate(self, offset: int) -> int:
-        """Cut off the batch that holds `offset` and all after it; returns the end offset that is left."""
+        """Cut off the batch that holds `offset` and all after it; returns the end offset that is left.
+
+        Damage that should have held it goes as a whole. BadBatch when other damage is in the way.
+        """
+        for hole in self.holes:
+            if hole.first <= offset < hole.next:
+                self.cut(hole.start, hole.first)
+                return hole.first
         position = self.locate(offset)
         end = offset
         if position < self.size:
@@ -192,11 +206,12 @@ class Segment(IndexedFile):
         assert self._times is not None
         self.newest_timestamp = UNKNOWN
         self._load_max_timestamp()
-        start = self.locate(self.newest_timestamp_offset)
-        for _, header in walk(self.files.pread, self.file.fd, start, self.size):
-            if header[MAX_TIMESTAMP] > self.newest_timestamp:
-                self.newest_timestamp = header[MAX_TIMESTAMP]
-                self.newest_timestamp_offset = header[BASE_OFFSET] + header[LAST_DELTA]
+        start = self.locate(self.newest_timestamp_offset) if self.newest_timestamp >= 0 else 0
+        for begin, end in self.sound_stretches(start):
+            for _, header in walk(self.files.pread, self.file.fd, begin, end):
+                if header[MAX_TIMESTAMP] > self.newest_timestamp:
+                    self.newest_timestamp = header[MAX_TIMESTAMP]
+                    self.newest_timestamp_offset = header[BASE_OFFSET] + header[LAST_DELTA]
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
