@@ -12,7 +12,7 @@ from kafkad.log.files import Files
 
 _DELETED, _CLEANED, _SWAP = ".deleted", ".cleaned", ".swap"
 _DIGITS = 20
-_LARGEST_BASE = 2**63 - 2**32
+LARGEST_BASE = 2**63 - 2**32
 """A segment that began later would run out of numbers: no log has one."""
 
 
@@ -22,7 +22,7 @@ def base_of(name: str) -> int | None:
     if len(digits) < _DIGITS or not (digits.isascii() and digits.isdecimal()) or name[_DIGITS : _DIGITS + 1] != ".":
         return None
     base = int(digits)
-    return base if base <= _LARGEST_BASE else None
+    return base if base <= LARGEST_BASE else None
 
 
 def clear(files: Files, directory: str, names: list[str]) -> list[str]:

@@ -69,7 +69,10 @@ def load(
     progress: Progress | None,
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
 ) -> Loaded:
-    """Everything a `Log` is made of. OSError when the disk fails."""
+    """Everything a `Log` is made of. OSError when the disk fails; ValueError, before anything is touched, when no log
+    can begin at `start_offset`."""
+    if start_offset > leftovers.LARGEST_BASE:
+        raise ValueError(f"a checkpoint says that {directory} begins with offset {start_offset}, where no log can")
     names, made = _list(files, directory)
     names = leftovers.clear(files, directory, names)
     segments = _segments(files, directory, config, names, now_ms)

@@ -95,11 +95,7 @@ class Scene:
         return {path.name: path.read_bytes() for path in files}
 
     def load(self) -> LogManager:
-        manager = LogManager([str(self.directory), str(self.home / "second")], Unsynced(), FakeClock())
-        manager.lock()
-        manager.claim("rqJN_tDlTSWz79bt_P852g", 1)
-        manager.load(lambda topic: CONFIG)
-        return manager
+        return managed(self.directory, self.home / "second")
 
 
 def spoil(path: Path, dice: random.Random) -> None:
@@ -282,13 +278,16 @@ def served(log: Log, *, whole: bool, start: int | None = None) -> list[int]:
     return found
 
 
-def opened(directory: Path) -> Log:
-    manager = LogManager([str(directory.parent)], Unsynced(), FakeClock())
+def managed(*directories: Path) -> LogManager:
+    manager = LogManager(list(map(str, directories)), Unsynced(), FakeClock())
     manager.lock()
     manager.claim("rqJN_tDlTSWz79bt_P852g", 1)
     manager.load(lambda topic: CONFIG)
-    [log] = manager.logs.values()
-    return log
+    return manager
+
+
+def opened(directory: Path) -> Log:
+    return managed(directory.parent).logs[BYSTANDER]
 
 
 @pytest.fixture
@@ -306,6 +305,14 @@ def test_a_segment_that_begins_elsewhere_is_not_taken_for_a_broken_write(partiti
     assert renamed.read_bytes() == content
     assert served(log, whole=True)[-1:] == [21]
     assert [hole.start for _, hole in log.damage] == [0]
+
+
+def test_a_start_that_leaves_no_room_for_records_is_reported(partition: Path) -> None:
+    (partition.parent / CHECKPOINTS[1]).write_text(f"0\n1\nmurmur 0 {LAST_OFFSET}\n")
+    before = {path.name: path.read_bytes() for path in partition.iterdir()}
+    manager = managed(partition.parent)
+    assert "where no log can" in manager.broken[BYSTANDER].reason
+    assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
 
 
 def test_the_end_of_a_segment_that_was_lengthened_with_zeros_costs_no_memory(partition: Path) -> None:
