@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, NamedTuple, TextIO
 
@@ -84,8 +85,13 @@ def time_text(milliseconds: int, utc: bool) -> str:
     seconds, rest = divmod(milliseconds, 1000)
     if not 0 <= seconds < _YEAR_10000:  # a producer may write any 64 bits as a time
         return f"{milliseconds} ms"
-    parts = time.gmtime(seconds) if utc else time.localtime(seconds)
-    return f"{time.strftime('%Y-%m-%d %H:%M:%S', parts)}.{rest:03d}"
+    return f"{_second_text(seconds, utc)}.{rest:03d}"
+
+
+@lru_cache(maxsize=1024)
+def _second_text(seconds: int, utc: bool) -> str:
+    """Records of a log crowd together in a few seconds, and this is most of what a row costs."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds) if utc else time.localtime(seconds))
 
 
 def rfc3339(milliseconds: int) -> str | None:
@@ -185,7 +191,8 @@ class Writer:
         import json
 
         if self.document.stream:
-            print_lines(json.dumps(self._item(row), ensure_ascii=False) for row in rows)
+            encode = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make one for every row
+            print_lines(encode(self._item(row)) for row in rows)
         else:
             whole = envelope(self.document.command, [self._item(row) for row in rows], errors)
             print_lines((json.dumps(whole, ensure_ascii=False, indent=2),))

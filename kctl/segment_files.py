@@ -131,10 +131,10 @@ def read_batches(file: LogFile, start: int = 0, end: int | None = None) -> Itera
 
 def _damage(file: LogFile, bad: BadBatch, suspect: int | None, limit: int) -> Damage:
     """Where the next sound batch begins. A batch with a bad CRC before may have had a wrong length: look inside too."""
+    if _only_zeros(file, bad.position, limit):
+        return Damage(bad.position, limit, "zeros to the end of the file")
     following = find_batch(file, bad.position + 1 if suspect is None else suspect + 1, limit)
-    start = bad.position if following is None or following > bad.position else suspect or 0
-    if following is None and _only_zeros(file, start, limit):
-        return Damage(start, limit, "zeros to the end of the file")
+    start = bad.position if suspect is None or following is None or following > bad.position else suspect
     return Damage(start, limit if following is None else following, bad.reason)
 
 

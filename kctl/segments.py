@@ -16,73 +16,11 @@ from kctl import values
 from kctl.command import KctlCommand, pass_settings
 from kctl.errors import Exit
 from kctl.kafka_text import Decoder, LogText, index_lines, sequence_of
-from kctl.output import Column, Document, Writer, note, print_lines
+from kctl.output import Document, Writer, note, print_lines
 from kctl.ranges import EVERYTHING, OffsetRange, Range, TimeRange
+from kctl.segment_columns import ALL_COLUMNS, BATCH_COLUMNS, DECODED_COLUMNS, RECORD_COLUMNS
 from kctl.segment_files import FILES, Batch, Damage, Segment, is_log, position_of, read_batches, segments_of
 from kctl.settings import Settings
-
-_FILE = Column("file", "The segment's file.", machine=True)
-_POSITION = Column("position", "Where its batch begins in the file.", "number", wide=True)
-_OFFSET = Column("offset", "Its offset.", "number")
-_TIME = Column("timestamp_ms", "Its time.", "time", "TIME")
-_PRODUCER = Column("producer_id", "The producer of its batch; -1 is none.", "number", "PRODUCER", wide=True)
-_EPOCH = Column("producer_epoch", "The producer's epoch.", "number", machine=True)
-_CODEC = Column("codec", "How its batch is compressed.", wide=True)
-_CRC_OK = Column("crc_ok", "Whether its batch has the checksum of its bytes.", machine=True)
-_OF_BATCH = (
-    _FILE,
-    _POSITION,
-    Column("batch_base_offset", "The first offset of its batch.", "number", machine=True),
-    _PRODUCER,
-    _EPOCH,
-    Column("sequence", "Its sequence, by which a broker knows repeated batches.", "number", "SEQ", wide=True),
-    Column("leader_epoch", "The epoch of the leader that took it.", "number", wide=True),
-    Column("transactional", "Whether it is part of a transaction.", machine=True),
-    Column("control", "Whether it is a marker that ends one.", machine=True),
-    _CODEC,
-    _CRC_OK,
-)
-RECORD_COLUMNS = (
-    _OFFSET,
-    _TIME,
-    Column("key", "Its key."),
-    Column("value", "Its value; of a marker, what it says."),
-    Column("headers", "Its headers: key and value of each.", machine=True),
-    Column("header_text", "Its headers.", header="HEADERS", shown=True),
-    *_OF_BATCH,
-)
-DECODED_COLUMNS = (
-    _OFFSET,
-    _TIME,
-    Column("type", "What kind of record it is."),
-    Column("subject", "The group, or the transactional id.", header="GROUP/ID"),
-    Column("what", "What it says, in short.", shown=True),
-    Column("key", "Its key, decoded.", machine=True),
-    Column("value", "Its value, decoded; null deletes.", machine=True),
-    Column("headers", "Its headers: key and value of each.", machine=True),
-    *_OF_BATCH,
-)
-BATCH_COLUMNS = (
-    Column("base_offset", "Its first offset.", "number", machine=True),
-    Column("last_offset", "Its last offset.", "number", machine=True),
-    Column("offsets", "Its first and last offset.", shown=True),
-    Column("count", "How many records it has; -1: not known without unpacking it (formats v0, v1).", "number"),
-    _FILE,
-    Column("position", "Where it begins in the file.", "number"),
-    Column("size_bytes", "Its size with its header.", "number", "SIZE"),
-    Column("codec", "How it is compressed."),
-    Column("crc", "Its checksum.", "number", machine=True),
-    _CRC_OK,
-    Column("crc_state", "Whether the checksum fits.", "state", "CRC", shown=True),
-    Column("leader_epoch", "The epoch of the leader that took it.", "number", "EPOCH"),
-    Column("producer_id", "Its producer; -1 is none.", "number", "PRODUCER"),
-    _EPOCH,
-    Column("base_sequence", "The sequence of its first record.", "number", "SEQ"),
-    Column("flags", "transactional, control, append-time, delete-horizon.", "list"),
-    Column("max_timestamp_ms", "The latest time in it.", "time", "TIME", wide=True),
-    Column("magic", "Its format.", "number", wide=True),
-)
-_ALL_COLUMNS = (*DECODED_COLUMNS, *(column for column in RECORD_COLUMNS if column.name == "header_text"))
 
 
 class Selection(NamedTuple):
@@ -149,10 +87,11 @@ class Dump:
 
     def records(self, segments: Sequence[Segment]) -> Iterator[dict[str, Any]]:
         for segment, batch in self.batches(segments):
+            of_batch = _of_batch(segment, batch)
             try:
                 for record in iter_records(batch.view, batch.at, batch.header):
                     if self._selected(record):
-                        yield self._row(segment, batch, record)
+                        yield self._row(of_batch, batch.header, record)
             except RecordsError as error:
                 if batch.crc_ok:
                     self.damaged(
@@ -165,23 +104,13 @@ class Dump:
             return False
         return wanted.key is None or fnmatchcase((record.key or b"").decode("utf-8", "replace"), wanted.key)
 
-    def _row(self, segment: Segment, batch: Batch, record: Record) -> dict[str, Any]:
-        header = batch.header
+    def _row(self, of_batch: dict[str, Any], header: BatchHeader, record: Record) -> dict[str, Any]:
         return {
+            **of_batch,
             "offset": record.offset,
             "timestamp_ms": None if record.timestamp < 0 else record.timestamp,
-            **self._contents(header, record),
-            "file": segment.path,
-            "position": batch.position,
-            "batch_base_offset": header.base_offset,
-            "producer_id": header.producer_id,
-            "producer_epoch": header.producer_epoch,
             "sequence": sequence_of(header, record.offset),
-            "leader_epoch": header.leader_epoch,
-            "transactional": header.is_transactional,
-            "control": header.is_control,
-            "codec": _codec(header),
-            "crc_ok": batch.crc_ok,
+            **self._contents(header, record),
         }
 
     def _contents(self, header: BatchHeader, record: Record) -> dict[str, Any]:
@@ -243,6 +172,23 @@ def _header_text(name: str, value: bytes | None) -> str:
     return f"{name}={'-' if value is None else values.render(value, 'auto', machine=False)}"
 
 
+def _of_batch(segment: Segment, batch: Batch) -> dict[str, Any]:
+    """What its records have in common."""
+    header = batch.header
+    return {
+        "file": segment.path,
+        "position": batch.position,
+        "batch_base_offset": header.base_offset,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "leader_epoch": header.leader_epoch,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "codec": _codec(header),
+        "crc_ok": batch.crc_ok,
+    }
+
+
 def _batch_row(segment: Segment, batch: Batch) -> dict[str, Any]:
     header = batch.header
     flags = {
@@ -289,7 +235,7 @@ def choose_decoder(how: str, segments: Sequence[Segment]) -> Decoder | None:
     return None
 
 
-@click.command("dump-segment", cls=KctlCommand, columns=_ALL_COLUMNS)
+@click.command("dump-segment", cls=KctlCommand, columns=ALL_COLUMNS)
 @click.argument("paths", metavar="FILE|DIRECTORY...", nargs=-1, required=True)
 @click.option("--offsets", type=OffsetRange(), default=EVERYTHING, show_default=False, help="From A up to before B.")
 @click.option(
