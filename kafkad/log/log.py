@@ -206,14 +206,18 @@ class Log(Appender):
         return [(entry.producer_id, entry.first_offset) for entry in found]
 
     def _transactions(self, number: int) -> TransactionIndex:
-        index = self._segments[number].transactions
-        try:
-            _ = index.entries
-        except BrokenTransactionIndexError:
-            with disk_errors(self.directory, "rebuilding a transaction index"):
-                recovery.rebuild_transactions(
-                    self.producers.snapshots, self._segments[: number + 1], self._clock.now_ms()
-                )
+        segment = self._segments[number]
+        index = segment.transactions
+        with disk_errors(self.directory, "reading a transaction index"):
+            try:
+                _ = index.entries
+            except BrokenTransactionIndexError:
+                try:
+                    recovery.rebuild_transactions(
+                        self.producers.snapshots, self._segments[: number + 1], self._clock.now_ms()
+                    )
+                except BadBatch as error:
+                    raise self._damaged(error, segment) from None
         return index
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:

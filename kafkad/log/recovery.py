@@ -336,19 +336,28 @@ def _marker(view: memoryview, at: int, header: Header, position: int) -> Control
 
 
 def rebuild_transactions(snapshots: Snapshots, segments: Sequence[Segment], now_ms: int) -> None:
-    """Make the transaction index of the last of `segments` anew: who had open what when it began, and its markers."""
+    """Make the transaction index of the last of `segments` anew: who had open what when it began, and its markers.
+
+    BadBatch when damage may hide a marker: then the index stays as it is, for half of one would show aborted records.
+    """
     segment = segments[-1]
     earlier = [offset for offset in snapshots.offsets if offset <= segment.base]
     producers = ProducerStates(Snapshots(snapshots.directory, segment.files, earlier))
     reload_producers(producers, segments[:-1], -1, segment.base, now_ms)
-    segment.transactions.reset()
+    found = []
+    next_offset = segment.base
     for start, end in segment.sound_stretches():
         for position, header in walk(segment.files.pread, segment.file.fd, start, end):
+            if header[BASE_OFFSET] < next_offset:
+                raise BadBatch(position, f"offset {header[BASE_OFFSET]} where {next_offset} is next")
+            next_offset = header[BASE_OFFSET] + header[LAST_DELTA] + 1
             if header[PRODUCER_ID] >= 0:
                 marker = _stored_marker(segment, position, header)
-                aborted = producers.update(header, header[BASE_OFFSET], marker)
-                if aborted is not None:
-                    segment.transactions.append(aborted)
+                found.append(producers.update(header, header[BASE_OFFSET], marker))
+    segment.transactions.reset()
+    for aborted in found:
+        if aborted is not None:
+            segment.transactions.append(aborted)
 
 
 def _find_epochs(epochs: LeaderEpochs, segments: Sequence[Segment]) -> None:

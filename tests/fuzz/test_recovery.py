@@ -338,3 +338,22 @@ def test_damage_that_a_truncation_ends_in_goes_as_a_whole(partition: Path) -> No
     log = opened(partition)
     log.truncate_to(20)
     log.close()
+
+
+def test_a_transaction_index_is_not_made_anew_over_damage(tmp_path: Path) -> None:
+    """Both broken: what was aborted cannot be known, and nobody may be told that nothing was."""
+    directory = tmp_path / "logs" / "tx-0"
+    shutil.copytree(GOLDEN / "main" / "tx-0", directory, copy_function=shutil.copyfile)
+    index = next(path for path in sorted(directory.glob("*.txnindex")) if path.stat().st_size)
+    index.write_bytes(b"broken")
+    log_file = index.with_suffix(".log")
+    log_file.write_bytes(bytes(12) + log_file.read_bytes()[12:])
+    for name in (CHECKPOINTS[0], ".kafka_cleanshutdown"):
+        shutil.copyfile(GOLDEN / "main" / name, tmp_path / "logs" / name)
+    log = managed(tmp_path / "logs").logs[TopicPartition("tx", 0)]
+    for _ in range(2):
+        with pytest.raises(KafkaError) as refused:
+            log.aborted_transactions(int(index.stem), log.end_offset)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert index.read_bytes() == b"broken"
+    log.close()
