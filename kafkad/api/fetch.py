@@ -100,6 +100,9 @@ class FetchApi:
 
     def _failed(self, followed: Followed, error: KafkaError) -> Found:
         self._probe.error(error.code.name)
+        known = self._replicas.find(followed.key, followed.wanted.partition) if isinstance(followed.key, str) else None
+        if known is not None:
+            known.probe.failed_fetch += 1
         if isinstance(error, StorageError):
             self._replicas.directory_failed(error)
         return Found(followed, error.code)

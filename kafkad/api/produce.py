@@ -205,6 +205,7 @@ class ProduceApi:
             known = self._replicas.find(topic.name or "", index)
             if known is not None:
                 known.probe.failed_produce += 1
+                known.probe.bytes_rejected += end - at if error.code == ErrorCode.MESSAGE_TOO_LARGE else 0
             return self._refusal(index, error)
 
     def _find(self, work: _Work, topic: TopicData, index: int) -> Partition:

@@ -282,9 +282,7 @@ class Node:
         return "stopping" if self._stopping.is_set() else None
 
     def _announce(self) -> None:
-        listeners = ", ".join(
-            f"{listener.name}://{listener.host}:{listener.port}" for listener in self._server.listeners
-        )
+        listeners = ", ".join(map(str, self._server.listeners))
         topics = len(self._replicas.metadata.topics)
         partitions = sum(1 for _ in self._replicas)
         text = f"{topics} topics, {partitions} partitions" if topics else "no topics yet"

@@ -140,6 +140,10 @@ class Listener:
         self._accepting = False
         self._open = True
 
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
     def start(self, dispatch: Dispatch) -> None:
         self.dispatch = dispatch
         self._sock.listen(max(self.server.limits.backlog, 1))
