@@ -8,6 +8,7 @@ from kafkad.api.context import Context, Request
 from kafkad.config.describe import describe_topic
 from kafkad.controller.topics import NewTopic, TopicResult
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.turns import Turns
 from kafkad.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -25,7 +26,9 @@ async def handle(context: Context, request: Request, message: CreateTopicsReques
     overrides = {topic.name: {c.name: c.value or "" for c in topic.configs} for topic in sound}
     with_configs = request.version >= _FIRST_WITH_CONFIGS
     response = CreateTopicsResponse()
+    turns = Turns()
     for result in results:
+        await turns.give_way()
         if result.error is not None:
             response.topics.append(_failed(result.name, result.error))
         else:

@@ -144,7 +144,7 @@ class Leadership:
         """What `batch` holds, on its way; the answers of this broker itself can be awaited."""
         around = self.around
         sender = Sender(around.broker, self.epoch, around.listener, self._queues, around.on_response)
-        return Answers(batch.send(sender), around.broker)
+        return Answers([answer for broker, answer in batch.send(sender) if broker == around.broker])
 
     def add_broker(self, broker: BrokerInfo) -> None:
         self.state.brokers[broker.id] = broker
@@ -164,10 +164,13 @@ class Leadership:
 
 
 class Answers:
-    """The answers to one batch of requests."""
+    """The answers to a batch of requests, or to several."""
 
-    def __init__(self, answers: list[tuple[int, asyncio.Future[None]]], self_id: int) -> None:
-        self._mine = [answer for broker, answer in answers if broker == self_id]
+    def __init__(self, mine: Sequence[asyncio.Future[None]] = ()) -> None:
+        self._mine = mine
+
+    def __add__(self, other: Answers) -> Answers:
+        return Answers([*self._mine, *other._mine])
 
     async def mine(self) -> None:
         """Until the broker in this process has carried out all of it: from then on it answers clients accordingly."""

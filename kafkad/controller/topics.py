@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
@@ -31,6 +31,8 @@ MAX_NEW_PARTITIONS = 10_000
 """Of one request, as in Kafka with KRaft: more would keep the controller from everything else for seconds."""
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _OPERATIONS_PER_WRITE = 2_000
+_PARTITIONS_PER_TURN = 100
+"""A request for a thousand topics must not keep the event loop from everybody else."""
 
 Assignment = Mapping[int, tuple[int, ...]]
 
@@ -106,13 +108,18 @@ class Topics:
             results.append(
                 TopicResult(name=topic.name, partitions=len(assignment), replication_factor=len(assignment[0]))
             )
-        batch = self._lead.batch()
-        if not validate_only:
-            configs = {topic.name: topic.configs for topic in topics}
-            results = await asyncio.gather(
-                *[self._create(r, wanted.get(r.name, {}), configs[r.name], batch) for r in results]
+        if validate_only:
+            return results, self._lead.send(self._lead.batch())
+        configs = {topic.name: topic.configs for topic in topics}
+        made: list[TopicResult] = []
+        answers = Answers()
+        for group in _in_groups(results):
+            batch = self._lead.batch()
+            made += await asyncio.gather(
+                *[self._create(r, wanted.get(r.name, {}), configs[r.name], batch) for r in group]
             )
-        return results, self._lead.send(batch)
+            answers += self._lead.send(batch)
+        return made, answers
 
     async def _create(
         self, planned: TopicResult, assignment: Assignment, configs: Mapping[str, str | None], batch: RequestBatch
@@ -325,6 +332,20 @@ def new_partition(topic: str, partition: int, state: PartitionState) -> list[Ope
         Create(Partition.parent(topic, partition)),
         Create(Partition.path(topic, partition), Partition.encode(state)),
     ]
+
+
+def _in_groups(results: Sequence[TopicResult]) -> Iterator[list[TopicResult]]:
+    """Of few partitions each, in the same order."""
+    group: list[TopicResult] = []
+    partitions = 0
+    for result in results:
+        group.append(result)
+        partitions += max(result.partitions, 1)
+        if partitions >= _PARTITIONS_PER_TURN:
+            yield group
+            group, partitions = [], 0
+    if group:
+        yield group
 
 
 def _tell_new(batch: RequestBatch, name: str, partitions: Mapping[int, PartitionEntry]) -> None:

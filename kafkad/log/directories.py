@@ -174,9 +174,12 @@ class LogDirectory:
         return CheckpointWrite(self, name, offsets, next(self._next_version))
 
     def store(self, write: CheckpointWrite) -> None:
-        """Thread-safe; a write that was overtaken by a later one is dropped."""
+        """Thread-safe; a write that was overtaken by a later one is dropped, and so is one that changes nothing."""
         with self._writing:
             if write.version < self._versions.get(write.name, 0):
+                return
+            if write.offsets == self._checkpoints.get(write.name):
+                self._versions[write.name] = write.version
                 return
             try:
                 checkpoint.write_offsets(self._file(write.name), write.offsets, self._files)

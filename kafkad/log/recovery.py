@@ -80,7 +80,7 @@ def load(
         segment = Segment(files, directory, start_offset, 0, config.index_interval_bytes, now_ms)
         segment.create_files()
         segments.append(segment)
-        made = True
+        made = clean = True  # there is nothing that could be damaged
     snapshots = [base for name in names if name.endswith(SNAPSHOT) and (base := leftovers.base_of(name)) is not None]
     epochs = LeaderEpochs(directory, files)
     epochs_known = epochs.load()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from kafkad.model import TopicPartition
 from kafkad.replica.metadata import MetadataCache
 from kafkad.replica.partition import Partition, Role
 from kafkad.replica.waits import Waits
+from kafkad.turns import Turns
 from kafkad.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 _NOTHING: Mapping[int, Partition] = MappingProxyType({})
 _EPOCHS_THAT_SKIP_THE_CHECK = (-1, -2)
 """StopReplica says -2 when the topic is deleted, -1 when the controller does not know."""
-_PARTITIONS_PER_TURN = 50
-"""Making a log is disk work of a fraction of a millisecond; the loop gets a turn after this many."""
 
 
 class ReplicaManager:
@@ -100,13 +98,13 @@ class ReplicaManager:
             return LeaderAndIsrResponse(error_code=refused)
         response = LeaderAndIsrResponse()
         await self._load_configs(t.topic_name for t in request.topic_states if t.topic_name not in self._partitions)
+        turns = Turns()
         for topic in request.topic_states:
             answers = []
-            for count, state in enumerate(topic.partition_states):
+            for state in topic.partition_states:
                 code = self._apply_state(topic, state)
                 answers.append(LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code))
-                if count % _PARTITIONS_PER_TURN == _PARTITIONS_PER_TURN - 1:
-                    await asyncio.sleep(0)
+                await turns.give_way()
             response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=answers))
         return response
 
@@ -121,10 +119,12 @@ class ReplicaManager:
         if refused:
             return StopReplicaResponse(error_code=refused)
         response = StopReplicaResponse()
+        turns = Turns()
         for topic in request.topic_states:
             for state in topic.partition_states:
                 tp = TopicPartition(topic.topic_name, state.partition_index)
                 code = self._stop(tp, state.leader_epoch, state.delete_partition)
+                await turns.give_way()
                 response.partition_errors.append(
                     StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
                 )

@@ -18,10 +18,10 @@ from kafkad.log.manager import LogManager
 from kafkad.model import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
+from kafkad.turns import Turns
 
 log = logging.getLogger(__name__)
 
-_LOGS_PER_TURN = 50
 _FLUSH_CHECK_MS = 2_000
 _REMOVAL_CHECK_MS = 5_000
 
@@ -114,6 +114,6 @@ class Upkeep:
 
 
 async def _a_few_a_turn(steps: Iterator[object]) -> None:
-    for count, _ in enumerate(steps):
-        if count % _LOGS_PER_TURN == _LOGS_PER_TURN - 1:
-            await asyncio.sleep(0)
+    turns = Turns()
+    for _ in steps:
+        await turns.give_way()
