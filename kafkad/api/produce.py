@@ -70,6 +70,7 @@ Outcome = Settled | Coroutine[Any, Any, Settled]
 """What one partition is told: now, or when something that takes time has happened."""
 
 _I32 = struct.Struct(">i")
+_BASE_OFFSET = struct.Struct(">q")
 _PREFIX_AT: Final = 8
 """In a frame: api key, version, correlation id; from the client id on, requests repeat themselves."""
 _MOST_TARGETS: Final = 10_000
@@ -156,6 +157,9 @@ class ProduceApi:
         try:
             check_batch(view, at, end, header, partition.log.config, version, self._clock.now_ms())
             return partition.append(view, at, end, header)
+        except StorageError:
+            _BASE_OFFSET.pack_into(view, at, 0)  # the append had set it before the disk refused
+            return -1
         except (DuplicateBatch, KafkaError):
             return -1
 
