@@ -167,6 +167,9 @@ def run_session(version: str, bootstrap: str, directory: Path) -> dict[str, Outc
 
 
 NORMAL = [
+    # A broker that answers DescribeTopicPartitions has an (empty) list where Kafka 3.9 with ZooKeeper has nothing to say.
+    (re.compile(r"Elr: (N/A)?\tLastKnownElr:( N/A)?"), "Elr: NONE"),
+    (re.compile(r"^  kafkad\..*\n", re.M), ""),
     (re.compile(r"127\.0\.0\.1:\d+"), "HOST:PORT"),
     (re.compile(r"TopicId: [\w-]{22}"), "TopicId: ID"),
     (re.compile(r"Cluster ID: [\w-]{22}"), "Cluster ID: ID"),

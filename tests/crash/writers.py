@@ -114,8 +114,9 @@ class Reader:
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.seen: Acknowledged = {}
         self._consumer = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "enable.partition.eof": True, "check.crcs": True,
-             "auto.offset.reset": "error", "reconnect.backoff.max.ms": 100, "log_level": 0}
+            {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "check.crcs": True,
+             "enable.partition.eof": True, "auto.offset.reset": "error", "reconnect.backoff.max.ms": 100,
+             "log_level": 0}
         )  # fmt: skip
         self._next = {partition: 0 for partition in range(partitions)}
         self._topic = topic
