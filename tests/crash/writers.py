@@ -19,6 +19,8 @@ from tests.broker import RawClient
 PRODUCE, VERSION = 0, 9
 SECONDS = 60
 VALUE_BYTES = 300
+PAUSE_S = 0.005
+"""After each write. A broker under full load outruns a reader in this process, and everything acknowledged is kept."""
 
 Acknowledged = dict[tuple[int, int], bytes]
 """(Partition, offset) → value."""
@@ -59,12 +61,13 @@ class RawWriter(Writer):
                 with RawClient(self._port, timeout=5) as client:
                     while not self._stopping.is_set():
                         self._write(client)
+                        self._stopping.wait(PAUSE_S)
             except OSError:
                 self._stopping.wait(0.02)
 
     def _write(self, client: RawClient) -> None:
         partition = self._random.randrange(self._partitions)
-        values = [self._value() for _ in range(self._random.randint(1, 40))]
+        values = [self._value() for _ in range(self._random.randint(1, 10))]
         batch = build_batch([Record(i, 1_700_000_000_000 + i, None, value) for i, value in enumerate(values)])
         data = [PartitionProduceData(index=partition, records=bytes(batch))]
         topics = [TopicProduceData(name=self._topic, partition_data=data)]
@@ -100,7 +103,7 @@ class IdempotentWriter(Writer):
             value = b"idempotent %d" % self.sent
             self._producer.produce(self._topic, value, partition=self._partition, on_delivery=self._delivered)
             self.sent += 1
-            self._producer.poll(0.001)
+            self._producer.poll(PAUSE_S)
         assert self._producer.flush(SECONDS) == 0
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:

@@ -37,11 +37,11 @@ TOPICS = {
     "gzip-append-time": {"compression.type": "gzip", "message.timestamp.type": "LogAppendTime"},
     "gzip-compacted": {"compression.type": "gzip", "cleanup.policy": "compact"},
     "uncompressed": {"compression.type": "uncompressed"},
-    "recent": {"message.timestamp.before.max.ms": "100000", "message.timestamp.after.max.ms": "100000"},
+    "recent": {"message.timestamp.before.max.ms": "3600000", "message.timestamp.after.max.ms": "3600000"},
     "gzip-recent": {
         "compression.type": "gzip",
-        "message.timestamp.before.max.ms": "100000",
-        "message.timestamp.after.max.ms": "100000",
+        "message.timestamp.before.max.ms": "3600000",
+        "message.timestamp.after.max.ms": "3600000",
     },
     "small": {"max.message.bytes": "300"},
     "small-uncompressed": {"max.message.bytes": "300", "compression.type": "uncompressed"},
@@ -219,7 +219,7 @@ def _contents(now_ms: int) -> list[Case]:
 
 
 def _limits(now_ms: int) -> list[Case]:
-    old, new = Record(0, now_ms - 200_000, b"k", b"v"), Record(0, now_ms + 200_000, b"k", b"v")
+    old, new = Record(0, now_ms - 7_200_000, b"k", b"v"), Record(0, now_ms + 7_200_000, b"k", b"v")
     large = [Record(0, now_ms, b"k", b"v" * 400)]
     exact = [Record(0, now_ms, b"k", b"v" * 229)]
     early, fine, large_code = ErrorCode.INVALID_TIMESTAMP, ErrorCode.NONE, ErrorCode.MESSAGE_TOO_LARGE
