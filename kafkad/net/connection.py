@@ -98,16 +98,18 @@ class Connection:
         "client",
         "closed",
         "fd",
+        "host",
         "last_active",
         "listener",
         "on_close",
-        "peer",
+        "port",
         "produce_prefix",
     )
 
-    def __init__(self, listener: Listener, sock: socket.socket, peer: str) -> None:
+    def __init__(self, listener: Listener, sock: socket.socket, host: str, port: int) -> None:
         self.listener = listener
-        self.peer = peer
+        self.host = host
+        self.port = port
         self.fd = sock.fileno()
         self.closed = False
         self.last_active = listener.tick
@@ -194,6 +196,11 @@ class Connection:
         if self.on_close is not None:
             self.on_close()
         self.listener.forget(self)
+
+    @property
+    def peer(self) -> str:
+        """Who it is, for people. Made when asked for: thousands of connections say nothing for hours."""
+        return f"{self.host}:{self.port}"
 
     @property
     def quiet(self) -> bool:

@@ -8,6 +8,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any
 
 from kafkad.net.connection import Connection, Later, Reply, _Pending
@@ -160,7 +161,7 @@ class Listener:
         server = self.server
         if self.connections.pop(connection.fd, None) is not None:
             server.total -= 1
-            address = connection.peer.rpartition(":")[0]
+            address = connection.host
             server.per_ip[address] -= 1
             if not server.per_ip[address]:
                 del server.per_ip[address]
@@ -207,7 +208,7 @@ class Listener:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection = Connection(self, sock, f"{host}:{address[1]}")
+        connection = Connection(self, sock, intern(host), address[1])
         self.connections[connection.fd] = connection
         server.per_ip[host] += 1
         server.total += 1
