@@ -19,7 +19,7 @@ from tests.fuzz.running import API_VERSIONS, SECONDS, RunningBroker, framed, req
 _SOME = settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 BUDGETS = [
     pytest.param(_SOME, id="some"),
-    pytest.param(settings(_SOME, max_examples=5000), id="many", marks=pytest.mark.slow),
+    pytest.param(settings(_SOME, max_examples=1000), id="many", marks=pytest.mark.slow),
 ]
 MOST_BYTES = 100 << 20
 """socket.request.max.bytes"""
