@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kafkad.errors import ErrorCode
 from kafkad.wire.apis import APIS, request_class, response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.records import Record, build_batch
@@ -61,8 +62,16 @@ class Asker:
         while self.ask("Metadata", 4, {"topics": [{"name": topic}]}).topics[0].error_code:
             pass
         for stamp in (STAMP_MS, STAMP_MS + 1000):
-            sent = self.ask("Produce", 7, produce(topic, batch(3, stamp)))
-            assert sent.responses[0].partition_responses[0].error_code == 0, sent
+            self._append(topic, batch(3, stamp))
+
+    def _append(self, topic: str, records: bytes) -> None:
+        """Kafka names a leader before that broker knows of it, so a produce may come too early."""
+        while True:
+            sent = self.ask("Produce", 7, produce(topic, records))
+            code = sent.responses[0].partition_responses[0].error_code
+            if code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                break
+        assert code == ErrorCode.NONE, sent
 
 
 def from_plain(cls: type[Message], plain: Plain, version: int) -> Message:
