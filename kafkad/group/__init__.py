@@ -1,0 +1,1 @@
+"""Consumer groups: their members, generations and committed offsets, over the records of `__consumer_offsets`."""
