@@ -1,0 +1,154 @@
+"""The committed offsets of one shard: what holds, and what open transactions will make hold when they commit.
+
+Rules:
+- Order in the log decides. A transaction's offset counts from where it stands in the log, not from its marker: what was
+  committed to the same partition behind it, by whomever, stays.
+- A forgotten offset is forgotten with what open transactions had for it.
+- Nobody sees a pending offset but who asks whether there is one (`require_stable`, KIP-447).
+
+There can be millions, so each is kept as one short bytes object, which the garbage collector need not look at.
+"""
+
+from __future__ import annotations
+
+import struct
+from sys import intern
+from typing import NamedTuple
+
+from kafkad.group.records import OffsetCommitted, OffsetForgotten
+
+_FIXED = struct.Struct(">qiqq")
+
+Position = tuple[str, int]
+"""Topic and partition."""
+
+
+class Committed(NamedTuple):
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int
+
+
+class _Pending(NamedTuple):
+    """An offset of an open transaction. None as value: something behind it in the log counts already."""
+
+    order: int
+    value: bytes | None
+
+
+class Offsets:
+    """Everything is by group: name → topic and partition → offset."""
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[Position, bytes]] = {}
+        self._pending: dict[str, dict[int, dict[Position, _Pending]]] = {}
+        self._groups_of_producer: dict[int, set[str]] = {}
+        self._count = 0
+        self._order = 0
+
+    def __len__(self) -> int:
+        """How many offsets are committed."""
+        return self._count
+
+    def __contains__(self, group: str) -> bool:
+        """Whether the group has an offset, committed or pending."""
+        return group in self._committed or group in self._pending
+
+    def groups(self) -> set[str]:
+        return self._committed.keys() | self._pending.keys()
+
+    def committed(self, group: str, topic: str, partition: int) -> Committed | None:
+        of_group = self._committed.get(group)
+        if of_group is None:
+            return None
+        value = of_group.get((topic, partition))
+        return None if value is None else _unpack(value)
+
+    def of_group(self, group: str) -> dict[Position, Committed]:
+        """All committed offsets, in the order in which their partitions were first committed."""
+        return {position: _unpack(value) for position, value in self._committed.get(group, {}).items()}
+
+    def positions(self, group: str) -> set[Position]:
+        """Of all that is committed or pending: what has to be forgotten when the group goes."""
+        positions = set(self._committed.get(group, ()))
+        return positions.union(*self._pending.get(group, {}).values())
+
+    def is_pending(self, group: str, topic: str, partition: int) -> bool:
+        """Whether a transaction is open that commits this."""
+        of_producers = self._pending.get(group)
+        return of_producers is not None and any((topic, partition) in pending for pending in of_producers.values())
+
+    def apply(self, record: OffsetCommitted | OffsetForgotten, producer_id: int = -1) -> None:
+        """`producer_id` of a transaction: the offset waits for `end_transaction`."""
+        group, position = record.group, (record.topic, record.partition)
+        if isinstance(record, OffsetForgotten):
+            self._forget(group, position)
+        elif producer_id < 0:
+            self._put(group, position, _pack(record))
+            if group in self._pending:
+                self._supersede(group, position, self._order)
+        else:
+            self._order += 1
+            of_producers = self._pending.setdefault(group, {})
+            of_producers.setdefault(producer_id, {})[position] = _Pending(self._order, _pack(record))
+            self._groups_of_producer.setdefault(producer_id, set()).add(group)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """All that is pending of this producer holds now, or never did."""
+        for group in self._groups_of_producer.pop(producer_id, ()):
+            ended = self._pending[group].pop(producer_id)
+            if not self._pending[group]:
+                del self._pending[group]
+            for position, (order, value) in ended.items():
+                if committed and value is not None:
+                    self._put(group, position, value)
+                    self._supersede(group, position, order)
+
+    def _put(self, group: str, position: Position, value: bytes) -> None:
+        of_group = self._committed.get(group)
+        if of_group is None:
+            of_group = self._committed[intern(group)] = {}
+        if position not in of_group:
+            self._count += 1
+            position = (intern(position[0]), position[1])
+        of_group[position] = value
+
+    def _supersede(self, group: str, position: Position, upto: int) -> None:
+        for pending in self._pending.get(group, {}).values():
+            if position in pending and pending[position].order <= upto:
+                pending[position] = _Pending(upto, None)
+
+    def _forget(self, group: str, position: Position) -> None:
+        of_group = self._committed.get(group)
+        if of_group is not None and of_group.pop(position, None) is not None:
+            self._count -= 1
+            if not of_group:
+                del self._committed[group]
+        of_producers = self._pending.get(group, {})
+        for producer_id in [producer_id for producer_id, pending in of_producers.items() if position in pending]:
+            pending = of_producers[producer_id]
+            del pending[position]
+            if not pending:
+                self._drop_pending(group, producer_id)
+
+    def _drop_pending(self, group: str, producer_id: int) -> None:
+        del self._pending[group][producer_id]
+        if not self._pending[group]:
+            del self._pending[group]
+        groups = self._groups_of_producer[producer_id]
+        groups.discard(group)
+        if not groups:
+            del self._groups_of_producer[producer_id]
+
+
+def _pack(record: OffsetCommitted) -> bytes:
+    fixed = _FIXED.pack(record.offset, record.leader_epoch, record.commit_timestamp, record.expire_timestamp)
+    return fixed + record.metadata.encode() if record.metadata else fixed
+
+
+def _unpack(value: bytes) -> Committed:
+    offset, leader_epoch, commit_timestamp, expire_timestamp = _FIXED.unpack_from(value)
+    metadata = str(value[_FIXED.size :], "utf-8")
+    return Committed(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp)

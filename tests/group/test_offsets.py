@@ -1,0 +1,136 @@
+"""Committed and pending offsets, against a model that reads the whole log anew."""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkad.group.offsets import Committed, Offsets
+from kafkad.group.records import OffsetCommitted, OffsetForgotten
+
+PRODUCERS = (7, 8, 9)
+GROUPS = ("a", "b")
+PARTITIONS = (0, 1)
+
+
+class Commit(NamedTuple):
+    group: str
+    partition: int
+    producer: int = -1
+
+
+class Forget(NamedTuple):
+    group: str
+    partition: int
+
+
+class Marker(NamedTuple):
+    producer: int
+    committed: bool
+
+
+Event = Commit | Forget | Marker
+EVENTS = st.lists(
+    st.builds(Commit, st.sampled_from(GROUPS), st.sampled_from(PARTITIONS), st.just(-1) | st.sampled_from(PRODUCERS))
+    | st.builds(Forget, st.sampled_from(GROUPS), st.sampled_from(PARTITIONS))
+    | st.builds(Marker, st.sampled_from(PRODUCERS), st.booleans()),
+    max_size=30,
+)
+
+
+def committed(group: str, partition: int, offset: int, metadata: str = "") -> OffsetCommitted:
+    return OffsetCommitted(group, "t", partition, offset, 3, metadata, 1700000000000 + offset)
+
+
+def outcome(log: list[Event], at: int, producer: int) -> bool | None:
+    """How the transaction ended to which the commit at `at` belongs."""
+    for event in log[at:]:
+        if isinstance(event, Marker) and event.producer == producer:
+            return event.committed
+    return None
+
+
+def model_offset(log: list[Event], group: str, partition: int) -> int | None:
+    """The place in the log of the last commit that counts, unless it was forgotten behind that."""
+    for at in reversed(range(len(log))):
+        event = log[at]
+        if isinstance(event, Marker) or event[:2] != (group, partition):
+            continue
+        if isinstance(event, Forget):
+            return None
+        if event.producer < 0 or outcome(log, at, event.producer):
+            return at
+    return None
+
+
+def model_pending(log: list[Event], group: str, partition: int) -> bool:
+    return any(
+        isinstance(event, Commit)
+        and event[:2] == (group, partition)
+        and event.producer >= 0
+        and outcome(log, at, event.producer) is None
+        and Forget(group, partition) not in log[at:]
+        for at, event in enumerate(log)
+    )
+
+
+def applied(log: list[Event]) -> Offsets:
+    offsets = Offsets()
+    for at, event in enumerate(log):
+        if isinstance(event, Marker):
+            offsets.end_transaction(event.producer, event.committed)
+        elif isinstance(event, Forget):
+            offsets.apply(OffsetForgotten(event.group, "t", event.partition))
+        else:
+            offsets.apply(committed(event.group, event.partition, at), event.producer)
+    return offsets
+
+
+@given(EVENTS)
+def test_order_in_the_log_decides(log: list[Event]) -> None:
+    offsets = applied(log)
+    there = 0
+    for group in GROUPS:
+        expected = {p: model_offset(log, group, p) for p in PARTITIONS}
+        pending = {p: model_pending(log, group, p) for p in PARTITIONS}
+        for partition in PARTITIONS:
+            found = offsets.committed(group, "t", partition)
+            assert (found and found.offset) == expected[partition]
+            assert offsets.is_pending(group, "t", partition) == pending[partition]
+        assert {p: c.offset for (_, p), c in offsets.of_group(group).items()} == {
+            p: offset for p, offset in expected.items() if offset is not None
+        }
+        positions = {("t", p) for p in PARTITIONS if expected[p] is not None or pending[p]}
+        assert offsets.positions(group) == positions
+        assert (group in offsets) == (group in offsets.groups()) == bool(positions)
+        there += len(offsets.of_group(group))
+    assert len(offsets) == there
+
+
+@given(EVENTS)
+def test_nothing_is_left_when_all_is_forgotten(log: list[Event]) -> None:
+    """No entry stays behind for a group, a producer or a transaction that nobody can see any more."""
+    offsets = applied(log)
+    for group in GROUPS:
+        for topic, partition in offsets.positions(group):
+            offsets.apply(OffsetForgotten(group, topic, partition))
+    assert vars(offsets) == vars(Offsets()) | {"_order": vars(offsets)["_order"]}
+
+
+def test_an_offset_comes_back_whole() -> None:
+    offsets = Offsets()
+    offsets.apply(OffsetCommitted("g", "t", 3, 42, 5, "é" * 1000, 17, 99))
+    assert offsets.committed("g", "t", 3) == Committed(42, 5, "é" * 1000, 17, 99)
+    assert offsets.committed("g", "t", 4) is None
+    assert offsets.committed("h", "t", 3) is None
+
+
+def test_an_offset_is_small() -> None:
+    """What one of very many offsets costs beside the entry of its dict."""
+    offsets = Offsets()
+    offsets.apply(committed("g", 1000, 1 << 40))
+    [[(position, value)]] = [of_group.items() for of_group in vars(offsets)["_committed"].values()]
+    assert sys.getsizeof(value) + sys.getsizeof(position) <= 130
