@@ -1,0 +1,99 @@
+"""What the broker and the compaction process say to each other; the algorithm is in `compact`.
+
+The broker names closed segments and gets new ones to put in their places. Until then nothing changes for a reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+CLEANED = ".cleaned"
+"""What the names of new files end with until they are whole and the broker takes them."""
+
+
+class SegmentToClean(NamedTuple):
+    base: int
+    size: int
+    """Of the `.log` file: what lies behind is not read."""
+
+
+class LastOfProducer(NamedTuple):
+    """Of a producer the partition still remembers: the batch that keeps its sequence, or failing that its epoch.
+
+    It outlives its records, or a restart from the log alone would forget the producer.
+    """
+
+    offset: int
+    """The last offset of its last batch of data; -1 when only markers are known."""
+    epoch: int
+
+
+class CompactionJob(NamedTuple):
+    directory: str
+    segments: tuple[SegmentToClean, ...]
+    """Every closed one from the start of the log to the first that must not be cleaned, in order."""
+    first_dirty: int
+    upto: int
+    """The first offset that must not be cleaned: nothing from there on is looked at or moved."""
+    now_ms: int
+    last_of_producer: Mapping[int, LastOfProducer]
+    delete_retention_ms: int
+    max_message_bytes: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    dedupe_buffer_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+    max_bytes_per_second: float
+
+
+class Replacement(NamedTuple):
+    """New files: `.log.cleaned`, `.index.cleaned`, `.timeindex.cleaned`, and `.txnindex.cleaned` if it says anything.
+
+    All are on the disk, to take the place of the segments `old`. The first of those has the same base.
+    """
+
+    base: int
+    size: int
+    old: tuple[int, ...]
+
+
+class CompactionStats(NamedTuple):
+    """`map_*` are of the first pass, over the dirty part; the rest of the second, over the whole."""
+
+    map_bytes_read: int = 0
+    map_records_read: int = 0
+    map_seconds: float = 0.0
+    buffer_utilization: float = 0.0
+    bytes_read: int = 0
+    records_read: int = 0
+    bytes_written: int = 0
+    records_written: int = 0
+    keyless_records: int = 0
+    seconds: float = 0.0
+
+
+class CompactionResult(NamedTuple):
+    replaced: tuple[Replacement, ...]
+    next_dirty: int
+    """Where the next cleaning begins: `upto`, or less when the keys did not fit into the buffer."""
+    stats: CompactionStats
+
+
+class UncleanableError(Exception):
+    """The log cannot be compacted until somebody mends it; nothing has been replaced."""
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(path, position, reason)
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path} at position {self.position}: {self.reason}"
+
+
+class AbandonedError(Exception):
+    """The process that compacts ended before its work did, as when it is told to stop: to be tried again."""
