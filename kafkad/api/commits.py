@@ -11,9 +11,10 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.log import Log
 from kafkad.replica.durable import Durable
 
-Failures = dict[int, KafkaError]
+Failures = Mapping[int, KafkaError]
 
 _SWEEP_S = 0.5
+_NO_FAILURES: Failures = {}
 
 
 class Commits:
@@ -48,7 +49,7 @@ class Commits:
             return  # too late: the request has been answered
         left.discard(place)
         if error is not None:
-            commit.failures[place] = error
+            commit.failures = {**commit.failures, place: error}
         if not left:
             self._end(commit)
 
@@ -61,7 +62,7 @@ class Commits:
         now = monotonic()
         for commit in [commit for commit in self._waiting if commit.deadline <= now]:
             late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not confirmed in time")
-            commit.failures.update(dict.fromkeys(commit.left, late))
+            commit.failures = {**commit.failures, **dict.fromkeys(commit.left, late)}
             commit.left.clear()
             self._end(commit)
         self._sweeping = bool(self._waiting)
@@ -78,5 +79,5 @@ class _Commit:
         self.left = set(places)
         self.deadline = deadline
         self.on_end = on_end
-        self.failures: Failures = {}
+        self.failures = _NO_FAILURES
         self.begun = False

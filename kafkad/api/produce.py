@@ -12,6 +12,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafkad.api.commits import Commits, Failures
@@ -127,11 +128,10 @@ class ProduceApi:
                     if target.acks == _ACKS_NONE:
                         return None
                     partition = target.partition
+                    reply = target.fill(correlation_id, base, partition.log.start_offset)
                     if partition.acks_fsync and target.acks == _ACKS_ALL:
-                        work = _Work(target.request, version, correlation_id, allow_internal=False)
-                        work.succeed(partition, target.request.topics[0].partitions[0][0], base)
-                        return self._when_committed(connection, work)
-                    return target.fill(correlation_id, base, partition.log.start_offset)
+                        return self._held(connection, reply, target, version)
+                    return reply
         return self._direct(connection, view[at:end], version, correlation_id)
 
     def _repeat(self, target: Target, view: memoryview, at: int, end: int, version: int) -> int:
@@ -310,6 +310,26 @@ class ProduceApi:
             answer(self._reply(connection, work))
 
         return self._commits.begin(work.uncommitted, work.request.timeout_ms, committed)
+
+    def _held(self, connection: Connection, reply: bytes, target: Target, version: int) -> Reply | Later:
+        """HOT. The reply to a repeated request, when what it wrote is on the disk."""
+        later = Later(connection)
+        later.reply = reply
+        request = target.request
+        logs = {0: target.partition.log}
+        if self._commits.begin(logs, request.timeout_ms, partial(self._let_go, later, request, version)):
+            return later
+        return reply
+
+    def _let_go(self, later: Later, request: ProduceFrame, version: int, failures: Failures) -> None:
+        """HOT. `later` holds the reply that leaves if nothing failed."""
+        reply = later.reply
+        if failures:
+            assert isinstance(reply, bytes)
+            refusal = self._refusal(request.topics[0].partitions[0][0], failures[0])
+            correlation_id = _I32.unpack_from(reply, 4)[0]
+            reply = pack_response(request, version, correlation_id, [pack_answer(refusal, version)])
+        later.settle(reply)
 
     def _when_committed(self, connection: Connection, work: _Work) -> Reply | Later | None:
         later = Later(connection)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -188,6 +189,23 @@ def test_a_durable_topic_is_answered_after_an_fsync(frames: Frames, settings: di
     frames.broker.run_until(lambda: bool(frames.connection.replies))
     frames.connection.replies.clear()
     assert produce(frames, batch()).base_offset == 3
+
+
+@pytest.mark.parametrize("earlier", [0, 2])
+def test_a_failed_fsync_is_told_whether_the_request_repeats_or_not(
+    frames: Frames, monkeypatch: pytest.MonkeyPatch, earlier: int
+) -> None:
+    frames.broker.create("t", configs={"kafkad.acks.fsync": "true"})
+    for _ in range(earlier):
+        assert produce(frames, batch()).error_code == ErrorCode.NONE
+
+    def refuse(fd: int) -> None:
+        raise OSError(errno.EIO, "the disk is gone")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(frames.broker.replicas.logs.files, "sync", refuse)
+        answer = produce(frames, batch())
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
 
 
 def test_acks_0_is_not_answered_and_a_failure_closes(frames: Frames) -> None:
