@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from kafkad.api.config_resources import alter_each
+from kafkad.api.config_resources import alter_each, stored_kind
 from kafkad.api.context import Context, Request
-from kafkad.controller.configs import ConfigEntry, ResourceKind
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.controller.configs import ConfigEntry
 from kafkad.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -17,29 +16,12 @@ from kafkad.wire.messages.alter_configs import (
 async def handle(context: Context, request: Request, message: AlterConfigsRequest) -> AlterConfigsResponse:
     async def alter(resource: AlterConfigsResource) -> None:
         await context.alterer.replace(
-            _kind(resource.resource_type),
+            stored_kind(resource.resource_type),
             resource.resource_name,
             [ConfigEntry(name=config.name, value=config.value) for config in resource.configs],
             validate_only=message.validate_only,
         )
 
     return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=ErrorCode.NONE if error is None else error.code,
-                error_message=None if error is None else error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, error in await alter_each(context, message.resources, alter)
-        ]
+        responses=await alter_each(context, message.resources, alter, AlterConfigsResourceResponse)
     )
-
-
-def _kind(resource_type: int) -> ResourceKind:
-    try:
-        return ResourceKind(resource_type)
-    except ValueError:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"topics and brokers can be altered so, not resource type {resource_type}"
-        ) from None

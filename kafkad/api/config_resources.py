@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Protocol, TypeVar
 
 from kafkad.api.context import Context
+from kafkad.controller.configs import ResourceKind
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import ConnectionLoss, SessionExpired
 
@@ -31,6 +32,7 @@ class Resource(Protocol):
 
 
 R = TypeVar("R", bound=Resource)
+A = TypeVar("A")
 
 
 def check_own_broker(broker_id: int, name: str) -> None:
@@ -39,20 +41,38 @@ def check_own_broker(broker_id: int, name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {broker_id}; {name!r} has to be asked instead")
 
 
+def stored_kind(resource_type: int) -> ResourceKind:
+    """Of what has its settings in the metadata store; INVALID_REQUEST for everything else."""
+    try:
+        return ResourceKind(resource_type)
+    except ValueError:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"topics and brokers can be altered so, not resource type {resource_type}"
+        ) from None
+
+
 async def alter_each(
-    context: Context, resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
-) -> list[tuple[R, KafkaError | None]]:
-    """What became of each; when this returns, this broker goes by the new settings."""
+    context: Context, resources: Sequence[R], alter: Callable[[R], Awaitable[None]], answer: Callable[..., A]
+) -> list[A]:
+    """An answer for each; when this returns, this broker goes by the new settings."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-    outcomes: list[tuple[R, KafkaError | None]] = []
+    answers = []
     for resource in resources:
+        code, message = ErrorCode.NONE, None
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this resource more than once")
             await alter(resource)
-            outcomes.append((resource, None))
         except KafkaError as error:
-            outcomes.append((resource, error))
+            code, message = error.code, error.message
+        answers.append(
+            answer(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
     with suppress(ConnectionLoss, SessionExpired):  # then it is followed up once the store is back
         await context.configs.catch_up()
-    return outcomes
+    return answers

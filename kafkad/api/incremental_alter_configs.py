@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kafkad import loggers
-from kafkad.api.config_resources import ResourceType, alter_each, check_own_broker
+from kafkad.api.config_resources import ResourceType, alter_each, check_own_broker, stored_kind
 from kafkad.api.context import Context, Request
-from kafkad.controller.configs import Alteration, ConfigEntry, ResourceKind
+from kafkad.controller.configs import Alteration, ConfigEntry
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -26,30 +26,12 @@ async def handle(
             _set_levels(entries, message.validate_only)
             return
         await context.alterer.alter(
-            _kind(resource.resource_type), resource.resource_name, entries, validate_only=message.validate_only
+            stored_kind(resource.resource_type), resource.resource_name, entries, validate_only=message.validate_only
         )
 
     return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=ErrorCode.NONE if error is None else error.code,
-                error_message=None if error is None else error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, error in await alter_each(context, message.resources, alter)
-        ]
+        responses=await alter_each(context, message.resources, alter, AlterConfigsResourceResponse)
     )
-
-
-def _kind(resource_type: int) -> ResourceKind:
-    try:
-        return ResourceKind(resource_type)
-    except ValueError:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"topics, brokers and broker loggers can be altered, not resource type {resource_type}",
-        ) from None
 
 
 def _entry(config: AlterableConfig) -> ConfigEntry:
