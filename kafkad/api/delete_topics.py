@@ -23,9 +23,9 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
         asked = [DeleteTopicState(name=name) for name in message.topic_names]
     if not context.config.bool("delete.topic.enable"):
         return _all_refused(asked, _disabled(request.version))
-    sound = [topic for topic in asked if (topic.name is None) != (topic.topic_id == NO_TOPIC_ID)]
+    sound = [topic for topic in asked if _is_named_once(topic)]
     error = KafkaError(ErrorCode.INVALID_REQUEST, "a topic to delete has either a name or an id")
-    response = _all_refused([topic for topic in asked if topic not in sound], error)
+    response = _all_refused([topic for topic in asked if not _is_named_once(topic)], error)
     try:
         deleted = await context.controller.delete_topics(
             [topic.topic_id if topic.name is None else topic.name for topic in sound], timeout_ms=message.timeout_ms
@@ -34,6 +34,10 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
         return _all_refused(asked, refusal)
     response.responses += map(_result, deleted)
     return response
+
+
+def _is_named_once(topic: DeleteTopicState) -> bool:
+    return (topic.name is None) != (topic.topic_id == NO_TOPIC_ID)
 
 
 def _disabled(version: int) -> KafkaError:

@@ -163,6 +163,18 @@ async def test_delete_by_name_and_id(cluster: Cluster) -> None:
     assert again != b
 
 
+@with_brokers(1)
+async def test_many_topics_are_deleted_in_groups(cluster: Cluster) -> None:
+    names = [f"t{i}" for i in range(250)]
+    await cluster.controller.create_topics([NewTopic(name=name, partitions=1) for name in names], timeout_ms=1000)
+    results = await cluster.controller.delete_topics(names, timeout_ms=1000)
+    assert [result.name for result in results if result.error is None] == names
+    assert await cluster.client.children("/brokers/topics") == []
+    stops = [r for r in cluster[1].requests if isinstance(r, StopReplicaRequest)]
+    assert len(stops) > 2
+    assert all(len(stop.topic_states) <= 100 for stop in stops)
+
+
 @with_brokers(1, 2)
 async def test_a_broker_that_is_down_holds_the_topic_in_the_store(cluster: Cluster) -> None:
     await cluster.create("a", (1, 2), (2, 1))
