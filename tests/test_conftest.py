@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ALLOWED_SKIPS
+
 pytest_plugins = ["pytester"]
 
 CONFTEST = Path(__file__).with_name("conftest.py")
@@ -24,8 +26,7 @@ def test_skip_fails_only_in_ci(
 
 
 def test_allowed_skip_passes_in_ci(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    allowed = "ALLOWED_SKIPS: tuple[str, ...] = ('no root',)"
-    pytester.makeconftest(CONFTEST.read_text().replace("ALLOWED_SKIPS: tuple[str, ...] = ()", allowed))
-    pytester.makepyfile("import pytest\ndef test_it(): pytest.skip('no root here')")
+    pytester.makeconftest(CONFTEST.read_text())
+    pytester.makepyfile(f"import pytest\ndef test_it(): pytest.skip({ALLOWED_SKIPS[0]!r})")
     monkeypatch.setenv("CI", "true")
     assert pytester.runpytest_subprocess("-p", "no:randomly").ret == pytest.ExitCode.OK
