@@ -7,7 +7,7 @@ import fcntl
 import os
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import count
 from typing import NamedTuple
 
@@ -188,12 +188,13 @@ class LogDirectory:
             self._versions[write.name] = write.version
             self._checkpoints[write.name] = write.offsets
 
-    def forget_checkpoints(self, topic_partition: TopicPartition) -> None:
-        """Before a partition is made anew: what is said of its predecessor must not be believed of it."""
-        for name, offsets in self._checkpoints.items():
-            if topic_partition in offsets:
-                left = {known: offset for known, offset in offsets.items() if known != topic_partition}
-                self.checkpoint(name, left).write()
+    def forget_checkpoints(self, new: Collection[TopicPartition]) -> list[CheckpointWrite]:
+        """To be written before partitions are made: what is said of their predecessors must not be believed of them."""
+        return [
+            self.checkpoint(name, {known: offset for known, offset in offsets.items() if known not in new})
+            for name, offsets in self._checkpoints.items()
+            if not offsets.keys().isdisjoint(new)
+        ]
 
     def mark_clean(self) -> None:
         try:

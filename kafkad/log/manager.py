@@ -205,7 +205,8 @@ class LogManager:
         place = self._place_for(topic_partition, directory, is_new)
         path = os.path.join(place.path, current_name(topic_partition))
         with self.raising(place, f"creating {path}"):
-            place.forget_checkpoints(topic_partition)
+            for write in place.forget_checkpoints({topic_partition}):
+                write.write()
             self.files.mkdir(path)
             self.write_id(path, topic_id)
         log = open_log(place, path, topic_partition, config, self.files, self.clock, self._producer_expiration_ms)
@@ -213,6 +214,11 @@ class LogManager:
             log.producers.forget_past()  # those of the topic that had this name go on counting where they were
         self.adopt(topic_partition, log, place)
         return log
+
+    def forget_predecessors(self, partitions: Iterable[TopicPartition]) -> list[CheckpointWrite]:
+        """Of many partitions that are about to be made: `create` would write for each of them, on the loop."""
+        new = {tp for tp in partitions if tp not in self.logs}
+        return [write for directory in self.live for write in directory.forget_checkpoints(new)]
 
     def _place_for(self, topic_partition: TopicPartition, wanted: str | None, is_new: bool) -> LogDirectory:
         broken = self.broken.get(topic_partition)

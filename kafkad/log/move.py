@@ -70,7 +70,8 @@ class Moves:
         manager = self._manager
         directory = os.path.join(target.path, future_name(log.topic_partition))
         with manager.raising(target, f"creating {directory}"):
-            target.forget_checkpoints(log.topic_partition)
+            for write in target.forget_checkpoints({log.topic_partition}):
+                write.write()
             manager.files.mkdir(directory)
             manager.write_id(directory, log.topic_id)
         return Log.open(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -98,6 +99,7 @@ class ReplicaManager:
             return LeaderAndIsrResponse(error_code=refused)
         response = LeaderAndIsrResponse()
         await self._load_configs(t.topic_name for t in request.topic_states if t.topic_name not in self._partitions)
+        await self._forget_predecessors(request)
         turns = Turns()
         for topic in request.topic_states:
             answers = []
@@ -107,6 +109,16 @@ class ReplicaManager:
                 await turns.give_way()
             response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=answers))
         return response
+
+    async def _forget_predecessors(self, request: LeaderAndIsrRequest) -> None:
+        named = (
+            TopicPartition(t.topic_name, s.partition_index) for t in request.topic_states for s in t.partition_states
+        )
+        for write in self.logs.forget_predecessors(named):
+            try:
+                await asyncio.to_thread(write.write)
+            except StorageError as error:
+                self.directory_failed(error)
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from kafkad.model import TopicPartition
 from kafkad.wire.records import Record, build_batch, iter_batches, iter_records, read_header
 from tests.fakes import FakeClock, FaultyFiles, read_slice
 
+GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
 SMALL = LogConfig(segment_bytes=4096, index_interval_bytes=512, segment_index_bytes=1 << 16)
 
 
@@ -91,3 +93,17 @@ def records(log: Log, offset: int | None = None, *, max_bytes: int = 1 << 20) ->
 def fetch(log: Log, offset: int, max_bytes: int = 1 << 20, upto: int | None = None) -> bytes | None:
     part = log.read(offset, max_bytes, log.end_offset if upto is None else upto)
     return None if part is None else read_slice(*part)
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> tuple[Path, Path]:
+    return tmp_path / "a", tmp_path / "b"
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Iterator[Path]:
+    copy = tmp_path / "main"
+    shutil.copytree(GOLDEN / "main", copy)
+    for path in (copy, *copy.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    yield copy

@@ -1,67 +1,25 @@
-"""The log manager: whose directories, what is found in them, and what happens when a disk or a file is bad."""
+"""The log manager: what is found in its directories, and what becomes of partitions."""
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafkad.clock import SystemClock
 from kafkad.config import LogConfig
-from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log import checkpoint
-from kafkad.log.describe import describe
-from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
 from kafkad.log.files import Files
 from kafkad.log.loading import DuplicatePartitionError, Progress
-from kafkad.log.log import Log
-from kafkad.log.manager import LogManager, NoLogDirectoryError
+from kafkad.log.manager import LogManager
 from kafkad.model import NO_TOPIC_ID, TopicPartition
-from tests.fakes import FakeClock, FaultyFiles
+from tests.fakes import FakeClock
+from tests.log.conftest import GOLDEN, batch
 from tests.log.conftest import append as append_one
-from tests.log.conftest import batch
-
-GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
-TOPIC_ID = bytes(range(16))
-CONFIG = LogConfig(segment_bytes=4096, index_interval_bytes=300)
-T0 = TopicPartition("t", 0)
-
-
-def config_for(topic: str) -> LogConfig:
-    return CONFIG
-
-
-def append(log: Log, count: int = 1, size: int = 200) -> None:
-    for _ in range(count):
-        append_one(log, batch(bytes(size)))
-
-
-def started(*paths: Path, clock: FakeClock | None = None, **options: object) -> LogManager:
-    manager = LogManager([str(path) for path in paths], Files(), clock or FakeClock(), **options)  # type: ignore[arg-type]
-    manager.lock()
-    manager.claim("cluster", 1)
-    manager.load(config_for)
-    return manager
-
-
-@pytest.fixture
-def disks(tmp_path: Path) -> tuple[Path, Path]:
-    return tmp_path / "a", tmp_path / "b"
-
-
-@pytest.fixture
-def golden(tmp_path: Path) -> Iterator[Path]:
-    copy = tmp_path / "main"
-    shutil.copytree(GOLDEN / "main", copy)
-    for path in (copy, *copy.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    yield copy
+from tests.log.managers import CONFIG, T0, TOPIC_ID, append, config_for, started
 
 
 def test_logs_survive_a_clean_stop_with_everything_a_kafka_needs(disks: tuple[Path, Path]) -> None:
@@ -133,60 +91,6 @@ def test_a_directory_of_real_kafka_opens_whole_and_closes_as_kafka_would(golden:
         assert (golden / name).read_bytes() == (GOLDEN / "main" / name).read_bytes()
 
 
-def test_a_second_broker_is_refused_and_told_who_has_the_lock(tmp_path: Path) -> None:
-    manager = started(tmp_path)
-    with pytest.raises(DirectoryLockedError, match=r"\.lock is held by"):
-        LogManager([str(tmp_path)], Files(), FakeClock()).lock()
-    code = (
-        "import sys; from kafkad.log.manager import LogManager; from kafkad.log.files import Files\n"
-        "from kafkad.clock import SystemClock\n"
-        "LogManager([sys.argv[1]], Files(), SystemClock()).lock()"
-    )
-    other = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert f"held by process {os.getpid()}: " in other.stderr
-    manager.close()
-    started(tmp_path).close()
-
-
-def test_directories_of_another_cluster_or_broker_are_refused(disks: tuple[Path, Path]) -> None:
-    started(disks[0]).close()
-    for cluster, broker, word in (("other", 1, "cluster cluster"), ("cluster", 2, "broker 1")):
-        manager = LogManager([str(disks[0])], Files(), FakeClock())
-        manager.lock()
-        with pytest.raises(ForeignDirectoryError, match=word):
-            manager.claim(cluster, broker)
-        for directory in manager.live:
-            directory.release()
-
-
-def test_an_unusable_directory_is_left_out_and_none_at_all_is_the_end(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a directory")
-    failures: list[str] = []
-    manager = started(
-        tmp_path / "good", tmp_path / "file", on_failure=lambda directory, lost: failures.append(directory.path)
-    )
-    assert failures == [str(tmp_path / "file")]
-    manager.create(T0, TOPIC_ID, CONFIG)
-    with pytest.raises(StorageError, match="offline"):
-        manager.create(TopicPartition("t", 1), TOPIC_ID, CONFIG, is_new=False)
-    manager.close()
-    with pytest.raises(NoLogDirectoryError, match="file"):
-        LogManager([str(tmp_path / "file")], Files(), FakeClock()).lock()
-
-
-def test_a_broken_checkpoint_takes_its_directory_offline_and_is_left_alone(disks: tuple[Path, Path]) -> None:
-    started(*disks).close()
-    broken = disks[0] / "log-start-offset-checkpoint"
-    broken.write_text("0\nmany\n")
-    manager = started(*disks)
-    assert [directory.failure is None for directory in manager.directories] == [False, True]
-    assert f"{broken}, line 2" in (manager.directories[0].failure or "")
-    assert broken.read_text() == "0\nmany\n"
-    assert (disks[0] / ".kafka_cleanshutdown").exists()
-    manager.close()
-    assert broken.read_text() == "0\nmany\n"
-
-
 def test_a_broken_partition_is_reported_and_neither_deleted_nor_made_anew(disks: tuple[Path, Path]) -> None:
     manager = started(disks[0])
     append(manager.create(T0, TOPIC_ID, CONFIG), 20)
@@ -255,6 +159,31 @@ def test_a_deleted_partition_goes_after_its_delay_and_may_be_made_anew(disks: tu
     manager.close()
 
 
+def test_predecessors_of_many_partitions_are_forgotten_in_one_write_for_each_file(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    gone = [TopicPartition("t", partition) for partition in range(3)]
+    stays = TopicPartition("u", 0)
+    for tp in (*gone, stays):
+        append(manager.create(tp, TOPIC_ID, CONFIG), 30)
+    for write in (
+        *manager.collect_recovery_points(),
+        *manager.collect_high_watermarks(dict.fromkeys(manager.logs, 30)),
+    ):
+        write.write()
+    for tp in gone:
+        manager.delete(tp)
+    writes = manager.forget_predecessors([*gone, stays])
+    assert [(write.name, set(write.offsets)) for write in writes] == [
+        (checkpoint.RECOVERY_POINTS, {stays}),
+        (checkpoint.HIGH_WATERMARKS, {stays}),
+    ]
+    for write in writes:
+        write.write()
+    assert manager.forget_predecessors(gone) == []
+    assert manager.checkpointed_high_watermark(stays) == 30
+    manager.close()
+
+
 def test_what_waited_for_removal_at_a_stop_is_removed_after_the_next_start(disks: tuple[Path, Path]) -> None:
     clock = FakeClock()
     manager = started(disks[0], clock=clock)
@@ -285,39 +214,6 @@ def test_a_topic_of_the_same_name_but_another_id_is_refused(disks: tuple[Path, P
     manager.close()
 
 
-def test_a_failing_disk_costs_its_directory_and_no_other(disks: tuple[Path, Path]) -> None:
-    lost: list[TopicPartition] = []
-    manager = started(*disks, on_failure=lambda directory, partitions: lost.extend(partitions))
-    for partition, disk in enumerate(disks):
-        manager.create(TopicPartition("t", partition), TOPIC_ID, CONFIG, directory=str(disk))
-    with manager.guarded():
-        raise StorageError(str(disks[0]), "the disk is gone")
-    assert lost == [T0]
-    assert list(manager.logs) == [TopicPartition("t", 1)]
-    append(manager.logs[TopicPartition("t", 1)])
-    offline, online = describe(manager, lambda tp: 1)
-    assert (offline.failure, offline.replicas, offline.total_bytes) == ("the disk is gone", (), -1)
-    assert [(r.topic_partition.partition, r.size > 0, r.offset_lag) for r in online.replicas] == [(1, True, 0)]
-    assert online.total_bytes >= online.usable_bytes > 0
-    with pytest.raises(KafkaError, match="offline"):
-        manager.create(T0, TOPIC_ID, CONFIG, directory=str(disks[0]))
-    with pytest.raises(NoLogDirectoryError):
-        manager.fail(StorageError(str(disks[1]), "this one too"))
-
-
-def test_a_later_checkpoint_is_never_overwritten_by_an_earlier_one(disks: tuple[Path, Path]) -> None:
-    manager = started(disks[0])
-    log = manager.create(T0, TOPIC_ID, CONFIG)
-    (early,) = manager.collect_recovery_points()
-    append(log)
-    log.flush()
-    (late,) = manager.collect_recovery_points()
-    late.write()
-    early.write()
-    assert (disks[0] / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 1\n"
-    manager.close()
-
-
 def test_passes_work_log_by_log(disks: tuple[Path, Path]) -> None:
     clock = FakeClock()
     manager = started(disks[0], clock=clock)
@@ -335,43 +231,6 @@ def test_passes_work_log_by_log(disks: tuple[Path, Path]) -> None:
     for path in manager.take_due_removals():
         manager.removal.remove(path)
     assert not [name for name in os.listdir(disks[0] / "t-0") if name.endswith(".deleted")]
-    manager.close()
-
-
-def test_a_jvm_and_a_kafkad_keep_each_other_out(tmp_path: Path) -> None:
-    """A JVM's FileLock is a POSIX record lock, as `lockf` takes it."""
-    code = (
-        "import fcntl, sys; lock = open(sys.argv[1], 'a')\n"
-        "fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB); print('locked', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / ".lock")]
-    manager = started(tmp_path)
-    assert subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode == 1
-    manager.close()
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as jvm:
-        assert jvm.stdout is not None
-        assert jvm.stdout.readline() == b"locked\n"
-        with pytest.raises(DirectoryLockedError, match=f"held by process {jvm.pid}: "):
-            LogManager([str(tmp_path)], Files(), FakeClock()).lock()
-        jvm.communicate()
-
-
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
-def test_a_full_disk_refuses_appends_and_stays_readable(tmp_path: Path, code: int) -> None:
-    files = FaultyFiles()
-    manager = LogManager([str(tmp_path)], files, FakeClock())
-    manager.lock()
-    manager.claim("cluster", 1)
-    manager.load(config_for)
-    log = manager.create(T0, TOPIC_ID, CONFIG)
-    append(log, 3)
-    files.fail("pwrite", code)
-    with pytest.raises(StorageError) as full:
-        append(log)
-    manager.fail(full.value)
-    assert manager.logs[T0] is log
-    assert log.read(0, 1 << 20, 3) is not None
-    append(log)
     manager.close()
 
 
@@ -397,33 +256,6 @@ def test_a_topic_made_anew_goes_on_with_its_predecessors_producers(tmp_path: Pat
     manager.close()
 
 
-@pytest.mark.parametrize("operation", ["sync", "rename", "pwrite"])
-def test_a_disk_that_fails_at_the_stop_leaves_no_mark_of_a_clean_one(tmp_path: Path, operation: str) -> None:
-    files = FaultyFiles()
-    manager = LogManager([str(tmp_path)], files, FakeClock())
-    manager.lock()
-    manager.claim("cluster", 1)
-    manager.load(config_for)
-    append(manager.create(T0, TOPIC_ID, CONFIG), 20)
-    files.fail(operation, errno.EIO, once=False)
-    manager.close({T0: 20})
-    assert manager.directories[0].failure is not None
-    assert not (tmp_path / ".kafka_cleanshutdown").exists()
-    again = started(tmp_path)
-    assert again.logs[T0].end_offset == 20
-    again.close()
-
-
-def test_one_disk_that_fails_at_the_stop_does_not_cost_the_other_its_mark(disks: tuple[Path, Path]) -> None:
-    manager = started(*disks)
-    for partition, disk in enumerate(disks):
-        append(manager.create(TopicPartition("t", partition), TOPIC_ID, CONFIG, directory=str(disk)))
-    shutil.rmtree(disks[0])
-    manager.close({})
-    assert [directory.failure is None for directory in manager.directories] == [False, True]
-    assert (disks[1] / ".kafka_cleanshutdown").exists()
-
-
 def test_a_longer_memory_for_producers_holds_over_a_restart(tmp_path: Path) -> None:
     clock = FakeClock()
     week_ms = 7 * 86_400_000
@@ -437,19 +269,3 @@ def test_a_longer_memory_for_producers_holds_over_a_restart(tmp_path: Path) -> N
     again.expire_producers_after(86_400_000)
     assert list(again.producer_expiry_pass()) == [1]
     again.close()
-
-
-def test_a_disk_that_is_full_at_a_flush_has_lost_records(tmp_path: Path) -> None:
-    files = FaultyFiles()
-    manager = LogManager([str(tmp_path / "a"), str(tmp_path / "b")], files, FakeClock())
-    manager.lock()
-    manager.claim("cluster", 1)
-    manager.load(config_for)
-    log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
-    append(log, 3)
-    files.fail("sync", errno.ENOSPC)
-    with pytest.raises(StorageError, match="records were lost") as lost:
-        log.flush()
-    manager.fail(lost.value)
-    assert [directory.failure is None for directory in manager.directories] == [False, True]
-    manager.close()

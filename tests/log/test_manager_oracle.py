@@ -11,7 +11,7 @@ from kafkad.log.files import Files
 from kafkad.log.manager import LogManager
 from kafkad.model import TopicPartition
 from tests.log.conftest import append, batch
-from tests.log.test_manager import config_for, golden
+from tests.log.managers import config_for
 from tests.oracle.kafka import Kafka, missing
 
 pytestmark = [
@@ -19,8 +19,6 @@ pytestmark = [
     pytest.mark.java,
     pytest.mark.skipif(missing("3.9") is not None, reason=str(missing("3.9"))),
 ]
-
-__all__ = ["golden"]
 
 
 def test_kafka_starts_on_what_we_closed(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
