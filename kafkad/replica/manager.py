@@ -58,6 +58,8 @@ class ReplicaManager:
         self._controller_epoch = 0
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._halt = halt
+        self.role_watchers: dict[str, Callable[[Partition], None]] = {}
+        """By topic, who is told when a partition of it changes its role here, is taken away, or loses its disk."""
         logs.on_failure = self._directory_lost
 
     # -- look-ups --------------------------------------------------------------------------------------------------
@@ -167,6 +169,7 @@ class ReplicaManager:
                     replicas=tuple(state.replicas),
                 )
             )
+            self._tell_role_watcher(partition)
         except StorageError as error:
             self.directory_failed(error)
             return error.code
@@ -188,6 +191,7 @@ class ReplicaManager:
             if leader_epoch not in _EPOCHS_THAT_SKIP_THE_CHECK and leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
             partition.retire()
+            self._tell_role_watcher(partition)
             del self._partitions[tp.topic][tp.partition]
             if not self._partitions[tp.topic]:
                 del self._partitions[tp.topic]
@@ -199,6 +203,11 @@ class ReplicaManager:
                 self.directory_failed(error)
                 return error.code
         return ErrorCode.NONE
+
+    def _tell_role_watcher(self, partition: Partition) -> None:
+        watcher = self.role_watchers.get(partition.tp.topic)
+        if watcher is not None:
+            watcher(partition)
 
     # -- what happens to the disks and the settings ----------------------------------------------------------------
 
@@ -216,6 +225,7 @@ class ReplicaManager:
             partition = self.find(*tp)
             if partition is not None:
                 partition.fail(error)
+                self._tell_role_watcher(partition)
 
     def topic_config_changed(self, topic: str) -> None:
         partitions = self._partitions.get(topic)

@@ -5,6 +5,8 @@ Written only from the event loop. The role comes from the controller (LeaderAndI
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafkad.config import LONG_MAX, LogConfig
@@ -17,6 +19,8 @@ from kafkad.replica.waits import FetchWait, Waits
 
 RECORD_COUNT = 12
 """Its place in a batch header."""
+
+OnCommitted = Callable[[KafkaError | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,7 @@ class Partition:
         "acks_fsync",
         "alone",
         "broker_id",
+        "commit_waits",
         "failure",
         "fast",
         "fetch_waits",
@@ -63,6 +68,7 @@ class Partition:
         self.is_leader = False
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
         self.fetch_waits: dict[FetchWait, None] = {}
+        self.commit_waits: deque[tuple[int, OnCommitted]] = deque()
         self.failure: KafkaError | None = None
         """Why this replica serves nobody (its directory went offline); None while it is well."""
         self.probe = probe
@@ -80,6 +86,8 @@ class Partition:
             self.log.epochs.assign(role.leader_epoch, self.log.end_offset)
         self._settle()
         self._advance()
+        if not self.is_leader:
+            self._refuse_commit_waits()
         self.waits.wake(self)
 
     def update_config(self, config: LogConfig) -> None:
@@ -96,12 +104,14 @@ class Partition:
         """Its directory is gone: every request from now on, and every one that waits, gets this error."""
         self.failure = error
         self._settle()
+        self._refuse_commit_waits()
         self.waits.wake(self)
 
     def retire(self) -> None:
         """It is being deleted or handed over; whoever still holds it must look the partition up again."""
         self.is_leader = False
         self._settle()
+        self._refuse_commit_waits()
         self.waits.wake(self)
 
     def _settle(self) -> None:
@@ -152,6 +162,22 @@ class Partition:
         if self.alone and self.high_watermark < self.log.end_offset:
             self.high_watermark = self.log.end_offset
             self.waits.wake(self)
+            while self.commit_waits and self.commit_waits[0][0] <= self.high_watermark:
+                self.commit_waits.popleft()[1](None)
+
+    def when_committed(self, offset: int, on_committed: OnCommitted) -> None:
+        """Call back once the high watermark is at `offset`, an end of the log so far; with an error when this replica
+        stops being the leader before. `append` need not look: where the log end is the high watermark, nobody waits."""
+        if offset <= self.high_watermark:
+            on_committed(None)
+        else:
+            self.commit_waits.append((offset, on_committed))
+
+    def _refuse_commit_waits(self) -> None:
+        error = self.failure or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker no longer leads {self.tp}")
+        waiting, self.commit_waits = self.commit_waits, deque()
+        for _, on_committed in waiting:
+            on_committed(error)
 
     # -- fetch -----------------------------------------------------------------------------------------------------
 

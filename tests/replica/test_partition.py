@@ -212,3 +212,25 @@ def test_who_waits_hears_of_a_lost_role(made: Made) -> None:
     assert tries == [False]
     wait.end()
     assert not partition.fetch_waits
+
+
+def test_who_waits_for_the_high_watermark_is_called_when_it_is_there(made: Made) -> None:
+    heard: list[tuple[str, ErrorCode | None]] = []
+
+    def wait(name: str, offset: int) -> None:
+        made.partition.when_committed(offset, lambda error: heard.append((name, error and error.code)))
+
+    made.partition.become(replace(LEADER, isr=(ME, 2), replicas=(ME, 2)))
+    made.append(2)
+    wait("now", 0)
+    wait("two", 2)
+    made.append(2)
+    wait("four", 4)
+    assert heard == [("now", None)]
+    made.partition.become(replace(LEADER, leader_epoch=5, replicas=(ME, 2)))
+    assert heard == [("now", None), ("two", None), ("four", None)]
+    made.partition.become(replace(LEADER, leader_epoch=6, isr=(ME, 2), replicas=(ME, 2)))
+    made.append(1)
+    wait("five", 5)
+    made.partition.become(replace(LEADER, leader=2, leader_epoch=7, isr=(ME, 2), replicas=(ME, 2)))
+    assert heard[3:] == [("five", ErrorCode.NOT_LEADER_OR_FOLLOWER)]

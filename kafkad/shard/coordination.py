@@ -1,0 +1,220 @@
+"""The runtime of one coordinator topic: which of its partitions are led here, and loading them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from time import monotonic
+from typing import Generic
+
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.model import BrokerInfo
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.partition import Partition
+from kafkad.shard.loading import Abandoned, Loader
+from kafkad.shard.shard import M, Shard, Surroundings
+
+log = logging.getLogger(__name__)
+
+_MOST_KEYS = 100_000
+
+
+class LoadTimes:
+    """How long loading a partition took, for /metrics."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_ms = 0.0
+        self.max_ms = 0.0
+
+    def add(self, ms: float) -> None:
+        self.count += 1
+        self.total_ms += ms
+        self.max_ms = max(self.max_ms, ms)
+
+    @property
+    def average_ms(self) -> float:
+        return self.total_ms / self.count if self.count else 0.0
+
+
+class Coordination(Generic[M]):
+    def __init__(
+        self,
+        topic: str,
+        replicas: ReplicaManager,
+        around: Surroundings,
+        *,
+        partitions: int,
+        make_machine: Callable[[Shard[M]], M],
+        create: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`partitions` is how many the topic will have when `create` makes it."""
+        self.topic = topic
+        self.load_times = LoadTimes()
+        self._replicas = replicas
+        self._around = around
+        self._partitions = partitions
+        self._make_machine = make_machine
+        self._create = create
+        self._creating: asyncio.Future[None] | None = None
+        self._count: int | None = None
+        self._shards: dict[int, Shard[M]] = {}
+        self._by_key: dict[str, Shard[M]] = {}
+        self._loading: dict[int, Partition] = {}
+        self._failed: set[int] = set()
+        self._loader: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        """Take over what this broker leads already, and follow what it will."""
+        self._replicas.role_watchers[self.topic] = self._role_changed
+        for partition in self._replicas.of_topic(self.topic).values():
+            self._role_changed(partition)
+
+    async def stop(self) -> None:
+        """End every shard; nothing is written afterwards."""
+        self._stopped = True
+        self._replicas.role_watchers.pop(self.topic, None)
+        self._loading.clear()
+        if self._loader is not None:
+            self._loader.cancel()
+            await asyncio.wait([self._loader])
+        for index in list(self._shards):
+            self._end(index)
+
+    # -- look-ups --------------------------------------------------------------------------------------------------
+
+    def shard(self, key: str) -> Shard[M]:
+        """HOT. NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE when it is not here."""
+        shard = self._by_key.get(key)
+        return shard if shard is not None else self._find_shard(key)
+
+    def _find_shard(self, key: str) -> Shard[M]:
+        index = self.partition_for(key)
+        shard = self._shards.get(index)
+        if shard is None:
+            raise self._absence(key, index)
+        if len(self._by_key) >= _MOST_KEYS:
+            self._by_key.clear()
+        self._by_key[key] = shard
+        return shard
+
+    def _absence(self, key: str, index: int) -> KafkaError:
+        if self._stopped or index in self._failed:
+            return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic}-{index} cannot be used now")
+        if index in self._loading:
+            return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{index} is still being loaded")
+        return KafkaError(ErrorCode.NOT_COORDINATOR, f"this broker does not coordinate {key}")
+
+    def shards(self) -> Iterable[Shard[M]]:
+        return list(self._shards.values())
+
+    @property
+    def loading(self) -> bool:
+        return bool(self._loading)
+
+    def partition_for(self, key: str) -> int:
+        return partition_of(key, self._partition_count())
+
+    def _partition_count(self) -> int:
+        """As it was when this broker first saw the topic: partitions that are added would take keys from others."""
+        topic = self._replicas.metadata.topics.get(self.topic)
+        if topic is None:
+            self._count = None
+            return self._partitions
+        if self._count is None:
+            self._count = len(topic.partitions)
+        return self._count
+
+    async def find(self, key: str) -> BrokerInfo:
+        """Who coordinates `key`; makes the topic if it is not there. COORDINATOR_NOT_AVAILABLE for nobody."""
+        metadata = self._replicas.metadata
+        if self.topic not in metadata.topics:
+            await self._create_once()
+        topic = metadata.topics.get(self.topic)
+        index = self.partition_for(key)
+        state = topic.partitions.get(index) if topic is not None else None
+        broker = metadata.brokers.get(state.leader) if state is not None else None
+        if broker is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads {self.topic}-{index} now")
+        return broker
+
+    async def _create_once(self) -> None:
+        """However many ask at the same time."""
+        if self._creating is None:
+            self._creating = asyncio.ensure_future(self._create())
+            self._creating.add_done_callback(self._created)
+        await asyncio.shield(self._creating)
+
+    def _created(self, done: asyncio.Future[None]) -> None:
+        self._creating = None
+        if not done.cancelled():
+            done.exception()  # raised to those who wait; they may all have gone
+
+    # -- leadership ------------------------------------------------------------------------------------------------
+
+    def _role_changed(self, partition: Partition) -> None:
+        """A partition of the topic was given a role, taken away, or lost its disk."""
+        index = partition.tp.partition
+        shard = self._shards.get(index)
+        held = shard.partition if shard is not None else self._loading.get(index)
+        leads = partition.is_leader and partition.failure is None
+        if held is partition and leads:
+            return
+        self._end(index)
+        if leads:
+            self._loading[index] = partition
+            if self._loader is None:
+                self._loader = asyncio.ensure_future(self._load_all())
+
+    def _end(self, index: int) -> None:
+        self._loading.pop(index, None)
+        self._failed.discard(index)
+        shard = self._shards.pop(index, None)
+        if shard is not None:
+            self._by_key.clear()
+            shard.end()
+
+    async def _load_all(self) -> None:
+        """One after the other, until nothing is left to load."""
+        try:
+            while self._loading:
+                index, partition = next(iter(self._loading.items()))
+                try:
+                    await self._load(index, partition)
+                except Abandoned:
+                    continue
+                except StorageError as error:
+                    self._replicas.directory_failed(error)
+                    self._loading.pop(index, None)
+                except Exception:
+                    log.exception("loading %s met an error of ours; it stays unavailable", partition.tp)
+                    self._loading.pop(index, None)
+                    self._failed.add(index)
+        finally:
+            self._loader = None
+
+    async def _load(self, index: int, partition: Partition) -> None:
+        begun = monotonic()
+        shard = Shard(partition, self._around, self._make_machine)
+        loader = Loader(partition.log, shard.machine, lambda: self._loading.get(index) is partition)
+        await loader.run()
+        shard.begin()
+        del self._loading[index]
+        self._shards[index] = shard
+        ms = (monotonic() - begun) * 1000
+        self.load_times.add(ms)
+        if loader.records:
+            log.info("loaded %s: %d records in %.0f ms", partition.tp, loader.records, ms)
+
+
+def partition_of(key: str, count: int) -> int:
+    """As Java's String.hashCode and Kafka's absolute value have it, which is 0 for the smallest number."""
+    value = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    if value >= 1 << 31:
+        value = (1 << 32) - value
+    return (0 if value == 1 << 31 else value) % count

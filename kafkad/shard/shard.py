@@ -1,0 +1,182 @@
+"""One partition of a coordinator's topic, led and loaded here: the way of every write."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from kafkad.clock import Clock
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.replica.durable import Durable
+from kafkad.replica.partition import Partition
+from kafkad.shard.batch import build
+from kafkad.wire.records import PREFIX_SIZE
+
+R = TypeVar("R")
+OnEnd = Callable[[KafkaError | None], None]
+
+NO_SEQUENCE = -1
+
+
+class Machine(Protocol[R]):
+    """A coordinator's state over one partition; R are its records, typed."""
+
+    def encode(self, record: R) -> tuple[bytes, bytes | None]:
+        """Key and value; the value None is a tombstone."""
+
+    def decode(self, key: bytes, value: bytes | None) -> R | None:
+        """None for a kind that this broker does not know, MalformedError for bytes that are no record."""
+
+    def apply(self, record: R, producer_id: int = -1) -> None:
+        """The only place where durable state changes. What has a producer is pending until its transaction ends."""
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None: ...
+
+    def loaded(self) -> None:
+        """All of the log has been applied, and requests come from now on: arm timers."""
+
+    def unloaded(self) -> None:
+        """This broker no longer coordinates: answer whoever waits with NOT_COORDINATOR, cancel timers."""
+
+
+M = TypeVar("M", bound=Machine[Any])
+
+
+class Surroundings:
+    """What all shards of a topic have in common. `codec` may change while they run."""
+
+    __slots__ = ("clock", "codec", "disk_failed", "durable")
+
+    def __init__(self, clock: Clock, durable: Durable, disk_failed: Callable[[StorageError], None], codec: int) -> None:
+        self.clock = clock
+        self.durable = durable
+        self.disk_failed = disk_failed
+        self.codec = codec
+
+
+class Shard(Generic[M]):
+    __slots__ = ("_around", "_serving", "_waiting", "index", "machine", "partition")
+
+    def __init__(self, partition: Partition, around: Surroundings, make_machine: Callable[[Shard[M]], M]) -> None:
+        self.index = partition.tp.partition
+        self.partition = partition
+        self._around = around
+        self._serving = False
+        self._waiting: deque[_Write] = deque()
+        self.machine = make_machine(self)
+
+    def begin(self) -> None:
+        """Loaded: writes are taken from now on."""
+        self._serving = True
+        self.machine.loaded()
+
+    def end(self) -> None:
+        """No longer led here: whoever waits is told so. What waited may still be committed, by another leader."""
+        self._serving = False
+        while self._waiting:
+            self._waiting.popleft().on_end(_not_coordinator(self.partition))
+        self.machine.unloaded()
+
+    def write(self, records: Sequence[Any], on_end: OnEnd, base_sequence: int = NO_SEQUENCE) -> None:
+        """HOT. Append the records as one batch and apply them when it is committed; or none of them.
+
+        `on_end` is called once: with None after all are applied, or with what went wrong. Where nothing has to be
+        waited for, that is before this returns. Writes are applied in their order.
+        """
+        try:
+            self._append(records, base_sequence)
+        except KafkaError as error:
+            if isinstance(error, StorageError):
+                self._around.disk_failed(error)
+            on_end(_for_coordinators(error))
+            return
+        partition = self.partition
+        if partition.alone and not partition.acks_fsync and not self._waiting:
+            apply = self.machine.apply
+            for record in records:
+                apply(record)
+            on_end(None)
+        else:
+            self._wait(_Write(records, on_end))
+
+    def _append(self, records: Sequence[Any], base_sequence: int) -> None:
+        partition = self.partition
+        if not self._serving:
+            raise _not_coordinator(partition)
+        partition.check_leader(-1)
+        if not partition.alone:
+            partition.check_acks_all()
+        encode = self.machine.encode
+        around = self._around
+        batch, header = build(
+            [encode(record) for record in records], around.clock.now_ms(), around.codec, base_sequence
+        )
+        _check_size(partition, header[1] + PREFIX_SIZE)
+        with memoryview(batch) as view:
+            partition.append(view, 0, len(batch), header)
+
+    def _wait(self, write: _Write) -> None:
+        self._waiting.append(write)
+        partition = self.partition
+        confirm = partial(self._confirm, write)
+        if partition.acks_fsync:
+            write.unconfirmed = 2
+            self._around.durable.commit(partition.log, confirm)
+        partition.when_committed(partition.log.end_offset, confirm)
+
+    def _confirm(self, write: _Write, error: KafkaError | None) -> None:
+        """One of the things that `write` waits for has come, or never will."""
+        write.unconfirmed -= 1
+        write.error = write.error or error
+        waiting = self._waiting
+        while waiting and not waiting[0].unconfirmed:
+            done = waiting.popleft()
+            if done.error is None:
+                for record in done.records:
+                    self.machine.apply(record)
+            done.on_end(done.error and _for_coordinators(done.error))
+
+
+class _Write:
+    """Appended, not yet applied."""
+
+    __slots__ = ("error", "on_end", "records", "unconfirmed")
+
+    def __init__(self, records: Sequence[Any], on_end: OnEnd) -> None:
+        self.records = records
+        self.on_end = on_end
+        self.unconfirmed = 1
+        self.error: KafkaError | None = None
+
+
+def _check_size(partition: Partition, size: int) -> None:
+    config = partition.log.config
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{size} bytes of records in one batch, max.message.bytes of {partition.tp} is {config.max_message_bytes}",
+        )
+    if size > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"{size} bytes of records in one batch, segment.bytes of {partition.tp} is {config.segment_bytes}",
+        )
+
+
+_AS_COORDINATOR = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
+
+def _for_coordinators(error: KafkaError) -> KafkaError:
+    """What a refused append means to those who ask a coordinator."""
+    code = _AS_COORDINATOR.get(error.code)
+    return error if code is None else KafkaError(code, error.message or "")
+
+
+def _not_coordinator(partition: Partition) -> KafkaError:
+    return KafkaError(ErrorCode.NOT_COORDINATOR, f"this broker no longer coordinates what is kept in {partition.tp}")

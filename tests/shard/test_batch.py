@@ -1,0 +1,27 @@
+"""Batches built by hand have to be those of the codec."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkad.shard.batch import build
+from kafkad.wire.records import BATCH_HEADER, Record, build_batch
+
+PAIRS = st.lists(st.tuples(st.binary(max_size=700), st.none() | st.binary(max_size=700)), min_size=1, max_size=70)
+
+
+@given(PAIRS, st.integers(0, 2**50), st.sampled_from(range(5)), st.sampled_from((-1, 0)))
+def test_a_batch_has_the_bytes_of_the_codec(
+    pairs: list[tuple[bytes, bytes | None]], timestamp: int, codec: int, sequence: int
+) -> None:
+    batch, header = build(pairs, timestamp, codec, sequence)
+    records = [Record(number, timestamp, key, value) for number, (key, value) in enumerate(pairs)]
+    assert batch == build_batch(records, codec=codec, base_sequence=sequence)
+    assert header == BATCH_HEADER.unpack_from(batch)
+
+
+def test_many_records_need_longer_numbers() -> None:
+    pairs = [(b"k%d" % number, b"v" * number) for number in range(9_000)]
+    records = [Record(number, 5, key, value) for number, (key, value) in enumerate(pairs)]
+    assert build(pairs, 5, 0, -1)[0] == build_batch(records)

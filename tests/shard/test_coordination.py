@@ -1,0 +1,215 @@
+"""A coordinator's topic on a broker: what is led is loaded, what is not led is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from kafkad.clock import SystemClock
+from kafkad.controller.topics import MorePartitions, NewTopic
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.replica.durable import Durable
+from kafkad.shard import Coordination, Shard, partition_of
+from kafkad.shard.shard import Surroundings
+from tests.api.one_broker import OneBroker
+from tests.shard.pairs import Pair, Pairs
+
+TOPIC = "__consumer_offsets"
+PARTITIONS = 4
+
+
+class Coordinator:
+    def __init__(self, broker: OneBroker) -> None:
+        self.broker = broker
+        self.machines: list[Pairs] = []
+        self.creations = 0
+        self.replicas_asked_for = 1
+        durable = cast(Durable, None)
+        around = Surroundings(SystemClock(), durable, broker.replicas.directory_failed, codec=0)
+        self.coordination: Coordination[Pairs] = Coordination(
+            TOPIC,
+            broker.replicas,
+            around,
+            partitions=PARTITIONS,
+            make_machine=self._make_machine,
+            create=self._create,
+        )
+
+    def _make_machine(self, shard: Shard[Pairs]) -> Pairs:
+        machine = Pairs(shard)
+        self.machines.append(machine)
+        return machine
+
+    async def _create(self) -> None:
+        self.creations += 1
+        topic = NewTopic(name=TOPIC, partitions=PARTITIONS, replication_factor=self.replicas_asked_for)
+        [result] = await self.broker.controller.create_topics([topic], timeout_ms=5_000)
+        if result.error is not None:
+            raise result.error
+
+    async def start(self) -> None:
+        self.coordination.start()
+
+    def create_and_load(self) -> None:
+        self.broker.create(TOPIC, PARTITIONS)
+        self.broker.run(self.start())
+        self.broker.run_until(lambda: not self.coordination.loading)
+
+    def put(self, key: str, value: str) -> None:
+        errors: list[KafkaError | None] = []
+
+        async def write() -> None:
+            self.coordination.shard(key).write([Pair(key, value)], errors.append)
+
+        self.broker.run(write())
+        assert errors == [None]
+
+    def refusal(self, key: str) -> ErrorCode:
+        with pytest.raises(KafkaError) as refused:
+            self.coordination.shard(key)
+        return refused.value.code
+
+    def stop(self) -> None:
+        self.broker.run(self.coordination.stop())
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[OneBroker]:
+    broker = OneBroker(tmp_path)
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def coordinator(broker: OneBroker) -> Iterator[Coordinator]:
+    coordinator = Coordinator(broker)
+    yield coordinator
+    coordinator.stop()
+
+
+def test_keys_go_to_the_partitions_that_java_sends_them_to() -> None:
+    assert partition_of("", 50) == 0
+    assert partition_of("my-group", 50) == 12
+    assert partition_of("polygenelubricants", 50) == 0, "its hash code is the smallest number"
+    assert partition_of("gruppe-é-\U0001f600", 2**31) == 1164587495
+    assert {partition_of(f"group-{number}", 50) for number in range(1_000)} == set(range(50))
+
+
+def test_a_partition_that_is_loading_says_so_and_then_serves(broker: OneBroker, coordinator: Coordinator) -> None:
+    broker.create(TOPIC, PARTITIONS)
+
+    async def start() -> None:
+        coordinator.coordination.start()
+        assert coordinator.coordination.loading
+        assert coordinator.refusal("a") == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    broker.run(start())
+    broker.run_until(lambda: not coordinator.coordination.loading)
+    coordinator.put("a", "1")
+    assert coordinator.coordination.shard("a").machine.pairs == {"a": "1"}
+    assert [shard.index for shard in coordinator.coordination.shards()] == list(range(PARTITIONS))
+    assert coordinator.coordination.load_times.count == PARTITIONS
+
+
+def test_a_topic_that_comes_later_is_followed(broker: OneBroker, coordinator: Coordinator) -> None:
+    broker.run(coordinator.start())
+    assert coordinator.refusal("a") == ErrorCode.NOT_COORDINATOR
+    broker.create(TOPIC, PARTITIONS)
+    broker.run_until(lambda: not coordinator.coordination.loading)
+    coordinator.put("a", "1")
+
+
+def test_another_runtime_loads_what_the_first_wrote(broker: OneBroker, coordinator: Coordinator) -> None:
+    coordinator.create_and_load()
+    for number in range(20):
+        coordinator.put(f"key {number}", str(number))
+    coordinator.stop()
+    assert {machine.state for machine in coordinator.machines} == {"unloaded"}
+    second = Coordinator(broker)
+    broker.run(second.start())
+    broker.run_until(lambda: not second.coordination.loading)
+    assert [m.pairs for m in second.machines] == [m.pairs for m in coordinator.machines]
+    assert {machine.state for machine in second.machines} == {"loaded"}
+    second.stop()
+
+
+def test_after_a_stop_nothing_is_served(broker: OneBroker, coordinator: Coordinator) -> None:
+    coordinator.create_and_load()
+    shard = coordinator.coordination.shard("a")
+    coordinator.stop()
+    assert coordinator.refusal("a") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    errors: list[KafkaError | None] = []
+    shard.write([Pair("a", "1")], errors.append)
+    assert [error and error.code for error in errors] == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_a_deleted_topic_is_unloaded_and_a_new_one_begins_empty(broker: OneBroker, coordinator: Coordinator) -> None:
+    coordinator.create_and_load()
+    coordinator.put("a", "1")
+    machine = coordinator.coordination.shard("a").machine
+    broker.run(broker.controller.delete_topics([TOPIC], timeout_ms=5_000))
+    assert machine.state == "unloaded"
+    assert coordinator.refusal("a") == ErrorCode.NOT_COORDINATOR
+    broker.create(TOPIC, PARTITIONS + 1)
+    broker.run_until(lambda: not coordinator.coordination.loading)
+    assert len(coordinator.coordination.shards()) == PARTITIONS + 1
+    assert coordinator.coordination.shard("a").machine.pairs == {}
+
+
+def test_partitions_that_are_added_take_no_keys_from_the_others(broker: OneBroker, coordinator: Coordinator) -> None:
+    coordinator.create_and_load()
+    keys = [f"key {number}" for number in range(100)]
+    before = [coordinator.coordination.partition_for(key) for key in keys]
+    more = MorePartitions(name=TOPIC, count=PARTITIONS + 3)
+    broker.run(broker.controller.create_partitions([more], timeout_ms=5_000))
+    assert [coordinator.coordination.partition_for(key) for key in keys] == before
+
+
+def test_a_disk_that_is_lost_takes_its_shards_with_it(broker: OneBroker, coordinator: Coordinator) -> None:
+    coordinator.create_and_load()
+    shards = {shard.index: shard for shard in coordinator.coordination.shards()}
+    first = broker.replicas.logs.directories[0]
+    lost = [index for index, shard in shards.items() if shard.partition.log.directory.startswith(first.path)]
+    assert 0 < len(lost) < PARTITIONS
+    broker.replicas.directory_failed(StorageError(first.path, "gone"))
+    assert [shard.index for shard in coordinator.coordination.shards()] == [i for i in shards if i not in lost]
+    assert {shards[index].machine.state for index in lost} == {"unloaded"}
+
+
+def test_a_load_that_meets_an_error_of_ours_leaves_the_others_alone(
+    broker: OneBroker, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(machine: Pairs) -> None:
+        if machine.shard and machine.shard.index == 1:
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(Pairs, "loaded", refuse)
+    coordinator.create_and_load()
+    assert [shard.index for shard in coordinator.coordination.shards()] == [0, 2, 3]
+    key = next(key for key in map(str, range(99)) if coordinator.coordination.partition_for(key) == 1)
+    assert coordinator.refusal(key) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(broker: OneBroker, coordinator: Coordinator) -> None:
+    broker.run(coordinator.start())
+
+    async def ask() -> list[int]:
+        return [found.id for found in await asyncio.gather(*[coordinator.coordination.find(k) for k in "abc"])]
+
+    assert broker.run(ask()) == [1, 1, 1]
+    assert coordinator.creations == 1
+    assert len(broker.replicas.metadata.topics[TOPIC].partitions) == PARTITIONS
+
+
+def test_a_topic_that_cannot_be_made_is_tried_again(broker: OneBroker, coordinator: Coordinator) -> None:
+    coordinator.replicas_asked_for = 2
+    for _ in range(2):
+        with pytest.raises(KafkaError, match="Replication factor"):
+            broker.run(coordinator.coordination.find("a"))
+    coordinator.replicas_asked_for = 1
+    assert broker.run(coordinator.coordination.find("a")).id == 1
+    assert coordinator.creations == 3

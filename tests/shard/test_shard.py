@@ -1,0 +1,233 @@
+"""A shard over a real log: nothing is applied before it is committed, and everybody is told once."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from kafkad.config import LogConfig
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.check import check
+from kafkad.log.log import Log
+from kafkad.metrics import TopicProbe
+from kafkad.model import TopicPartition
+from kafkad.replica.durable import Durable
+from kafkad.replica.partition import Partition, Role
+from kafkad.replica.waits import Waits
+from kafkad.shard import Shard
+from kafkad.shard.shard import Surroundings
+from kafkad.timers import Timers
+from kafkad.wire.records import iter_batches, iter_records
+from tests.fakes import FakeClock, FaultyFiles
+from tests.shard.pairs import Pair, Pairs
+
+ME, OTHER = 1, 2
+ALONE = Role(leader=ME, leader_epoch=4, partition_epoch=0, isr=(ME,), replicas=(ME,))
+WITH_FOLLOWER = replace(ALONE, isr=(ME, OTHER), replicas=(ME, OTHER))
+TP = TopicPartition("__consumer_offsets", 7)
+
+
+class HeldDisk:
+    """A `Durable` whose fsyncs end when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[StorageError | None], None]] = []
+
+    def commit(self, log: Log, on_done: Callable[[StorageError | None], None]) -> None:
+        self.waiting.append(on_done)
+
+    def finish(self, error: StorageError | None = None) -> None:
+        self.waiting.pop(0)(error)
+
+
+class Made:
+    def __init__(self, directory: Path, **config: int | bool) -> None:
+        self.clock = FakeClock()
+        self.files = FaultyFiles()
+        self.disk = HeldDisk()
+        self.failures: list[StorageError] = []
+        self.ends: list[tuple[str, ErrorCode | None]] = []
+        log_config = replace(LogConfig(cleanup_policy=frozenset({"compact"})), **config)
+        self.log = Log.open(str(directory / str(TP)), log_config, self.files, self.clock, topic_partition=TP)
+        waits = Waits(Timers(), self.clock, lambda call: None)
+        self.partition = Partition(TP, self.log, ME, waits, TopicProbe(), 0)
+        around = Surroundings(self.clock, cast(Durable, self.disk), self.failures.append, codec=0)
+        self.shard: Shard[Pairs] = Shard(self.partition, around, Pairs)
+        self.machine = self.shard.machine
+
+    def lead(self, role: Role = ALONE) -> None:
+        self.partition.become(role)
+        self.shard.begin()
+
+    def write(self, name: str, *pairs: Pair) -> None:
+        def end(error: KafkaError | None) -> None:
+            self.ends.append((name, error and error.code))
+
+        self.shard.write(pairs or [Pair(name, "v")], end)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Made]:
+    made = Made(tmp_path)
+    yield made
+    made.files.heal()
+    made.log.close()
+    assert not check(made.log.directory)
+
+
+def test_alone_a_write_is_applied_and_answered_before_it_returns(made: Made) -> None:
+    made.lead()
+    made.write("first", Pair("a", "1"), Pair("b", "2"))
+    made.write("second", Pair("a", None))
+    assert made.ends == [("first", None), ("second", None)]
+    assert made.machine.pairs == {"b": "2"}
+    assert made.log.end_offset == made.partition.high_watermark == 3
+
+
+def test_what_is_written_are_batches_without_a_producer(made: Made) -> None:
+    made.lead()
+    made.write("first", Pair("a", "1"), Pair("b", None))
+    made.shard.write([Pair("c", "3")], lambda error: None, base_sequence=0)
+    view = memoryview(Path(made.log.segments[0].path(".log")).read_bytes())
+    found = [
+        (h.base_offset, h.leader_epoch, h.base_sequence, h.producer_id, h.attributes, h.base_timestamp,
+         [(r.key, r.value) for r in iter_records(view, at, h)])
+        for at, h in iter_batches(view)
+    ]  # fmt: skip
+    now = made.clock.now_ms()
+    assert found == [
+        (0, 4, -1, -1, 0, now, [(b"a", b"1"), (b"b", None)]),
+        (2, 4, 0, -1, 0, now, [(b"c", b"3")]),
+    ]
+
+
+def test_nothing_is_applied_before_the_high_watermark_is_there(made: Made) -> None:
+    made.lead(WITH_FOLLOWER)
+    made.write("first")
+    made.write("second")
+    assert made.log.end_offset == 2
+    assert not made.ends
+    assert not made.machine.applied
+    made.partition.become(replace(ALONE, replicas=(ME, OTHER)))
+    assert made.ends == [("first", None), ("second", None)]
+    assert [pair.key for pair in made.machine.applied] == ["first", "second"]
+    made.write("third")
+    assert made.ends[-1] == ("third", None)
+
+
+def test_a_write_from_within_an_answer_comes_after_those_before_it(made: Made) -> None:
+    made.lead(WITH_FOLLOWER)
+    made.shard.write([Pair("first", "v")], lambda error: made.write("third"))
+    made.write("second")
+    made.partition.become(replace(ALONE, replicas=(ME, OTHER)))
+    assert [pair.key for pair in made.machine.applied] == ["first", "second", "third"]
+    assert made.ends == [("second", None), ("third", None)]
+
+
+@pytest.mark.parametrize("lose", ["follower", "retire"])
+def test_leadership_lost_while_waiting_is_told_and_nothing_is_applied(made: Made, lose: str) -> None:
+    made.lead(WITH_FOLLOWER)
+    made.write("first")
+    made.write("second")
+    if lose == "follower":
+        made.partition.become(replace(WITH_FOLLOWER, leader=OTHER, leader_epoch=5))
+    else:
+        made.partition.retire()
+    made.shard.end()
+    assert made.ends == [("first", ErrorCode.NOT_COORDINATOR), ("second", ErrorCode.NOT_COORDINATOR)]
+    assert not made.machine.applied
+    assert made.machine.state == "unloaded"
+    made.write("third")
+    assert made.ends[-1] == ("third", ErrorCode.NOT_COORDINATOR)
+
+
+def test_a_shard_that_ends_answers_whoever_waits_once(made: Made) -> None:
+    made.lead(WITH_FOLLOWER)
+    made.write("first")
+    made.shard.end()
+    made.partition.become(replace(ALONE, replicas=(ME, OTHER)))
+    assert made.ends == [("first", ErrorCode.NOT_COORDINATOR)]
+    assert not made.machine.applied
+
+
+def test_too_few_in_sync_replicas_refuse_the_write(tmp_path: Path) -> None:
+    made = Made(tmp_path, min_insync_replicas=2)
+    made.lead(replace(WITH_FOLLOWER, isr=(ME,)))
+    made.write("first")
+    assert made.ends == [("first", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert made.log.end_offset == 0
+    made.log.close()
+
+
+def test_a_disk_that_refuses_is_reported_and_leaves_the_state_as_it_is(made: Made) -> None:
+    made.lead()
+    made.write("first")
+    made.files.fail("pwrite", errno.ENOSPC)
+    made.write("second")
+    made.write("third")
+    assert made.ends == [("first", None), ("second", ErrorCode.KAFKA_STORAGE_ERROR), ("third", None)]
+    assert list(made.machine.pairs) == ["first", "third"]
+    assert len(made.failures) == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "code"),
+    [("max_message_bytes", ErrorCode.MESSAGE_TOO_LARGE), ("segment_bytes", ErrorCode.RECORD_LIST_TOO_LARGE)],
+)
+def test_a_batch_above_the_limits_of_the_topic_is_refused(tmp_path: Path, limit: str, code: ErrorCode) -> None:
+    made = Made(tmp_path, **{limit: 100})
+    made.lead()
+    made.write("fits", Pair("k", "v" * 25))
+    made.write("does not", Pair("k", "v" * 50))
+    assert made.ends == [("fits", None), ("does not", code)]
+    made.log.close()
+
+
+def test_a_shard_that_is_not_loaded_takes_no_writes(made: Made) -> None:
+    made.partition.become(ALONE)
+    made.write("early")
+    assert made.ends == [("early", ErrorCode.NOT_COORDINATOR)]
+    assert made.log.end_offset == 0
+
+
+# -- kafkad.acks.fsync
+
+
+def test_with_acks_fsync_a_write_is_applied_when_it_is_on_the_disk(tmp_path: Path) -> None:
+    made = Made(tmp_path, acks_fsync=True)
+    made.lead()
+    made.write("first")
+    made.write("second")
+    assert not made.ends
+    made.disk.finish()
+    assert made.ends == [("first", None)]
+    assert [pair.key for pair in made.machine.applied] == ["first"]
+    made.disk.finish()
+    assert made.ends == [("first", None), ("second", None)]
+    made.log.close()
+
+
+def test_with_acks_fsync_both_the_disk_and_the_followers_are_waited_for(tmp_path: Path) -> None:
+    made = Made(tmp_path, acks_fsync=True)
+    made.lead(WITH_FOLLOWER)
+    made.write("first")
+    made.disk.finish()
+    assert not made.ends
+    made.partition.become(replace(ALONE, replicas=(ME, OTHER)))
+    assert made.ends == [("first", None)]
+    made.log.close()
+
+
+def test_an_fsync_that_fails_applies_nothing(tmp_path: Path) -> None:
+    made = Made(tmp_path, acks_fsync=True)
+    made.lead()
+    made.write("first")
+    made.disk.finish(StorageError("d", "gone"))
+    assert made.ends == [("first", ErrorCode.KAFKA_STORAGE_ERROR)]
+    assert not made.machine.applied
+    made.log.close()
