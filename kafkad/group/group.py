@@ -1,0 +1,693 @@
+"""One classic group as a state machine: what is asked goes in with the time, what is to be done comes out.
+
+Nothing here does I/O or knows a clock. The rules are Kafka 3.9's:
+
+- A rebalance (PreparingRebalance) waits for every known member to join again, and for those who were given an id to
+  use it, but not longer than the most patient member allows. Dynamic members that did not come are put out; static ones
+  keep their place until their session ends. The first rebalance of an empty group waits for others to come.
+- Everybody who joined is then told the generation, the leader also the members (CompletingRebalance). The leader's sync
+  brings the assignment; it is written, and everybody who has asked for its part gets it (Stable). Who does not ask in
+  time is put out.
+- A generation is written twice: when it has an assignment, and when it is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.group.events import (
+    Answer,
+    DescribedMember,
+    Description,
+    Effect,
+    Join,
+    Joined,
+    JoinedMember,
+    Leaving,
+    Moment,
+    Note,
+    Replaced,
+    State,
+    Sync,
+    Synced,
+    Write,
+)
+from kafkad.group.members import Member, Members
+from kafkad.group.records import GroupWritten, MemberWritten
+from kafkad.group.subscriptions import topics_of
+
+PREVIOUS: Mapping[State, frozenset[State]] = {
+    State.EMPTY: frozenset({State.PREPARING}),
+    State.PREPARING: frozenset({State.STABLE, State.COMPLETING, State.EMPTY}),
+    State.COMPLETING: frozenset({State.PREPARING}),
+    State.STABLE: frozenset({State.COMPLETING}),
+    State.DEAD: frozenset({State.EMPTY, State.PREPARING, State.COMPLETING, State.STABLE}),
+}
+
+NEW_MEMBER_TIMEOUT_MS = 300_000
+"""Somebody new that waits in a join cannot show that it lives; after this it has to ask again."""
+CONSUMER = "consumer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Those of group.*; the rebalance delay is the one of `group.initial.rebalance.delay.ms`."""
+
+    rebalance_delay_ms: int
+    min_session_timeout_ms: int
+    max_session_timeout_ms: int
+    max_size: int
+
+
+class Group:
+    """`recorded`: the log has something of this group, which a deletion has to take back."""
+
+    __slots__ = (
+        "_assigning",
+        "_effects",
+        "_grew",
+        "_initial_delay_ms",
+        "_initial_left_ms",
+        "_members",
+        "_pending",
+        "_rebalance_ends_ms",
+        "_sessions_due_ms",
+        "_settings",
+        "_subscribed",
+        "_sync_ends_ms",
+        "_unsynced",
+        "generation",
+        "name",
+        "protocol",
+        "protocol_type",
+        "recorded",
+        "state",
+        "state_timestamp",
+    )
+
+    def __init__(self, name: str, settings: GroupSettings, state_timestamp: int) -> None:
+        self.name = name
+        self.state = State.EMPTY
+        self.state_timestamp = state_timestamp
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.generation = 0
+        self.recorded = False
+        self._settings = settings
+        self._members = Members()
+        self._pending: dict[str, float] = {}
+        """Ids that were given out and not yet used, and until when they may be."""
+        self._unsynced: set[str] = set()
+        self._assigning = False
+        self._subscribed: frozenset[str] | None = None
+        self._rebalance_ends_ms = inf
+        self._sync_ends_ms = inf
+        self._sessions_due_ms = inf
+        """No session ends before this. Heartbeats only make it a guess that is too early: nothing is moved for them."""
+        self._initial_delay_ms: int | None = None
+        self._initial_left_ms = 0
+        self._grew = False
+        self._effects: list[Effect] = []
+
+    @classmethod
+    def restored(cls, record: GroupWritten, settings: GroupSettings) -> Group:
+        """As the log has it: with members it is Stable, whatever else was going on."""
+        group = cls(record.group, settings, record.state_timestamp)
+        group.protocol_type = record.protocol_type or None
+        group.protocol = record.protocol
+        group.generation = record.generation
+        group.recorded = True
+        for written in {member.member_id: member for member in record.members}.values():
+            group._members.add(Member.restored(written, record.protocol or "", record.protocol_type))
+        if record.members:
+            group.state = State.STABLE
+            if record.leader is not None and record.leader in group._members:
+                group._members.leader = record.leader
+        return group
+
+    # What others ask
+
+    @property
+    def deadline_ms(self) -> float:
+        """When `expire` is to be called next, if nothing else happens before."""
+        return min(self._rebalance_ends_ms, self._sync_ends_ms, self._sessions_due_ms)
+
+    @property
+    def is_blank(self) -> bool:
+        """Nobody would miss it: it never had a generation, and nobody is on the way into it."""
+        return not (self.generation or self._members or self._pending or self.recorded)
+
+    @property
+    def size(self) -> int:
+        return len(self._members)
+
+    @property
+    def is_consumer(self) -> bool:
+        return self.protocol_type == CONSUMER
+
+    @property
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """The topics that this generation consumes (KIP-211); None when that cannot be known."""
+        return self._subscribed
+
+    def subscribes_to(self, topic: str) -> bool:
+        return self._subscribed is None or topic in self._subscribed
+
+    def describe(self) -> Description:
+        stable = self.state is State.STABLE
+        protocol = (self.protocol or "") if stable else ""
+        return Description(
+            self.state,
+            self.protocol_type or "",
+            protocol,
+            tuple(
+                DescribedMember(
+                    member.id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.metadata(protocol) if stable else b"",
+                    member.assignment if stable else b"",
+                )
+                for member in self._members
+            ),
+        )
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: float) -> ErrorCode:
+        if self.state is State.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = self._check(member_id, instance_id, generation)
+        if error is not None:
+            return error
+        self._heard(self._members[member_id], now_ms)
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING else ErrorCode.NONE
+
+    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now_ms: float) -> None:
+        """Whether offsets may be committed; a member that may has been heard of."""
+        if self.state is State.DEAD:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if generation < 0 and self.state is State.EMPTY:
+            return
+        if generation < 0 and not member_id and instance_id is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.name} has members; only they may commit")
+        error = self._check(member_id, instance_id, generation)
+        if error is None and self.state is State.COMPLETING:
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+        if error is not None:
+            raise KafkaError(error)
+        self._heard(self._members[member_id], now_ms)
+
+    def _check(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode | None:
+        error = self._members.check(member_id, instance_id)
+        if error is None and generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error
+
+    # What happens to it
+
+    def start(self, now: Moment) -> list[Effect]:
+        """Restored members have a whole session to be heard of."""
+        for member in self._members:
+            self._heard(member, now.ms)
+        self._subscribed = self._subscriptions()
+        if self.size > self._settings.max_size:
+            self._rebalance(f"it has more than {self._settings.max_size} members after a start", now)
+        return self._decided()
+
+    def join(self, join: Join, now: Moment) -> list[Effect]:
+        if not self._has_room_for(join.member_id):
+            self._drop(join.member_id)
+            self._answer_now(join, Joined(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
+        elif self.state is State.DEAD:
+            self._answer_now(join, Joined(ErrorCode.COORDINATOR_NOT_AVAILABLE, join.member_id))
+        elif not self._supports(join):
+            self._answer_now(join, Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id))
+        elif not join.member_id:
+            self._join_new(join, now)
+        elif join.member_id in self._pending:
+            self._join_pending(join, now)
+        else:
+            self._join_again(join, now)
+        self._complete_if_all_joined(now)
+        return self._decided()
+
+    def sync(self, sync: Sync, now: Moment) -> list[Effect]:
+        error = self._sync_error(sync)
+        if error is not None:
+            self._effects.append(Answer(sync.asker, Synced(error)))
+            return self._decided()
+        member = self._members[sync.member_id]
+        self._has_synced(member.id)
+        if self.state is State.STABLE:
+            self._answer_sync_now(sync, member, now)
+            return self._decided()
+        self._give_up_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        member.syncing = sync.asker
+        if self._members.leader == member.id and not self._assigning:
+            self._assign(sync.assignments)
+        return self._decided()
+
+    def leave(self, leaving: Sequence[Leaving], now: Moment) -> tuple[list[ErrorCode], list[Effect]]:
+        """How each of them left."""
+        if self.state is State.DEAD:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return [self._leave(one, now) for one in leaving], self._decided()
+
+    def expire(self, now: Moment) -> list[Effect]:
+        """Somebody's time may be up."""
+        if now.ms >= self._sessions_due_ms:
+            self._end_sessions(now)
+        if now.ms >= self._rebalance_ends_ms:
+            self._rebalance_ends(now)
+        if now.ms >= self._sync_ends_ms:
+            self._sync_ends(now)
+        return self._decided()
+
+    def apply(self, record: GroupWritten) -> None:
+        """The log has it now. Of a generation that is already over, only that is to be remembered."""
+        self.recorded = True
+        if record.generation != self.generation:
+            return
+        for written in record.members:
+            member = self._members.get(written.member_id)
+            if member is not None:
+                member.assignment = written.assignment
+
+    def written(self, write: Write, error: ErrorCode | None, now: Moment) -> list[Effect]:
+        """What was to be written is in the log and applied, or will never be."""
+        if write.replaced is not None:
+            self._end_replacement(write.replaced, error, now)
+        elif not write.record.members:
+            if error is not None:
+                self._note(f"could not write that it is empty: {error.name}")
+        elif self.state is State.COMPLETING and write.record.generation == self.generation:
+            self._end_assignment(error, now)
+        return self._decided()
+
+    def die(self) -> None:
+        """It is being deleted: whoever asks now has to ask again when that is done."""
+        self._enter(State.DEAD, self.state_timestamp)
+        self._stop_deadlines()
+
+    def undeleted(self) -> Group:
+        """It lives on: that it was deleted could not be written."""
+        group = Group(self.name, self._settings, self.state_timestamp)
+        group.protocol_type = self.protocol_type
+        group.generation = self.generation
+        group.recorded = self.recorded
+        group._subscribed = self._subscribed
+        return group
+
+    def unload(self) -> list[Effect]:
+        """Another broker coordinates it now."""
+        for member in self._members:
+            self._answer_join(member, Joined(ErrorCode.NOT_COORDINATOR, member.id))
+            self._give_up_sync(member, ErrorCode.NOT_COORDINATOR)
+        if self.state is not State.DEAD:
+            self.die()
+        return self._decided()
+
+    # Joining
+
+    def _has_room_for(self, member_id: str) -> bool:
+        """While it rebalances, who has joined counts: the last ones to come are the ones who are too many."""
+        if self.state in (State.EMPTY, State.DEAD):
+            return True
+        member = self._members.get(member_id)
+        if self.state is State.PREPARING:
+            has_joined = member is not None and member.joining is not None
+            return has_joined or self._members.joining < self._settings.max_size
+        return member is not None or self.size < self._settings.max_size
+
+    def _supports(self, join: Join) -> bool:
+        if self.state is State.EMPTY:
+            return bool(join.protocol_type and join.protocols)
+        return self.protocol_type == join.protocol_type and self._members.any_knows(join.protocols)
+
+    def _join_new(self, join: Join, now: Moment) -> None:
+        replaced = None if join.instance_id is None else self._members.of_instance(join.instance_id)
+        if replaced is not None:
+            self._replace(self._members[replaced], join, now)
+        elif join.needs_id:
+            self._pending[join.new_id] = now.ms + join.session_timeout_ms
+            self._watch(self._pending[join.new_id])
+            self._answer_now(join, Joined(ErrorCode.MEMBER_ID_REQUIRED, join.new_id))
+        else:
+            self._add(join.new_id, join, now)
+
+    def _join_pending(self, join: Join, now: Moment) -> None:
+        """Static members get no id in advance: one that claims to have is mad, and Kafka says so."""
+        if join.instance_id is not None:
+            self._answer_now(join, Joined(ErrorCode.UNKNOWN_SERVER_ERROR, join.member_id))
+        else:
+            self._add(join.member_id, join, now)
+
+    def _add(self, member_id: str, join: Join, now: Moment) -> None:
+        if self.state is State.PREPARING and self.generation == 0:
+            self._grew = True
+        if not self.size:
+            self.protocol_type = join.protocol_type
+        self._pending.pop(member_id, None)
+        member = Member(member_id, join)
+        member.deadline_ms = now.ms + NEW_MEMBER_TIMEOUT_MS
+        self._watch(member.deadline_ms)
+        self._members.add(member)
+        self._rebalance_if_may(f"{member_id} joins, {_said(join.reason)}", now)
+
+    def _join_again(self, join: Join, now: Moment) -> None:
+        error = self._members.check(join.member_id, join.instance_id)
+        if error is None and self.state is State.EMPTY:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error is not None:
+            self._answer_now(join, Joined(error, join.member_id))
+            return
+        member = self._members[join.member_id]
+        unchanged = member.protocols == join.protocols
+        leads = self._members.leader == member.id
+        if unchanged and (self.state is State.COMPLETING or (self.state is State.STABLE and not leads)):
+            self._answer_now(join, self._joined(member))  # it did not hear the answer, so it gets it again
+            return
+        self._rejoin(member, join)
+        self._rebalance_if_may(f"{member.id} joins again, {_said(join.reason)}", now)
+
+    def _rejoin(self, member: Member, join: Join) -> None:
+        self._answer_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
+        self._members.rejoin(member, join)
+
+    def _replace(self, member: Member, join: Join, now: Moment) -> None:
+        """A static member came back without its id. What waits under the old one is fenced (KIP-345)."""
+        was, leader_before = member.id, self._members.leader
+        self._answer_join(member, Joined(ErrorCode.FENCED_INSTANCE_ID, was))
+        self._give_up_sync(member, ErrorCode.FENCED_INSTANCE_ID)
+        self._members.rename(member, join.new_id)
+        if was in self._unsynced:
+            self._unsynced.remove(was)
+            self._unsynced.add(member.id)
+        self._heard(member, now.ms)
+        self._rejoin(member, join)
+        self._note(f"{was} is replaced by {member.id} as {join.instance_id}, {_said(join.reason)}")
+        if self.state is State.STABLE and self._members.select_protocol() == self.protocol:
+            assignments = {one.id: one.assignment for one in self._members}
+            replaced = Replaced(member.id, leader_before, join.may_skip)
+            self._effects.append(Write(self._record(assignments), replaced))
+        else:
+            self._rebalance_if_may(f"{join.instance_id} came back, {_said(join.reason)}", now)
+
+    def _end_replacement(self, replaced: Replaced, error: ErrorCode | None, now: Moment) -> None:
+        """If a rebalance has begun meanwhile, that answers. Clients that cannot skip an assignment must not learn that
+        they lead: they are told the leader as it was. If it could not be written, nobody knows of the new id: the
+        member will come back once more without one."""
+        member = self._members.get(replaced.member_id)
+        if member is None or self.state is not State.STABLE:
+            return
+        if error is not None:
+            self._answer_join(member, Joined(error, ""))
+            return
+        joined = self._joined(member)
+        if not replaced.may_skip:
+            joined = joined._replace(leader=replaced.leader_before or "", members=())
+        elif self._members.leader == member.id:
+            joined = joined._replace(skip_assignment=True)
+        self._answer_join(member, joined)
+        self._heard(member, now.ms)
+
+    def _joined(self, member: Member) -> Joined:
+        leader = self._members.leader or ""
+        return Joined(
+            ErrorCode.NONE,
+            member.id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            leader,
+            members=self._joined_members() if leader == member.id else (),
+        )
+
+    def _joined_members(self) -> tuple[JoinedMember, ...]:
+        protocol = self.protocol or ""
+        return tuple(JoinedMember(one.id, one.instance_id, one.metadata(protocol)) for one in self._members)
+
+    # Rebalancing
+
+    def _rebalance_if_may(self, why: str, now: Moment) -> None:
+        if self.state in PREVIOUS[State.PREPARING]:
+            self._rebalance(why, now)
+
+    def _rebalance(self, why: str, now: Moment) -> None:
+        if self.state is State.COMPLETING:
+            self._withdraw_assignment(ErrorCode.REBALANCE_IN_PROGRESS, now)
+        self._all_synced()
+        patience_ms = self._members.rebalance_timeout_ms
+        if self.state is State.EMPTY:
+            delay_ms = self._settings.rebalance_delay_ms
+            self._initial_delay_ms = delay_ms
+            self._initial_left_ms = max(patience_ms - delay_ms, 0)
+            self._rebalance_ends_ms = now.ms + delay_ms
+        else:
+            self._rebalance_ends_ms = now.ms + patience_ms
+        self._enter(State.PREPARING, now.wall_ms)
+        self._note(f"rebalances after generation {self.generation}: {why}")
+        self._complete_if_all_joined(now)
+
+    def _complete_if_all_joined(self, now: Moment) -> None:
+        preparing = self.state is State.PREPARING and self._initial_delay_ms is None
+        if preparing and not self._pending and self._members.all_joined:
+            self._complete(now)
+
+    def _rebalance_ends(self, now: Moment) -> None:
+        """The first rebalance starts over while others keep coming, as long as the members' patience lasts."""
+        delay_ms = self._initial_delay_ms
+        if delay_ms is not None and self._grew and self._initial_left_ms:
+            self._grew = False
+            self._initial_delay_ms = min(self._settings.rebalance_delay_ms, self._initial_left_ms)
+            self._initial_left_ms = max(self._initial_left_ms - delay_ms, 0)
+            self._rebalance_ends_ms = now.ms + self._initial_delay_ms
+        else:
+            self._complete(now)
+
+    def _complete(self, now: Moment) -> None:
+        absent = [member for member in self._members if member.joining is None and member.instance_id is None]
+        for member in absent:
+            self._drop(member.id)
+        if absent:
+            self._note(f"put out {_some(absent)}: they did not join again in time")
+        self._initial_delay_ms = None
+        if self.size and not self._members.elect():
+            self._note("waits on: nobody has joined again")
+            self._rebalance_ends_ms = now.ms + self._members.rebalance_timeout_ms
+            return
+        self._rebalance_ends_ms = inf
+        self.generation += 1
+        if self.size:
+            self._begin_generation(now)
+        else:
+            self._become_empty(now)
+
+    def _begin_generation(self, now: Moment) -> None:
+        self.protocol = self._members.select_protocol()
+        self._subscribed = self._subscriptions()
+        self._assigning = False
+        self._enter(State.COMPLETING, now.wall_ms)
+        self._note(f"generation {self.generation} has {self.size} members, led by {self._members.leader}")
+        for member in self._members:
+            self._answer_join(member, self._joined(member))
+            member.new = False
+            self._heard(member, now.ms)
+            self._unsynced.add(member.id)
+        self._sync_ends_ms = now.ms + self._members.rebalance_timeout_ms
+
+    def _become_empty(self, now: Moment) -> None:
+        self.protocol = None
+        self._subscribed = self._subscriptions()
+        self._sessions_due_ms = min(self._pending.values(), default=inf)
+        self._enter(State.EMPTY, now.wall_ms)
+        self._note(f"is empty in generation {self.generation}")
+        self._effects.append(Write(self._record({})))
+
+    # Assigning
+
+    def _sync_error(self, sync: Sync) -> ErrorCode | None:
+        if self.state is State.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = self._check(sync.member_id, sync.instance_id, sync.generation)
+        if error is not None:
+            return error
+        if sync.protocol_type not in (None, self.protocol_type) or sync.protocol not in (None, self.protocol):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING else None
+
+    def _assign(self, assignments: Mapping[str, bytes]) -> None:
+        """Who is left out gets nothing; who is no member is not heard of again."""
+        self._assigning = True
+        left_out = [member for member in self._members if member.id not in assignments]
+        if left_out:
+            self._note(f"the leader of generation {self.generation} assigned nothing to {_some(left_out)}")
+        self._effects.append(Write(self._record(assignments)))
+
+    def _end_assignment(self, error: ErrorCode | None, now: Moment) -> None:
+        if error is not None:
+            self._withdraw_assignment(error, now)
+            self._rebalance(f"its assignment could not be written: {error.name}", now)
+            return
+        self._enter(State.STABLE, now.wall_ms)
+        self._note(f"generation {self.generation} is stable")
+        for member in self._members:
+            if member.syncing is not None:
+                asker, member.syncing = member.syncing, None
+                self._effects.append(Answer(asker, self._synced(member)))
+                self._heard(member, now.ms)
+
+    def _withdraw_assignment(self, error: ErrorCode, now: Moment) -> None:
+        for member in self._members:
+            member.assignment = b""
+            if member.syncing is not None:
+                self._give_up_sync(member, error)
+                self._heard(member, now.ms)
+
+    def _answer_sync_now(self, sync: Sync, member: Member, now: Moment) -> None:
+        self._effects.append(Answer(sync.asker, self._synced(member)))
+        self._heard(member, now.ms)
+
+    def _synced(self, member: Member) -> Synced:
+        return Synced(ErrorCode.NONE, self.protocol_type, self.protocol, member.assignment)
+
+    def _has_synced(self, member_id: str) -> None:
+        self._unsynced.discard(member_id)
+        if not self._unsynced:
+            self._sync_ends_ms = inf
+
+    def _all_synced(self) -> None:
+        self._unsynced.clear()
+        self._sync_ends_ms = inf
+
+    def _sync_ends(self, now: Moment) -> None:
+        late = [member for member in self._members if member.id in self._unsynced]
+        for member in late:
+            self._drop(member.id)
+        self._rebalance(f"{_some(late)} did not ask for an assignment in time", now)
+
+    # Going
+
+    def _leave(self, leaving: Leaving, now: Moment) -> ErrorCode:
+        member_id: str | None = leaving.member_id
+        if not member_id:
+            member_id = None if leaving.instance_id is None else self._members.of_instance(leaving.instance_id)
+            if member_id is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        elif member_id in self._pending:
+            self._drop(member_id)
+            self._complete_if_all_joined(now)
+            return ErrorCode.NONE
+        else:
+            error = self._members.check(member_id, leaving.instance_id)
+            if error is not None:
+                return error
+        self._remove(self._members[member_id], f"leaves, {_said(leaving.reason)}", now)
+        return ErrorCode.NONE
+
+    def _end_sessions(self, now: Moment) -> None:
+        for member_id in [one for one, ends_ms in self._pending.items() if ends_ms <= now.ms]:
+            self._note(f"{member_id} never used its id")
+            self._drop(member_id)
+        for member in self._members:
+            if member.deadline_ms <= now.ms and member.can_expire:
+                self._remove(member, "was not heard of in time", now)
+        self._complete_if_all_joined(now)
+        waiting = [member.deadline_ms for member in self._members if member.can_expire]
+        self._sessions_due_ms = min([*waiting, *self._pending.values()], default=inf)
+
+    def _remove(self, member: Member, why: str, now: Moment) -> None:
+        self._answer_join(member, Joined(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+        self._give_up_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
+        self._drop(member.id)
+        self._note(f"{member.id} {why}")
+        self._rebalance_if_may(f"{member.id} is gone", now)
+        self._complete_if_all_joined(now)
+
+    def _drop(self, member_id: str) -> None:
+        self._pending.pop(member_id, None)
+        member = self._members.get(member_id)
+        if member is not None:
+            self._members.remove(member)
+            self._has_synced(member_id)
+
+    # Small parts
+
+    def _enter(self, state: State, wall_ms: int) -> None:
+        if self.state not in PREVIOUS[state]:
+            raise AssertionError(f"group {self.name} goes from {self.state.value} to {state.value}")
+        self.state = state
+        self.state_timestamp = wall_ms
+
+    def _record(self, assignments: Mapping[str, bytes]) -> GroupWritten:
+        protocol = self.protocol or ""
+        return GroupWritten(
+            self.name,
+            self.protocol_type or "",
+            self.generation,
+            self.protocol,
+            self._members.leader,
+            self.state_timestamp,
+            tuple(
+                MemberWritten(
+                    member.id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.rebalance_timeout_ms,
+                    member.session_timeout_ms,
+                    member.metadata(protocol),
+                    assignments.get(member.id, b""),
+                )
+                for member in self._members
+            ),
+        )
+
+    def _subscriptions(self) -> frozenset[str] | None:
+        """An empty group of consumers subscribes to nothing; of any other kind of group nothing is known."""
+        if not self.is_consumer:
+            return None
+        return topics_of(member.metadata(self.protocol or "") for member in self._members)
+
+    def _heard(self, member: Member, now_ms: float) -> None:
+        member.heard(now_ms)
+        self._watch(member.deadline_ms)
+
+    def _watch(self, deadline_ms: float) -> None:
+        if deadline_ms < self._sessions_due_ms:
+            self._sessions_due_ms = deadline_ms
+
+    def _stop_deadlines(self) -> None:
+        self._rebalance_ends_ms = self._sync_ends_ms = self._sessions_due_ms = inf
+
+    def _answer_now(self, join: Join, joined: Joined) -> None:
+        self._effects.append(Answer(join.asker, joined))
+
+    def _answer_join(self, member: Member, joined: Joined) -> None:
+        asker = self._members.answered(member)
+        if asker is not None:
+            self._effects.append(Answer(asker, joined))
+
+    def _give_up_sync(self, member: Member, error: ErrorCode) -> None:
+        asker, member.syncing = member.syncing, None
+        if asker is not None:
+            self._effects.append(Answer(asker, Synced(error)))
+
+    def _note(self, text: str) -> None:
+        self._effects.append(Note(text))
+
+    def _decided(self) -> list[Effect]:
+        decided, self._effects = self._effects, []
+        return decided
+
+
+def _said(reason: str | None) -> str:
+    return f"saying {reason!r}" if reason else "saying nothing"
+
+
+def _some(members: Sequence[Member], most: int = 5) -> str:
+    names = ", ".join(member.id for member in members[:most])
+    return names if len(members) <= most else f"{names} and {len(members) - most} others"

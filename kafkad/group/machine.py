@@ -1,0 +1,272 @@
+"""The groups and offsets of one partition of `__consumer_offsets`: what its records mean, and the groups' life with it.
+
+A group decides; this carries it out: answers whoever waits, writes records, and calls the group when its time is up.
+Each group has one timer at most. It is moved only when a deadline comes nearer, so that a heartbeat costs no timer: a
+timer that rings too early finds nothing to do and is set anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
+
+from kafkad.clock import Clock
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.group import records
+from kafkad.group.events import Answer, Effect, Join, Joined, Leaving, Moment, State, Sync, Synced, Write
+from kafkad.group.group import Group, GroupSettings
+from kafkad.group.offsets import Offsets
+from kafkad.group.records import (
+    GroupForgotten,
+    GroupRecord,
+    OffsetCommitted,
+    OffsetForgotten,
+)
+from kafkad.timers import Timer, Timers
+
+log = logging.getLogger(__name__)
+
+OnEnd = Callable[[KafkaError | None], None]
+WriteRecords = Callable[[Sequence[GroupRecord], OnEnd], None]
+
+_ANSWERS_A_TURN = 32
+"""A generation of a thousand members is told in pieces, so that others get their turn in between."""
+_TOMBSTONES_A_BATCH = 1000
+
+_AS_GROUPS_SEE_IT = {
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What members are told when their group could not be written."""
+
+
+class GroupMachine:
+    """A `shard.Machine`. `soon` runs something in the next turn of the event loop."""
+
+    def __init__(
+        self,
+        write: WriteRecords,
+        *,
+        clock: Clock,
+        timers: Timers,
+        soon: Callable[[Callable[[], None]], object],
+        settings: GroupSettings,
+    ) -> None:
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        self.generations = 0
+        """How many became stable since the partition was loaded."""
+        self._write = write
+        self._clock = clock
+        self._timers = timers
+        self._soon = soon
+        self._settings = settings
+        self._alarms: dict[str, Timer] = {}
+        self._answers: deque[Answer] = deque()
+        self._answering = False
+        self._live = False
+
+    # The log
+
+    def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
+        return records.encode(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> GroupRecord | None:
+        return records.decode(key, value)
+
+    def apply(self, record: GroupRecord, producer_id: int = -1) -> None:
+        """HOT for offsets. A group that lives has decided what its record says; before, the record is all there is."""
+        if isinstance(record, (OffsetCommitted, OffsetForgotten)):
+            self.offsets.apply(record, producer_id)
+        elif isinstance(record, GroupForgotten):
+            self._discard(record.group)
+        elif self._live and record.group in self.groups:
+            self.groups[record.group].apply(record)
+        else:
+            self.groups[record.group] = Group.restored(record, self._settings)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        self.offsets.end_transaction(producer_id, committed)
+
+    def loaded(self) -> None:
+        self._live = True
+        now = self._now()
+        for group in list(self.groups.values()):
+            self._carry_out(group, group.start(now))
+
+    def unloaded(self) -> None:
+        self._live = False
+        for group in list(self.groups.values()):
+            self._carry_out(group, group.unload())
+        self.groups.clear()
+
+    # What is asked
+
+    def group(self, name: str) -> Group | None:
+        """Who only commits offsets has an empty group, of which nothing is kept."""
+        group = self.groups.get(name)
+        if group is None and name in self.offsets:
+            return self._new(name)
+        return group
+
+    def names(self) -> set[str]:
+        return self.groups.keys() | self.offsets.groups()
+
+    def states(self) -> Counter[State]:
+        """How many groups are in which state."""
+        counts = Counter(group.state for group in self.groups.values())
+        counts[State.EMPTY] += sum(name not in self.groups for name in self.offsets.groups())
+        return counts
+
+    def join(self, name: str, join: Join) -> None:
+        """A group begins with its first member, who has no id yet."""
+        settings = self._settings
+        group = self.groups.get(name)
+        if not settings.min_session_timeout_ms <= join.session_timeout_ms <= settings.max_session_timeout_ms:
+            self._answer(Answer(join.asker, Joined(ErrorCode.INVALID_SESSION_TIMEOUT, join.member_id)))
+        elif group is None and join.member_id:
+            self._answer(Answer(join.asker, Joined(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)))
+        else:
+            if group is None:
+                group = self.groups[name] = self._new(name)
+            self._carry_out(group, group.join(join, self._now()))
+
+    def sync(self, name: str, sync: Sync) -> None:
+        group = self.groups.get(name)
+        if group is None:
+            self._answer(Answer(sync.asker, Synced(ErrorCode.UNKNOWN_MEMBER_ID)))
+        else:
+            self._carry_out(group, group.sync(sync, self._now()))
+
+    def heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """HOT."""
+        group = self.groups.get(name)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return group.heartbeat(member_id, instance_id, generation, self._clock.monotonic_ms())
+
+    def leave(self, name: str, leaving: Sequence[Leaving]) -> list[ErrorCode]:
+        group = self.groups.get(name)
+        if group is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
+        errors, effects = group.leave(leaving, self._now())
+        self._carry_out(group, effects)
+        return errors
+
+    def delete(self, name: str, on_end: OnEnd) -> None:
+        """The group and all its offsets, if nobody is in it. While that is written nobody gets in."""
+        group = self.group(name)
+        if group is None or group.state is State.DEAD:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name}")
+        if group.state is not State.EMPTY:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {name} has members")
+        group.die()
+        self.groups[name] = group
+        tombstones: list[GroupRecord] = [OffsetForgotten(name, *position) for position in self.offsets.positions(name)]
+        if group.recorded:
+            tombstones.append(GroupForgotten(name))
+        self._write_in_batches(tombstones, partial(self._deleted, group, on_end))
+
+    # Carrying out
+
+    def _new(self, name: str) -> Group:
+        return Group(name, self._settings, self._clock.now_ms())
+
+    def _now(self) -> Moment:
+        return Moment(self._clock.monotonic_ms(), self._clock.now_ms())
+
+    def _carry_out(self, group: Group, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Answer):
+                self._answers.append(effect)
+            elif isinstance(effect, Write):
+                self._write((effect.record,), partial(self._written, group, effect))
+            else:
+                log.info("group %s: %s", group.name, effect.text)
+        if not self._answering:
+            self._give_answers()
+        self._see_to(group)
+
+    def _written(self, group: Group, write: Write, error: KafkaError | None) -> None:
+        code = None
+        if error is not None:
+            log.warning("group %s: generation %d was not written: %s", group.name, write.record.generation, error)
+            code = _AS_GROUPS_SEE_IT.get(error.code, error.code)
+        was = group.state
+        effects = group.written(write, code, self._now())
+        if group.state is State.STABLE and was is not State.STABLE:
+            self.generations += 1
+        self._carry_out(group, effects)
+
+    def _answer(self, answer: Answer) -> None:
+        self._answers.append(answer)
+        if not self._answering:
+            self._give_answers()
+
+    def _give_answers(self) -> None:
+        answers = self._answers
+        for _ in range(min(_ANSWERS_A_TURN, len(answers))):
+            asker, answer = answers.popleft()
+            asker(answer)
+        self._answering = bool(answers)
+        if answers:
+            self._soon(self._give_answers)
+
+    def _see_to(self, group: Group) -> None:
+        """Its next deadline; or its end, when it never came to anything."""
+        name = group.name
+        if group.is_blank and self.groups.get(name) is group and group.state is State.EMPTY:
+            self._discard(name)
+            return
+        deadline_ms = group.deadline_ms
+        alarm = self._alarms.get(name)
+        if alarm is not None:
+            if alarm.deadline_ms <= deadline_ms < inf:
+                return
+            alarm.cancel()
+            del self._alarms[name]
+        if deadline_ms < inf:
+            self._alarms[name] = self._timers.at(deadline_ms, partial(self._ring, group))
+
+    def _ring(self, group: Group) -> None:
+        del self._alarms[group.name]
+        self._carry_out(group, group.expire(self._now()))
+
+    def _discard(self, name: str) -> None:
+        self.groups.pop(name, None)
+        alarm = self._alarms.pop(name, None)
+        if alarm is not None:
+            alarm.cancel()
+
+    def _write_in_batches(self, tombstones: Sequence[GroupRecord], on_end: OnEnd) -> None:
+        """A group may have more offsets than one batch can hold. The group itself goes with the last of them."""
+        step = _TOMBSTONES_A_BATCH
+        batches = [tombstones[at : at + step] for at in range(0, len(tombstones), step)]
+        ends: list[KafkaError | None] = []
+
+        def ended(error: KafkaError | None) -> None:
+            ends.append(error)
+            if len(ends) == len(batches):
+                on_end(next(filter(None, ends), None))
+
+        for batch in batches:
+            self._write(batch, ended)
+        if not batches:
+            on_end(None)
+
+    def _deleted(self, group: Group, on_end: OnEnd, error: KafkaError | None) -> None:
+        if self.groups.get(group.name) is group:
+            if error is None:
+                self._discard(group.name)
+            else:
+                self.groups[group.name] = group.undeleted()
+        on_end(error)

@@ -1,0 +1,224 @@
+"""The members of one group: who leads, who waits, which instance id is whose, and which protocols all of them know."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from kafkad.errors import ErrorCode
+from kafkad.group.events import Asker, Join
+from kafkad.group.records import MemberWritten
+
+Protocols = tuple[tuple[str, bytes], ...]
+
+
+class Member:
+    """`joining` and `syncing` are who waits for an answer in its name. Until its first generation it is `new`."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "deadline_ms",
+        "id",
+        "instance_id",
+        "joining",
+        "new",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "syncing",
+    )
+
+    def __init__(self, member_id: str, join: Join) -> None:
+        self.id = member_id
+        self.instance_id = join.instance_id
+        self.client_id = join.client_id
+        self.client_host = join.client_host
+        self.session_timeout_ms = join.session_timeout_ms
+        self.rebalance_timeout_ms = join.rebalance_timeout_ms
+        self.protocols = join.protocols
+        self.assignment = b""
+        self.joining: Asker | None = join.asker
+        self.syncing: Asker | None = None
+        self.new = True
+        self.deadline_ms = 0.0
+
+    @classmethod
+    def restored(cls, record: MemberWritten, protocol: str, protocol_type: str) -> Member:
+        member = cls(
+            record.member_id,
+            Join(
+                asker=_nobody,
+                member_id=record.member_id,
+                new_id="",
+                instance_id=record.group_instance_id,
+                client_id=record.client_id,
+                client_host=record.client_host,
+                session_timeout_ms=record.session_timeout,
+                rebalance_timeout_ms=record.rebalance_timeout,
+                protocol_type=protocol_type,
+                protocols=((protocol, record.subscription),),
+            ),
+        )
+        member.assignment = record.assignment
+        member.joining = None
+        member.new = False
+        return member
+
+    def heard(self, now_ms: float) -> None:
+        self.deadline_ms = now_ms + self.session_timeout_ms
+
+    @property
+    def can_expire(self) -> bool:
+        """Whoever waits for an answer cannot send heartbeats; but somebody new that gave up must not stay for good."""
+        return self.new or (self.joining is None and self.syncing is None)
+
+    def metadata(self, protocol: str) -> bytes:
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: set[str]) -> str:
+        """Members name protocols in the order they like them."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+
+def _nobody(answer: object) -> None:
+    """Stands for whoever asked before a restart."""
+
+
+class Members:
+    """In the order they came. The first one leads until it goes."""
+
+    __slots__ = ("_by_id", "_by_instance", "_knowing", "joining", "leader")
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Member] = {}
+        self._by_instance: dict[str, str] = {}
+        self._knowing: Counter[str] = Counter()
+        self.joining = 0
+        """How many of them wait for an answer to their join."""
+        self.leader: str | None = None
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(list(self._by_id.values()))
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._by_id
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._by_id[member_id]
+
+    def get(self, member_id: str) -> Member | None:
+        return self._by_id.get(member_id)
+
+    def of_instance(self, instance_id: str) -> str | None:
+        return self._by_instance.get(instance_id)
+
+    def check(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
+        """Whether this is a member; as a static one, whether another has taken its place (KIP-345)."""
+        if instance_id is not None:
+            current = self._by_instance.get(instance_id)
+            if current is not None and current != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        return None if member_id in self._by_id else ErrorCode.UNKNOWN_MEMBER_ID
+
+    @property
+    def static(self) -> int:
+        return len(self._by_instance)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """As long as the most patient one has to rejoin."""
+        return max((member.rebalance_timeout_ms for member in self._by_id.values()), default=0)
+
+    @property
+    def all_joined(self) -> bool:
+        return self.joining == len(self._by_id)
+
+    def add(self, member: Member) -> None:
+        self._by_id[member.id] = member
+        if member.instance_id is not None:
+            self._by_instance[member.instance_id] = member.id
+        if self.leader is None:
+            self.leader = member.id
+        self._knowing.update(_names(member.protocols))
+        if member.joining is not None:
+            self.joining += 1
+
+    def remove(self, member: Member) -> None:
+        del self._by_id[member.id]
+        if member.instance_id is not None and self._by_instance.get(member.instance_id) == member.id:
+            del self._by_instance[member.instance_id]
+        self._forget(member.protocols)
+        if member.joining is not None:
+            self.joining -= 1
+        if self.leader == member.id:
+            self.leader = next(iter(self._by_id), None)
+
+    def rename(self, member: Member, new_id: str) -> None:
+        """A static member came back: it takes the place of the one it was, with its assignment and its leadership."""
+        was = member.id
+        del self._by_id[was]
+        member.id = new_id
+        self._by_id[new_id] = member
+        if member.instance_id is not None:
+            self._by_instance[member.instance_id] = new_id
+        if self.leader == was:
+            self.leader = new_id
+
+    def rejoin(self, member: Member, join: Join) -> None:
+        """The caller has seen to whoever waited before."""
+        if member.joining is None:
+            self.joining += 1
+        member.joining = join.asker
+        self._forget(member.protocols)
+        member.protocols = join.protocols
+        self._knowing.update(_names(member.protocols))
+        member.rebalance_timeout_ms = join.rebalance_timeout_ms
+        member.session_timeout_ms = join.session_timeout_ms
+
+    def answered(self, member: Member) -> Asker | None:
+        """Whoever waited for an answer to a join does so no longer."""
+        asker, member.joining = member.joining, None
+        if asker is not None:
+            self.joining -= 1
+        return asker
+
+    def elect(self) -> bool:
+        """The leader goes on if it has rejoined, or else the first that has; whether anybody did."""
+        if self.leader is None:
+            return False
+        if self._by_id[self.leader].joining is None:
+            joined = next((member.id for member in self._by_id.values() if member.joining is not None), None)
+            if joined is None:
+                return False
+            self.leader = joined
+        return True
+
+    def any_knows(self, protocols: Protocols) -> bool:
+        """Whether one of these is known to every member there is."""
+        count = len(self._by_id)
+        return any(self._knowing[name] == count for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """The one with the most votes among those that all know."""
+        count = len(self._by_id)
+        candidates = {name for name, knowing in self._knowing.items() if knowing == count}
+        votes = Counter(member.vote(candidates) for member in self._by_id.values())
+        return max(votes, key=votes.__getitem__)
+
+    def _forget(self, protocols: Protocols) -> None:
+        for name in _names(protocols):
+            self._knowing[name] -= 1
+            if not self._knowing[name]:
+                del self._knowing[name]
+
+
+def _names(protocols: Protocols) -> Iterable[str]:
+    """A protocol that is named twice is known once."""
+    return {name for name, _ in protocols}
