@@ -57,9 +57,7 @@ class Dispatcher:
         elif not route.first <= version <= route.last:
             reply = self._refuse_version(route, version, correlation_id)
         elif key == FETCH:
-            frame = view[at:end]
-            _, body_at = read_request_header(frame, 0)
-            reply = self._fetch.handle(connection, frame, body_at, version, correlation_id)
+            reply = self._fetch.serve(connection, view, at, end, version, correlation_id)
         else:
             return self._route(connection, route, view[at:end], started)
         self._probes[key].record((perf_counter_ns() - started) // 1000)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
+from kafkad.api.fetch_repeat import RepeatedFetch, may_repeat
 from kafkad.api.fetch_session import FetchSessions, Followed, Session
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
@@ -28,6 +29,7 @@ from kafkad.wire.fetch import (
     pack_topic,
     read_fetch,
 )
+from kafkad.wire.frames import read_request_header
 
 
 class Found(NamedTuple):
@@ -52,20 +54,36 @@ class FetchApi:
         self.max_bytes = 55 << 20
         """fetch.max.bytes"""
 
-    def handle(
-        self, connection: Connection, body: memoryview, at: int, version: int, correlation_id: int
+    def serve(
+        self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
     ) -> Reply | _Pending:
-        frame = read_fetch(body, at, version)
+        repeated: RepeatedFetch | None = connection.repeated_fetch
+        if repeated is not None:
+            reply = repeated.answer(view, at, end, self.max_bytes)
+            if reply is not None:
+                return reply
+        return self._handle(connection, view[at:end], version, correlation_id)
+
+    def _handle(
+        self, connection: Connection, request: memoryview, version: int, correlation_id: int
+    ) -> Reply | _Pending:
+        _, body_at = read_request_header(request)
+        frame = read_fetch(request, body_at, version)
         try:
             session = self.sessions.open(frame, version >= FIRST_WITH_TOPIC_IDS, self._clock.monotonic_ms())
         except KafkaError as error:
             return _whole(pack_start(version, correlation_id, error.code, 0, 0), [], version)
         attempt = _Attempt(self, frame, session, version, correlation_id)
         reply = attempt.reply(final=frame.max_wait_ms <= 0 or not session.followed)
-        if reply is not None:
-            return reply
-        self._wait(connection, attempt, frame.max_wait_ms)
-        return PENDING
+        if reply is None:
+            self._wait(connection, attempt, frame.max_wait_ms)
+            return PENDING
+        if type(reply) is list and may_repeat(frame, session):
+            [partition] = attempt.partitions()
+            connection.repeated_fetch = RepeatedFetch(
+                request, version, frame, session, partition, self.sessions, self._clock
+            )
+        return reply
 
     def _wait(self, connection: Connection, attempt: _Attempt, max_wait_ms: int) -> None:
         def try_again(final: bool) -> bool:

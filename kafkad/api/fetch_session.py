@@ -93,11 +93,19 @@ class FetchSessions:
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a fetch session keeps to topic names or to ids")
         self._update(session, frame)
+        self.advance(session, now_ms)
+        return session
+
+    def awaits(self, session: Session, epoch: int) -> bool:
+        """Whether a request with this epoch is the next one of a session that is still kept."""
+        return session.epoch == epoch and self._sessions.get(session.id) is session
+
+    def advance(self, session: Session, now_ms: float) -> None:
+        """The request that the session awaited is here."""
         session.epoch = session.epoch + 1 if session.epoch < 2**31 - 1 else 1
         session.incremental = True
         session.used_ms = now_ms
         self._sessions.move_to_end(session.id)
-        return session
 
     def _update(self, session: Session, frame: FetchFrame) -> None:
         followed = session.followed

@@ -21,6 +21,7 @@ _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 OFFSET_ENTRY_SIZE = _OFFSET_ENTRY.size
 TIME_ENTRY_SIZE = _TIME_ENTRY.size
+_NEAR_BYTES = 4096
 _SWAP = sys.byteorder == "little"
 
 
@@ -131,28 +132,50 @@ class TimeIndex:
 
 
 class StoredOffsetIndex:
-    """In the file, of a segment that is no longer written to."""
+    """In the file, of a segment that is no longer written to.
 
-    __slots__ = ("_count", "_file", "_files")
+    Where the last search ended some entries are kept: a reader that goes on from there finds its way among them.
+    """
+
+    __slots__ = ("_count", "_file", "_files", "_first", "_near")
 
     def __init__(self, files: Files, file: LogFile, size: int) -> None:
         self._files = files
         self._file = file
         self._count = size // _OFFSET_ENTRY.size
+        self._first = 0
+        self._near = OffsetIndex()
 
     def __len__(self) -> int:
         return self._count
 
     def entry(self, number: int) -> tuple[int, int]:
+        if 0 <= number - self._first < len(self._near):
+            return self._near.entry(number - self._first)
         data = self._files.pread(self._file.fd, _OFFSET_ENTRY.size, number * _OFFSET_ENTRY.size)
         return _OFFSET_ENTRY.unpack(data)
 
     def at_or_after(self, relative_offset: int) -> int:
-        return bisect_left(range(self._count), relative_offset, key=lambda number: self.entry(number)[0])
+        offsets = self._near.offsets
+        if not offsets or not offsets[0] < relative_offset <= offsets[-1]:
+            number = bisect_left(range(self._count), relative_offset, key=lambda number: self.entry(number)[0])
+            self._keep_near(number)
+            return number
+        return self._first + bisect_left(offsets, relative_offset)
 
     def position_at_or_before(self, position: int) -> int:
-        number = bisect_right(range(self._count), position, key=lambda number: self.entry(number)[1])
-        return self.entry(number - 1)[1] if number else 0
+        positions = self._near.positions
+        if not positions or not positions[0] <= position < positions[-1]:
+            number = bisect_right(range(self._count), position, key=lambda number: self.entry(number)[1])
+            self._keep_near(number)
+            return self.entry(number - 1)[1] if number else 0
+        return positions[bisect_right(positions, position) - 1]
+
+    def _keep_near(self, number: int) -> None:
+        """Keep the entries from the one before `number` on."""
+        first = max(number - 1, 0)
+        data = self._files.pread(self._file.fd, _NEAR_BYTES, first * _OFFSET_ENTRY.size)
+        self._first, self._near = first, OffsetIndex(whole_entries(data, _OFFSET_ENTRY.size))
 
 
 class StoredTimeIndex:

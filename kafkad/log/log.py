@@ -17,7 +17,7 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log import recovery
 from kafkad.log.batches import BadBatch
-from kafkad.log.files import Files, Slice, disk_errors
+from kafkad.log.files import Files, Slice, disk_errors, storage_error
 from kafkad.log.flush import Flush
 from kafkad.log.indexed import LOG, Hole
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS
@@ -133,15 +133,16 @@ class Log(Trimmer):
 
     def _locate(self, offset: int) -> tuple[Segment, int]:
         """Where to read `offset`, which may have been cleaned away, even with the rest of its segment."""
+        number = self._floor(offset)
+        segment = self._segments[number]
         try:
-            with disk_errors(self.directory, "reading"):
-                for number in range(self._floor(offset), len(self._segments)):
-                    segment = self._segments[number]
-                    start = segment.locate(offset)
-                    if start < segment.size:
-                        break
-        except BadBatch as error:
-            raise self._damaged(error, segment) from None
+            start = segment.locate(offset)
+            while start >= segment.size and segment is not self._active:
+                number += 1
+                segment = self._segments[number]
+                start = segment.locate(offset)
+        except (BadBatch, OSError) as error:
+            raise self._unreadable(error, segment) from error
         return segment, start
 
     def _stop(self, segment: Segment, upto: int) -> int:
@@ -152,17 +153,20 @@ class Log(Trimmer):
         if segment is self._active and self._last_base == upto:
             return self._last_position
         try:
-            with disk_errors(self.directory, "reading"):
-                return segment.locate(upto)
-        except BadBatch as error:
-            raise self._damaged(error, segment) from None
+            return segment.locate(upto)
+        except (BadBatch, OSError) as error:
+            raise self._unreadable(error, segment) from error
 
     def _end_of_read(self, segment: Segment, start: int, stop: int, max_bytes: int) -> int:
         try:
-            with disk_errors(self.directory, "reading"):
-                return segment.end_of_read(start, stop, max_bytes)
-        except BadBatch as error:
-            raise self._damaged(error, segment) from None
+            return segment.end_of_read(start, stop, max_bytes)
+        except (BadBatch, OSError) as error:
+            raise self._unreadable(error, segment) from error
+
+    def _unreadable(self, error: BadBatch | OSError, segment: Segment) -> KafkaError:
+        if isinstance(error, OSError):
+            return storage_error(self.directory, "reading", error)
+        return self._damaged(error, segment)
 
     def _damaged(self, error: BadBatch | RecordsError, where: Segment | None = None) -> KafkaError:
         path = where.path(LOG) if where else self.directory

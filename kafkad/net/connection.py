@@ -32,6 +32,7 @@ _ARRIVED_SHARE = 8
 """A frame gets a buffer when an eighth of it is here: memory follows what arrives, not what is claimed."""
 _MOST_COPIED = 64 * 1024
 _WORTH_WAKING = 128 * 1024
+_BYTES = (bytes, bytearray)
 
 
 class OpenFile(Protocol):
@@ -104,6 +105,7 @@ class Connection:
         "on_close",
         "port",
         "produce_prefix",
+        "repeated_fetch",
     )
 
     def __init__(self, listener: Listener, sock: socket.socket, host: str, port: int) -> None:
@@ -115,6 +117,8 @@ class Connection:
         self.last_active = listener.tick
         self.produce_prefix = 0
         """Length of the part of a Produce request that repeats; kept here for api/produce."""
+        self.repeated_fetch: Any = None
+        """The fetch that it is likely to send again; kept here for api/fetch."""
         self.client: Any = None
         """What the peer said of itself; kept here for api/."""
         self.on_close: Any = None
@@ -351,7 +355,7 @@ class Connection:
         try:
             while out:
                 part = out[0]
-                if isinstance(part, bytes | bytearray):
+                if isinstance(part, _BYTES):
                     sent = self._sock.send(part)
                     if sent < len(part):
                         out[0] = bytes(memoryview(part)[sent:])

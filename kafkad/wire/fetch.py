@@ -58,6 +58,9 @@ class FetchFrame(NamedTuple):
     session_epoch: int
     topics: list[WantedTopic]
     forgotten: list[tuple[str | bytes, list[int]]]
+    repeats: tuple[int, int] | None = None
+    """Where in the frame the session epoch and the offset stand, all that changes when a fetch of one partition is
+    repeated; None for other fetches, and for versions without sessions."""
 
 
 def _partition_struct(version: int) -> struct.Struct:
@@ -78,7 +81,8 @@ def read_fetch(frame: memoryview, at: int, version: int) -> FetchFrame:
     if version >= 7:
         session_id, session_epoch = _SESSION.unpack_from(frame, at)
         at += 8
-    topics, at = _read_topics(frame, at, version, flexible)
+    epoch_at = at - 4
+    topics, at, first_at = _read_topics(frame, at, version, flexible)
     forgotten: list[tuple[str | bytes, list[int]]] = []
     if version >= 7:
         forgotten, at = _read_forgotten(frame, at, version, flexible)
@@ -86,8 +90,20 @@ def read_fetch(frame: memoryview, at: int, version: int) -> FetchFrame:
         _, at = read_text(frame, at, flexible)  # the rack: every fetch is served by the leader
     if flexible:
         replica_id = _read_replica_state(frame, at, replica_id)
+    repeats = None
+    if len(topics) == 1 and len(topics[0].partitions) == 1 and not forgotten and version >= 7:
+        repeats = epoch_at, first_at + (8 if version >= 9 else 4)
     return FetchFrame(
-        replica_id, max_wait, min_bytes, max_bytes, isolation == 1, session_id, session_epoch, topics, forgotten
+        replica_id,
+        max_wait,
+        min_bytes,
+        max_bytes,
+        isolation == 1,
+        session_id,
+        session_epoch,
+        topics,
+        forgotten,
+        repeats,
     )
 
 
@@ -97,14 +113,17 @@ def _read_key(frame: memoryview, at: int, version: int, flexible: bool) -> tuple
     return read_text(frame, at, flexible)
 
 
-def _read_topics(frame: memoryview, at: int, version: int, flexible: bool) -> tuple[list[WantedTopic], int]:
+def _read_topics(frame: memoryview, at: int, version: int, flexible: bool) -> tuple[list[WantedTopic], int, int]:
+    """The topics, where they end, and where the first partition of the last one starts."""
     fixed = _partition_struct(version)
     unpack, size = fixed.unpack_from, fixed.size
     count, at = read_count(frame, at, flexible)
     topics = []
+    first_at = 0
     for _ in range(count):
         key, at = _read_key(frame, at, version, flexible)
         partitions_count, at = read_count(frame, at, flexible)
+        first_at = at
         partitions = []
         for _ in range(partitions_count):
             partitions.append(_wanted(unpack(frame, at), version))
@@ -114,7 +133,7 @@ def _read_topics(frame: memoryview, at: int, version: int, flexible: bool) -> tu
         if flexible:
             at = skip_tags(frame, at)
         topics.append(WantedTopic(key, partitions))
-    return topics, at
+    return topics, at, first_at
 
 
 def _wanted(fields: tuple[int, ...], version: int) -> Wanted:
@@ -215,3 +234,43 @@ def pack_partition_end(diverging: tuple[int, int] | None) -> bytes:
     if diverging is None:
         return PARTITION_END
     return _DIVERGING.pack(1, 0, 13, *diverging, 0, 0)[:-1]
+
+
+class Head:
+    """Packs what stands before the records in the answer to a fetch of one partition, its length included.
+
+    For what stays the same from one fetch to the next of the same partition; as `pack_start`, `pack_topic` and
+    `pack_partition` do it, from version 7 on.
+    """
+
+    __slots__ = ("_constant", "_flexible", "_pack", "_second", "_start", "end")
+
+    def __init__(self, version: int, session_id: int, key: str | bytes, index: int, read_committed: bool) -> None:
+        self._flexible = version >= FIRST_FLEXIBLE
+        self.end = b"\x00\x00\x00" if self._flexible else b""
+        """What follows the records."""
+        numbers_at = 6
+        partition = pack_partition(version, index, 0, 0, 0, 0, [] if read_committed else None, 0)
+        start = pack_start(version, 0, 0, session_id, 1)[4:] + pack_topic(key, 1, version)
+        self._start = start + partition[:numbers_at]
+        self._second = partition[numbers_at + 24 : -1 if self._flexible else -4]
+        layout = struct.Struct(f">ii{len(self._start)}sqqq{len(self._second)}s")
+        self._pack = layout.pack
+        self._constant = layout.size - 4 + len(self.end)
+
+    def pack(
+        self, correlation_id: int, high_watermark: int, last_stable_offset: int, log_start_offset: int, length: int
+    ) -> bytes:
+        size = uvarint(length + 1) if self._flexible else _I32.pack(length)
+        return (
+            self._pack(
+                self._constant + len(size) + length,
+                correlation_id,
+                self._start,
+                high_watermark,
+                last_stable_offset,
+                log_start_offset,
+                self._second,
+            )
+            + size
+        )

@@ -33,6 +33,7 @@ class FakeConnection:
     def __init__(self, broker: OneBroker) -> None:
         self.listener = broker.connection.listener
         self.produce_prefix = 0
+        self.repeated_fetch: Any = None
         self.client: Any = None
         self.on_close: Any = None
         self.closed = False
