@@ -18,7 +18,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group import records
 from kafkad.group.events import Answer, Effect, Join, Joined, Leaving, Moment, State, Sync, Synced, Write
 from kafkad.group.group import Group, GroupSettings
-from kafkad.group.offsets import Offsets
+from kafkad.group.offsets import Offsets, Position
 from kafkad.group.records import (
     GroupForgotten,
     GroupRecord,
@@ -175,6 +175,16 @@ class GroupMachine:
         if group.recorded:
             tombstones.append(GroupForgotten(name))
         self._write_in_batches(tombstones, partial(self._deleted, group, on_end))
+
+    def forget_offsets(self, name: str, positions: set[Position], on_end: OnEnd) -> None:
+        """A group without members goes with its last offset."""
+        there = self.offsets.positions(name)
+        gone = there & positions
+        group = self.group(name)
+        if group is not None and group.state is State.EMPTY and gone == there:
+            self.delete(name, on_end)
+        else:
+            self._write_in_batches([OffsetForgotten(name, *position) for position in gone], on_end)
 
     # Carrying out
 

@@ -12,6 +12,7 @@ There can be millions, so each is kept as one short bytes object, which the garb
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from sys import intern
 from typing import NamedTuple
 
@@ -70,10 +71,11 @@ class Offsets:
         """All committed offsets, in the order in which their partitions were first committed."""
         return {position: _unpack(value) for position, value in self._committed.get(group, {}).items()}
 
-    def positions(self, group: str) -> set[Position]:
-        """Of all that is committed or pending: what has to be forgotten when the group goes."""
+    def positions(self, group: str, topics: Collection[str] | None = None) -> set[Position]:
+        """Of all that is committed or pending, for some topics or all: what has to be forgotten when they go."""
         positions = set(self._committed.get(group, ()))
-        return positions.union(*self._pending.get(group, {}).values())
+        positions = positions.union(*self._pending.get(group, {}).values())
+        return positions if topics is None else {position for position in positions if position[0] in topics}
 
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
         """Whether a transaction is open that commits this."""

@@ -1,16 +1,17 @@
-"""Every node that Kafka 3.9 keeps in ZooKeeper: where it is and what its text looks like, byte for byte.
+"""The nodes that Kafka 3.9 keeps in ZooKeeper: where they are and what their text looks like, byte for byte.
 
 One class per node (or family of nodes): `path`, `encode`, `decode`. Key orders are those that real Kafka writes. A
 `decode` takes what older versions wrote as well, and raises ValueError when the text is not that node's. Container
-nodes have no text; `PERSISTENT` are those that must exist before anything else.
+nodes have no text; `PERSISTENT` are those that must exist before anything else. Those of consumers are in
+`consumer_znodes`, ACLs and tokens in `security_znodes`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kafkad.meta.nodetext import json_fields, json_text, sanitize
 from kafkad.model import (
     NO_TOPIC_ID,
     BrokerInfo,
@@ -42,22 +43,6 @@ PERSISTENT = (
 )
 
 
-def _text(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-class _Fields(dict[str, Any]):
-    def __missing__(self, name: str) -> Any:
-        raise ValueError(f"there is no field {name!r}")
-
-
-def _object(data: bytes) -> _Fields:
-    value = json.loads(data)
-    if not isinstance(value, dict):
-        raise ValueError(f"not a JSON object: {data!r}")
-    return _Fields(value)
-
-
 class Controller(NamedTuple):
     """Who is the controller; ephemeral."""
 
@@ -69,13 +54,13 @@ class Controller(NamedTuple):
         return "/controller"
 
     def encode(self) -> bytes:
-        return _text(
+        return json_text(
             {"version": 2, "brokerid": self.broker, "timestamp": str(self.timestamp_ms), "kraftControllerEpoch": -1}
         )
 
     @classmethod
     def decode(cls, data: bytes) -> Controller:
-        value = _object(data)
+        value = json_fields(data)
         return cls(int(value["brokerid"]), int(value["timestamp"]))
 
 
@@ -96,11 +81,11 @@ class ClusterId:
 
     @staticmethod
     def encode(cluster_id: str) -> bytes:
-        return _text({"version": "1", "id": cluster_id})
+        return json_text({"version": "1", "id": cluster_id})
 
     @staticmethod
     def decode(data: bytes) -> str:
-        return str(_object(data)["id"])
+        return str(json_fields(data)["id"])
 
 
 _NO_FEATURES: Mapping[str, Mapping[str, int]] = {}
@@ -135,11 +120,11 @@ class Broker(NamedTuple):
         value["host"] = plain.host if plain else None
         value["version"] = self.version
         value["timestamp"] = str(self.timestamp_ms)
-        return _text(value)
+        return json_text(value)
 
     @classmethod
     def decode(cls, broker: int, data: bytes, epoch: int) -> Broker:
-        value = _object(data)
+        value = json_fields(data)
         protocols = value.get("listener_security_protocol_map", {})
         info = BrokerInfo(
             id=broker,
@@ -194,11 +179,11 @@ class Topic(NamedTuple):
         value["adding_replicas"] = {str(p): a.adding for p, a in parts if a.adding}
         value["removing_replicas"] = {str(p): a.removing for p, a in parts if a.removing}
         value["version"] = 3
-        return _text(value)
+        return json_text(value)
 
     @classmethod
     def decode(cls, data: bytes) -> Topic:
-        value = _object(data)
+        value = json_fields(data)
         adding, removing = value.get("adding_replicas", {}), value.get("removing_replicas", {})
         return cls(
             topic_id=id_from_text(value["topic_id"]) if "topic_id" in value else NO_TOPIC_ID,
@@ -233,7 +218,7 @@ class Partition:
 
     @staticmethod
     def decode(data: bytes, version: int) -> PartitionState:
-        value = _object(data)
+        value = json_fields(data)
         return PartitionState(
             leader=value["leader"],
             leader_epoch=value["leader_epoch"],
@@ -274,14 +259,14 @@ class Config:
 
     @staticmethod
     def encode(overrides: Mapping[str, str]) -> bytes:
-        return _text({"version": 1, "config": dict(overrides)})
+        return json_text({"version": 1, "config": dict(overrides)})
 
     @staticmethod
     def decode(data: bytes) -> dict[str, str]:
         """Kafka takes an empty node for no overrides."""
         if not data:
             return {}
-        config = _object(data).get("config", {})
+        config = json_fields(data).get("config", {})
         if not isinstance(config, dict):
             raise ValueError(f"not a map of overrides: {data!r}")
         return {str(name): str(value) for name, value in config.items()}
@@ -295,12 +280,12 @@ class ConfigChange:
 
     @staticmethod
     def encode(entity_path: str) -> bytes:
-        return _text({"version": 2, "entity_path": entity_path})
+        return json_text({"version": 2, "entity_path": entity_path})
 
     @staticmethod
     def decode(data: bytes) -> str:
         """The entity path, also of version 1, which could name only topics and clients."""
-        value = _object(data)
+        value = json_fields(data)
         if value["version"] == 1:
             return f"{value['entity_type']}/{value['entity_name']}"
         return str(value["entity_path"])
@@ -327,24 +312,24 @@ class Reassignments:
             {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas)}
             for tp, replicas in targets.items()
         ]
-        return _text({"version": 1, "partitions": partitions})
+        return json_text({"version": 1, "partitions": partitions})
 
     @staticmethod
     def decode(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
         return {
             TopicPartition(p["topic"], p["partition"]): tuple(p["replicas"])
-            for p in _object(data).get("partitions", ())
+            for p in json_fields(data).get("partitions", ())
         }
 
 
 class _PartitionList:
     @staticmethod
     def encode(partitions: Iterable[TopicPartition]) -> bytes:
-        return _text({"version": 1, "partitions": [{"topic": t, "partition": p} for t, p in partitions]})
+        return json_text({"version": 1, "partitions": [{"topic": t, "partition": p} for t, p in partitions]})
 
     @staticmethod
     def decode(data: bytes) -> list[TopicPartition]:
-        return [TopicPartition(p["topic"], p["partition"]) for p in _object(data).get("partitions", ())]
+        return [TopicPartition(p["topic"], p["partition"]) for p in json_fields(data).get("partitions", ())]
 
 
 class PreferredElections(_PartitionList):
@@ -368,11 +353,11 @@ class LogDirEvent:
 
     @staticmethod
     def encode(broker: int) -> bytes:
-        return _text({"version": 1, "broker": broker, "event": 1})
+        return json_text({"version": 1, "broker": broker, "event": 1})
 
     @staticmethod
     def decode(data: bytes) -> int:
-        return int(_object(data)["broker"])
+        return int(json_fields(data)["broker"])
 
 
 class ProducerIdBlock(NamedTuple):
@@ -387,14 +372,16 @@ class ProducerIdBlock(NamedTuple):
         return "/latest_producer_id_block"
 
     def encode(self) -> bytes:
-        return _text({"version": 1, "broker": self.broker, "block_start": str(self.first), "block_end": str(self.last)})
+        return json_text(
+            {"version": 1, "broker": self.broker, "block_start": str(self.first), "block_end": str(self.last)}
+        )
 
     @classmethod
     def decode(cls, data: bytes) -> ProducerIdBlock | None:
         """None for the empty node of a cluster that has given out none."""
         if not data:
             return None
-        value = _object(data)
+        value = json_fields(data)
         return cls(value["broker"], int(value["block_start"]), int(value["block_end"]))
 
 
@@ -416,159 +403,10 @@ class Features(NamedTuple):
             if self.version == 1:
                 features[name]["min_version_level"] = level
         value = {"features": features, "version": self.version, "status": self.status}
-        return _text(value)
+        return json_text(value)
 
     @classmethod
     def decode(cls, data: bytes) -> Features:
-        value = _object(data)
+        value = json_fields(data)
         levels = {name: int(entry["max_version_level"]) for name, entry in value["features"].items()}
         return cls(levels, int(value["status"]), int(value["version"]))
-
-
-class AclEntry(NamedTuple):
-    """Names as the text has them: `User:alice`, `Allow`, `*`, `IdempotentWrite`."""
-
-    principal: str
-    permission: str
-    host: str
-    operation: str
-
-
-class Acls:
-    """The entries of one resource. `resource_type` as in the path: `Topic`, `TransactionalId`, ..."""
-
-    RESOURCE_TYPES = ("Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User")
-    PARENTS = ("/kafka-acl", "/kafka-acl-extended/prefixed")
-
-    @staticmethod
-    def path(resource_type: str, name: str, *, prefixed: bool = False) -> str:
-        return f"{Acls.PARENTS[prefixed]}/{resource_type}/{name}"
-
-    @staticmethod
-    def encode(entries: Iterable[AclEntry]) -> bytes:
-        acls = [
-            {"principal": e.principal, "permissionType": e.permission, "host": e.host, "operation": e.operation}
-            for e in entries
-        ]
-        return _text({"acls": acls, "version": 1})
-
-    @staticmethod
-    def decode(data: bytes) -> list[AclEntry]:
-        if not data:
-            return []
-        return [AclEntry(e["principal"], e["permissionType"], e["host"], e["operation"]) for e in _object(data)["acls"]]
-
-
-class AclChange(NamedTuple):
-    """A note that a resource's ACLs changed; sequential. `resource_type` is in capitals here: `TRANSACTIONAL_ID`."""
-
-    resource_type: str
-    name: str
-    prefixed: bool = False
-
-    @property
-    def prefix(self) -> str:
-        return f"/kafka-acl{'-extended' if self.prefixed else ''}-changes/acl_changes_"
-
-    def encode(self) -> bytes:
-        if not self.prefixed:
-            return f"{self.resource_type}:{self.name}".encode()
-        return _text({"version": 1, "resourceType": self.resource_type, "name": self.name, "patternType": "PREFIXED"})
-
-    @classmethod
-    def decode(cls, data: bytes, *, prefixed: bool) -> AclChange:
-        if prefixed:
-            value = _object(data)
-            return cls(value["resourceType"], value["name"], True)
-        resource_type, separator, name = data.decode().partition(":")
-        if not separator:
-            raise ValueError(f"not a resource: {data!r}")
-        return cls(resource_type, name)
-
-
-class DelegationToken(NamedTuple):
-    """A token without its secret, which brokers derive from their master key. Principals are `User:alice`."""
-
-    token_id: str
-    owner: str
-    requester: str
-    renewers: tuple[str, ...]
-    issued_ms: int
-    expires_ms: int
-    max_ms: int
-
-    @staticmethod
-    def path(token_id: str) -> str:
-        return f"/delegation_token/tokens/{token_id}"
-
-    def encode(self) -> bytes:
-        return _text(
-            {
-                "issueTimestamp": self.issued_ms,
-                "renewers": [sanitize(r) for r in self.renewers],
-                "tokenRequester": sanitize(self.requester),
-                "tokenId": self.token_id,
-                "owner": sanitize(self.owner),
-                "expiryTimestamp": self.expires_ms,
-                "maxTimestamp": self.max_ms,
-                "version": 3,
-            }
-        )
-
-    @classmethod
-    def decode(cls, data: bytes) -> DelegationToken:
-        value = _object(data)
-        owner = unsanitize(value["owner"])
-        return cls(
-            token_id=value["tokenId"],
-            owner=owner,
-            requester=unsanitize(value["tokenRequester"]) if "tokenRequester" in value else owner,
-            renewers=tuple(unsanitize(r) for r in value.get("renewers", ())),
-            issued_ms=int(value["issueTimestamp"]),
-            expires_ms=int(value["expiryTimestamp"]),
-            max_ms=int(value["maxTimestamp"]),
-        )
-
-
-class DelegationTokenChange:
-    """A note that a token changed; sequential. The text is the token id."""
-
-    PARENT = "/delegation_token/token_changes"
-    PREFIX = "/delegation_token/token_changes/token_change_"
-
-    @staticmethod
-    def encode(token_id: str) -> bytes:
-        return token_id.encode()
-
-    @staticmethod
-    def decode(data: bytes) -> str:
-        return data.decode()
-
-
-class ConsumerOffset:
-    """An offset that OffsetCommit version 0 wrote."""
-
-    @staticmethod
-    def path(group: str, topic: str, partition: int) -> str:
-        return f"/consumers/{group}/offsets/{topic}/{partition}"
-
-    @staticmethod
-    def encode(offset: int) -> bytes:
-        return str(offset).encode()
-
-    @staticmethod
-    def decode(data: bytes) -> int:
-        return int(data)
-
-
-def sanitize(name: str) -> str:
-    """A name as part of a path, quoted as Java's URL encoding does it with a space as `%20` and `*` as `%2A`."""
-    from urllib.parse import quote  # slow to import, and only quotas and tokens need it
-
-    return quote(name, safe="").replace("~", "%7E")
-
-
-def unsanitize(name: str) -> str:
-    from urllib.parse import unquote
-
-    return unquote(name)

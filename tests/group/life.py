@@ -70,10 +70,10 @@ class Life:
 
     def _machine(self) -> GroupMachine:
         return GroupMachine(
-            self._write, clock=self.clock, timers=self.timers, soon=self._soon.append, settings=self.settings
+            self.write, clock=self.clock, timers=self.timers, soon=self._soon.append, settings=self.settings
         )
 
-    def _write(self, records: Sequence[GroupRecord], on_end: OnEnd) -> None:
+    def write(self, records: Sequence[GroupRecord], on_end: OnEnd) -> None:
         if self.failure is not None:
             on_end(KafkaError(self.failure))
         elif self.hold:

@@ -527,7 +527,7 @@ def test_a_restart_tells_who_waits_to_look_for_the_coordinator(life: Life) -> No
 def test_a_group_is_deleted_with_its_offsets(life: Life) -> None:
     [member] = life.stable()
     for partition in range(2500):
-        life._write([OffsetCommitted(G, "t", partition, 1, -1, "", 0)], lambda error: None)
+        life.write([OffsetCommitted(G, "t", partition, 1, -1, "", 0)], lambda error: None)
     with pytest.raises(KafkaError) as refused:
         life.delete()
     assert refused.value.code == ErrorCode.NON_EMPTY_GROUP
@@ -566,7 +566,7 @@ def test_while_a_group_is_being_deleted_nobody_gets_in(life: Life) -> None:
 
 
 def test_offsets_alone_are_an_empty_group(life: Life) -> None:
-    life._write([OffsetCommitted(G, "t", 0, 1, -1, "", 0)], lambda error: None)
+    life.write([OffsetCommitted(G, "t", 0, 1, -1, "", 0)], lambda error: None)
     assert life.state() is State.EMPTY
     assert life.machine.names() == {G}
     assert life.machine.states() == {State.EMPTY: 1}

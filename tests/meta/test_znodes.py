@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.meta import consumer_znodes as consumers
+from kafkad.meta import security_znodes as security
 from kafkad.meta import znodes as z
+from kafkad.meta.nodetext import unsanitize
 from kafkad.model import (
     NO_TOPIC_ID,
     BrokerInfo,
@@ -39,7 +42,7 @@ def state(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
 
 
 def acl_change(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
-    entry = z.AclChange.decode(data, prefixed=bool(path[1]))
+    entry = security.AclChange.decode(data, prefixed=bool(path[1]))
     return entry.prefix + path[2], entry.encode()
 
 
@@ -50,7 +53,7 @@ def block(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
 
 
 def quota(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
-    user, client = (z.unsanitize(part) if part else None for part in (path[1], path[2]))
+    user, client = (unsanitize(part) if part else None for part in (path[1], path[2]))
     return (
         z.Config.path(z.Config.quota_entity_path(user=user, client=client)).replace("%3Cdefault%3E", "<default>"),
         z.Config.encode(z.Config.decode(data)),
@@ -81,17 +84,17 @@ REWRITES: dict[str, Rewrite] = {
     "/latest_producer_id_block": block,
     "/feature": lambda d, m: (z.Features.path(), z.Features.decode(d).encode()),
     "/kafka-acl(-extended/prefixed)?/([A-Za-z]+)/([^/]+)": lambda d, m: (
-        z.Acls.path(m[2], m[3], prefixed=bool(m[1])),
-        z.Acls.encode(z.Acls.decode(d)),
+        security.Acls.path(m[2], m[3], prefixed=bool(m[1])),
+        security.Acls.encode(security.Acls.decode(d)),
     ),
     "/kafka-acl(-extended)?-changes/acl_changes_([0-9]{10})": acl_change,
     "/delegation_token/token_changes/token_change_([0-9]{10})": lambda d, m: (
-        z.DelegationTokenChange.PREFIX + m[1],
-        z.DelegationTokenChange.encode(z.DelegationTokenChange.decode(d)),
+        security.DelegationTokenChange.PREFIX + m[1],
+        security.DelegationTokenChange.encode(security.DelegationTokenChange.decode(d)),
     ),
     "/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)": lambda d, m: (
-        z.ConsumerOffset.path(m[1], m[2], int(m[3])),
-        z.ConsumerOffset.encode(z.ConsumerOffset.decode(d)),
+        consumers.ConsumerOffset.path(m[1], m[2], int(m[3])),
+        consumers.ConsumerOffset.encode(consumers.ConsumerOffset.decode(d)),
     ),
 }
 
@@ -181,7 +184,7 @@ def test_log_dir_event() -> None:
 
 
 def test_delegation_token() -> None:
-    token = z.DelegationToken(
+    token = security.DelegationToken(
         token_id="x",
         owner="User:a b",
         requester="User:c",
@@ -195,7 +198,7 @@ def test_delegation_token() -> None:
         b'"owner":"User%3Aa%20b","expiryTimestamp":2,"maxTimestamp":3,"version":3}'
     )
     assert token.encode() == text
-    assert z.DelegationToken.decode(text) == token
+    assert security.DelegationToken.decode(text) == token
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"7", b"nonsense", b'{"version":3}'])
@@ -207,4 +210,26 @@ def test_what_is_no_topic(data: bytes) -> None:
 def test_empty_nodes_that_kafka_leaves() -> None:
     assert z.ProducerIdBlock.decode(b"") is None
     assert z.Config.decode(b"") == {}
-    assert z.Acls.decode(b"") == []
+    assert security.Acls.decode(b"") == []
+
+
+def test_consumers_of_before_kafka_0_9() -> None:
+    consumer = consumers.Consumer({"clicks": 2}, "static", 1410979482421)
+    node = b'{"version":1,"subscription":{"clicks":2},"pattern":"static","timestamp":"1410979482421"}'
+    assert consumer.encode() == node
+    assert consumers.Consumer.decode(node) == consumer
+    assert consumers.Consumer.path("g", "g_host-1410979482421-ab12cd34") == (
+        "/consumers/g/ids/g_host-1410979482421-ab12cd34"
+    )
+    assert consumers.Owner.path("g", "clicks", 3) == "/consumers/g/owners/clicks/3"
+    assert consumers.Owner.encode("g_host-1410979482421-ab12cd34", 1) == b"g_host-1410979482421-ab12cd34-1"
+    assert consumers.Owner.decode(b"g_host-1410979482421-ab12cd34-1") == ("g_host-1410979482421-ab12cd34", 1)
+
+
+def test_a_consumer_that_tells_less() -> None:
+    """As docs of Kafka 0.8 have it, and other clients wrote it."""
+    assert consumers.Consumer.decode(b'{"version":1,"subscription":{"a":1}}') == consumers.Consumer(
+        {"a": 1}, "static", -1
+    )
+    with pytest.raises(ValueError):
+        consumers.Consumer.decode(b'{"version":1}')

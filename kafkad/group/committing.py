@@ -1,0 +1,265 @@
+"""Committing, fetching and deleting offsets of groups: what may be done, and what is written for it.
+
+The codes of a refused write are Kafka's (3.9): clients know by them whether to look for another coordinator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafkad.clock import Clock
+from kafkad.config import Config
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.group.events import State
+from kafkad.group.machine import GroupMachine
+from kafkad.group.offsets import Offsets, Position
+from kafkad.group.records import NO_TIMESTAMP, OffsetCommitted
+from kafkad.metrics import COUNTER, Family, gauges
+from kafkad.shard import Coordination
+from kafkad.timers import Timers
+
+DEFAULT_RETENTION = -1
+_FIRST_SEQUENCE = 0
+"""Kafka writes commits so, as if a producer had sent them, although there is no producer id."""
+
+Codes = list[ErrorCode]
+
+_REFUSED_WRITE = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetSettings:
+    max_metadata_size: int
+    commit_timeout_ms: int
+    retention_ms: int
+    check_interval_ms: int
+
+    @classmethod
+    def of(cls, config: Config) -> OffsetSettings:
+        return cls(
+            max_metadata_size=config.int("offset.metadata.max.bytes"),
+            commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
+            retention_ms=config.int("offsets.retention.minutes") * 60_000,
+            check_interval_ms=config.long("offsets.retention.check.interval.ms"),
+        )
+
+
+class Committer(NamedTuple):
+    """Who commits: a member of a generation, or nobody in particular (-1 and an empty member id)."""
+
+    group: str
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+
+
+class Asked(NamedTuple):
+    """One offset to commit; a timestamp of -1 is now."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = None
+    timestamp: int = NO_TIMESTAMP
+
+
+class Fetched(NamedTuple):
+    """An offset as it was committed; -1 if there is none, or if it cannot be told."""
+
+    position: Position
+    offset: int = -1
+    leader_epoch: int = -1
+    metadata: str = ""
+    error: ErrorCode = ErrorCode.NONE
+
+
+class OffsetProbe:
+    """Counts of offsets, not of requests."""
+
+    __slots__ = ("committed", "deleted", "expired")
+
+    def __init__(self) -> None:
+        self.committed = 0
+        self.expired = 0
+        self.deleted = 0
+
+
+class OffsetCommitter:
+    def __init__(
+        self, coordination: Coordination[GroupMachine], settings: OffsetSettings, clock: Clock, timers: Timers
+    ) -> None:
+        self.settings = settings
+        self.probe = OffsetProbe()
+        self.waiting: dict[str, Counter[Position]] = {}
+        """By group, what is being committed: it is written, but does not count yet."""
+        self._coordination = coordination
+        self._clock = clock
+        self._timers = timers
+
+    def commit(
+        self, who: Committer, asked: Sequence[Asked], retention_ms: int = DEFAULT_RETENTION
+    ) -> Codes | asyncio.Future[Codes]:
+        """HOT. The fate of each offset; later, when its write has to be waited for."""
+        group = who.group
+        try:
+            shard = self._coordination.shard(group)
+            self._check_commit(shard.machine, who)
+        except KafkaError as error:
+            return [error.code] * len(asked)
+        limit = self.settings.max_metadata_size
+        now = self._clock.now_ms()
+        expire = NO_TIMESTAMP if retention_ms == DEFAULT_RETENTION else now + retention_ms
+        fits = [not one.metadata or metadata_fits(one.metadata, limit) for one in asked]
+        records = [
+            OffsetCommitted(
+                group, topic, partition, offset, epoch, metadata or "", now if at == NO_TIMESTAMP else at, expire
+            )
+            for (topic, partition, offset, epoch, metadata, at), fit in zip(asked, fits, strict=True)
+            if fit
+        ]
+        if not records:
+            return _codes(ErrorCode.NONE, fits)
+        writing = Writing()
+        shard.write(records, writing.end, _FIRST_SEQUENCE)
+        return self._ended(writing.error, fits) if writing.ended else self._wait(group, records, writing, fits)
+
+    def fetch(self, group: str, positions: Sequence[Position] | None, require_stable: bool) -> list[Fetched]:
+        """What the group committed to these, or to all that it committed to."""
+        offsets = self._coordination.shard(group).machine.offsets
+        waiting = self.waiting.get(group, ())
+        if positions is None:
+            positions = list(offsets.of_group(group))
+        found = []
+        for position in positions:
+            if require_stable and (position in waiting or offsets.is_pending(group, *position)):
+                found.append(Fetched(position, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                continue
+            committed = offsets.committed(group, *position)
+            found.append(Fetched(position) if committed is None else Fetched(position, *committed[:3]))
+        return found
+
+    async def delete(self, group: str, positions: Sequence[Position]) -> Codes:
+        """The fate of each offset; KafkaError when none may be deleted. An empty group goes with its last offset."""
+        if not group:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group has a name")
+        machine = self._coordination.shard(group).machine
+        known = machine.group(group)
+        if known is None or known.state is State.DEAD:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group}")
+        if known.state is not State.EMPTY and not known.is_consumer:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group} has members, which may use any of its offsets")
+        in_use = [known.state is not State.EMPTY and known.subscribes_to(topic) for topic, _ in positions]
+        free = {position for position, used in zip(positions, in_use, strict=True) if not used}
+        there = len(free & machine.offsets.positions(group))
+        writing = Writing()
+        machine.forget_offsets(group, free, writing.end)
+        await writing.wait()
+        if writing.error is not None:
+            raise KafkaError(_refusal(writing.error), writing.error.message or "")
+        self.probe.deleted += there
+        return [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used else ErrorCode.NONE for used in in_use]
+
+    def _check_commit(self, machine: GroupMachine, who: Committer) -> None:
+        """Who is in no group may commit to one that has no members, or none that is known yet."""
+        group = machine.groups.get(who.group)
+        if group is not None:
+            group.check_commit(who.member_id, who.instance_id, who.generation, self._clock.monotonic_ms())
+        elif who.generation >= 0:
+            known = who.group in machine.offsets
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID if known else ErrorCode.ILLEGAL_GENERATION)
+
+    def _ended(self, error: KafkaError | None, fits: Sequence[bool]) -> Codes:
+        if error is not None:
+            return _codes(_refusal(error), fits)
+        self.probe.committed += sum(fits)
+        return _codes(ErrorCode.NONE, fits)
+
+    def _wait(
+        self, group: str, records: Sequence[OffsetCommitted], writing: Writing, fits: Sequence[bool]
+    ) -> asyncio.Future[Codes]:
+        """Until it is committed, but not longer than `offsets.commit.timeout.ms`; what was written may still hold."""
+        answer: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
+        positions = Counter((record.topic, record.partition) for record in records)
+        self.waiting.setdefault(group, Counter()).update(positions)
+
+        def end(error: KafkaError | None) -> None:
+            timer.cancel()
+            self._no_longer_waiting(group, positions)
+            codes = self._ended(error, fits)
+            if not answer.done():
+                answer.set_result(codes)
+
+        def give_up() -> None:
+            if not answer.done():
+                answer.set_result(_codes(ErrorCode.REQUEST_TIMED_OUT, fits))
+
+        timer = self._timers.at(self._clock.monotonic_ms() + self.settings.commit_timeout_ms, give_up)
+        writing.on_end = end
+        return answer
+
+    def _no_longer_waiting(self, group: str, positions: Counter[Position]) -> None:
+        left = self.waiting[group] - positions
+        if left:
+            self.waiting[group] = left
+        else:
+            del self.waiting[group]
+
+
+def metadata_fits(metadata: str, limit: int) -> bool:
+    """Kafka measures Java strings: in UTF-16 units, of which a character has one or two."""
+    return len(metadata) * 2 <= limit or len(metadata.encode("utf-16-le")) <= limit * 2
+
+
+class Writing:
+    """What became of a write. `on_end` is called when it did not end at once."""
+
+    __slots__ = ("ended", "error", "on_end")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.error: KafkaError | None = None
+        self.on_end: Callable[[KafkaError | None], None] | None = None
+
+    def end(self, error: KafkaError | None) -> None:
+        self.ended = True
+        self.error = error
+        if self.on_end is not None:
+            self.on_end(error)
+
+    async def wait(self) -> None:
+        if not self.ended:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.on_end = lambda error: None if done.done() else done.set_result(None)
+            await done
+
+
+def _codes(code: ErrorCode, fits: Sequence[bool]) -> Codes:
+    return [code if fit else ErrorCode.OFFSET_METADATA_TOO_LARGE for fit in fits]
+
+
+def _refusal(error: KafkaError) -> ErrorCode:
+    return _REFUSED_WRITE.get(error.code, error.code)
+
+
+def collect(probe: OffsetProbe, offsets: Iterable[Offsets]) -> Iterator[Family]:
+    """For /metrics. Counts are attributes of an MBean in Kafka, which the JMX exporter names like this."""
+    counts = {"commit": probe.committed, "expiration": probe.expired, "deletion": probe.deleted}
+    for name, count in counts.items():
+        metric = f"kafka_server_group_coordinator_metrics_offset_{name}_count"
+        yield Family(metric, COUNTER, f"Offsets of groups: {name}.", [((), count)])
+    kept = {"numoffsets": sum(map(len, offsets))}
+    yield from gauges("kafka_coordinator_group_groupmetadatamanager", kept, "What the group coordinator keeps")

@@ -1,0 +1,129 @@
+"""Offsets that nobody needs any more: those of groups that are gone for long (KIP-211), and of deleted topics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping
+
+from kafkad.clock import Clock
+from kafkad.group.committing import OffsetCommitter, Writing
+from kafkad.group.events import State
+from kafkad.group.group import Group
+from kafkad.group.machine import GroupMachine
+from kafkad.group.offsets import Committed, Position
+from kafkad.group.records import NO_TIMESTAMP
+from kafkad.shard import Coordination
+from kafkad.timers import Timer, Timers
+from kafkad.turns import Turns
+
+log = logging.getLogger(__name__)
+
+
+def expired(
+    group: Group | None, offsets: Mapping[Position, Committed], now_ms: int, retention_ms: int
+) -> set[Position]:
+    """Which of a group's offsets have been kept long enough.
+
+    Without members: that long after the last one left, or for who never had any, after the commit. With members:
+    only topics that they do not consume. What carries a time to expire at goes by that, in the same groups.
+    """
+    since: int | None = None
+    in_use: Collection[str] = ()
+    if group is not None and group.protocol_type is not None:
+        if group.state is State.EMPTY:
+            since = None if group.state_timestamp == NO_TIMESTAMP else group.state_timestamp
+        elif group.state is State.STABLE and group.is_consumer and group.subscribed_topics is not None:
+            in_use = group.subscribed_topics
+        else:
+            return set()
+    return {
+        position
+        for position, committed in offsets.items()
+        if position[0] not in in_use and _is_due(committed, since, now_ms, retention_ms)
+    }
+
+
+def _is_due(committed: Committed, since: int | None, now_ms: int, retention_ms: int) -> bool:
+    if committed.expire_timestamp != NO_TIMESTAMP:
+        return now_ms >= committed.expire_timestamp
+    return now_ms - (committed.commit_timestamp if since is None else since) >= retention_ms
+
+
+class OffsetExpiry:
+    """Looks through all groups, again and again, without keeping others from the event loop."""
+
+    def __init__(
+        self, coordination: Coordination[GroupMachine], committer: OffsetCommitter, clock: Clock, timers: Timers
+    ) -> None:
+        self._coordination = coordination
+        self._committer = committer
+        self._clock = clock
+        self._timers = timers
+        self._timer: Timer | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        due = self._clock.monotonic_ms() + self._committer.settings.check_interval_ms
+        self._timer = self._timers.at(due, self._look_again)
+
+    async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _look_again(self) -> None:
+        self.start()
+        self._run(self.forget_expired())
+
+    def topics_deleted(self, topics: Collection[str]) -> None:
+        self._run(self.forget_topics(frozenset(topics)))
+
+    async def forget_expired(self) -> None:
+        """Not of groups that are just committing."""
+        settings, probe, waiting = self._committer.settings, self._committer.probe, self._committer.waiting
+
+        def choose(machine: GroupMachine, name: str) -> set[Position]:
+            if name in waiting:
+                return set()
+            offsets = machine.offsets.of_group(name)
+            return expired(machine.groups.get(name), offsets, self._clock.now_ms(), settings.retention_ms)
+
+        removed = await self._forget(choose)
+        probe.expired += removed
+        if removed:
+            log.info("removed %d offsets that nobody used for %d minutes", removed, settings.retention_ms // 60_000)
+
+    async def forget_topics(self, topics: frozenset[str]) -> None:
+        removed = await self._forget(lambda machine, name: machine.offsets.positions(name, topics))
+        if removed:
+            log.info("removed %d offsets of %d deleted topics", removed, len(topics))
+
+    async def _forget(self, choose: Callable[[GroupMachine, str], set[Position]]) -> int:
+        """How many offsets went. A group without members goes with the last of them, or when it never had any."""
+        removed = 0
+        turns = Turns()
+        for shard in self._coordination.shards():
+            machine = shard.machine
+            for name in machine.names():
+                await turns.give_way()
+                positions = choose(machine, name)
+                if positions or name not in machine.offsets:
+                    removed += await self._written(machine, name, positions)
+        return removed
+
+    async def _written(self, machine: GroupMachine, name: str, positions: set[Position]) -> int:
+        writing = Writing()
+        machine.forget_offsets(name, positions, writing.end)
+        await writing.wait()
+        if writing.error is None:
+            return len(positions)
+        log.warning("could not remove %d offsets of group %s: %s", len(positions), name, writing.error)
+        return 0
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

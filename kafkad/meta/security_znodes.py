@@ -1,0 +1,132 @@
+"""Nodes that say who may do what: ACLs, delegation tokens, and notes of their changes. Written as in `znodes`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kafkad.meta.nodetext import json_fields, json_text, sanitize, unsanitize
+
+
+class AclEntry(NamedTuple):
+    """Names as the text has them: `User:alice`, `Allow`, `*`, `IdempotentWrite`."""
+
+    principal: str
+    permission: str
+    host: str
+    operation: str
+
+
+class Acls:
+    """The entries of one resource. `resource_type` as in the path: `Topic`, `TransactionalId`, ..."""
+
+    RESOURCE_TYPES = ("Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User")
+    PARENTS = ("/kafka-acl", "/kafka-acl-extended/prefixed")
+
+    @staticmethod
+    def path(resource_type: str, name: str, *, prefixed: bool = False) -> str:
+        return f"{Acls.PARENTS[prefixed]}/{resource_type}/{name}"
+
+    @staticmethod
+    def encode(entries: Iterable[AclEntry]) -> bytes:
+        acls = [
+            {"principal": e.principal, "permissionType": e.permission, "host": e.host, "operation": e.operation}
+            for e in entries
+        ]
+        return json_text({"acls": acls, "version": 1})
+
+    @staticmethod
+    def decode(data: bytes) -> list[AclEntry]:
+        if not data:
+            return []
+        return [
+            AclEntry(e["principal"], e["permissionType"], e["host"], e["operation"]) for e in json_fields(data)["acls"]
+        ]
+
+
+class AclChange(NamedTuple):
+    """A note that a resource's ACLs changed; sequential. `resource_type` is in capitals here: `TRANSACTIONAL_ID`."""
+
+    resource_type: str
+    name: str
+    prefixed: bool = False
+
+    @property
+    def prefix(self) -> str:
+        return f"/kafka-acl{'-extended' if self.prefixed else ''}-changes/acl_changes_"
+
+    def encode(self) -> bytes:
+        if not self.prefixed:
+            return f"{self.resource_type}:{self.name}".encode()
+        return json_text(
+            {"version": 1, "resourceType": self.resource_type, "name": self.name, "patternType": "PREFIXED"}
+        )
+
+    @classmethod
+    def decode(cls, data: bytes, *, prefixed: bool) -> AclChange:
+        if prefixed:
+            value = json_fields(data)
+            return cls(value["resourceType"], value["name"], True)
+        resource_type, separator, name = data.decode().partition(":")
+        if not separator:
+            raise ValueError(f"not a resource: {data!r}")
+        return cls(resource_type, name)
+
+
+class DelegationToken(NamedTuple):
+    """A token without its secret, which brokers derive from their master key. Principals are `User:alice`."""
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issued_ms: int
+    expires_ms: int
+    max_ms: int
+
+    @staticmethod
+    def path(token_id: str) -> str:
+        return f"/delegation_token/tokens/{token_id}"
+
+    def encode(self) -> bytes:
+        return json_text(
+            {
+                "issueTimestamp": self.issued_ms,
+                "renewers": [sanitize(r) for r in self.renewers],
+                "tokenRequester": sanitize(self.requester),
+                "tokenId": self.token_id,
+                "owner": sanitize(self.owner),
+                "expiryTimestamp": self.expires_ms,
+                "maxTimestamp": self.max_ms,
+                "version": 3,
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> DelegationToken:
+        value = json_fields(data)
+        owner = unsanitize(value["owner"])
+        return cls(
+            token_id=value["tokenId"],
+            owner=owner,
+            requester=unsanitize(value["tokenRequester"]) if "tokenRequester" in value else owner,
+            renewers=tuple(unsanitize(r) for r in value.get("renewers", ())),
+            issued_ms=int(value["issueTimestamp"]),
+            expires_ms=int(value["expiryTimestamp"]),
+            max_ms=int(value["maxTimestamp"]),
+        )
+
+
+class DelegationTokenChange:
+    """A note that a token changed; sequential. The text is the token id."""
+
+    PARENT = "/delegation_token/token_changes"
+    PREFIX = "/delegation_token/token_changes/token_change_"
+
+    @staticmethod
+    def encode(token_id: str) -> bytes:
+        return token_id.encode()
+
+    @staticmethod
+    def decode(data: bytes) -> str:
+        return data.decode()

@@ -1,0 +1,252 @@
+"""Committing, fetching and deleting offsets: who may, what is written, and what a refused write means."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from kafkad.errors import ErrorCode
+from kafkad.group.committing import Asked, Fetched
+from kafkad.group.events import State
+from kafkad.group.records import GroupForgotten, OffsetCommitted, OffsetForgotten
+from tests.group.committing import Offsets
+
+NONE = ErrorCode.NONE
+A = ("a", 0)
+
+
+@pytest.fixture
+def world() -> Iterator[Offsets]:
+    world = Offsets()
+    yield world
+    world.close()
+
+
+def test_what_is_committed_is_fetched(world: Offsets) -> None:
+    assert world.commit_offsets(Asked("a", 0, 5, 2, "why"), Asked("b", 3, 7)) == [NONE, NONE]
+    assert world.fetch(A, ("b", 3), ("b", 4)) == [
+        Fetched(A, 5, 2, "why"),
+        Fetched(("b", 3), 7, -1, ""),
+        Fetched(("b", 4), -1, -1, ""),
+    ]
+    assert world.fetch_all() == [Fetched(A, 5, 2, "why"), Fetched(("b", 3), 7, -1, "")]
+    assert world.fetch(A, group="other") == [Fetched(A)]
+    assert world.fetch_all("other") == []
+    assert world.committer.probe.committed == 2
+
+
+def test_a_commit_is_one_batch_with_the_sequence_that_kafka_gives_it(world: Offsets) -> None:
+    world.commit_offsets(Asked("a", 0, 5), Asked("b", 3, 7))
+    now = world.clock.now_ms()
+    assert world.log == [OffsetCommitted("g", "a", 0, 5, -1, "", now), OffsetCommitted("g", "b", 3, 7, -1, "", now)]
+    assert world.coordination.the_shard.sequences == [0]
+
+
+def test_a_time_of_the_commit_and_one_to_expire_at(world: Offsets) -> None:
+    now = world.clock.now_ms()
+    world.commit_offsets(Asked("a", 0, 5, timestamp=17))
+    world.commit_offsets(Asked("b", 0, 5), retention_ms=1000)
+    world.commit_offsets(Asked("c", 0, 5), retention_ms=0)
+    assert [(r.commit_timestamp, r.expire_timestamp) for r in world.log if isinstance(r, OffsetCommitted)] == [
+        (17, -1),
+        (now, now + 1000),
+        (now, now),
+    ]
+
+
+def test_offsets_are_not_judged(world: Offsets) -> None:
+    """Kafka keeps whatever number it is told."""
+    assert world.commit_offsets(Asked("a", 0, -5, -7)) == [NONE]
+    assert world.fetch(A) == [Fetched(A, -5, -7, "")]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "fits"),
+    [(None, True), ("m" * 100, True), ("m" * 101, False), ("é" * 100, True), ("🌍" * 50, True), ("🌍" * 51, False)],
+)
+def test_metadata_are_measured_as_java_does(world: Offsets, metadata: str | None, fits: bool) -> None:
+    [code] = world.commit_offsets(Asked("a", 0, 5, -1, metadata))
+    assert code == (NONE if fits else ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    assert bool(world.log) == fits
+
+
+def test_only_what_is_too_large_is_refused(world: Offsets) -> None:
+    codes = world.commit_offsets(Asked("a", 0, 5, -1, "m" * 10_000_000), Asked("b", 0, 6))
+    assert codes == [ErrorCode.OFFSET_METADATA_TOO_LARGE, NONE]
+    assert [record.topic for record in world.log if isinstance(record, OffsetCommitted)] == ["b"]
+    assert world.committer.probe.committed == 1
+
+
+def test_who_is_no_member_commits_to_groups_without_members(world: Offsets) -> None:
+    assert world.commit_offsets(Asked("a", 0, 5), generation=3, member_id="m") == [ErrorCode.ILLEGAL_GENERATION]
+    assert world.commit_offsets(Asked("a", 0, 5), member_id="m") == [NONE]
+    assert world.commit_offsets(Asked("a", 0, 6), generation=3, member_id="m") == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.commit_offsets(Asked("a", 0, 6), instance_id="i") == [NONE]
+
+
+def test_members_commit_to_theirs(world: Offsets) -> None:
+    [member] = world.stable()
+    generation = world.generation()
+    assert world.commit_offsets(Asked("a", 0, 5), member_id=member, generation=generation) == [NONE]
+    assert world.commit_offsets(Asked("a", 0, 5)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.commit_offsets(Asked("a", 0, 5), member_id="x", generation=generation) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.commit_offsets(Asked("a", 0, 5), member_id=member, generation=generation - 1) == [
+        ErrorCode.ILLEGAL_GENERATION
+    ]
+    world.leave(member)
+    assert world.commit_offsets(Asked("a", 0, 6)) == [NONE]
+
+
+def test_the_fate_of_a_group_goes_before_the_size_of_metadata(world: Offsets) -> None:
+    world.stable()
+    assert world.commit_offsets(Asked("a", 0, 5, -1, "m" * 101)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+
+
+@pytest.mark.parametrize(
+    "absence",
+    [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE],
+)
+def test_groups_that_are_not_here(world: Offsets, absence: ErrorCode) -> None:
+    world.coordination.absence = absence
+    assert world.commit_offsets(Asked("a", 0, 5), Asked("b", 0, 5)) == [absence, absence]
+    assert world.delete_offsets(A) == absence
+
+
+@pytest.mark.parametrize(
+    ("failure", "answer"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.INVALID_FETCH_SIZE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_TIMESTAMP),
+    ],
+)
+def test_what_a_refused_write_means(world: Offsets, failure: ErrorCode, answer: ErrorCode) -> None:
+    world.commit_offsets(Asked("a", 0, 5))
+    world.failure = failure
+    assert world.commit_offsets(Asked("a", 0, 6), Asked("b", 0, 6, -1, "m" * 101)) == [
+        answer,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    ]
+    assert world.delete_offsets(A) == answer
+    assert world.fetch(A) == [Fetched(A, 5, -1, "")]
+    assert (world.committer.probe.committed, world.committer.probe.deleted) == (1, 0)
+
+
+def test_a_commit_waits_for_its_write(world: Offsets) -> None:
+    world.commit_offsets(Asked("a", 0, 5))
+    world.hold = True
+    first, second = world.begin(Asked("a", 0, 6), Asked("b", 0, 1)), world.begin(Asked("a", 0, 7))
+    assert isinstance(first, asyncio.Future) and isinstance(second, asyncio.Future)
+    unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert world.fetch(A, ("c", 0)) == [Fetched(A, 5, -1, ""), Fetched(("c", 0))]
+    assert world.fetch(A, ("c", 0), require_stable=True) == [Fetched(A, error=unstable), Fetched(("c", 0))]
+    assert world.fetch_all(require_stable=True) == [Fetched(A, error=unstable)]
+    assert not first.done()
+    world.commit()
+    assert (first.result(), second.result()) == ([NONE, NONE], [NONE])
+    assert world.fetch(A, require_stable=True) == [Fetched(A, 7, -1, "")]
+    assert not world.committer.waiting
+    assert not len(world.timers)
+
+
+def test_a_commit_does_not_wait_for_ever(world: Offsets) -> None:
+    world.hold = True
+    answer = world.begin(Asked("a", 0, 6), Asked("b", 0, 6, -1, "m" * 101))
+    assert isinstance(answer, asyncio.Future)
+    world.advance(4999)
+    assert not answer.done()
+    world.advance(1)
+    assert answer.result() == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert world.committer.waiting
+    world.commit()
+    assert world.fetch(A) == [Fetched(A, 6, -1, "")]
+    assert not world.committer.waiting
+
+
+def test_a_commit_whose_coordinator_goes(world: Offsets) -> None:
+    world.hold = True
+    answer = world.begin(Asked("a", 0, 6))
+    assert isinstance(answer, asyncio.Future)
+    world.refuse(ErrorCode.NOT_COORDINATOR)
+    assert answer.result() == [ErrorCode.NOT_COORDINATOR]
+    assert not world.committer.waiting
+
+
+def test_an_open_transaction_is_seen_by_who_asks_for_it(world: Offsets) -> None:
+    world.commit_offsets(Asked("a", 0, 5))
+    pending = OffsetCommitted("g", "a", 0, 9, -1, "", world.clock.now_ms())
+    world.machine.apply(pending, 77)
+    assert world.fetch(A) == [Fetched(A, 5, -1, "")]
+    assert world.fetch(A, require_stable=True) == [Fetched(A, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)]
+    world.machine.end_transaction(77, True)
+    assert world.fetch(A, require_stable=True) == [Fetched(A, 9, -1, "")]
+
+
+def test_deleting_the_last_offset_ends_a_group_without_members(world: Offsets) -> None:
+    [member] = world.stable()
+    world.leave(member)
+    world.commit_offsets(Asked("a", 0, 5), Asked("b", 0, 5))
+    assert world.delete_offsets(A, ("c", 9)) == [NONE, NONE]
+    assert world.state() is State.EMPTY
+    assert world.delete_offsets(("b", 0)) == [NONE]
+    assert world.log[-3:] == [OffsetForgotten("g", "a", 0), OffsetForgotten("g", "b", 0), GroupForgotten("g")]
+    assert world.machine.group("g") is None
+    assert world.delete_offsets(("b", 0)) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert world.committer.probe.deleted == 2
+
+
+def test_a_group_that_was_never_written_needs_no_tombstone(world: Offsets) -> None:
+    world.commit_offsets(Asked("a", 0, 5))
+    assert world.delete_offsets(A) == [NONE]
+    assert world.log[-1] == OffsetForgotten("g", "a", 0)
+    assert world.machine.group("g") is None
+
+
+SUBSCRIBED_TO_A = (("range", b"\0\0\0\0\0\1\0\1a\xff\xff\xff\xff"),)
+
+
+def test_members_keep_the_offsets_of_what_they_read(world: Offsets) -> None:
+    [member] = world.stable(protocols=SUBSCRIBED_TO_A)
+    for topic in "ab":
+        world.commit_offsets(Asked(topic, 0, 5), member_id=member, generation=world.generation())
+    assert world.delete_offsets(A, ("b", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, NONE]
+    assert world.fetch_all() == [Fetched(A, 5, -1, "")]
+    world.leave(member)
+    assert world.delete_offsets(A) == [NONE]
+
+
+def test_nobody_knows_what_members_read_that_are_no_consumers(world: Offsets) -> None:
+    [member] = world.stable(protocol_type="connect")
+    world.commit_offsets(Asked("a", 0, 5), member_id=member, generation=world.generation())
+    assert world.delete_offsets(A) == ErrorCode.NON_EMPTY_GROUP
+
+
+def test_a_group_must_have_a_name_to_delete_from(world: Offsets) -> None:
+    assert world.commit_offsets(Asked("a", 0, 5), group="") == [NONE]
+    assert world.fetch(A, group="") == [Fetched(A, 5, -1, "")]
+    assert world.delete_offsets(A, group="") == ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_deletion_waits_for_its_write(world: Offsets) -> None:
+    world.commit_offsets(Asked("a", 0, 5))
+    world.hold = True
+
+    async def delete() -> object:
+        task = asyncio.ensure_future(world.committer.delete("g", [A]))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not task.done()
+        world.commit()
+        return await task
+
+    assert world.run(delete()) == [NONE]
+    assert world.everything() == set()

@@ -1,0 +1,207 @@
+"""When offsets and groups are forgotten (KIP-211). Retention in these tests is ten minutes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from kafkad.errors import ErrorCode
+from kafkad.group.committing import Asked
+from kafkad.group.records import GroupForgotten, GroupWritten, OffsetCommitted, OffsetForgotten
+from tests.group.committing import MINUTE, Offsets
+from tests.group.test_committing import SUBSCRIBED_TO_A
+
+NOTHING: set[tuple[str, str, int]] = set()
+A, B = ("g", "a", 0), ("g", "b", 0)
+
+
+@pytest.fixture
+def world() -> Iterator[Offsets]:
+    world = Offsets()
+    yield world
+    world.close()
+
+
+def commit(world: Offsets, topic: str, member: str = "", **more: int) -> None:
+    generation = world.generation() if member else -1
+    [code] = world.commit_offsets(Asked(topic, 0, 5), member_id=member, generation=generation, **more)
+    assert code == ErrorCode.NONE
+
+
+def test_without_a_group_the_commit_counts(world: Offsets) -> None:
+    commit(world, "a")
+    world.advance(5 * MINUTE)
+    commit(world, "b")
+    world.advance(5 * MINUTE - 1)
+    assert world.expire() == NOTHING
+    world.advance(1)
+    assert world.expire() == {A}
+    world.advance(5 * MINUTE)
+    assert world.expire() == {B}
+    assert world.log[-2:] == [OffsetForgotten("g", "a", 0), OffsetForgotten("g", "b", 0)]
+    assert not world.machine.names()
+    assert world.committer.probe.expired == 2
+
+
+def test_a_commit_again_begins_anew(world: Offsets) -> None:
+    commit(world, "a")
+    world.advance(9 * MINUTE)
+    commit(world, "a")
+    world.advance(9 * MINUTE)
+    assert world.expire() == NOTHING
+
+
+def test_an_empty_group_counts_from_when_it_became_empty(world: Offsets) -> None:
+    [member] = world.stable(session_timeout_ms=1_000_000)
+    commit(world, "a", member)
+    world.advance(15 * MINUTE)
+    assert world.expire() == NOTHING
+    world.leave(member)
+    world.advance(10 * MINUTE - 1)
+    commit(world, "b")
+    assert world.expire() == NOTHING
+    world.advance(1)
+    assert world.expire() == {A, B}
+    assert world.log[-1] == GroupForgotten("g")
+    assert not world.machine.names()
+
+
+def test_an_old_group_without_a_time_goes_by_its_commits(world: Offsets) -> None:
+    world.machine.apply(GroupWritten("g", "consumer", 3, None, None, -1, ()))
+    world.restart()
+    world.machine.apply(GroupWritten("g", "consumer", 3, None, None, -1, ()))
+    commit(world, "a")
+    world.advance(5 * MINUTE)
+    commit(world, "b")
+    world.advance(5 * MINUTE)
+    assert world.expire() == {A}
+
+
+def test_a_group_with_members_keeps_what_it_reads(world: Offsets) -> None:
+    [member] = world.stable(protocols=SUBSCRIBED_TO_A, session_timeout_ms=1_000_000)
+    commit(world, "a", member)
+    commit(world, "b", member)
+    world.advance(10 * MINUTE)
+    assert world.expire() == {B}
+    assert world.machine.group("g") is not None
+
+
+@pytest.mark.parametrize("joined", [{"protocols": (("range", b"?"),)}, {"protocol_type": "connect"}])
+def test_what_cannot_be_known_to_be_unused_stays(world: Offsets, joined: dict[str, object]) -> None:
+    """Subscriptions that cannot be read, and protocols that are no consumers'."""
+    [member] = world.stable(session_timeout_ms=1_000_000, **joined)
+    commit(world, "a", member)
+    world.advance(11 * MINUTE)
+    assert world.expire() == NOTHING
+
+
+def test_a_group_that_rebalances_keeps_all(world: Offsets) -> None:
+    [member] = world.stable(protocols=SUBSCRIBED_TO_A, session_timeout_ms=1_000_000, rebalance_timeout_ms=1_000_000)
+    commit(world, "b", member)
+    world.advance(10 * MINUTE)
+    world.join(protocols=SUBSCRIBED_TO_A)
+    assert world.expire() == NOTHING
+
+
+def test_a_time_to_expire_at_goes_before_the_retention(world: Offsets) -> None:
+    commit(world, "a", retention_ms=20 * MINUTE)
+    commit(world, "b", retention_ms=1 * MINUTE)
+    world.advance(1 * MINUTE - 1)
+    assert world.expire() == NOTHING
+    world.advance(1)
+    assert world.expire() == {B}
+    world.advance(18 * MINUTE)
+    assert world.expire() == NOTHING
+    world.advance(1 * MINUTE)
+    assert world.expire() == {A}
+
+
+def test_an_empty_group_without_offsets_goes_at_once(world: Offsets) -> None:
+    [member] = world.stable()
+    world.expire()
+    assert world.machine.group("g") is not None
+    world.leave(member)
+    world.expire()
+    assert world.log[-1] == GroupForgotten("g")
+    assert not world.machine.names()
+
+
+def test_a_pending_offset_keeps_its_group(world: Offsets) -> None:
+    [member] = world.stable()
+    world.leave(member)
+    world.machine.apply(OffsetCommitted("g", "a", 0, 5, -1, "", 0), 77)
+    assert world.expire() == NOTHING
+    assert world.machine.group("g") is not None
+
+
+def test_what_is_being_committed_does_not_expire(world: Offsets) -> None:
+    commit(world, "a")
+    world.advance(10 * MINUTE)
+    world.hold = True
+    assert isinstance(world.begin(Asked("a", 0, 6)), asyncio.Future)
+    assert world.expire() == NOTHING
+    world.hold = False
+    world.commit()
+    assert world.expire() == NOTHING
+    assert not any(isinstance(record, OffsetForgotten) for record in world.log)
+
+
+def test_what_cannot_be_written_is_tried_again(world: Offsets) -> None:
+    commit(world, "a")
+    world.advance(10 * MINUTE)
+    world.failure = ErrorCode.NOT_COORDINATOR
+    assert world.expire() == NOTHING
+    assert world.committer.probe.expired == 0
+    world.failure = None
+    assert world.expire() == {A}
+
+
+def test_offsets_of_deleted_topics_go_whoever_has_them(world: Offsets) -> None:
+    [member] = world.stable(protocols=SUBSCRIBED_TO_A)
+    commit(world, "a", member)
+    for group in ("h", "i"):
+        world.commit_offsets(Asked("a", 0, 5), Asked("a", 1, 5), Asked("b", 0, 5), group=group)
+    world.run(world.expiry.forget_topics(frozenset({"a", "z"})))
+    assert world.everything() == {("h", "b", 0), ("i", "b", 0)}
+    assert world.committer.probe.expired == 0
+
+
+def test_it_looks_every_minute(world: Offsets) -> None:
+    commit(world, "a", retention_ms=0)
+    commit(world, "b", retention_ms=61_000)
+
+    async def pass_time(ms: int) -> set[tuple[str, str, int]]:
+        world.advance(ms)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return world.everything()
+
+    async def scenario() -> None:
+        world.expiry.start()
+        assert await pass_time(59_999) == {A, B}
+        assert await pass_time(1) == {B}
+        assert await pass_time(60_000) == NOTHING
+        await world.expiry.stop()
+        assert not len(world.timers)
+
+    world.run(scenario())
+
+
+def test_very_many_groups_do_not_hold_up_others(world: Offsets) -> None:
+    """Two thousand groups take longer than one turn of the event loop may."""
+    for number in range(2000):
+        world.machine.apply(OffsetCommitted(f"g{number}", "a", 0, 5, -1, "", 0))
+    turns = 0
+
+    async def scenario() -> None:
+        nonlocal turns
+        task = asyncio.ensure_future(world.expiry.forget_expired())
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0)
+
+    world.run(scenario())
+    assert world.everything() == NOTHING
+    assert turns > 3
