@@ -13,7 +13,9 @@ NO_TOPIC_ID: TopicId = bytes(16)
 NO_LEADER = -1
 LEADER_DURING_DELETE = -2
 NO_EPOCH = -1
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+GROUPS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
 """Where coordinators keep their state; clients are told, and may not delete records there."""
 
 

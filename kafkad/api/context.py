@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from kafkad.config import Config
     from kafkad.controller.configs import ConfigAlterer
     from kafkad.controller.controller import Controller
+    from kafkad.group.machine import GroupMachine
     from kafkad.net.connection import Connection
     from kafkad.replica.configs import DynamicConfigs
     from kafkad.replica.features import FinalizedFeatures
     from kafkad.replica.manager import ReplicaManager
     from kafkad.replica.moves import ReplicaMoves
     from kafkad.replica.producer_ids import ProducerIds
+    from kafkad.shard import Coordination
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +37,7 @@ class Context:
     features: FinalizedFeatures
     producer_ids: ProducerIds
     moves: ReplicaMoves
+    group_coordination: Coordination[GroupMachine]
 
 
 class Request:

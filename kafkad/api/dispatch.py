@@ -6,6 +6,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Coroutine
+from functools import partial
 from importlib import import_module
 from time import perf_counter_ns
 from typing import Any
@@ -38,13 +39,13 @@ class Dispatcher:
         self._produce = produce
         self._fetch = fetch
         self._handlers: dict[int, Handler] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Future[Any]] = set()
         self._probes = probes
 
     @property
     def idle(self) -> bool:
-        """No handler is at work."""
-        return not self._tasks
+        """No handler is at work, and nobody waits for what one promised."""
+        return not self._waiting
 
     def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> _Answer:
         key, version, correlation_id = _START.unpack_from(view, at)
@@ -84,18 +85,23 @@ class Dispatcher:
         except KafkaError as error:
             response = _error_response(route, error)
         if isinstance(response, Coroutine):
-            task = asyncio.ensure_future(self._finish(connection, route, request, response, started))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            response = asyncio.ensure_future(response)
+        if isinstance(response, asyncio.Future):
+            self._waiting.add(response)
+            response.add_done_callback(partial(self._answer, connection, route, request, started))
             return PENDING
         return self._encode(route, request, response, started)
 
-    async def _finish(
-        self, connection: Connection, route: Route, request: Request, response: Coroutine[Any, Any, Any], started: int
+    def _answer(
+        self, connection: Connection, route: Route, request: Request, started: int, done: asyncio.Future[Any]
     ) -> None:
+        self._waiting.discard(done)
+        if done.cancelled():
+            connection.close()
+            return
         try:
             try:
-                message = await response
+                message = done.result()
             except KafkaError as error:
                 message = _error_response(route, error)
             connection.reply(self._encode(route, request, message, started))

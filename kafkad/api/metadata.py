@@ -1,7 +1,4 @@
-"""Metadata, 0 to 13: brokers, topics, leaders; and topics that are created because somebody asked for them.
-
-Internal topics are left to the coordinators that keep their state in them: asking for one does not create it.
-"""
+"""Metadata, 0 to 13: brokers, topics, leaders; and topics that are created because somebody asked for them."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import Any
 from kafkad.api.context import Context, Request
 from kafkad.api.operations import NOT_ASKED_FOR, ON_CLUSTER, ON_TOPIC
 from kafkad.api.replicas import Reachable
+from kafkad.controller.internal_topics import internal_topic
 from kafkad.controller.topics import NewTopic, TopicResult, check_name
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import INTERNAL_TOPICS, NO_TOPIC_ID
@@ -99,14 +97,15 @@ def _may_create(context: Context, request: Request, message: MetadataRequest) ->
 
 async def _create(context: Context, answer: _Answer, names: list[str], missing: list[str]) -> MetadataResponse:
     """Unlike Kafka, which answers at once, this waits for the controller: the client need not ask again."""
-    failed = [_unknown(name) for name in missing if name in INTERNAL_TOPICS]
-    wanted = [NewTopic(name=name) for name in missing if name not in INTERNAL_TOPICS]
+    wanted = [
+        internal_topic(name, context.config) if name in INTERNAL_TOPICS else NewTopic(name=name) for name in missing
+    ]
     try:
         results = await context.controller.create_topics(wanted, timeout_ms=_CREATION_TIMEOUT_MS)
     except KafkaError as error:
         results = [TopicResult(name=topic.name, error=error) for topic in wanted]
     there = context.replicas.metadata.topics
-    failed += [_not_created(result) for result in results if result.name not in there]
+    failed = [_not_created(result) for result in results if result.name not in there]
     return answer.whole(_known(context, names), failed)
 
 
@@ -115,7 +114,7 @@ def _not_created(result: TopicResult) -> MetadataResponseTopic:
     code = ErrorCode.LEADER_NOT_AVAILABLE
     if result.error is not None and result.error.code in _CREATION_ERRORS:
         code = result.error.code
-    return MetadataResponseTopic(error_code=code, name=result.name)
+    return MetadataResponseTopic(error_code=code, name=result.name, is_internal=result.name in INTERNAL_TOPICS)
 
 
 class _Answer:

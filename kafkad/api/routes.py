@@ -1,8 +1,8 @@
 """THE list: every request this broker answers, its versions, and who answers it.
 
 A handler is named as text and imported at its first request, so that starting costs nothing for what nobody asks.
-It is `handle(context, request, message)` and returns the response message, now or as a coroutine. Produce and Fetch
-are read in place by `dispatch` and have no handler here.
+It is `handle(context, request, message)` and returns the response message, or a coroutine or a future of it. Produce
+and Fetch are read in place by `dispatch` and have no handler here.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ ROUTES: tuple[Route, ...] = (
     Route(FETCH, "Fetch", 4, 18),
     Route(2, "ListOffsets", 1, 11, "kafkad.api.list_offsets:handle"),
     Route(3, "Metadata", 0, 13, "kafkad.api.metadata:handle"),
+    Route(10, "FindCoordinator", 0, 6, "kafkad.api.find_coordinator:handle"),
     Route(API_VERSIONS, "ApiVersions", 0, 4, "kafkad.api.api_versions:handle"),
     Route(19, "CreateTopics", 0, 7, "kafkad.api.create_topics:handle"),
     Route(20, "DeleteTopics", 0, 6, "kafkad.api.delete_topics:handle"),

@@ -19,6 +19,8 @@ from kafkad.api.fetch_session import FetchSessions
 from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import FETCH, PRODUCE, ROUTES
 from kafkad.broker import metering
+from kafkad.broker.coordinators import Coordinators
+from kafkad.broker.identity import StartError, choose_broker_id
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.broker.progress import RecoveryProgress
 from kafkad.broker.settings import Settings
@@ -64,10 +66,6 @@ _IDLE_CHECK_S = 10
 _DRAIN_S = 30
 _SESSION_EVICTION_MS = 120_000
 _FAILED = 1
-
-
-class StartError(Exception):
-    """Why the broker cannot start, for a person to read."""
 
 
 _REFUSALS = (
@@ -145,19 +143,8 @@ class Node:
         known_cluster, known_broker = self._logs.identity()
         await prepare(session)
         self._cluster_id = await cluster_id(session, known_cluster)
-        self._broker_id = await self._choose_broker_id(session, known_broker)
+        self._broker_id = await choose_broker_id(session, self._settings.config, known_broker)
         self._logs.claim(self._cluster_id, self._broker_id)
-
-    async def _choose_broker_id(self, session: MetaStore, known: int | None) -> int:
-        """The configured id; else the one the directories were used with; else the next above the reserved ones."""
-        config = self._settings.config
-        if config.broker_id >= 0:
-            return config.broker_id
-        if known is not None:
-            return known
-        if not config.bool("broker.id.generation.enable"):
-            raise StartError("broker.id is not set, and broker.id.generation.enable is false")
-        return config.int("reserved.broker.max.id") + await next_broker_id(session)
 
     async def _follow_configs(self, session: MetaStore) -> None:
         self._configs = DynamicConfigs(session, self._broker_id, self._clock)
@@ -228,6 +215,14 @@ class Node:
         self._durable = Durable(self._logs.files, self._threads)
         self._moves = ReplicaMoves(self._replicas, self._durable)
         self._slow_path = SlowPath()
+        self._coordinators = Coordinators(
+            self._replicas,
+            self._controller,
+            self._durable,
+            config=lambda: self._settings.config,
+            clock=self._clock,
+            timers=self._timers.timers,
+        )
         sessions = FetchSessions(
             config.int("max.incremental.fetch.session.cache.slots"), _SESSION_EVICTION_MS, Random()
         )
@@ -245,6 +240,7 @@ class Node:
                 lambda: self._controller.allocate_producer_ids(self._broker_id, self._replicas.broker_epoch)
             ),
             moves=self._moves,
+            group_coordination=self._coordinators.groups,
         )
         self._probes = {route.key: RequestProbe(route.name) for route in ROUTES}
         self._fetch = FetchApi(self._replicas, sessions, self._clock, self._probes[FETCH])
@@ -254,6 +250,7 @@ class Node:
         self._upkeep = Upkeep(self._logs, self._replicas, self._durable, lambda: self._settings.config, self._threads)
         self._upkeep.start()
         self._moves.resume()
+        self._coordinators.start()
         self._server.start(self._dispatcher)
 
     async def _serve_http(self) -> None:
@@ -359,6 +356,7 @@ class Node:
         for chore in self._chores:
             chore.cancel()
         self._server.stop_accepting()
+        await self._coordinators.stop()
         await self._drain()
         self._server.close()
         await self._upkeep.stop()
@@ -383,9 +381,3 @@ class Node:
             if self._dispatcher.idle and self._produce.idle:
                 return
             await asyncio.sleep(0.01)
-
-
-async def next_broker_id(session: MetaStore) -> int:
-    """A number that no broker had before, as Kafka counts them."""
-    stat = await session.set("/brokers/seqid", b"")
-    return stat.version

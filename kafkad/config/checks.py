@@ -10,6 +10,8 @@ from kafkad.config.setting import SECURITY
 if TYPE_CHECKING:
     from kafkad.config.config import Config
 
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
 
 def contradictions(config: Config) -> list[str]:
     """Every rule that a configuration breaks, one sentence each."""
@@ -63,6 +65,10 @@ def _numbers(config: Config) -> list[str]:
         ),
         (config.broker_id >= -1, "broker.id must be at least -1"),
         (len(config.log_dirs) > 0, "log.dirs names no directory"),
+        (
+            0 <= config.int("offsets.topic.compression.codec") < len(_CODECS),
+            f"offsets.topic.compression.codec must be 0 to {len(_CODECS) - 1}: {', '.join(_CODECS)}",
+        ),
     )
     return [sentence for holds, sentence in rules if not holds] + _retention(config) + _ip_overrides(config)
 

@@ -136,6 +136,7 @@ def kafka_version(value: str) -> str | None:
 # Why a setting has no effect here, or is turned down: the end of a sentence a person reads at the start.
 THREADS = "kafkad has one event loop instead of Kafka's thread pools and their queues"
 CLUSTER = "it is about several brokers, which kafkad cannot join into a cluster yet"
+LOADING = "kafkad reads what it loads in pieces of a size of its own"
 GROUPS = "kafkad does not coordinate consumer groups yet"
 SHARE = "kafkad has no share groups"
 TRANSACTIONS = "kafkad does not coordinate transactions yet"

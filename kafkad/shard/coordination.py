@@ -127,11 +127,14 @@ class Coordination(Generic[M]):
             self._count = len(topic.partitions)
         return self._count
 
-    async def find(self, key: str) -> BrokerInfo:
-        """Who coordinates `key`; makes the topic if it is not there. COORDINATOR_NOT_AVAILABLE for nobody."""
-        metadata = self._replicas.metadata
-        if self.topic not in metadata.topics:
+    async def prepare(self) -> None:
+        """Make the topic if it is not there; raises what `create` raised."""
+        if self.topic not in self._replicas.metadata.topics:
             await self._create_once()
+
+    def find(self, key: str) -> BrokerInfo:
+        """Who coordinates `key`; COORDINATOR_NOT_AVAILABLE for nobody."""
+        metadata = self._replicas.metadata
         topic = metadata.topics.get(self.topic)
         index = self.partition_for(key)
         state = topic.partitions.get(index) if topic is not None else None

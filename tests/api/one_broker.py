@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 from kafkad.api.context import Context, Request
 from kafkad.api.routes import BY_KEY
+from kafkad.broker.coordinators import Coordinators
 from kafkad.clock import SystemClock
 from kafkad.config import Config, LogConfig, load, validate_topic_configs
 from kafkad.controller.channel import LocalChannel
@@ -93,7 +94,8 @@ class OneBroker:
         logs.claim(CLUSTER_ID, 1)
         logs.load(self._topic_config)
         loop = asyncio.get_running_loop()
-        waits = Waits(Timers(), clock, loop.call_soon)
+        self.timers = Timers()
+        waits = Waits(self.timers, clock, loop.call_soon)
         self.replicas = ReplicaManager(
             1, logs, waits, self._topic_config, self.configs.load_topics, halt=lambda why: None
         )
@@ -110,6 +112,16 @@ class OneBroker:
         await self.controller.start()
         features = FinalizedFeatures(self.store)
         await features.start()
+        self.durable = Durable(logs.files, self.threads)
+        self.coordinators = Coordinators(
+            self.replicas,
+            self.controller,
+            self.durable,
+            config=lambda: self.config,
+            clock=clock,
+            timers=self.timers,
+        )
+        self.coordinators.start()
         self.context = self._make_context(features)
         self.configs.listen("topics", lambda topic, overrides: self.replicas.topic_config_changed(topic))
         self.configs.listen("brokers", lambda name, overrides: self._broker_changed())
@@ -133,7 +145,8 @@ class OneBroker:
             producer_ids=ProducerIds(
                 lambda: self.controller.allocate_producer_ids(1, self.replicas.broker_epoch),
             ),
-            moves=ReplicaMoves(self.replicas, Durable(self.replicas.logs.files, self.threads)),
+            moves=ReplicaMoves(self.replicas, self.durable),
+            group_coordination=self.coordinators.groups,
         )
 
     def _broker_changed(self) -> None:
@@ -145,7 +158,7 @@ class OneBroker:
         return LogConfig.resolve(self.configs.topic(topic), self.config)
 
     def stop(self) -> None:
-        for part in (self.context.moves, self.context.features, self.configs, self.controller):
+        for part in (self.coordinators, self.context.moves, self.context.features, self.configs, self.controller):
             self.run(part.stop())
         self.replicas.logs.close(self.replicas.high_watermarks())
         self.threads.shutdown()
@@ -162,7 +175,7 @@ class OneBroker:
         async def answer() -> Any:
             header = RequestHeader(key, version, 1, "test")
             response = handler(self.context, Request(header, cast(Connection, self.connection)), request)
-            return await response if isinstance(response, Coroutine) else response
+            return await response if isinstance(response, Coroutine | asyncio.Future) else response
 
         response = self.run(answer())
         return decode(type(response), version, encode(response, version))

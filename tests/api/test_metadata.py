@@ -62,8 +62,8 @@ def test_bad_names_and_collisions_have_their_own_error(broker: OneBroker) -> Non
         assert codes == expected
 
 
-def test_internal_topics_are_left_to_their_coordinators(broker: OneBroker) -> None:
-    [topic] = ask(broker, 9, "__consumer_offsets").topics
+def test_an_internal_topic_is_not_created_for_who_does_not_want_it(broker: OneBroker) -> None:
+    [topic] = ask(broker, 9, "__consumer_offsets", create=False).topics
     assert (topic.error_code, topic.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
 
 

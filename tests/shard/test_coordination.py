@@ -73,6 +73,12 @@ class Coordinator:
             self.coordination.shard(key)
         return refused.value.code
 
+    def who(self, key: str) -> int | ErrorCode:
+        try:
+            return self.coordination.find(key).id
+        except KafkaError as error:
+            return error.code
+
     def stop(self) -> None:
         self.broker.run(self.coordination.stop())
 
@@ -197,10 +203,13 @@ def test_a_load_that_meets_an_error_of_ours_leaves_the_others_alone(
 def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(broker: OneBroker, coordinator: Coordinator) -> None:
     broker.run(coordinator.start())
 
-    async def ask() -> list[int]:
-        return [found.id for found in await asyncio.gather(*[coordinator.coordination.find(k) for k in "abc"])]
+    assert coordinator.who("a") == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    assert broker.run(ask()) == [1, 1, 1]
+    async def prepare() -> None:
+        await asyncio.gather(*[coordinator.coordination.prepare() for _ in range(3)])
+
+    broker.run(prepare())
+    assert [coordinator.who(key) for key in "abc"] == [1, 1, 1]
     assert coordinator.creations == 1
     assert len(broker.replicas.metadata.topics[TOPIC].partitions) == PARTITIONS
 
@@ -209,7 +218,9 @@ def test_a_topic_that_cannot_be_made_is_tried_again(broker: OneBroker, coordinat
     coordinator.replicas_asked_for = 2
     for _ in range(2):
         with pytest.raises(KafkaError, match="Replication factor"):
-            broker.run(coordinator.coordination.find("a"))
+            broker.run(coordinator.coordination.prepare())
     coordinator.replicas_asked_for = 1
-    assert broker.run(coordinator.coordination.find("a")).id == 1
+    broker.run(coordinator.coordination.prepare())
+    broker.run(coordinator.coordination.prepare())
+    assert coordinator.who("a") == 1
     assert coordinator.creations == 3

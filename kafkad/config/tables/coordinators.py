@@ -7,6 +7,7 @@ from kafkad.config.setting import (
     GROUPS,
     HIGH,
     INT_MAX,
+    LOADING,
     LOW,
     MEDIUM,
     SHARE,
@@ -66,7 +67,7 @@ SETTINGS: tuple[Setting, ...] = (
         HIGH,
         "How much is read at once when offsets are loaded.",
         valid=at_least(1),
-        unused=GROUPS,
+        unused=LOADING,
     ),
     integer(
         "offsets.retention.minutes",
@@ -84,11 +85,13 @@ SETTINGS: tuple[Setting, ...] = (
         valid=at_least(1),
         unused=GROUPS,
     ),
-    integer(
-        "offsets.topic.num.partitions", 50, HIGH, "Partitions of __consumer_offsets.", valid=at_least(1), unused=GROUPS
-    ),
+    integer("offsets.topic.num.partitions", 50, HIGH, "Partitions of __consumer_offsets.", valid=at_least(1)),
     short(
-        "offsets.topic.replication.factor", 3, HIGH, "Replicas of __consumer_offsets.", valid=at_least(1), unused=GROUPS
+        "offsets.topic.replication.factor",
+        3,
+        HIGH,
+        "Replicas of __consumer_offsets; with the built-in store 1, unless it is set.",
+        valid=at_least(1),
     ),
     integer(
         "offsets.topic.segment.bytes",
@@ -96,14 +99,12 @@ SETTINGS: tuple[Setting, ...] = (
         HIGH,
         "Segment size of __consumer_offsets.",
         valid=at_least(1),
-        unused=GROUPS,
     ),
     integer(
         "offsets.topic.compression.codec",
         0,
         HIGH,
         "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
-        unused=GROUPS,
     ),
     names(
         "group.coordinator.rebalance.protocols",
@@ -318,15 +319,13 @@ SETTINGS: tuple[Setting, ...] = (
         HIGH,
         "Partitions of __transaction_state.",
         valid=at_least(1),
-        unused=TRANSACTIONS,
     ),
     short(
         "transaction.state.log.replication.factor",
         3,
         HIGH,
-        "Replicas of __transaction_state.",
+        "Replicas of __transaction_state; with the built-in store 1, unless it is set.",
         valid=at_least(1),
-        unused=TRANSACTIONS,
     ),
     integer(
         "transaction.state.log.min.isr",
@@ -334,7 +333,6 @@ SETTINGS: tuple[Setting, ...] = (
         HIGH,
         "min.insync.replicas of __transaction_state.",
         valid=at_least(1),
-        unused=TRANSACTIONS,
     ),
     integer(
         "transaction.state.log.segment.bytes",
@@ -342,7 +340,6 @@ SETTINGS: tuple[Setting, ...] = (
         HIGH,
         "Segment size of __transaction_state.",
         valid=at_least(1),
-        unused=TRANSACTIONS,
     ),
     integer(
         "transaction.state.log.load.buffer.size",

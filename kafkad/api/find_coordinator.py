@@ -1,0 +1,72 @@
+"""FindCoordinator, 0 to 6: which broker keeps the state of a group (from 4 on, of many). The first to ask for one makes
+the topic that the state is in."""
+
+from __future__ import annotations
+
+from kafkad.api.context import Context, Request
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+_GROUP, _TRANSACTION, _SHARE = range(3)
+_FIRST_BATCHED = 4
+_FIRST_WITH_SHARE_GROUPS = 6
+
+_MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+_UNAVAILABLE = "The coordinator is not available."
+
+
+async def handle(context: Context, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    batched = request.version >= _FIRST_BATCHED
+    keys = message.coordinator_keys if batched else [message.key]
+    try:
+        _check_kind(message.key_type, request.version)
+        await context.group_coordination.prepare()
+        found = [_find(context, request.listener, key) for key in keys]
+    except KafkaError as error:
+        found = [_refused(key, error) for key in keys]
+    if batched:
+        return FindCoordinatorResponse(coordinators=found)
+    [only] = found
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=_spelled_out(only),
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _check_kind(kind: int, version: int) -> None:
+    if kind == _TRANSACTION:
+        # Not COORDINATOR_NOT_AVAILABLE, on which clients try again: they would until the application gives up on them.
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "this broker does not coordinate transactions")
+    if kind == _SHARE and version >= _FIRST_BATCHED:
+        known = version >= _FIRST_WITH_SHARE_GROUPS
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE if known else ErrorCode.INVALID_REQUEST)
+    if kind != _GROUP:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED)
+
+
+def _find(context: Context, listener: str, key: str) -> Coordinator:
+    try:
+        broker = context.group_coordination.find(key)
+    except KafkaError as error:
+        return _refused(key, error)
+    endpoint = broker.endpoint(listener)
+    if endpoint is None:
+        return _refused(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    return Coordinator(key=key, node_id=broker.id, host=endpoint.host, port=endpoint.port, error_message="")
+
+
+def _refused(key: str, error: KafkaError) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or "")
+
+
+def _spelled_out(found: Coordinator) -> str:
+    """The versions for one key say even of a success what its code means."""
+    if found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        return _UNAVAILABLE
+    return found.error_message or (ErrorCode.NONE.name if not found.error_code else _MALFORMED)

@@ -1,0 +1,89 @@
+"""The coordinators of a broker: built over its partitions and its controller, started after them, stopped before."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from kafkad.clock import Clock
+from kafkad.config import Config
+from kafkad.controller.controller import Controller
+from kafkad.controller.internal_topics import internal_topic
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.group.group import GroupSettings
+from kafkad.group.machine import GroupMachine
+from kafkad.model import GROUPS_TOPIC
+from kafkad.replica.durable import Durable
+from kafkad.replica.manager import ReplicaManager
+from kafkad.shard import Coordination, Shard
+from kafkad.shard.shard import Surroundings
+from kafkad.timers import Timers
+
+log = logging.getLogger(__name__)
+
+_CREATION_TIMEOUT_MS = 5_000
+
+
+class Coordinators:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        controller: Controller,
+        durable: Durable,
+        *,
+        config: Callable[[], Config],
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        self._controller = controller
+        self._config = config
+        self._clock = clock
+        self._timers = timers
+        self._refusal = ""
+        codec = config().int("offsets.topic.compression.codec")
+        self.groups: Coordination[GroupMachine] = Coordination(
+            GROUPS_TOPIC,
+            replicas,
+            Surroundings(clock, durable, replicas.directory_failed, codec),
+            partitions=config().int("offsets.topic.num.partitions"),
+            make_machine=self._make_group_machine,
+            create=lambda: self._create(GROUPS_TOPIC),
+        )
+
+    def start(self) -> None:
+        self.groups.start()
+
+    async def stop(self) -> None:
+        await self.groups.stop()
+
+    def _make_group_machine(self, shard: Shard[GroupMachine]) -> GroupMachine:
+        config = self._config()
+        return GroupMachine(
+            shard.write,
+            clock=self._clock,
+            timers=self._timers,
+            soon=asyncio.get_running_loop().call_soon,
+            settings=GroupSettings(
+                rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
+                min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
+                max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
+                max_size=config.int("group.max.size"),
+            ),
+        )
+
+    async def _create(self, topic: str) -> None:
+        """Raises COORDINATOR_NOT_AVAILABLE, on which clients ask again; why is said here, once."""
+        wanted = internal_topic(topic, self._config())
+        try:
+            [result] = await self._controller.create_topics([wanted], timeout_ms=_CREATION_TIMEOUT_MS)
+            error = result.error
+        except KafkaError as refusal:
+            error = refusal
+        if error is None or error.code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            return
+        text = f"cannot create {topic}: {error}"
+        if text != self._refusal:
+            log.error("%s", text)
+            self._refusal = text
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)

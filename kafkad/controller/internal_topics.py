@@ -1,0 +1,47 @@
+"""The topics in which coordinators keep their state, as Kafka makes them when somebody first needs them."""
+
+from __future__ import annotations
+
+from kafkad.config import Config
+from kafkad.controller.topics import NewTopic
+from kafkad.model import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+
+_ALONE = 1
+
+
+def internal_topic(name: str, config: Config) -> NewTopic:
+    """What to ask the controller for; `name` is one of `model.INTERNAL_TOPICS`."""
+    return {GROUPS_TOPIC: _groups, TRANSACTIONS_TOPIC: _transactions}[name](config)
+
+
+def _groups(config: Config) -> NewTopic:
+    return NewTopic(
+        name=GROUPS_TOPIC,
+        partitions=config.int("offsets.topic.num.partitions"),
+        replication_factor=_replicas("offsets.topic.replication.factor", config),
+        configs={
+            "compression.type": "producer",
+            "cleanup.policy": "compact",
+            "segment.bytes": str(config.int("offsets.topic.segment.bytes")),
+        },
+    )
+
+
+def _transactions(config: Config) -> NewTopic:
+    return NewTopic(
+        name=TRANSACTIONS_TOPIC,
+        partitions=config.int("transaction.state.log.num.partitions"),
+        replication_factor=_replicas("transaction.state.log.replication.factor", config),
+        configs={
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": str(config.int("transaction.state.log.min.isr")),
+            "segment.bytes": str(config.int("transaction.state.log.segment.bytes")),
+            "unclean.leader.election.enable": "false",
+        },
+    )
+
+
+def _replicas(setting: str, config: Config) -> int:
+    """The built-in store has one broker for good: Kafka's default of 3 could never be met, and nobody asked for it."""
+    return config.int(setting) if config.is_set(setting) else _ALONE

@@ -1,0 +1,114 @@
+"""A handler may answer at once, later, or when something else has happened."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from kafkad.api import dispatch
+from kafkad.api.context import Context
+from kafkad.api.dispatch import Dispatcher
+from kafkad.api.routes import Route
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.metrics import RequestProbe
+from kafkad.net.connection import PENDING, Connection
+from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
+from kafkad.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafkad.wire.primitives import MalformedError
+from kafkad.wire.schema import decode
+
+KEY, VERSION = 12, 4
+
+
+class FakeConnection:
+    peer = "somebody"
+
+    def __init__(self) -> None:
+        self.replies: list[Any] = []
+        self.closed = False
+
+    def reply(self, reply: Any) -> None:
+        self.replies.append(reply)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Asked:
+    """A dispatcher with one API, whose handler gives `answer`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+        route = Route(KEY, "Heartbeat", 0, 4, "tests.api.test_dispatch:unused")
+        monkeypatch.setitem(dispatch.BY_KEY, KEY, route)
+        probe = RequestProbe(route.name)
+        self.connection = FakeConnection()
+        self.dispatcher = Dispatcher(cast(Context, None), cast(Any, None), cast(Any, None), {KEY: probe})
+        self.dispatcher._handlers[KEY] = lambda context, request, message: answer
+        message = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
+        frame = encode_request(RequestHeader(KEY, VERSION, 77, "c"), message)[4:]
+        connection = cast(Connection, self.connection)
+        self.returned = self.dispatcher(connection, memoryview(frame), 0, len(frame))
+
+    @property
+    def code(self) -> int:
+        [reply] = self.connection.replies
+        data = reply if isinstance(reply, bytes) else b"".join(reply)
+        correlation_id, at = read_response_header(KEY, VERSION, data[4:])
+        assert correlation_id == 77
+        return cast(int, decode(HeartbeatResponse, VERSION, data[4 + at :]).error_code)
+
+
+async def turns() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("kind", ["future", "coroutine"])
+def test_what_is_promised_is_sent_when_it_comes(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    async def scenario() -> None:
+        promise: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()
+
+        async def wait() -> HeartbeatResponse:
+            return await promise
+
+        asked = Asked(monkeypatch, promise if kind == "future" else wait())
+        assert asked.returned is PENDING
+        await turns()
+        assert not asked.connection.replies
+        assert not asked.dispatcher.idle
+        promise.set_result(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        await turns()
+        assert asked.code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert asked.dispatcher.idle
+
+    asyncio.run(scenario())
+
+
+def test_a_refusal_that_comes_later_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        promise: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()
+        asked = Asked(monkeypatch, promise)
+        promise.set_exception(KafkaError(ErrorCode.NOT_COORDINATOR))
+        await turns()
+        assert asked.code == ErrorCode.NOT_COORDINATOR
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("end", [MalformedError("no"), ZeroDivisionError("ours"), None])
+def test_what_never_comes_closes_the_connection(monkeypatch: pytest.MonkeyPatch, end: Exception | None) -> None:
+    async def scenario() -> None:
+        promise: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()
+        asked = Asked(monkeypatch, promise)
+        if end is None:
+            promise.cancel()
+        else:
+            promise.set_exception(end)
+        await turns()
+        assert asked.connection.closed
+        assert not asked.connection.replies
+        assert asked.dispatcher.idle
+
+    asyncio.run(scenario())
