@@ -106,6 +106,43 @@ class FaultyFiles(Files):
         os.fdatasync(fd)
 
 
+class Died(BaseException):
+    """The process is gone, between two operations on files."""
+
+
+class MortalFiles(Files):
+    """A real disk under a process that dies before its n-th change of it."""
+
+    def __init__(self, lives: int) -> None:
+        self.lives = lives
+
+    def _live(self) -> None:
+        if self.lives <= 0:
+            raise Died
+        self.lives -= 1
+
+    def open(self, path: str, flags: int, mode: int = 0o777) -> int:  # type: ignore[override]
+        if flags & (os.O_CREAT | os.O_TRUNC):
+            self._live()
+        return os.open(path, flags, mode)
+
+    def pwrite(self, fd: int, data: bytes | memoryview, at: int) -> int:  # type: ignore[override]
+        self._live()
+        return os.pwrite(fd, data, at)
+
+    def truncate(self, fd: int, length: int) -> None:  # type: ignore[override]
+        self._live()
+        os.ftruncate(fd, length)
+
+    def rename(self, source: str, target: str) -> None:  # type: ignore[override]
+        self._live()
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:  # type: ignore[override]
+        self._live()
+        os.unlink(path)
+
+
 def read_slice(file: LogFile, position: int, length: int) -> bytes:
     """What a consumer would be sent."""
     return os.pread(file.fd, length, position)

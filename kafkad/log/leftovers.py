@@ -8,9 +8,10 @@ same base exists, for then the swap had not been complete either, and the segmen
 from __future__ import annotations
 
 from kafkad.log.batches import walk
+from kafkad.log.compaction import CLEANED
 from kafkad.log.files import Files
+from kafkad.log.swap import DELETED, SWAP
 
-_DELETED, _CLEANED, _SWAP = ".deleted", ".cleaned", ".swap"
 _DIGITS = 20
 LARGEST_BASE = 2**63 - 2**32
 """A segment that began later would run out of numbers: no log has one."""
@@ -27,19 +28,16 @@ def base_of(name: str) -> int | None:
 
 def clear(files: Files, directory: str, names: list[str]) -> list[str]:
     """Finish what was left; the names that are there afterwards."""
-    if not any(name.endswith((_DELETED, _CLEANED, _SWAP)) for name in names):
+    if not any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):
         return names
-    cleaned = [base for name in names if name.endswith(_CLEANED) and (base := base_of(name)) is not None]
-    first_cleaned = min(cleaned, default=None)
-    swaps: list[str] = []
-    for name in names:
-        base = base_of(name)
-        if base is None:
-            continue
-        if name.endswith(_SWAP) and (first_cleaned is None or base < first_cleaned):
-            swaps.append(name)
-        elif name.endswith((_DELETED, _CLEANED, _SWAP)):
-            files.unlink(f"{directory}/{name}")
+    cleaned = [base for name in names if name.endswith(CLEANED) and (base := base_of(name)) is not None]
+    unfinished = min(cleaned, default=LARGEST_BASE + 1)
+    swaps = [name for name in names if name.endswith(SWAP) and (base := base_of(name)) is not None]
+    void = [name for name in swaps if (base_of(name) or 0) >= unfinished]
+    # Those first: as long as a `.cleaned` is there, the next start knows that they are void.
+    for name in (*void, *[name for name in names if name.endswith((DELETED, CLEANED)) and base_of(name) is not None]):
+        files.unlink(f"{directory}/{name}")
+    swaps = [name for name in swaps if name not in void]
     if swaps:
         _complete(files, directory, swaps)
     return files.listdir(directory)
@@ -50,19 +48,19 @@ def _complete(files: Files, directory: str, swaps: list[str]) -> None:
     first, end = _range(files, directory, swaps)
     for name in files.listdir(directory):
         base = base_of(name)
-        if base is not None and first <= base < end and not name.endswith(_SWAP):
+        if base is not None and first <= base < end and not name.endswith(SWAP):
             files.unlink(f"{directory}/{name}")
-    for name in sorted(swaps, key=lambda name: not name.endswith(".log" + _SWAP)):
-        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(_SWAP)}")
+    for name in sorted(swaps, key=lambda name: not name.endswith(".log" + SWAP)):
+        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
 
 
 def _range(files: Files, directory: str, swaps: list[str]) -> tuple[int, int]:
     """The offsets that the finished segments cover."""
-    logs = [name for name in swaps if name.endswith(".log" + _SWAP)]
+    logs = [name for name in swaps if name.endswith(".log" + SWAP)]
     first, end = 2**63 - 1, 0
     for name in logs:
         base = base_of(name) or 0
-        first, end = min(first, base), max(end, base)
+        first, end = min(first, base), max(end, base + 1)
         file = files.open_log_file(f"{directory}/{name}")
         for _, header in walk(files.pread, file.fd, 0, file.size):
             end = max(end, header[0] + header[6] + 1)

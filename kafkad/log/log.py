@@ -1,8 +1,8 @@
 """The log of one partition: segments, indexes, leader epochs, producers, and the rules that keep them consistent.
 
 Synchronous, owned by the event loop, not thread-safe but for `Flush.sync`. Appending is in `appender`, loading in
-`recovery`; here is the rest. `read` is hot: it does no work per record and walks over few batches. The high watermark
-is not known here: whoever reads says up to where.
+`recovery`, getting smaller in `trimmer`; here is the rest. `read` is hot: it does no work per record and walks over few
+batches. The high watermark is not known here: whoever reads says up to where.
 """
 
 from __future__ import annotations
@@ -16,22 +16,19 @@ from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log import recovery
-from kafkad.log.appender import Appender
 from kafkad.log.batches import BadBatch
 from kafkad.log.files import Files, Slice, disk_errors, storage_error
 from kafkad.log.flush import Flush
 from kafkad.log.indexed import LOG, Hole
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS
-from kafkad.log.retention import deletable
 from kafkad.log.segment import SUFFIXES, Segment
+from kafkad.log.trimmer import Trimmer
 from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
 from kafkad.model import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.records import RecordsError
 
-DELETED = ".deleted"
 
-
-class Log(Appender):
+class Log(Trimmer):
     __slots__ = ()
 
     @classmethod
@@ -171,12 +168,6 @@ class Log(Appender):
             return storage_error(self.directory, "reading", error)
         return self._damaged(error, segment)
 
-    def _out_of_range(self, offset: int) -> KafkaError:
-        return KafkaError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{self.topic_partition} has offsets {self.start_offset} to {self.end_offset}, not {offset}",
-        )
-
     def _damaged(self, error: BadBatch | RecordsError, where: Segment | None = None) -> KafkaError:
         path = where.path(LOG) if where else self.directory
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path} is damaged: {error}")
@@ -277,67 +268,6 @@ class Log(Appender):
         recovery.reload_producers(
             self.producers, self._segments, self.start_offset, self.end_offset, self._clock.now_ms()
         )
-
-    def increment_start_offset(self, offset: int) -> None:
-        """Forget the records before `offset` (DeleteRecords, or a leader that did); their bytes go with retention."""
-        if offset > self.end_offset:
-            raise self._out_of_range(offset)
-        if offset > self.start_offset:
-            self.start_offset = offset
-            with disk_errors(self.directory, "moving the start of the log"):
-                self.epochs.truncate_from_start(offset)
-            self.producers.advance_start(offset)
-
-    # -- retention -------------------------------------------------------------------------------------------------
-
-    def delete_old_segments(self, now_ms: int, upto: int | None = None) -> int:
-        """Delete what retention no longer keeps, oldest first; how many segments went.
-
-        Nothing at or past `upto` goes, the high watermark. When everything is too old, the log rolls first: the last
-        segment stays, and is empty.
-        """
-        with disk_errors(self.directory, "deleting old segments"):
-            count = deletable(
-                self._segments,
-                self.config,
-                now_ms,
-                start_offset=self.start_offset,
-                end_offset=self.end_offset,
-                upto=self.end_offset if upto is None else upto,
-            )
-            if count == len(self._segments):
-                self._roll(self.end_offset)
-                count = min(count, len(self._segments) - 1)
-            if count:
-                self._remove(self._segments[:count])
-                self._keep_from(count)
-        return count
-
-    def _keep_from(self, count: int) -> None:
-        last_base, last_position = self._last_base, self._last_position
-        self._set_segments(self._segments[count:])
-        self._last_base, self._last_position = last_base, last_position
-        self.increment_start_offset(self._bases[0])
-
-    def _remove(self, segments: list[Segment]) -> None:
-        """Take files out of the log under another name; they go for good after `file.delete.delay.ms`."""
-        due = self._clock.now_ms() + self.config.file_delete_delay_ms
-        for segment in segments:
-            for suffix in SUFFIXES:
-                path = segment.path(suffix)
-                try:
-                    self._files.rename(path, path + DELETED)
-                except FileNotFoundError:
-                    continue
-                self._doomed[path + DELETED] = due
-            self.producers.snapshots.delete(segment.base)
-
-    def take_doomed(self, now_ms: int) -> list[str]:
-        """Paths whose time has come. The caller unlinks them, in a thread: a large file takes long to free."""
-        due = [path for path, when in self._doomed.items() if when <= now_ms]
-        for path in due:
-            del self._doomed[path]
-        return due
 
     # -- flush, close, rename --------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.compaction import LastOfProducer
 from kafkad.log.snapshots import ProducerEntry, Snapshots
 from kafkad.log.txnindex import AbortedTransaction
 from kafkad.wire.control import ControlRecord, read_control
@@ -287,6 +288,14 @@ class ProducerStates:
         """Write the state as of `offset`, the end of the log, unless there is one already. StorageError on failure."""
         if offset > self.snapshots.newest:
             self.snapshots.write(offset, [_entry(producer_id, p) for producer_id, p in self._producers.items()])
+
+    def last_of_each(self) -> dict[int, LastOfProducer]:
+        """What compaction must keep, or a restart from the log alone would forget these producers."""
+        lasts = ((producer_id, p, p.last_batch()) for producer_id, p in self._producers.items())
+        return {
+            producer_id: LastOfProducer(NONE if last is None else last.last_offset, producer.epoch)
+            for producer_id, producer, last in lasts
+        }
 
     def expire(self, now_ms: int) -> int:
         """Forget producers that sent nothing for `producer.id.expiration.ms`; how many."""

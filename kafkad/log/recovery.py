@@ -172,7 +172,7 @@ def _recover(loaded: Loaded, now_ms: int, progress: Progress | None) -> None:
     checked = segments[number:]
     first = max(checked[0].base, loaded.start_offset)
     reload_producers(loaded.producers, segments[:number], loaded.start_offset, first, now_ms)
-    check = _Check(loaded, progress, sum(segment.size for segment in checked))
+    check = _Check(loaded, progress, checked)
     for segment, following in zip(checked, [*checked[1:], None], strict=True):
         if segment.base > first:
             loaded.producers.take_snapshot(segment.base)
@@ -184,11 +184,11 @@ def _recover(loaded: Loaded, now_ms: int, progress: Progress | None) -> None:
 class _Check:
     """One pass over the segments from the recovery point on."""
 
-    def __init__(self, loaded: Loaded, progress: Progress | None, to_do: int) -> None:
+    def __init__(self, loaded: Loaded, progress: Progress | None, segments: Sequence[Segment]) -> None:
         self.loaded = loaded
-        self.end = 0
+        self.end = segments[0].base
         self._progress = progress
-        self._to_do = to_do
+        self._to_do = sum(segment.size for segment in segments)
         self._done = 0
         self._report_at = _REPORT_EVERY
 
@@ -199,7 +199,7 @@ class _Check:
 
     def segment(self, segment: Segment, following: Segment | None) -> None:
         """Check and index one segment; cut it (the last one) or note the damage (any other)."""
-        self.end = max(self.end, segment.base)
+        self._begin_at(segment.base)
         limit = following.base if following else _NO_LIMIT
         size = segment.size
         transactions = segment.transactions
@@ -223,6 +223,12 @@ class _Check:
         self._done += size
         self._report_at = _REPORT_EVERY
 
+    def _begin_at(self, offset: int) -> None:
+        """What is missing before was compacted away, and may have named producers."""
+        if offset > self.end:
+            self.end = offset
+            self.loaded.producers.forget_past()
+
     def _sound(self, segment: Segment, position: int, size: int, limit: int) -> None:
         """Take in the batches from `position` on; BadBatch at the first that is none."""
         loaded = self.loaded
@@ -234,6 +240,7 @@ class _Check:
             epoch = header[LEADER_EPOCH]
             if epoch >= 0 and (loaded.epochs.latest is None or epoch > loaded.epochs.latest):
                 loaded.epochs.assign(epoch, header[BASE_OFFSET])
+            self._begin_at(header[BASE_OFFSET])
             if header[PRODUCER_ID] >= 0:
                 marker = _marker(view, at, header, segment.size)
                 aborted = loaded.producers.update(header, header[BASE_OFFSET], marker)
@@ -303,6 +310,8 @@ def reload_producers(
     for segment in segments:
         if segment.size and offset < end_offset:
             offset = _feed(producers, segment, offset, end_offset)
+    if offset < end_offset:
+        producers.forget_past()
 
 
 def _feed(producers: ProducerStates, segment: Segment, offset: int, end_offset: int) -> int:
@@ -311,6 +320,8 @@ def _feed(producers: ProducerStates, segment: Segment, offset: int, end_offset: 
         for position, header in walk(segment.files.pread, segment.file.fd, start, segment.size):
             if header[BASE_OFFSET] >= end_offset:
                 break
+            if header[BASE_OFFSET] > offset:
+                producers.forget_past()  # what was here was compacted away, and may have named producers
             if header[PRODUCER_ID] >= 0 and header[BASE_OFFSET] >= offset:
                 producers.update(header, header[BASE_OFFSET], _stored_marker(segment, position, header))
             offset = header[BASE_OFFSET] + header[LAST_DELTA] + 1

@@ -7,8 +7,8 @@ import os
 
 from kafkad.errors import StorageError
 from kafkad.log.files import Files
-from kafkad.log.log import DELETED
 from kafkad.log.names import Kind
+from kafkad.log.swap import DELETED
 
 
 class Removal:

@@ -2,52 +2,81 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pytest
 
 from kafkad.log.log import Log
 from kafkad.wire.records import Record, build_batch
+from tests.fakes import Died, MortalFiles
+from tests.log.cleaner import batches_of, clean
 from tests.log.conftest import Home, append, records
+
+KEYS = (b"a", b"b", b"c", b"d", b"e", b"f")
+
+
+class Batch(NamedTuple):
+    base: int
+    last: int
+    epoch: int
+    records: list[Record]
 
 
 @dataclass
 class Model:
     start: int = 0
     end: int = 0
-    batches: list[tuple[int, int, list[Record]]] = field(default_factory=list)
-    """(base offset, epoch, records)"""
+    batches: list[Batch] = field(default_factory=list)
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    """Where each began, whatever was cleaned away since."""
 
-    def append(self, values: list[bytes], timestamps: list[int], epoch: int) -> None:
-        found = [
-            Record(self.end + i, timestamp, None, value)
-            for i, (value, timestamp) in enumerate(zip(values, timestamps, strict=True))
-        ]
-        self.batches.append((self.end, epoch, found))
-        self.end += len(values)
+    def append(self, keyed: list[Record], epoch: int) -> None:
+        found = [record._replace(offset=self.end + i) for i, record in enumerate(keyed)]
+        if not self.epochs or self.epochs[-1][0] != epoch:
+            self.epochs.append((epoch, self.end))
+        self.batches.append(Batch(self.end, self.end + len(found) - 1, epoch, found))
+        self.end += len(found)
 
     def truncate(self, offset: int) -> None:
         if offset >= self.end:
             return
-        while self.batches and self.batches[-1][2][-1].offset >= offset:
-            base, _, _ = self.batches.pop()
-            self.end = base
-        self.end = min(self.end, offset)
+        self.end = offset
+        while self.batches and self.batches[-1].last >= offset:
+            self.end = min(self.end, self.batches.pop().base)
+        self.epochs = [(epoch, start) for epoch, start in self.epochs if start < self.end]
         self.start = min(self.start, self.end)
 
+    def reopen(self, active_base: int) -> None:
+        """Offsets whose records had been cleaned away before they became the end of the log are given anew."""
+        last = self.batches[-1].last if self.batches else -1
+        self.end = max(last + 1, active_base, self.start)
+
+    def keep(self, offsets: set[int]) -> None:
+        """What compaction left."""
+        kept = [b._replace(records=[record for record in b.records if record.offset in offsets]) for b in self.batches]
+        self.batches = [b for b in kept if b.records]
+
+    def latest(self, upto: int) -> set[int]:
+        """What compaction of everything before `upto` should leave, and everything from there on."""
+        everything = [record for b in self.batches for record in b.records]
+        last = {record.key: record.offset for record in everything if record.offset < upto}
+        return {record.offset for record in everything if record.offset >= upto or last[record.key] == record.offset}
+
     def records(self) -> list[Record]:
-        return [record for _, _, found in self.batches for record in found if record.offset >= self.start]
+        return [record for b in self.batches for record in b.records if record.offset >= self.start]
 
     def offset_for(self, timestamp: int) -> tuple[int, int] | None:
         return next(((r.timestamp, r.offset) for r in self.records() if r.timestamp >= timestamp), None)
 
     def epoch_end(self, epoch: int, first_kept: int) -> int | None:
         """Where `epoch` ends, if batches of it and of a later one are there."""
-        if not any(e == epoch for base, e, _ in self.batches if base >= first_kept):
+        if not any(b.epoch == epoch for b in self.batches if b.base >= first_kept):
             return None
-        return next((base for base, e, _ in self.batches if e > epoch), self.end)
+        return next((start for later, start in self.epochs if later > epoch), self.end)
 
 
 class Work:
@@ -69,7 +98,7 @@ class Work:
 
     def run(self, steps: int) -> None:
         actions = [self.append] * 12 + [self.truncate, self.delete_records, self.retain, self.reopen, self.crash]
-        actions += [self.roll, self.flush, self.refill]
+        actions += [self.roll, self.flush, self.refill, self.compact, self.compact, self.die_compacting]
         for _ in range(steps):
             self.random.choice(actions)()
             self.home.clock.advance(self.random.randrange(100))
@@ -96,12 +125,20 @@ class Work:
 
     def append(self) -> None:
         count = self.random.randint(1, 4)
-        values = [os.urandom(self.random.randrange(120)) for _ in range(count)]
-        stamps = [self.random.randrange(4000) for _ in range(count)]
+        keyed = [
+            Record(
+                i,
+                self.random.randrange(4000),
+                self.random.choice(KEYS),
+                self.random.randbytes(self.random.randrange(120)),
+            )
+            for i in range(count)
+        ]
         if self.random.random() < 0.1:
             self.epoch += 1
-        assert append(self.log, _stamped(values, stamps), self.epoch) == self.model.end
-        self.model.append(values, stamps, self.epoch)
+        data = build_batch(keyed, base_offset=0, codec=1 if count > 2 else 0)
+        assert append(self.log, data, self.epoch) == self.model.end
+        self.model.append(keyed, self.epoch)
 
     def truncate(self) -> None:
         offset = self.random.randint(max(0, self.model.end - 20), self.model.end + 2)
@@ -130,6 +167,44 @@ class Work:
             self.model = Model(start=offset, end=offset)
             self.epoch += 1
 
+    def compact(self) -> None:
+        expected = self.model.latest(self.log.segments[-1].base)
+        at = 0
+        while at < len(self.log.segments) - 1:
+            group = self.log.segments[at : min(at + self.random.randint(1, 4), len(self.log.segments) - 1)]
+            assert self.log.replace(clean(self.log, group))
+            at += 1
+        self.model.keep(expected)
+        self.compare()
+
+    def die_compacting(self) -> None:
+        """Of each key the latest is there, and nothing that was not; how far compaction got is another matter."""
+        if len(self.log.segments) == 1:
+            return
+        expected, before = self.model.latest(self.log.segments[-1].base), self.model.latest(0)
+        self.log.close(clean=False)
+        mortal = Log.open(
+            str(self.home.directory),
+            self.home.config,
+            MortalFiles(1 << 30),
+            self.home.clock,
+            topic_partition=self.log.topic_partition,
+            start_offset=self.log.start_offset,
+            recovery_point=self.log.recovery_point,
+            clean=False,
+        )
+        new = clean(mortal, mortal.segments[: self.random.randint(1, len(mortal.segments) - 1)])
+        mortal._files.lives = self.random.randrange(20)
+        with contextlib.suppress(Died):
+            mortal.replace(new)
+        mortal.close(clean=False)
+        self.log = self.home.open(clean=False)
+        there = {record.offset for _, found in batches_of(self.log.segments) for record in found}
+        assert {offset for offset in expected if offset >= self.log.segments[0].base} <= there <= before
+        self.model.keep(there)
+        self.model.reopen(self.log.segments[-1].base)
+        self.compare()
+
     def roll(self) -> None:
         self.log.roll()
 
@@ -138,13 +213,14 @@ class Work:
 
     def reopen(self) -> None:
         self.log = self.home.reopen(clean=True)
+        self.model.reopen(self.log.segments[-1].base)
 
     def crash(self) -> None:
         """Everything reached the page cache, or the last write was torn; the indexes are as they were then."""
         active: Log = self.log
         active.close(clean=False)
         torn = self.random.random() < 0.5 and self.model.batches and active.segments[-1].size
-        if torn and active.recovery_point < self.model.batches[-1][0]:
+        if torn and active.recovery_point < self.model.batches[-1].base:
             path = active.segments[-1].path(".log")
             os.truncate(path, os.path.getsize(path) - self.random.randint(1, 60))
             self.model.truncate(self.model.end - 1)
@@ -153,12 +229,8 @@ class Work:
         self.home.open(clean=False, start_offset=min(active.start_offset, self.model.end))
         assert self.home.log is not None
         self.log = self.home.log
+        self.model.reopen(self.log.segments[-1].base)
         self.compare()
-
-
-def _stamped(values: list[bytes], stamps: list[int]) -> bytearray:
-    found = [Record(i, stamp, None, value) for i, (value, stamp) in enumerate(zip(values, stamps, strict=True))]
-    return build_batch(found, base_offset=0, codec=1 if len(values) > 2 else 0)
 
 
 @pytest.mark.parametrize("seed", range(40))
