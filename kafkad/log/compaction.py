@@ -97,3 +97,7 @@ class UncleanableError(Exception):
 
 class AbandonedError(Exception):
     """The process that compacts ended before its work did, as when it is told to stop: to be tried again."""
+
+
+Outcome = CompactionResult | UncleanableError | OSError
+"""What the process answers to a job."""

@@ -62,6 +62,10 @@ class Files:
     sync = staticmethod(os.fdatasync)
     """Thread-safe, and to be called from a thread: it waits for the disk."""
 
+    def set_times(self, path: str, times_ns: tuple[int, int]) -> None:
+        """When it was last read and last changed."""
+        os.utime(path, ns=times_ns)
+
     def open_log_file(self, path: str, flags: int = os.O_RDWR) -> LogFile:
         return LogFile(self.open(path, flags | os.O_CLOEXEC, 0o644))
 

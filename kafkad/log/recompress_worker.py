@@ -5,30 +5,11 @@ from __future__ import annotations
 import pickle
 import signal
 import sys
-from typing import IO
 
+from kafkad.log.pipes import read_frame, write_frame
 from kafkad.log.validate import rebuild
 
 MODULE = "kafkad.log.recompress_worker"
-_LENGTH_BYTES = 8
-
-
-def write_frame(pipe: IO[bytes], data: bytes) -> None:
-    pipe.write(len(data).to_bytes(_LENGTH_BYTES, "big"))
-    pipe.write(data)
-    pipe.flush()
-
-
-def read_frame(pipe: IO[bytes]) -> bytes:
-    """EOFError when the other end is gone."""
-    head = pipe.read(_LENGTH_BYTES)
-    if len(head) < _LENGTH_BYTES:
-        raise EOFError
-    size = int.from_bytes(head, "big")
-    data = pipe.read(size)
-    if len(data) < size:
-        raise EOFError
-    return data
 
 
 def main() -> None:

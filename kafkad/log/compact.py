@@ -1,0 +1,199 @@
+"""Compaction: of the records with one key the last stays, in its place and with its offset (Kafka's log cleaner).
+
+The first pass notes the last offset of every key in the dirty part, as far as the map has room. The second goes over
+the log from its start and writes what stays into new segments. Runs in a process of its own: see `compact_worker`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kafkad.clock import Clock
+from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH
+from kafkad.log.cleaned import CleanedSegment
+from kafkad.log.compaction import (
+    CompactionJob,
+    CompactionResult,
+    CompactionStats,
+    Replacement,
+    UncleanableError,
+)
+from kafkad.log.files import Files
+from kafkad.log.indexed import INDEX, LARGEST_RELATIVE_OFFSET, LOG, TIME_INDEX, segment_path
+from kafkad.log.keymap import KeyMap
+from kafkad.log.leftovers import base_of
+from kafkad.log.sieve import Sieve, body_of, check_crc, is_spent
+from kafkad.log.source import Source
+from kafkad.log.transactions import Transactions
+from kafkad.log.txnindex import SUFFIX as TXN_INDEX
+from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
+from kafkad.wire.records import CONTROL, PREFIX_SIZE, TRANSACTIONAL
+
+_COUNT = 12
+
+
+class Extent(NamedTuple):
+    """A segment to be cleaned, as far as grouping asks."""
+
+    base: int
+    size: int
+    end: int
+    """The base of the next one: no offset in this one reaches it."""
+    index_size: int
+    time_index_size: int
+
+
+def grouped(extents: Sequence[Extent], segment_bytes: int, index_bytes: int) -> list[list[Extent]]:
+    """Neighbours that surely fit into one new segment, by what they are now."""
+    groups: list[list[Extent]] = []
+    for extent in extents:
+        group = groups[-1] if groups else []
+        if (
+            group
+            and sum(member.size for member in group) + extent.size <= segment_bytes
+            and sum(member.index_size for member in group) + extent.index_size <= index_bytes
+            and sum(member.time_index_size for member in group) + extent.time_index_size <= index_bytes
+            and (not extent.size or extent.end - 1 - group[0].base <= LARGEST_RELATIVE_OFFSET)
+        ):
+            group.append(extent)
+        else:
+            groups.append([extent])
+    return groups
+
+
+class Compaction:
+    """One job. `spend` is told of all bytes read and written: it waits, to hold the rate, or raises, to break off."""
+
+    def __init__(self, job: CompactionJob, files: Files, clock: Clock, spend: Callable[[int], None]) -> None:
+        self._job = job
+        self._files = files
+        self._clock = clock
+        self._spend = spend
+        self._step = max(job.io_buffer_bytes // 2, 1)
+        self._transaction_indexes = sorted(
+            base
+            for name in files.listdir(job.directory)
+            if name.endswith(TXN_INDEX) and (base := base_of(name)) is not None
+        )
+        self._counts: Counter[str] = Counter()
+
+    def run(self) -> CompactionResult:
+        """UncleanableError when the log is damaged, OSError as the disk has it. Then `.cleaned` files may be left."""
+        job = self._job
+        started = self._clock.monotonic_ms()
+        keys = KeyMap(job.dedupe_buffer_bytes, job.load_factor, job.first_dirty, job.upto)
+        extents = self._extents()
+        self._note_keys(extents, keys)
+        mapped = self._clock.monotonic_ms()
+        transactions = Transactions()
+        sieve = Sieve(job, keys, transactions)
+        groups = grouped(
+            [extent for extent in extents if extent.base <= keys.latest], job.segment_bytes, job.segment_index_bytes
+        )
+        replaced = tuple(self._rewrite(group, sieve, transactions) for group in groups)
+        if replaced:
+            self._files.sync_directory(job.directory)
+        stats = CompactionStats(
+            **self._counts,
+            bytes_written=sum(new.size for new in replaced),
+            records_written=sieve.records_kept,
+            buffer_utilization=keys.utilization,
+            map_seconds=(mapped - started) / 1000,
+            seconds=(self._clock.monotonic_ms() - started) / 1000,
+        )
+        return CompactionResult(replaced, keys.latest + 1, stats)
+
+    def _extents(self) -> list[Extent]:
+        segments = self._job.segments
+        ends = [segment.base for segment in segments[1:]] + [self._job.upto]
+        return [
+            Extent(*segment, end, self._size(segment.base, INDEX), self._size(segment.base, TIME_INDEX))
+            for segment, end in zip(segments, ends, strict=True)
+        ]
+
+    def _size(self, base: int, suffix: str) -> int:
+        try:
+            return self._files.size(segment_path(self._job.directory, base, suffix))
+        except FileNotFoundError:
+            return 0  # the log can do without its indexes
+
+    def _source(self, extent: Extent) -> Source:
+        path = segment_path(self._job.directory, extent.base, LOG)
+        return Source(self._files, path, extent.size, extent.base, extent.end)
+
+    # -- first pass -----------------------------------------------------------------------------------------------
+
+    def _note_keys(self, extents: Sequence[Extent], keys: KeyMap) -> None:
+        transactions = Transactions()
+        transactions.expect(self._aborted(keys.first, self._job.upto))
+        for extent in extents:
+            if extent.end > keys.first:
+                with self._source(extent) as source:
+                    if not self._note_keys_of(source, keys, transactions):
+                        return
+                keys.latest = max(keys.latest, extent.end - 1)
+
+    def _note_keys_of(self, source: Source, keys: KeyMap, transactions: Transactions) -> bool:
+        """False when the map is full."""
+        records = size = 0
+        if source.base < keys.first:
+            source.skip_to(keys.first)
+        for data, at, header in source.batches(self._step, self._spend):
+            check_crc(data, at, header)
+            records += header[_COUNT]
+            size += header[LENGTH] + PREFIX_SIZE
+            kind = header[ATTRIBUTES] & (CONTROL | TRANSACTIONAL)
+            if kind & CONTROL:
+                is_spent(data, at, header, transactions)
+            elif not (kind and transactions.is_aborted(header)) and not keys.put(
+                *body_of(data, at, header), header[BASE_OFFSET], header[_COUNT]
+            ):
+                return False
+            keys.latest = header[BASE_OFFSET] + header[LAST_DELTA]
+        self._counts["map_records_read"] += records
+        self._counts["map_bytes_read"] += size
+        return True
+
+    def _aborted(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [start, end), as the indexes of all segments have them."""
+        found: list[AbortedTransaction] = []
+        first = max((segment.base for segment in self._job.segments if segment.base <= start), default=0)
+        for base in self._transaction_indexes:
+            if base >= first:
+                path = segment_path(self._job.directory, base, TXN_INDEX)
+                try:
+                    more, complete = TransactionIndex(path, self._files, exists=True).collect(start, end)
+                except BrokenTransactionIndexError as error:
+                    raise UncleanableError(path, 0, str(error)) from error
+                found += more
+                if complete:
+                    break
+        return found
+
+    # -- second pass ----------------------------------------------------------------------------------------------
+
+    def _rewrite(self, group: Sequence[Extent], sieve: Sieve, transactions: Transactions) -> Replacement:
+        job = self._job
+        new = CleanedSegment(self._files, job.directory, group[0].base, job.index_interval_bytes, self._spend)
+        for extent in group:
+            transactions.expect(self._aborted(extent.base, extent.end))
+            with self._source(extent) as source:
+                times_ns = source.times_ns
+                self._sift(source, sieve, new)
+        new.finish(transactions.take_kept(), times_ns)
+        return Replacement(new.base, new.size, tuple(extent.base for extent in group))
+
+    def _sift(self, source: Source, sieve: Sieve, new: CleanedSegment) -> None:
+        records = size = 0
+        for data, at, header in source.batches(self._step, self._spend):
+            records += header[_COUNT]
+            size += header[LENGTH] + PREFIX_SIZE
+            kept = sieve.sift(data, at, header)
+            if kept is not None:
+                new.append(*kept)
+                if new.waiting >= self._step:
+                    new.write_out()
+        self._counts["records_read"] += records
+        self._counts["bytes_read"] += size

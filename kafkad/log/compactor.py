@@ -1,0 +1,60 @@
+"""The process that compacts logs, as the broker sees it: jobs go in one at a time, each gives a result or an error."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from kafkad.log.compact_worker import MODULE
+from kafkad.log.compaction import AbandonedError, CompactionJob, CompactionResult, Outcome
+from kafkad.log.worker import Worker
+
+
+class Compactor:
+    """One worker, there from the first job on, and one thread that waits for it.
+
+    Submit from the event loop, wrap the future there.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="compactor")
+        self._worker: Worker | None = None
+        self._closed = False
+
+    def submit(self, job: CompactionJob) -> Future[CompactionResult]:
+        """The future raises UncleanableError, OSError, or AbandonedError when the worker was ended or has died."""
+        return self._thread.submit(self._run, job)
+
+    def abandon(self) -> None:
+        """Break off the job that runs, if one does."""
+        worker = self._worker
+        if worker is not None:
+            worker.kill()
+
+    def close(self) -> None:
+        """Break off, and end the worker. Jobs that did not begin are cancelled."""
+        self._closed = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self.abandon()
+        self._thread.shutdown(wait=True)
+        self._end()
+
+    def _run(self, job: CompactionJob) -> CompactionResult:
+        if self._worker is not None and self._worker.has_ended:  # it had nothing to do for long
+            self._end()
+        if self._worker is None:
+            self._worker = Worker(MODULE)
+        try:
+            if self._closed:
+                raise EOFError
+            outcome: Outcome = self._worker.ask(job)
+        except (EOFError, OSError):
+            self._end()
+            raise AbandonedError("the process that compacts has ended") from None
+        if isinstance(outcome, CompactionResult):
+            return outcome
+        raise outcome
+
+    def _end(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()

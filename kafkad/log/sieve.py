@@ -1,0 +1,122 @@
+"""The second pass of compaction, batch by batch: what stays of each.
+
+Most are decided by their offsets alone: where nothing stays, or everything, no record is looked at.
+"""
+
+from __future__ import annotations
+
+from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH, PRODUCER_ID, Header
+from kafkad.log.compaction import CompactionJob
+from kafkad.log.cutting import Body, cut, emptied, judge
+from kafkad.log.keymap import DROP, KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE, KeyMap
+from kafkad.log.transactions import Transactions
+from kafkad.wire.control import read_control
+from kafkad.wire.records import (
+    BATCH_HEADER,
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_SIZE,
+    PREFIX_SIZE,
+    TRANSACTIONAL,
+    RecordsError,
+    crc_matches,
+    iter_records,
+    records_body,
+)
+
+_BASE_TIMESTAMP, _PRODUCER_EPOCH, _COUNT = 7, 10, 12
+_WINDOW = 4 << 20
+_DROP, _TOMBSTONE = bytes((DROP,)), bytes((TOMBSTONE,))
+
+Kept = tuple[Header, bytes | bytearray]
+"""A batch and its header."""
+
+
+def body_of(data: bytes, at: int, header: Header) -> Body:
+    if header[ATTRIBUTES] & CODEC_MASK:
+        records = records_body(memoryview(data), at, header)
+        return Body(records, 0, len(records))
+    return Body(data, at + HEADER_SIZE, at + PREFIX_SIZE + header[LENGTH])
+
+
+def check_crc(data: bytes, at: int, header: Header) -> None:
+    if not crc_matches(memoryview(data), at, header):
+        raise RecordsError("a batch fails its CRC", at)
+
+
+def is_spent(data: bytes, at: int, header: Header, transactions: Transactions) -> bool:
+    """Whether the marker in a control batch has become needless; of kinds that end no transaction, none ever does."""
+    if not header[_COUNT]:
+        return transactions.is_spent(header, None)
+    marker = read_control(next(iter_records(memoryview(data), at, header)))
+    return marker is not None and transactions.is_spent(header, marker)
+
+
+class Sieve:
+    """To be given every batch of the log in order, from its start."""
+
+    def __init__(self, job: CompactionJob, keys: KeyMap, transactions: Transactions) -> None:
+        self.records_kept = 0
+        self._job = job
+        self._keys = keys
+        self._transactions = transactions
+        self._known = bytearray()
+        self._known_from = keys.first
+
+    def sift(self, data: bytes, at: int, header: Header) -> Kept | None:
+        """What stays of the batch of format v2 at data[at]. RecordsError when it is damaged."""
+        attributes = header[ATTRIBUTES]
+        horizon = header[_BASE_TIMESTAMP] if attributes & DELETE_HORIZON else None
+        passed = horizon is not None and horizon <= self._job.now_ms
+        spent = False
+        if attributes & CONTROL:
+            check_crc(data, at, header)
+            spent = is_spent(data, at, header, self._transactions)
+            verdicts = bytearray((DROP if spent and passed else KEEP,)) * header[_COUNT]
+        elif attributes & TRANSACTIONAL and self._transactions.is_aborted(header):
+            verdicts = bytearray()
+        else:
+            verdicts = self._verdicts(data, at, header)
+            if passed:
+                verdicts = verdicts.replace(_TOMBSTONE, _DROP)
+        kept = len(verdicts) - verdicts.count(DROP)
+        if kept:
+            self.records_kept += kept
+            check_crc(data, at, header)
+            mark = horizon is None and (spent or TOMBSTONE in verdicts or UNKNOWN_TOMBSTONE in verdicts)
+            if kept == header[_COUNT] and not mark:
+                return header, data[at : at + PREFIX_SIZE + header[LENGTH]]
+            until = self._job.now_ms + self._job.delete_retention_ms if mark else None
+            return _with_header(cut(body_of(data, at, header), header, verdicts, until))
+        if self._is_last_of_producer(header):
+            check_crc(data, at, header)
+            return _with_header(emptied(header))
+        return None
+
+    def _verdicts(self, data: bytes, at: int, header: Header) -> bytearray:
+        first = header[BASE_OFFSET]
+        count = header[LAST_DELTA] + 1
+        keys = self._keys
+        if first < keys.first or first + count - 1 > keys.latest:
+            check_crc(data, at, header)
+            return judge(body_of(data, at, header), header, keys)
+        start = first - self._known_from
+        if start + count > len(self._known):
+            self._known = bytearray()
+            self._known = keys.verdicts(first, max(count, min(_WINDOW, keys.latest + 1 - first)))
+            self._known_from, start = first, 0
+        return self._known[start : start + count]
+
+    def _is_last_of_producer(self, header: Header) -> bool:
+        """Of one that the partition still remembers: then its header stays, with its sequence or at least its epoch."""
+        last = self._job.last_of_producer.get(header[PRODUCER_ID]) if header[PRODUCER_ID] >= 0 else None
+        if last is None:
+            return False
+        if last.offset >= 0:
+            return header[BASE_OFFSET] + header[LAST_DELTA] == last.offset
+        return bool(header[ATTRIBUTES] & CONTROL) and header[_PRODUCER_EPOCH] == last.epoch
+
+
+def _with_header(batch: bytearray) -> Kept:
+    return BATCH_HEADER.unpack_from(batch), batch

@@ -1,0 +1,94 @@
+"""Reading a segment that is to be cleaned, batch by batch in large steps, and what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, LENGTH, BadBatch, Header, header_at, walk
+from kafkad.log.compaction import UncleanableError
+from kafkad.log.files import Files, LogFile
+from kafkad.wire.records import HEADER_SIZE, PREFIX_SIZE
+
+_DAMAGE = (BadBatch, IndexError, OverflowError, ValueError, struct.error)
+"""What reading bytes that make no sense may raise."""
+
+
+class Source:
+    """A `.log` file up to `size`, whose offsets are those of [base, end).
+
+    As a context it turns what its batches make their reader raise into an UncleanableError that says where.
+    """
+
+    def __init__(self, files: Files, path: str, size: int, base: int, end: int) -> None:
+        self.path = path
+        self.size = size
+        self.base = base
+        self.end = end
+        self.position = 0
+        """Of the batch read last."""
+        self._files = files
+        self._file: LogFile | None = None
+
+    def __enter__(self) -> Source:
+        self._file = self._files.open_log_file(self.path, os.O_RDONLY)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file = None
+        if isinstance(error, BadBatch):
+            raise UncleanableError(self.path, error.position, error.reason) from error
+        if isinstance(error, _DAMAGE):
+            raise UncleanableError(self.path, self.position, str(error)) from error
+
+    @property
+    def times_ns(self) -> tuple[int, int]:
+        """When the file was last read and changed."""
+        assert self._file is not None
+        status = os.fstat(self._file.fd)
+        return status.st_atime_ns, status.st_mtime_ns
+
+    def skip_to(self, offset: int) -> None:
+        """Begin with the batch that holds `offset`."""
+        assert self._file is not None
+        for position, header in walk(self._files.pread, self._file.fd, 0, self.size):
+            self.position = position
+            if header[BASE_OFFSET] + header[LAST_DELTA] >= offset:
+                return
+        self.position = self.size
+
+    def batches(self, step: int, spend: Callable[[int], None]) -> Iterator[tuple[bytes, int, Header]]:
+        """(bytes, where in them the batch begins, header), reading `step` bytes at a time, more for larger batches."""
+        assert self._file is not None
+        position, size = self.position, self.size
+        expected = self.base
+        while position < size:
+            data = self._files.pread(self._file.fd, min(step, size - position), position)
+            spend(len(data))
+            at, start = 0, position
+            while (left := size - position) and len(data) - at >= min(HEADER_SIZE, left):
+                self.position = position
+                header = header_at(data, at, left)
+                length = header[LENGTH] + PREFIX_SIZE
+                if length > len(data) - at:
+                    break
+                if not expected <= header[BASE_OFFSET] <= header[BASE_OFFSET] + header[LAST_DELTA] < self.end:
+                    raise BadBatch(position, f"a batch with offset {header[BASE_OFFSET]} does not belong there")
+                expected = header[BASE_OFFSET] + header[LAST_DELTA] + 1
+                yield data, at, header
+                at += length
+                position += length
+            if position == start:
+                step = self._larger(step, len(data), position)
+
+    def _larger(self, step: int, got: int, position: int) -> int:
+        """A step that reads the batch at `position` whole."""
+        assert self._file is not None
+        if got < min(step, self.size - position):
+            raise BadBatch(position, "the file ends inside a batch")
+        header = header_at(self._files.pread(self._file.fd, HEADER_SIZE, position), 0, self.size - position)
+        return header[LENGTH] + PREFIX_SIZE

@@ -1,0 +1,60 @@
+"""A process that works for the broker: this Python with one module and nothing else of the broker.
+
+It ends when its pipe closes, so it cannot outlive the broker. `multiprocessing` would bring a tracker process, and
+workers that stay when the broker is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+from kafkad.log.pipes import read_frame, write_frame
+
+_PACKAGES = str(Path(__file__).parents[2])
+
+
+class Worker:
+    """Not thread-safe but for `kill`."""
+
+    def __init__(self, module: str) -> None:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
+        path = os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH"))))
+        self._process = subprocess.Popen(
+            (sys.executable, "-P", "-m", module),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**environment, "PYTHONPATH": path},
+        )
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def ask(self, question: object) -> Any:
+        """EOFError or OSError when the process is gone."""
+        requests, answers = self._pipes()
+        write_frame(requests, pickle.dumps(question))
+        return pickle.loads(read_frame(answers))
+
+    def kill(self) -> None:
+        """Whoever waits for an answer gets an EOFError; `close` is still to follow."""
+        self._process.kill()
+
+    def close(self) -> None:
+        for pipe in self._pipes():
+            try:
+                pipe.close()
+            except BrokenPipeError:  # what the dead never read
+                continue
+        self._process.wait()
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None
+        assert answers is not None
+        return requests, answers

@@ -1,0 +1,179 @@
+"""The real worker process: what it answers, how it is ended, and what is left of its memory."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkad.log import compact_worker
+from kafkad.log.compact_worker import MODULE, Pace
+from kafkad.log.compaction import AbandonedError, UncleanableError
+from kafkad.log.compactor import Compactor
+from kafkad.wire.records import Record, build_batch
+from tests.log.compacting import NOW_MS, Partition, run
+
+SLOW = 1.0
+"""Bytes a second: such a job lasts for as long as the test lets it."""
+
+
+@pytest.fixture
+def compactor() -> Iterator[Compactor]:
+    compactor = Compactor()
+    yield compactor
+    compactor.close()
+    assert children() == []
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Partition:
+    partition = Partition(tmp_path / "t-0")
+    for base in (0, 100):
+        records = [Record(base + n, NOW_MS, b"%d" % (n % 7), b"v") for n in range(100)]
+        partition.write(base, build_batch(records))
+    partition.write(200)
+    return partition
+
+
+def children() -> list[int]:
+    tasks = Path("/proc/self/task").glob("*/children")
+    pids = [int(pid) for task in tasks for pid in task.read_text().split()]
+    return [pid for pid in pids if MODULE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def wait_for_worker() -> int:
+    while not (pids := children()):
+        time.sleep(0.01)
+    return pids[0]
+
+
+def test_a_worker_does_what_the_function_does(compactor: Compactor, partition: Partition) -> None:
+    assert children() == []
+    result = compactor.submit(partition.job()).result()
+    made = [path.read_bytes() for path in sorted(partition.directory.glob("*.cleaned"))]
+    assert result._replace(stats=None) == run(partition.job())._replace(stats=None)
+    assert made == [path.read_bytes() for path in sorted(partition.directory.glob("*.cleaned"))]
+    partition.take(result)
+    assert partition.offsets() == list(range(193, 200))
+
+
+def test_one_worker_does_all_jobs_and_gives_way_to_the_broker(compactor: Compactor, partition: Partition) -> None:
+    compactor.submit(partition.job()).result()
+    (pid,) = children()
+    assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + compact_worker.NICENESS
+    compactor.submit(partition.job()).result()
+    assert children() == [pid]
+
+
+def test_damage_is_named(compactor: Compactor, partition: Partition) -> None:
+    path = partition.path(100)
+    data = bytearray(path.read_bytes())
+    data[80] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UncleanableError) as caught:
+        compactor.submit(partition.job()).result()
+    assert (caught.value.path, caught.value.position) == (str(path), 0)
+    assert "CRC" in caught.value.reason
+
+
+def test_a_refusal_of_the_disk_is_no_damage(compactor: Compactor, partition: Partition) -> None:
+    job = partition.job()
+    partition.path(0).unlink()
+    with pytest.raises(FileNotFoundError):
+        compactor.submit(job).result()
+
+
+def test_a_job_can_be_broken_off_and_the_next_one_done(compactor: Compactor, partition: Partition) -> None:
+    future = compactor.submit(partition.job(max_bytes_per_second=SLOW))
+    wait_for_worker()
+    compactor.abandon()
+    with pytest.raises(AbandonedError):
+        future.result()
+    assert compactor.submit(partition.job()).result().next_dirty == 200
+
+
+def test_an_idle_worker_that_went_is_replaced(compactor: Compactor, partition: Partition) -> None:
+    compactor.submit(partition.job()).result()
+    (pid,) = children()
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert compactor.submit(partition.job()).result().next_dirty == 200
+
+
+def test_closing_breaks_off(partition: Partition) -> None:
+    compactor = Compactor()
+    future = compactor.submit(partition.job(max_bytes_per_second=SLOW))
+    waiting = compactor.submit(partition.job())
+    wait_for_worker()
+    compactor.close()
+    assert isinstance(future.exception(), AbandonedError)
+    assert waiting.cancelled()
+    assert children() == []
+
+
+def test_a_worker_does_not_outlive_its_broker(partition: Partition) -> None:
+    """Nobody told it: the end of the pipe does, in the middle of a job."""
+    broker = (
+        "import pickle, sys\n"
+        "from kafkad.log.worker import Worker\n"
+        f"worker = Worker({MODULE!r})\n"
+        "print(worker._process.pid, flush=True)\n"
+        "worker.ask(pickle.loads(sys.stdin.buffer.read()))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", broker], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(pickle.dumps(partition.job(max_bytes_per_second=SLOW)))
+        process.stdin.close()
+        pid = int(process.stdout.readline())
+        while not reads_a_log(pid):
+            time.sleep(0.01)
+        process.kill()
+    end = time.monotonic() + 20
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def reads_a_log(pid: int) -> bool:
+    return any(os.readlink(link).endswith(".log") for link in Path(f"/proc/{pid}/fd").iterdir())
+
+
+class Waiting:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.waited = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.waited += seconds
+        self.now += seconds
+
+
+def test_the_rate_is_held() -> None:
+    waiting = Waiting()
+    pace = Pace(1_000_000, waiting.monotonic, waiting.wait)
+    for _ in range(10_000):
+        pace.spend(1000)
+    assert waiting.waited == pytest.approx(10, rel=0.01)
+    waiting.now += 60  # what was not used is gone
+    waiting.waited = 0
+    for _ in range(1000):
+        pace.spend(1000)
+    assert waiting.waited == pytest.approx(1, rel=0.02)
+
+
+def test_without_a_limit_nothing_waits() -> None:
+    waiting = Waiting()
+    pace = Pace(float("inf"), waiting.monotonic, waiting.wait)
+    pace.spend(1 << 40)
+    assert waiting.waited == 0
