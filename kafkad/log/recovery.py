@@ -171,6 +171,8 @@ def _recover(loaded: Loaded, now_ms: int, progress: Progress | None) -> None:
     number = max(sum(segment.base <= loaded.durable_until for segment in segments) - 1, 0)
     checked = segments[number:]
     first = max(checked[0].base, loaded.start_offset)
+    snapshots = loaded.producers.snapshots
+    snapshots.doubt(first)
     reload_producers(loaded.producers, segments[:number], loaded.start_offset, first, now_ms)
     check = _Check(loaded, progress, checked)
     for segment, following in zip(checked, [*checked[1:], None], strict=True):
@@ -178,7 +180,8 @@ def _recover(loaded: Loaded, now_ms: int, progress: Progress | None) -> None:
             loaded.producers.take_snapshot(segment.base)
         check.segment(segment, following)
     loaded.end_offset = check.end
-    loaded.producers.snapshots.keep_within(loaded.start_offset, check.end)
+    snapshots.keep_within(loaded.start_offset, check.end)
+    snapshots.delete_doubtful()
 
 
 class _Check:

@@ -70,12 +70,13 @@ class Snapshots:
     A snapshot is not waited for on the disk: its checksum tells a torn one, and the log has everything.
     """
 
-    __slots__ = ("_files", "_offsets", "directory")
+    __slots__ = ("_doubtful", "_files", "_offsets", "directory")
 
     def __init__(self, directory: str, files: Files, offsets: Iterable[int] = ()) -> None:
         self.directory = directory
         self._files = files
         self._offsets = sorted(offsets)
+        self._doubtful: set[int] = set()
 
     @property
     def offsets(self) -> Sequence[int]:
@@ -89,9 +90,11 @@ class Snapshots:
         return os.path.join(self.directory, file_name(offset))
 
     def write(self, offset: int, entries: Sequence[ProducerEntry]) -> None:
-        path = self.path(offset)
-        with disk_errors(self.directory, f"writing {file_name(offset)}"):
-            self._files.write_file(path, encode(entries), durable=False)
+        data = encode(entries)
+        if offset not in self._doubtful or self._read(offset) != data:
+            with disk_errors(self.directory, f"writing {file_name(offset)}"):
+                self._files.write_file(self.path(offset), data, durable=False)
+        self._doubtful.discard(offset)
         at = bisect_left(self._offsets, offset)
         if self._offsets[at : at + 1] != [offset]:
             self._offsets.insert(at, offset)
@@ -126,17 +129,19 @@ class Snapshots:
         for offset in outside:
             self._unlink(offset)
 
-    def delete_strays(self, segment_bases: Iterable[int]) -> None:
-        """On open: delete those that belong to no segment, but for one past the last segment's base.
+    def doubt(self, offset: int) -> None:
+        """Do not believe those past `offset`, nor delete them yet: most will be written again as they are.
 
-        A clean stop leaves that one at the end of the log.
+        Thousands of new files beside thousands that were just deleted cost ext4 quadratic time.
         """
-        bases = set(segment_bases)
-        strays = [offset for offset in self._offsets if offset not in bases]
-        if strays and strays[-1] > max(bases, default=NONE_TAKEN):
-            strays.pop()
-        for offset in strays:
-            self.delete(offset)
+        after = bisect_right(self._offsets, offset)
+        self._doubtful.update(self._offsets[after:])
+        del self._offsets[after:]
+
+    def delete_doubtful(self) -> None:
+        for offset in self._doubtful:
+            self._unlink(offset)
+        self._doubtful.clear()
 
     def _unlink(self, offset: int) -> None:
         with disk_errors(self.directory, f"deleting {file_name(offset)}"), contextlib.suppress(FileNotFoundError):

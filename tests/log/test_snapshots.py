@@ -81,14 +81,21 @@ def test_snapshots_outside_the_log_go(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_strays_go_but_the_one_at_the_end_of_the_log_stays(tmp_path: Path) -> None:
+def test_what_is_in_doubt_stays_if_it_is_written_again_as_it_was_and_goes_if_not(tmp_path: Path) -> None:
     taken = Snapshots(str(tmp_path), Files())
-    for offset in (5, 10, 12, 25):
-        taken.write(offset, [])
-    taken.delete_strays([0, 10, 20])
-    assert list(taken.offsets) == [10, 25]
-    taken.delete_strays([0, 10, 30])
+    for offset in (10, 20, 30, 40):
+        taken.write(offset, [ENTRY])
+    files = {offset: tmp_path / snapshots.file_name(offset) for offset in (20, 30)}
+    inodes = {offset: file.stat().st_ino for offset, file in files.items()}
+    taken.doubt(10)
     assert list(taken.offsets) == [10]
+    taken.write(20, [ENTRY])
+    taken.write(30, [])
+    assert files[20].stat().st_ino == inodes[20]
+    assert snapshots.decode(files[30].read_bytes()) == []
+    taken.delete_doubtful()
+    assert sorted(os.listdir(tmp_path)) == [snapshots.file_name(offset) for offset in taken.offsets]
+    assert list(taken.offsets) == [10, 20, 30]
 
 
 def test_a_disk_that_refuses_a_snapshot_names_its_log_directory(tmp_path: Path) -> None:
