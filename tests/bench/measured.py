@@ -8,8 +8,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 HERE = Path(__file__).parent
+LONGEST_RUN_S = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +25,7 @@ class Load:
     p50: float
     p99: float
     p999: float
+    slowest: float
 
     @property
     def mb_s(self) -> float:
@@ -44,13 +48,45 @@ class LoadGenerator:
         return [str(self.program), mode, f"port={port}", *(f"{name}={value}" for name, value in options.items())]
 
     def run(self, mode: str, port: int, **options: object) -> Load:
-        command = self.command(mode, port, **options)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command[1:])} exited with {done.returncode}: {done.stderr[-500:]}")
-        said = json.loads(done.stdout)
+        with self.begin(mode, port, **options) as running:
+            return running.wait()
+
+    def begin(self, mode: str, port: int, **options: object) -> RunningLoad:
+        return RunningLoad(self.command(mode, port, **options))
+
+
+class RunningLoad:
+    """The load generator at work; a context manager that ends it."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def stop(self) -> Load:
+        """Have it end before it is through."""
+        self._process.terminate()
+        return self.wait()
+
+    def wait(self) -> Load:
+        out, complaints = self._process.communicate(timeout=LONGEST_RUN_S)
+        if self._process.returncode:
+            words = " ".join(self._command[1:])
+            raise RuntimeError(f"{words} exited with {self._process.returncode}: {out[-500:]} {complaints[-500:]}")
+        said = json.loads(out)
         latencies = {name: float(said[name]) for name in ("p50", "p99", "p999")}
-        return Load(requests=said["reqs"], bytes=said["bytes"], seconds=said["secs"], **latencies)
+        return Load(
+            requests=said["reqs"], bytes=said["bytes"], seconds=said["secs"], slowest=float(said["max"]), **latencies
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
 
 
 def process_tree(pid: int) -> Iterator[int]:
@@ -86,3 +122,12 @@ def memory_mb(pid: int) -> float:
             continue
         total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return total / 1024
+
+
+def peak_mb(pid: int) -> float:
+    """The largest resident set that the process has had; 0 when it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024

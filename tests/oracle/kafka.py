@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -264,6 +264,18 @@ class Kafka:
 
     def prepare_zookeeper(self, connect: str) -> None:
         """Called between ZooKeeper's start and the first broker's: for a subclass that fills the tree."""
+
+    def restart(self, broker: int = 0, *, kill: bool = False, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Stop or kill a broker, have something done to its files, and start it again; returns when it accepts."""
+        old = self.brokers[broker]
+        if kill:
+            old.kill()
+        else:
+            old.stop()
+        meanwhile()
+        self.brokers[broker] = self._start_broker(broker)
+        self._stack.callback(self.brokers[broker].stop)
+        self.brokers[broker].wait_ready()
 
     def log_directory(self, broker: int = 0) -> Path:
         return self._data or self.directory / f"data{broker + 1}"
