@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kafkad.config import Config
     from kafkad.controller.configs import ConfigAlterer
     from kafkad.controller.controller import Controller
+    from kafkad.group.coordinator import GroupCoordinator
     from kafkad.group.machine import GroupMachine
     from kafkad.net.connection import Connection
     from kafkad.replica.configs import DynamicConfigs
@@ -38,6 +39,7 @@ class Context:
     producer_ids: ProducerIds
     moves: ReplicaMoves
     group_coordination: Coordination[GroupMachine]
+    groups: GroupCoordinator
 
 
 class Request:

@@ -11,7 +11,7 @@ from kafkad.config import Config
 from kafkad.controller.controller import Controller
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.group.group import GroupSettings
+from kafkad.group.coordinator import GroupCoordinator, group_settings
 from kafkad.group.machine import GroupMachine
 from kafkad.model import GROUPS_TOPIC
 from kafkad.replica.durable import Durable
@@ -50,6 +50,7 @@ class Coordinators:
             make_machine=self._make_group_machine,
             create=lambda: self._create(GROUPS_TOPIC),
         )
+        self.classic_groups = GroupCoordinator(self.groups)
 
     def start(self) -> None:
         self.groups.start()
@@ -58,18 +59,12 @@ class Coordinators:
         await self.groups.stop()
 
     def _make_group_machine(self, shard: Shard[GroupMachine]) -> GroupMachine:
-        config = self._config()
         return GroupMachine(
             shard.write,
             clock=self._clock,
             timers=self._timers,
             soon=asyncio.get_running_loop().call_soon,
-            settings=GroupSettings(
-                rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
-                min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
-                max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
-                max_size=config.int("group.max.size"),
-            ),
+            settings=group_settings(self._config()),
         )
 
     async def _create(self, topic: str) -> None:

@@ -7,6 +7,7 @@ from time import monotonic
 
 from kafkad.api.fetch_session import FetchSessions
 from kafkad.controller.controller import Controller
+from kafkad.group.coordinator import GroupCoordinator
 from kafkad.log.manager import LogManager
 from kafkad.metrics import (
     Family,
@@ -32,6 +33,7 @@ def registry(
     replicas: ReplicaManager,
     controller: Controller,
     sessions: FetchSessions,
+    groups: GroupCoordinator,
 ) -> Registry:
     made = Registry()
     collectors: tuple[Callable[[], Iterable[Family]], ...] = (
@@ -41,6 +43,7 @@ def registry(
         lambda: _replica_families(replicas, logs),
         lambda: _controller_families(replicas, controller),
         lambda: _connection_families(server, sessions),
+        groups.collect,
         process_families,
     )
     for collector in collectors:

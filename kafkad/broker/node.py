@@ -241,6 +241,7 @@ class Node:
             ),
             moves=self._moves,
             group_coordination=self._coordinators.groups,
+            groups=self._coordinators.classic_groups,
         )
         self._probes = {route.key: RequestProbe(route.name) for route in ROUTES}
         self._fetch = FetchApi(self._replicas, sessions, self._clock, self._probes[FETCH])
@@ -264,6 +265,7 @@ class Node:
             replicas=self._replicas,
             controller=self._controller,
             sessions=self._fetch.sessions,
+            groups=self._coordinators.classic_groups,
         )
         endpoints = Endpoints(registry.pieces, self._sick, self._unready)
         try:

@@ -56,6 +56,7 @@ class _Connection:
 
     def __init__(self) -> None:
         self.listener = _Listener()
+        self.host = "127.0.0.1"
         self.client: object = None
 
 
@@ -147,6 +148,7 @@ class OneBroker:
             ),
             moves=ReplicaMoves(self.replicas, self.durable),
             group_coordination=self.coordinators.groups,
+            groups=self.coordinators.classic_groups,
         )
 
     def _broker_changed(self) -> None:
@@ -165,6 +167,21 @@ class OneBroker:
         self._runner.close()
 
     def ask(self, message: Any, version: int) -> Any:
+        return self.run(self.answer(message, version))
+
+    def ask_together(self, *questions: tuple[Any, int]) -> list[Any]:
+        """For those who have to wait for one another; what is due at once happens meanwhile."""
+
+        async def answers() -> list[Any]:
+            asked = [asyncio.ensure_future(self.answer(message, version)) for message, version in questions]
+            while not all(one.done() for one in asked):
+                await asyncio.sleep(0)
+                self.timers.expire(self.context.clock.monotonic_ms())
+            return [one.result() for one in asked]
+
+        return self.run(answers())
+
+    async def answer(self, message: Any, version: int) -> Any:
         key = message.__schema__.key
         request = decode(type(message), version, encode(message, version))
         route = BY_KEY[key]
@@ -172,12 +189,10 @@ class OneBroker:
         module, _, name = route.handler.partition(":")
         handler = getattr(import_module(module), name)
 
-        async def answer() -> Any:
-            header = RequestHeader(key, version, 1, "test")
-            response = handler(self.context, Request(header, cast(Connection, self.connection)), request)
-            return await response if isinstance(response, Coroutine | asyncio.Future) else response
-
-        response = self.run(answer())
+        header = RequestHeader(key, version, 1, "test")
+        response = handler(self.context, Request(header, cast(Connection, self.connection)), request)
+        if isinstance(response, Coroutine | asyncio.Future):
+            response = await response
         return decode(type(response), version, encode(response, version))
 
     def create(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:

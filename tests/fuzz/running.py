@@ -10,17 +10,19 @@ from collections.abc import Coroutine, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from kafkad.api.routes import BY_KEY
 from kafkad.broker.node import Node
 from kafkad.config import load
 from kafkad.wire import apis, frames, schema
 from kafkad.wire.fetch import read_fetch
 from kafkad.wire.messages.api_versions import ApiVersionsRequest
+from kafkad.wire.messages.join_group import JoinGroupRequest
 from tests.oracle.kafka import free_port
 
 T = TypeVar("T")
 SECONDS = 20
 """Longer than anything here takes; who waits that long waits for an answer that never comes."""
-PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
+PRODUCE, FETCH, JOIN_GROUP, API_VERSIONS = 0, 1, 11, 18
 SENTINEL = 0x5E471E1
 
 _SIZE = struct.Struct(">i")
@@ -212,17 +214,30 @@ def _decoded(key: int, version: int, reply: bytes) -> Any:
 
 
 def hurried(request: bytes) -> bytes:
-    """The same, but a Fetch that would wait for data for longer than a test has does not."""
+    """The same, but what would wait for data, or for other members, for longer than a test has does not."""
     if len(request) < 10:
         return request
     key, version, _ = _START.unpack_from(request)
-    if key != FETCH or not 4 <= version <= 18:
+    route = BY_KEY.get(key)
+    if key not in (FETCH, JOIN_GROUP) or route is None or not route.first <= version <= route.last:
         return request
     try:
-        _, at = frames.read_request_header(request)
+        header, at = frames.read_request_header(request)
+        if key == JOIN_GROUP:
+            return _hurried_join(header, request[at:])
         read_fetch(memoryview(request), at, version)
-    except (schema.MalformedError, struct.error, IndexError, UnicodeDecodeError):
+    except (schema.MalformedError, schema.EncodeError, struct.error, IndexError, UnicodeDecodeError):
         return request
     out = bytearray(request)
     _MAX_WAIT.pack_into(out, at + (0 if version >= 15 else 4), 2)
     return bytes(out)
+
+
+def _hurried_join(header: frames.RequestHeader, body: bytes) -> bytes:
+    """A group waits for as long as the most patient of its members allows; in version 0, that is its session."""
+    message = schema.decode(JoinGroupRequest, header.api_version, body)
+    if header.api_version == 0:
+        message.session_timeout_ms = min(message.session_timeout_ms, 5)
+    else:
+        message.rebalance_timeout_ms = 2
+    return frames.encode_request(header, message)[4:]

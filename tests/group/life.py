@@ -62,6 +62,7 @@ class Life:
         self.log: list[GroupRecord] = []
         self.hold = False
         self.failure: ErrorCode | None = None
+        self.refused = False
         self._held: deque[tuple[Sequence[GroupRecord], OnEnd]] = deque()
         self._soon: deque[Callable[[], None]] = deque()
         self._ids = 0
@@ -97,6 +98,7 @@ class Life:
 
     def refuse(self, error: ErrorCode) -> None:
         """What was held back never will be."""
+        self.refused = self.refused or bool(self._held)
         while self._held:
             _, on_end = self._held.popleft()
             on_end(KafkaError(error))

@@ -32,23 +32,20 @@ SETTINGS: tuple[Setting, ...] = (
         3000,
         MEDIUM,
         "How long the first rebalance of a new group waits for more members.",
-        unused=GROUPS,
     ),
     integer(
         "group.min.session.timeout.ms",
         6000,
         MEDIUM,
         "The shortest session timeout a member may ask for.",
-        unused=GROUPS,
     ),
     integer(
         "group.max.session.timeout.ms",
         1_800_000,
         MEDIUM,
         "The longest session timeout a member may ask for.",
-        unused=GROUPS,
     ),
-    integer("group.max.size", INT_MAX, MEDIUM, "The most members of one group.", valid=at_least(1), unused=GROUPS),
+    integer("group.max.size", INT_MAX, MEDIUM, "The most members of one group.", valid=at_least(1)),
     integer(
         "offset.metadata.max.bytes", 4096, HIGH, "The longest text that may go with a committed offset.", unused=GROUPS
     ),

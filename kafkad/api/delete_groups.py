@@ -1,0 +1,37 @@
+"""DeleteGroups, 0 to 2: groups that have no members, with all their offsets; each by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from kafkad.api.context import Context, Request
+from kafkad.errors import KafkaError
+from kafkad.turns import Turns
+from kafkad.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+async def handle(context: Context, request: Request, message: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    turns = Turns()
+    deletions: list[asyncio.Future[DeletableGroupResult]] = []
+    for group in dict.fromkeys(message.groups_names):
+        deletions.append(_delete(context, group))
+        await turns.give_way()
+    return DeleteGroupsResponse(results=[await deletion for deletion in deletions])
+
+
+def _delete(context: Context, group: str) -> asyncio.Future[DeletableGroupResult]:
+    end: asyncio.Future[DeletableGroupResult] = asyncio.get_running_loop().create_future()
+    try:
+        context.groups.delete(group, partial(_end, end, group))
+    except KafkaError as error:
+        _end(end, group, error)
+    return end
+
+
+def _end(end: asyncio.Future[DeletableGroupResult], group: str, error: KafkaError | None) -> None:
+    result = DeletableGroupResult(group_id=group)
+    if error is not None:
+        result.error_code, result.error_message = error.code, error.message
+    if not end.done():
+        end.set_result(result)

@@ -1,0 +1,14 @@
+"""Heartbeat, 0 to 4: a member lives; from 3 on with the id of its instance (KIP-345)."""
+
+from __future__ import annotations
+
+from kafkad.api.context import Context, Request
+from kafkad.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(context: Context, request: Request, message: HeartbeatRequest) -> HeartbeatResponse:
+    """HOT."""
+    error = context.groups.heartbeat(
+        message.group_id, message.member_id, message.group_instance_id, message.generation_id
+    )
+    return HeartbeatResponse(error_code=error)

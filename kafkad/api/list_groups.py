@@ -1,0 +1,25 @@
+"""ListGroups, 0 to 5: the groups that this broker coordinates; from 4 on by state (KIP-518), from 5 on by type."""
+
+from __future__ import annotations
+
+from kafkad.api.context import Context, Request
+from kafkad.errors import ErrorCode
+from kafkad.group.coordinator import CLASSIC
+from kafkad.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+
+def handle(context: Context, request: Request, message: ListGroupsRequest) -> ListGroupsResponse:
+    """While some are still being loaded, those that are not are listed with an error."""
+    groups = context.groups
+    return ListGroupsResponse(
+        error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if groups.loading else ErrorCode.NONE,
+        groups=[
+            ListedGroup(
+                group_id=group.name,
+                protocol_type=group.protocol_type,
+                group_state=group.state.value,
+                group_type=CLASSIC,
+            )
+            for group in groups.groups(message.states_filter, message.types_filter)
+        ],
+    )

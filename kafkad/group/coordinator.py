@@ -1,0 +1,110 @@
+"""The classic groups that this broker coordinates, wherever among the partitions of `__consumer_offsets` they are kept.
+
+Who joins or syncs is answered by its `asker`; a refusal to serve the group at all is raised as KafkaError.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from kafkad.config import Config
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.group.events import Description, Join, Leaving, State, Sync
+from kafkad.group.group import GroupSettings
+from kafkad.group.machine import GroupMachine, OnEnd
+from kafkad.metrics import Family, counters, gauges
+from kafkad.shard import Coordination
+
+CLASSIC = "classic"
+
+
+def group_settings(config: Config) -> GroupSettings:
+    return GroupSettings(
+        rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
+        min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
+        max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
+        max_size=config.int("group.max.size"),
+    )
+
+
+class Listed(NamedTuple):
+    name: str
+    protocol_type: str
+    state: State
+
+
+class GroupCoordinator:
+    def __init__(self, coordination: Coordination[GroupMachine]) -> None:
+        self._coordination = coordination
+
+    def join(self, group: str, join: Join) -> None:
+        self._named(group).join(group, join)
+
+    def sync(self, group: str, sync: Sync) -> None:
+        """While the group is being loaded its rebalance is lost: the member is to join again."""
+        try:
+            machine = self._named(group)
+        except KafkaError as error:
+            if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, error.message or "") from None
+            raise
+        machine.sync(group, sync)
+
+    def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """HOT. While the group is being loaded any member is taken for alive."""
+        try:
+            machine = self._named(group)
+        except KafkaError as error:
+            return ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
+        return machine.heartbeat(group, member_id, instance_id, generation)
+
+    def leave(self, group: str, leaving: Sequence[Leaving]) -> list[ErrorCode]:
+        return self._named(group).leave(group, leaving)
+
+    def describe(self, group: str) -> Description | None:
+        """None for a group that does not exist."""
+        found = self._coordination.shard(group).machine.group(group)
+        return None if found is None else found.describe()
+
+    def delete(self, group: str, on_end: OnEnd) -> None:
+        self._coordination.shard(group).machine.delete(group, on_end)
+
+    @property
+    def loading(self) -> bool:
+        """What is listed now may not be all."""
+        return self._coordination.loading
+
+    def groups(self, states: Collection[str], types: Collection[str]) -> Iterator[Listed]:
+        """Those in one of the states and of one of the types, in letters of any size; no filter is every group."""
+        wanted = {state.lower() for state in states}
+        if types and CLASSIC not in {kind.lower() for kind in types}:
+            return
+        for machine in self._machines():
+            for name in machine.names():
+                group = machine.groups.get(name)
+                state = State.EMPTY if group is None else group.state
+                if not wanted or state.value.lower() in wanted:
+                    yield Listed(name, (group and group.protocol_type) or "", state)
+
+    def collect(self) -> Iterator[Family]:
+        """Under the names that JMX exporters give Kafka's metrics."""
+        states: Counter[State] = sum((machine.states() for machine in self._machines()), Counter())
+        values = {
+            "numoffsets": sum(len(machine.offsets) for machine in self._machines()),
+            "numgroups": states.total(),
+            **{f"numgroups{state.value.lower()}": states[state] for state in State},
+        }
+        yield from gauges("kafka_coordinator_group_groupmetadatamanager", values, "Groups and their offsets")
+        completed = {"group_completed_rebalance": sum(machine.generations for machine in self._machines())}
+        yield from counters("kafka_server_group_coordinator_metrics", completed, "Groups")
+
+    def _named(self, group: str) -> GroupMachine:
+        """Members need a group with a name; commits do not (Kafka allows them for the sake of old clients)."""
+        if not group:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group that has members needs an id")
+        return self._coordination.shard(group).machine
+
+    def _machines(self) -> Iterator[GroupMachine]:
+        return (shard.machine for shard in self._coordination.shards())
