@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kafkad.clock import Clock
-from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH
+from kafkad.log import old_formats
+from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH, MAGIC, Header
 from kafkad.log.cleaned import CleanedSegment
 from kafkad.log.compaction import (
     CompactionJob,
@@ -92,7 +93,8 @@ class Compaction:
         groups = grouped(
             [extent for extent in extents if extent.base <= keys.latest], job.segment_bytes, job.segment_index_bytes
         )
-        replaced = tuple(self._rewrite(group, sieve, transactions) for group in groups)
+        horizon_ms = self._old_horizon_ms(extents)
+        replaced = tuple(self._rewrite(group, sieve, transactions, horizon_ms) for group in groups)
         if replaced:
             self._files.sync_directory(job.directory)
         stats = CompactionStats(
@@ -142,14 +144,9 @@ class Compaction:
             source.skip_to(keys.first)
         for data, at, header in source.batches(self._step, self._spend):
             check_crc(data, at, header)
-            records += header[_COUNT]
+            records += abs(header[_COUNT])
             size += header[LENGTH] + PREFIX_SIZE
-            kind = header[ATTRIBUTES] & (CONTROL | TRANSACTIONAL)
-            if kind & CONTROL:
-                is_spent(data, at, header, transactions)
-            elif not (kind and transactions.is_aborted(header)) and not keys.put(
-                *body_of(data, at, header), header[BASE_OFFSET], header[_COUNT]
-            ):
+            if not _take_keys(data, at, header, keys, transactions):
                 return False
             keys.latest = header[BASE_OFFSET] + header[LAST_DELTA]
         self._counts["map_records_read"] += records
@@ -174,13 +171,24 @@ class Compaction:
 
     # -- second pass ----------------------------------------------------------------------------------------------
 
-    def _rewrite(self, group: Sequence[Extent], sieve: Sieve, transactions: Transactions) -> Replacement:
+    def _old_horizon_ms(self, extents: Sequence[Extent]) -> int:
+        """In segments last changed before that, tombstones of formats v0 and v1 have stayed long enough."""
+        clean = [extent for extent in extents if extent.base < self._job.first_dirty]
+        if not clean:
+            return 0
+        with self._source(clean[-1]) as source:
+            return source.times_ns[1] // 1_000_000 - self._job.delete_retention_ms
+
+    def _rewrite(
+        self, group: Sequence[Extent], sieve: Sieve, transactions: Transactions, horizon_ms: int
+    ) -> Replacement:
         job = self._job
         new = CleanedSegment(self._files, job.directory, group[0].base, job.index_interval_bytes, self._spend)
         for extent in group:
             transactions.expect(self._aborted(extent.base, extent.end))
             with self._source(extent) as source:
                 times_ns = source.times_ns
+                sieve.old_tombstones_stay = times_ns[1] // 1_000_000 > horizon_ms
                 self._sift(source, sieve, new)
         new.finish(transactions.take_kept(), times_ns)
         return Replacement(new.base, new.size, tuple(extent.base for extent in group))
@@ -188,7 +196,7 @@ class Compaction:
     def _sift(self, source: Source, sieve: Sieve, new: CleanedSegment) -> None:
         records = size = 0
         for data, at, header in source.batches(self._step, self._spend):
-            records += header[_COUNT]
+            records += abs(header[_COUNT])
             size += header[LENGTH] + PREFIX_SIZE
             kept = sieve.sift(data, at, header)
             if kept is not None:
@@ -197,3 +205,16 @@ class Compaction:
                     new.write_out()
         self._counts["records_read"] += records
         self._counts["bytes_read"] += size
+
+
+def _take_keys(data: bytes, at: int, header: Header, keys: KeyMap, transactions: Transactions) -> bool:
+    """False when the map is full."""
+    if header[MAGIC] < 2:
+        return old_formats.put_keys(keys, data, at, header)
+    kind = header[ATTRIBUTES] & (CONTROL | TRANSACTIONAL)
+    if kind & CONTROL:
+        is_spent(data, at, header, transactions)
+        return True
+    if kind and transactions.is_aborted(header):
+        return True
+    return keys.put(*body_of(data, at, header), header[BASE_OFFSET], header[_COUNT])

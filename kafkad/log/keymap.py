@@ -99,18 +99,35 @@ class KeyMap:
             raise RecordsError(f"{count} records leave {end - cursor} bytes of their batch", cursor)
         return True
 
+    def put_one(self, key: bytes, offset: int, tombstone: bool) -> bool:
+        """The same for a single record."""
+        at = self._entry(key)
+        table = self._table
+        if not table[at]:
+            if self.size == self.capacity:
+                return False
+            self.size += 1
+            table[at] = hash(key) or 1
+            table[at + 1] = hash(key + self._salt)
+        table[at + 2] = offset << 1 | tombstone
+        self.latest = offset
+        return True
+
     def find(self, key: bytes) -> int:
         """The last offset of the key; -1 when it is not there."""
+        at = self._entry(key)
+        return self._table[at + 2] >> 1 if self._table[at] else -1
+
+    def _entry(self, key: bytes) -> int:
+        """Where the entry of the key is, or is to be."""
         table, mask = self._table, self._mask
         found = hash(key) or 1
         at = (found & mask) * _WORDS
-        while there := table[at]:
-            if there == found and table[at + 1] == hash(key + self._salt):
-                return table[at + 2] >> 1
+        while (there := table[at]) and (there != found or table[at + 1] != hash(key + self._salt)):
             at += _WORDS
             if at > mask * _WORDS:
                 at = 0
-        return -1
+        return at
 
     def verdicts(self, first: int, count: int) -> bytearray:
         """For each offset of [first, first + count): DROP, KEEP or TOMBSTONE. Goes through the whole table."""

@@ -5,7 +5,8 @@ Most are decided by their offsets alone: where nothing stays, or everything, no 
 
 from __future__ import annotations
 
-from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH, PRODUCER_ID, Header
+from kafkad.log import old_formats
+from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH, MAGIC, PRODUCER_ID, Header, header_at
 from kafkad.log.compaction import CompactionJob
 from kafkad.log.cutting import Body, cut, emptied, judge
 from kafkad.log.keymap import DROP, KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE, KeyMap
@@ -58,6 +59,8 @@ class Sieve:
 
     def __init__(self, job: CompactionJob, keys: KeyMap, transactions: Transactions) -> None:
         self.records_kept = 0
+        self.old_tombstones_stay = True
+        """Those of formats v0 and v1: to be set for each segment."""
         self._job = job
         self._keys = keys
         self._transactions = transactions
@@ -65,7 +68,9 @@ class Sieve:
         self._known_from = keys.first
 
     def sift(self, data: bytes, at: int, header: Header) -> Kept | None:
-        """What stays of the batch of format v2 at data[at]. RecordsError when it is damaged."""
+        """What stays of the batch at data[at]. RecordsError when it is damaged."""
+        if header[MAGIC] < 2:
+            return self._sift_old(data, at, header)
         attributes = header[ATTRIBUTES]
         horizon = header[_BASE_TIMESTAMP] if attributes & DELETE_HORIZON else None
         passed = horizon is not None and horizon <= self._job.now_ms
@@ -93,6 +98,12 @@ class Sieve:
             check_crc(data, at, header)
             return _with_header(emptied(header))
         return None
+
+    def _sift_old(self, data: bytes, at: int, header: Header) -> Kept | None:
+        check_crc(data, at, header)
+        kept, message = old_formats.sift(data, at, header, self._keys, self.old_tombstones_stay)
+        self.records_kept += kept
+        return None if message is None else (header_at(message, 0, len(message)), message)
 
     def _verdicts(self, data: bytes, at: int, header: Header) -> bytearray:
         first = header[BASE_OFFSET]

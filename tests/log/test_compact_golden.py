@@ -82,5 +82,20 @@ def test_tombstones_go_once_their_horizon_has_passed(tmp_path: Path) -> None:
     ]
 
 
+OLD = sorted(path.name for path in (LOGS / "old-formats").glob("old-*-v[01]-*-0"))
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_messages_of_old_formats_are_compacted_too(name: str, tmp_path: Path) -> None:
+    partition = Partition(shutil.copytree(LOGS / "old-formats" / name, tmp_path / name, copy_function=shutil.copyfile))
+    before = partition.batches()
+    records = [record for batch in before for record in batch.records]
+    last = {record.key: record for record in records if record.key is not None}
+    partition.compact(upto=records[-1].offset + 1)
+    assert partition.records() == sorted(last.values(), key=lambda record: record.offset)
+    assert {batch.header.magic for batch in partition.batches()} == {before[0].header.magic}
+    assert check(str(partition.directory)) == []
+
+
 def tombstones(batches: list[Batch]) -> list[int]:
     return [record.offset for batch in batches for record in batch.records if record.value is None]
