@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kafkad.clock import Clock
 from kafkad.log import old_formats
 from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH, MAGIC, Header
+from kafkad.log.bodies import read_keys
 from kafkad.log.cleaned import CleanedSegment
 from kafkad.log.compaction import (
     CompactionJob,
@@ -210,11 +211,11 @@ class Compaction:
 def _take_keys(data: bytes, at: int, header: Header, keys: KeyMap, transactions: Transactions) -> bool:
     """False when the map is full."""
     if header[MAGIC] < 2:
-        return old_formats.put_keys(keys, data, at, header)
+        return keys.put(*old_formats.read_keys(data, at))
     kind = header[ATTRIBUTES] & (CONTROL | TRANSACTIONAL)
     if kind & CONTROL:
         is_spent(data, at, header, transactions)
         return True
     if kind and transactions.is_aborted(header):
         return True
-    return keys.put(*body_of(data, at, header), header[BASE_OFFSET], header[_COUNT])
+    return all(keys.put(*some) for some in read_keys(body_of(data, at, header), header[BASE_OFFSET], header[_COUNT]))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, MAX_TIMESTAMP, Header
-from kafkad.log.keymap import DROP, KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE, KeyMap
+from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, MAX_TIMESTAMP, Header
+from kafkad.log.bodies import FEWEST, PATIENCE, Body, count_alike, doubled_deltas, read_keys, room_for
+from kafkad.log.keymap import KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE, KeyMap
 from kafkad.wire.compression import compress
 from kafkad.wire.records import (
     CODEC_MASK,
@@ -28,51 +29,45 @@ from kafkad.wire.records import (
 _BASE_TIMESTAMP, _COUNT = 7, 12
 
 
-class Body(NamedTuple):
-    data: bytes
-    cursor: int
-    end: int
+class _Place(NamedTuple):
+    """Where one record begins, its timestamp stands, and it ends."""
+
+    start: int
+    timestamp: int
+    stop: int
 
 
 def judge(body: Body, header: Header, keys: KeyMap) -> bytearray:
     """The verdicts by the key of each record: right everywhere, where `KeyMap.verdicts` only knows what it took in."""
-    data, cursor, end = body
+    base = header[BASE_OFFSET]
     verdicts = bytearray(header[LAST_DELTA] + 1)
-    for _ in range(header[_COUNT]):
-        length, start = read_varint(data, cursor)
-        delta, at = read_varint(data, _after_timestamp(data, start + 1))
-        size, at = read_varint(data, at)
-        cursor = start + length
-        if not at + max(size, 0) < cursor <= end:
-            raise RecordsError("a record does not fit into its batch", start)
-        tombstone = data[at + max(size, 0)] == 1
-        offset = header[BASE_OFFSET] + delta
-        if offset > keys.latest:
-            verdict = UNKNOWN_TOMBSTONE if tombstone else KEEP
-        elif size < 0 or offset < keys.find(data[at : at + size]):
-            verdict = DROP
-        else:
-            verdict = TOMBSTONE if tombstone else KEEP
-        verdicts[delta] = verdict
+    for some, entries in read_keys(body, base, header[_COUNT]):
+        for key, entry in zip(some, entries, strict=True):
+            offset = entry >> 1
+            if offset > keys.latest:
+                verdicts[offset - base] = UNKNOWN_TOMBSTONE if entry & 1 else KEEP
+            elif key is not None and offset >= keys.find(key):
+                verdicts[offset - base] = TOMBSTONE if entry & 1 else KEEP
     return verdicts
 
 
 def cut(body: Body, header: Header, verdicts: bytes | bytearray, horizon: int | None = None) -> bytearray:
     """The batch with only the records that stay. With `horizon` that becomes its delete horizon."""
-    spans, count, largest = _stretches(body, header[_COUNT], verdicts)
-    base_timestamp, attributes = header[_BASE_TIMESTAMP], header[5]
-    append_time = attributes & LOG_APPEND_TIME
-    max_timestamp = header[MAX_TIMESTAMP] if append_time else base_timestamp + largest
+    staying = _staying(body, header[_COUNT], verdicts)
+    base_timestamp, attributes = header[_BASE_TIMESTAMP], header[ATTRIBUTES]
+    max_timestamp = header[MAX_TIMESTAMP]
+    if not attributes & LOG_APPEND_TIME:
+        max_timestamp = base_timestamp + max(read_varint(body.data, place.timestamp)[0] for place in staying)
     if horizon is None:
-        kept = b"".join([body.data[start:stop] for start, stop in spans])
+        kept = b"".join([body.data[start:stop] for start, stop in _stretches(staying)])
     else:
-        earlier = 0 if append_time else horizon - base_timestamp
-        kept = b"".join([_moved(body.data, start, stop, earlier) for start, stop in spans])
+        earlier = 0 if attributes & LOG_APPEND_TIME else horizon - base_timestamp
+        kept = b"".join([_moved(body.data, place, earlier) for place in staying])
         base_timestamp = horizon
         attributes |= DELETE_HORIZON
     codec = attributes & CODEC_MASK
     changed = BatchHeader._make(header)._replace(
-        attributes=attributes, base_timestamp=base_timestamp, max_timestamp=max_timestamp, record_count=count
+        attributes=attributes, base_timestamp=base_timestamp, max_timestamp=max_timestamp, record_count=len(staying)
     )
     return assemble_batch(changed, compress(codec, kept) if codec else kept)
 
@@ -90,64 +85,73 @@ def emptied(header: Header) -> bytearray:
     )
 
 
-def _stretches(  # noqa: C901
-    body: Body, count: int, verdicts: bytes | bytearray
-) -> tuple[list[tuple[int, int]], int, int]:
-    """The stretches of records that stay, neighbours as one; how many stay, and their largest timestamp delta. Hot."""
+def _staying(body: Body, count: int, verdicts: bytes | bytearray) -> list[_Place]:  # noqa: C901
+    """The records whose verdict is not DROP. Hot, and made like `read_keys`."""
     data, cursor, end = body
-    spans: list[tuple[int, int]] = []
-    largest = -(2**63)
-    start = stop = -1
-    kept = 0
-    for _ in range(count):
-        at = cursor
+    staying: list[_Place] = []
+    patience = 0
+    while count > 0:
+        start = cursor
         if (low := data[cursor]) < 128:
             cursor += 1
-            after = cursor + (low >> 1)
-        elif (high := data[cursor + 1]) < 128:
-            cursor += 2
-            after = cursor + ((low & 127 | high << 7) >> 1)
+            stop = cursor + (low >> 1)
         else:
             length, cursor = read_varint(data, cursor)
-            after = cursor + length
+            stop = cursor + length
         timestamp_at = cursor = cursor + 1
         while data[cursor] > 127:
             cursor += 1
-        if (low := data[cursor + 1]) < 128:
-            delta = low >> 1
+        delta_at = cursor = cursor + 1
+        if (delta := data[cursor]) < 128:
+            cursor += 1
+        elif (high := data[cursor + 1]) < 128:
+            delta = delta & 127 | high << 7
+            cursor += 2
         else:
-            delta, _ = read_varint(data, cursor + 1)
-        if verdicts[delta]:
-            kept += 1
-            timestamp, _ = read_varint(data, timestamp_at)
-            if timestamp > largest:
-                largest = timestamp
-            if at != stop:
-                if stop >= 0:
-                    spans.append((start, stop))
-                start = at
-            stop = after
-        cursor = after
+            delta, cursor = read_varint(data, cursor)
+            delta <<= 1
+        if not cursor < stop <= end or delta & 1 or delta < 0:
+            raise RecordsError("a record does not fit into its batch", start)
+        if verdicts[delta >> 1]:
+            staying.append(_Place(start, timestamp_at, stop))
+        count -= 1
+        patience -= 1
+        if patience < 0 and count >= FEWEST and data[start] == data[stop]:
+            stride = stop - start
+            most = min(count, (end - stop) // stride, room_for(delta))
+            more = count_alike(data, start, timestamp_at, delta_at, cursor, cursor, stop, most)
+            if more:
+                count -= more
+                after = stop + more * stride
+                deltas = doubled_deltas(data, delta_at, cursor, stride, after)
+                starts = [stop + i * stride for i, delta in enumerate(deltas) if verdicts[delta >> 1]]
+                staying += [_Place(at, at + timestamp_at - start, at + stride) for at in starts]
+                stop = after
+            else:
+                patience = PATIENCE
+        cursor = stop
     if cursor != end:
-        raise RecordsError(f"{count} records leave {end - cursor} bytes of their batch", cursor)
-    if stop >= 0:
-        spans.append((start, stop))
-    return spans, kept, largest
+        raise RecordsError("bytes after the last record of a batch", cursor)
+    return staying
 
 
-def _moved(data: bytes, cursor: int, stop: int, earlier: int) -> bytes:
-    """Records whose timestamps count from another base; all else of them stays as it is."""
-    parts: list[bytes] = []
-    while cursor < stop:
-        length, start = read_varint(data, cursor)
-        timestamp, rest = read_varint(data, start + 1)
-        cursor = start + length
-        moved = write_varint(timestamp - earlier)
-        parts += (write_varint(1 + len(moved) + cursor - rest), data[start : start + 1], moved, data[rest:cursor])
-    return b"".join(parts)
+def _stretches(places: list[_Place]) -> list[tuple[int, int]]:
+    """From where to where they are, neighbours as one."""
+    stretches: list[tuple[int, int]] = []
+    first, end = places[0].start, places[0].start
+    for start, _, stop in places:
+        if start != end:
+            stretches.append((first, end))
+            first = start
+        end = stop
+    stretches.append((first, end))
+    return stretches
 
 
-def _after_timestamp(data: bytes, cursor: int) -> int:
-    while data[cursor] > 127:
-        cursor += 1
-    return cursor + 1
+def _moved(data: bytes, place: _Place, earlier: int) -> bytes:
+    """A record whose timestamp counts from another base; all else of it stays as it is."""
+    timestamp, rest = read_varint(data, place.timestamp)
+    moved = write_varint(timestamp - earlier)
+    attributes = data[place.timestamp - 1 : place.timestamp]
+    length = len(attributes) + len(moved) + place.stop - rest
+    return b"".join((write_varint(length), attributes, moved, data[rest : place.stop]))

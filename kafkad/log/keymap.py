@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 from array import array
-
-from kafkad.wire.records import RecordsError, read_varint
+from collections.abc import Sequence
 
 DROP, KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE = range(4)
 """What becomes of a record: goes, stays, stays until its delete horizon, stays because the map ends before it."""
@@ -22,7 +21,7 @@ _SCAN = 3 << 16
 
 
 class KeyMap:
-    """Offsets of [first, latest]; `put` adds those of one batch after the other."""
+    """Of the offsets [first, latest], taken in in order."""
 
     __slots__ = ("_mask", "_salt", "_table", "capacity", "first", "latest", "size")
 
@@ -35,83 +34,42 @@ class KeyMap:
         self.latest = first - 1
         self._mask = slots - 1
         self._salt = os.urandom(_SALT_SIZE)
-        self._table = array("q", bytes(ENTRY_SIZE)) * slots
+        self._table = array("q", (0, 0, -1)) * slots
 
     @property
     def utilization(self) -> float:
         return self.size / (self._mask + 1)
 
-    def put(self, data: bytes, cursor: int, end: int, base_offset: int, count: int) -> bool:  # noqa: C901
-        """Take the keys of the `count` records in data[cursor:end], the body of a batch.
+    def put(self, keys: Sequence[bytes | None], entries: Sequence[int]) -> bool:
+        """Take records in, as `read_keys` gives them; one without a key says nothing.
 
-        False when there is no room for one of them: `latest` is then the last offset taken. Hot: everything in line.
+        False when there is no room for one of them: `latest` is then the last offset taken. Hot.
         """
-        table, mask, salt, first, latest = self._table, self._mask, self._salt, self.first, self.latest
-        for _ in range(count):
-            if (low := data[cursor]) < 128:
-                stop = cursor + 1 + (low >> 1)
-                cursor += 2
-            elif (high := data[cursor + 1]) < 128:
-                stop = cursor + 2 + ((low & 127 | high << 7) >> 1)
-                cursor += 3
-            else:
-                length, cursor = read_varint(data, cursor)
-                stop = cursor + length
-                cursor += 1
-            while data[cursor] > 127:
-                cursor += 1
-            if (low := data[cursor + 1]) < 128:
-                offset = base_offset + (low >> 1)
-                cursor += 2
-            else:
-                delta, cursor = read_varint(data, cursor + 1)
-                offset = base_offset + delta
-            if (low := data[cursor]) == 1:
-                cursor = stop
+        table, mask, salt, size = self._table, self._mask, self._salt, self.size
+        first = self.first << 1
+        last = self.latest << 1
+        full = True
+        for key, entry in zip(keys, entries, strict=True):
+            if key is None or entry < first:
                 continue
-            if low < 128:
-                cursor += 1
-                key_end = cursor + (low >> 1)
-            else:
-                length, cursor = read_varint(data, cursor)
-                key_end = cursor + length
-            if not cursor <= key_end < stop <= end:
-                raise RecordsError(f"the record at offset {offset} does not fit into its batch", cursor)
-            if offset >= first:
-                key = data[cursor:key_end]
-                found = hash(key) or 1
-                at = (found & mask) * _WORDS
-                while (there := table[at]) and (there != found or table[at + 1] != hash(key + salt)):
-                    at += _WORDS
-                    if at > mask * _WORDS:
-                        at = 0
-                if not there:
-                    if self.size == self.capacity:
-                        self.latest = latest
-                        return False
-                    self.size += 1
-                    table[at] = found
-                    table[at + 1] = hash(key + salt)
-                table[at + 2] = offset << 1 | (data[key_end] == 1)
-                latest = offset
-            cursor = stop
-        if cursor != end:
-            raise RecordsError(f"{count} records leave {end - cursor} bytes of their batch", cursor)
-        return True
-
-    def put_one(self, key: bytes, offset: int, tombstone: bool) -> bool:
-        """The same for a single record."""
-        at = self._entry(key)
-        table = self._table
-        if not table[at]:
-            if self.size == self.capacity:
-                return False
-            self.size += 1
-            table[at] = hash(key) or 1
-            table[at + 1] = hash(key + self._salt)
-        table[at + 2] = offset << 1 | tombstone
-        self.latest = offset
-        return True
+            found = hash(key) or 1
+            at = (found & mask) * _WORDS
+            while (there := table[at]) and (there != found or table[at + 1] != hash(key + salt)):
+                at += _WORDS
+                if at > mask * _WORDS:
+                    at = 0
+            if not there:
+                if size == self.capacity:
+                    break
+                size += 1
+                table[at] = found
+                table[at + 1] = hash(key + salt)
+            table[at + 2] = last = entry
+        else:
+            full = False
+        self.size = size
+        self.latest = last >> 1
+        return not full
 
     def find(self, key: bytes) -> int:
         """The last offset of the key; -1 when it is not there."""
@@ -134,10 +92,8 @@ class KeyMap:
         verdicts = bytearray(count)
         table = self._table
         low, high = first << 1, first + count << 1
-        for start in range(0, len(table), _SCAN):  # by parts: a copy of all would not fit into the buffer
-            hashes = table[start : start + _SCAN : _WORDS]
-            entries = table[start + 2 : start + _SCAN : _WORDS]
-            for entry, used in zip(entries, hashes, strict=True):
-                if low <= entry < high and used:
+        for start in range(2, len(table), _SCAN):  # by parts: a copy of all would not fit into the buffer
+            for entry in table[start : start + _SCAN : _WORDS]:
+                if low <= entry < high:
                     verdicts[(entry - low) >> 1] = KEEP + (entry & 1)
         return verdicts

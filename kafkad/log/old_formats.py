@@ -11,6 +11,7 @@ import struct
 import zlib
 
 from kafkad.log.batches import ATTRIBUTES, LENGTH, MAGIC, Header
+from kafkad.log.bodies import Keys
 from kafkad.log.keymap import KeyMap
 from kafkad.wire.compression import compress, decompress
 from kafkad.wire.legacy import read_message_header, read_messages
@@ -23,14 +24,10 @@ _TIMESTAMP = struct.Struct(">q")
 _KEY_AT = (18, 26)
 
 
-def put_keys(keys: KeyMap, data: bytes, at: int, header: Header) -> bool:
-    """As `KeyMap.put` does with a batch."""
-    for _, record in read_messages(memoryview(data), at, DECOMPRESSED_LIMIT):
-        if record.key is None or record.offset < keys.first:
-            continue
-        if not keys.put_one(record.key, record.offset, record.value is None):
-            return False
-    return True
+def read_keys(data: bytes, at: int) -> Keys:
+    """As `bodies.read_keys` does it for a batch."""
+    records = [record for _, record in read_messages(memoryview(data), at, DECOMPRESSED_LIMIT)]
+    return [record.key for record in records], [record.offset << 1 | (record.value is None) for record in records]
 
 
 def stays(record: Record, keys: KeyMap, tombstones_stay: bool) -> bool:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from kafkad.log import old_formats
 from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH, MAGIC, PRODUCER_ID, Header, header_at
+from kafkad.log.bodies import Body
 from kafkad.log.compaction import CompactionJob
-from kafkad.log.cutting import Body, cut, emptied, judge
+from kafkad.log.cutting import cut, emptied, judge
 from kafkad.log.keymap import DROP, KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE, KeyMap
 from kafkad.log.transactions import Transactions
 from kafkad.wire.control import read_control
