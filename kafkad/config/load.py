@@ -11,7 +11,11 @@ from kafkad.config.setting import Setting, Value
 from kafkad.config.tables import BROKER_SETTINGS
 from kafkad.config.values import parse
 
-KAFKAS_DEFAULTS: dict[str, Value] = {"listeners": "PLAINTEXT://:9092", "log.dir": "/tmp/kafka-logs"}
+KAFKAS_DEFAULTS: dict[str, Value] = {
+    "listeners": "PLAINTEXT://:9092",
+    "log.dir": "/tmp/kafka-logs",
+    "socket.receive.buffer.bytes": 102_400,
+}
 """Where kafkad's defaults differ: a `server.properties` that leaves them out means Kafka's."""
 
 _IDS = ("broker.id", "node.id")

@@ -31,7 +31,7 @@ _SMALL_FRAME = 16 * 1024
 _ARRIVED_SHARE = 8
 """A frame gets a buffer when an eighth of it is here: memory follows what arrives, not what is claimed."""
 _MOST_COPIED = 64 * 1024
-_WORTH_WAKING = 128 * 1024
+_WORTH_WAKING = 256 * 1024
 _BYTES = (bytes, bytearray)
 
 

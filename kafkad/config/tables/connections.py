@@ -67,9 +67,7 @@ SETTINGS: tuple[Setting, ...] = (
     integer(
         "socket.send.buffer.bytes", 102_400, HIGH, "SO_SNDBUF of accepted connections; -1 leaves it to the kernel."
     ),
-    integer(
-        "socket.receive.buffer.bytes", 102_400, HIGH, "SO_RCVBUF of accepted connections; -1 leaves it to the kernel."
-    ),
+    integer("socket.receive.buffer.bytes", -1, HIGH, "SO_RCVBUF of accepted connections; -1 leaves it to the kernel."),
     integer(
         "socket.request.max.bytes",
         104_857_600,
