@@ -33,6 +33,8 @@ _TWO_INT64 = struct.Struct(">qq")
 _KEY_START = struct.Struct(">hh")
 _VALUE_START = struct.Struct(">hqih")
 _EXPIRING_VALUE_START = struct.Struct(">hqh")
+_PLAIN_VALUE = struct.Struct(">hqihq")
+_CURRENT_OFFSET_KEY = _INT16.pack(_OFFSET_KEY)
 
 
 class OffsetCommitted(NamedTuple):
@@ -107,6 +109,10 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
 
 
 def _decode(key: bytes, value: bytes | None) -> GroupRecord | None:
+    if value is not None and len(value) == _PLAIN_VALUE.size and key[:2] == _CURRENT_OFFSET_KEY:
+        plain = _read_plain_offset(key, value)
+        if plain is not None:
+            return plain
     (kind,) = _INT16.unpack_from(key)
     if 0 <= kind <= _OFFSET_KEY:
         group, topic, partition = _read_offset_key(key)
@@ -117,6 +123,19 @@ def _decode(key: bytes, value: bytes | None) -> GroupRecord | None:
         return None
     group = schema.read(GroupMetadataKey, kind, key, 2)[0].group
     return GroupForgotten(group) if value is None else _read_group(group, value)
+
+
+def _read_plain_offset(key: bytes, value: bytes) -> OffsetCommitted | None:
+    """HOT: an offset in the current version, without metadata. Loading may have to read a million of them."""
+    version, offset, leader_epoch, size, committed_at = _PLAIN_VALUE.unpack(value)
+    group_end = _KEY_START.size + int.from_bytes(key[2:4], "big")
+    topic = key[group_end + 2 : -4]
+    topic_size = int.from_bytes(key[group_end : group_end + 2], "big")
+    if version != _OFFSET_VALUE or size or not topic_size == len(topic) == len(key) - group_end - 6:
+        return None
+    (partition,) = _INT32.unpack_from(key, len(key) - 4)
+    position = (str(key[4:group_end], "utf-8"), str(topic, "utf-8"), partition)
+    return tuple.__new__(OffsetCommitted, (*position, offset, leader_epoch, "", committed_at, NO_TIMESTAMP))
 
 
 def _offset_key(group: str, topic: str, partition: int) -> bytes:

@@ -6,16 +6,19 @@ behind the scan's back it may give some batches twice, in their order.
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, LENGTH, BadBatch, Header, read_header, read_whole
-from kafkad.log.files import disk_errors
+from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, LENGTH, BadBatch, Header, header_at, read_header
+from kafkad.log.files import Files, disk_errors
 from kafkad.log.indexed import LOG
 from kafkad.log.log import Log
 from kafkad.log.segment import Segment
-from kafkad.wire.records import PREFIX_SIZE, crc_matches
+from kafkad.wire.records import HEADER_SIZE, PREFIX_SIZE, crc_matches
+
+_CHUNK = 1 << 20
 
 
 class Damage(NamedTuple):
@@ -33,8 +36,8 @@ class Damage(NamedTuple):
 Report = Callable[[Damage], None]
 
 
-def scan(log: Log, report: Report) -> Iterator[tuple[memoryview, int, Header]]:
-    """Every sound batch, as (view, where it begins in the view, header); the view is overwritten by the next steps."""
+def scan(log: Log, report: Report) -> Iterator[tuple[bytes, int, Header]]:
+    """Every sound batch, as (the bytes of many batches, where it begins in them, its header)."""
     offset = log.start_offset
     while offset < log.end_offset:
         segments = log.segments
@@ -55,27 +58,51 @@ def find(log: Log, offset: int, reason: str) -> Damage:
     return Damage(segment.path(LOG), position, offset, reason)
 
 
-def _scan_segment(
-    segment: Segment, offset: int, following: int, report: Report
-) -> Iterator[tuple[memoryview, int, Header]]:
+def _scan_segment(segment: Segment, offset: int, following: int, report: Report) -> Iterator[tuple[bytes, int, Header]]:
     """From the batch that holds `offset` on, as far as the segment reaches now."""
     file, size = segment.file, segment.size  # held open, should the segment be deleted meanwhile
     position = _start(segment, offset)
     while position < size:
         try:
-            for view, at, header in read_whole(segment.files, file.fd, position, size):
+            for start, data, at, header in _batches(segment.files, file.fd, position, size):
+                position = start + at
                 first, last = header[BASE_OFFSET], header[BASE_OFFSET] + header[LAST_DELTA]
                 if not segment.base <= first <= last < following:
                     raise BadBatch(position, f"a batch with offset {first} before {following}")
-                if not crc_matches(view, at, header):
+                if not crc_matches(memoryview(data), at, header):
                     report(Damage(segment.path(LOG), position, first, "a batch that fails its checksum"))
                 elif last >= offset:
-                    yield view, at, header
+                    yield data, at, header
                     offset = last + 1
-                position += header[LENGTH] + PREFIX_SIZE
+            position = size
         except BadBatch as bad:
             report(Damage(segment.path(LOG), bad.position, offset, bad.reason))
             position = _next_indexed(segment, bad.position, size)
+
+
+def _batches(files: Files, fd: int, start: int, end: int) -> Iterator[tuple[int, bytes, int, Header]]:
+    """HOT. Every batch in [start, end), as (position of the bytes, bytes, where it begins in them, header); BadBatch
+    at the first byte that belongs to none."""
+    wanted = _CHUNK
+    while start < end:
+        asked = min(wanted, end - start)
+        data = files.pread(fd, asked, start)
+        at, there, left = 0, len(data), end - start
+        wanted = _CHUNK
+        while at + HEADER_SIZE <= there or at < there == left:
+            try:
+                header = header_at(data, at, left - at)
+            except (ValueError, IndexError, struct.error) as error:
+                raise BadBatch(start + at, str(error)) from None
+            after = at + PREFIX_SIZE + header[LENGTH]
+            if after > there:
+                wanted = max(_CHUNK, after - at)  # the rest comes with the next bytes
+                break
+            yield start, data, at, header
+            at = after
+        if not at and there < asked:
+            raise BadBatch(start, "the file ends inside a batch")
+        start += at
 
 
 def _start(segment: Segment, offset: int) -> int:

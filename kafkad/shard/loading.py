@@ -8,23 +8,36 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
-from kafkad.log.batches import ATTRIBUTES, PRODUCER_ID, Header
+from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LENGTH, MAGIC, PRODUCER_ID, Header
 from kafkad.log.log import Log
 from kafkad.log.scan import Damage, find, scan
+from kafkad.shard.gather import Latest, gather
 from kafkad.shard.shard import Machine
 from kafkad.turns import Turns
 from kafkad.wire.control import read_control
 from kafkad.wire.primitives import MalformedError
-from kafkad.wire.records import CONTROL, TRANSACTIONAL, Record, RecordsError, iter_records
+from kafkad.wire.records import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    PREFIX_SIZE,
+    TRANSACTIONAL,
+    Record,
+    RecordsError,
+    iter_records,
+    records_body,
+)
 
 log = logging.getLogger(__name__)
 
 _MOST_KEYS = 100_000
 """How many last records are held undecoded; more would take more memory than they save time."""
-_RECORDS_PER_LOOK = 64
+_RECORDS_AT_ONCE = 256
 """Between looks at the clock."""
+_RECORD_COUNT = 12
 _MOST_REPORTS = 10
 
 
@@ -43,71 +56,98 @@ class Loader:
         self._machine = machine
         self._wanted = wanted
         self._turns = Turns()
-        self._latest: dict[bytes, Record] = {}
+        self._latest: Latest = {}
+        self._corrupt: dict[tuple[bytes, bytes | None], str] = {}
+        self._pause_at = 0
 
     async def run(self) -> None:
         """Raises Abandoned, and StorageError when the disk fails."""
-        latest = self._latest
-        for view, at, header in scan(self._log, self._report):
+        for data, at, header in scan(self._log, self._report):
             try:
                 if header[ATTRIBUTES] & (TRANSACTIONAL | CONTROL):
                     await self._apply_latest()
-                    self._apply_transactional(header, iter_records(view, at, header))
+                    self._apply_transactional(header, iter_records(memoryview(data), at, header))
                 else:
-                    await self._collect(iter_records(view, at, header))
+                    await self._collect(data, at, header)
             except RecordsError as error:
-                self._report(find(self._log, header[0], str(error)))
-            if len(latest) >= _MOST_KEYS:
-                await self._apply_latest()
+                self._report(find(self._log, header[BASE_OFFSET], str(error)))
+            if self.records >= self._pause_at:
+                await self._pause()
         await self._apply_latest()
+        await self._report_corrupt()
         if self.damaged > _MOST_REPORTS:
             log.error("%d more damaged places in %s", self.damaged - _MOST_REPORTS, self._log.directory)
 
-    async def _collect(self, records: Iterable[Record]) -> None:
+    async def _collect(self, data: bytes, at: int, header: Header) -> None:
         """HOT."""
-        latest = self._latest
-        for record in records:
-            key = record.key
-            if key is None:
-                self._report(find(self._log, record.offset, "a record without a key"))
-                continue
-            latest.pop(key, None)
-            latest[key] = record
-            self.records += 1
-            if not self.records % _RECORDS_PER_LOOK:
+        if header[MAGIC] < 2:
+            for record in iter_records(memoryview(data), at, header):
+                self._latest.pop(record.key or b"", None)
+                self._latest[record.key or b""] = record.value
+            return
+        cursor, end, left = at + HEADER_SIZE, at + PREFIX_SIZE + header[LENGTH], header[_RECORD_COUNT]
+        if header[ATTRIBUTES] & CODEC_MASK:
+            data = records_body(memoryview(data), at, header)
+            cursor, end = 0, len(data)
+        while left > 0:
+            count = min(left, _RECORDS_AT_ONCE)
+            cursor, without_key = gather(data, cursor, end, count, self._latest)
+            left -= count
+            self.records += count
+            if without_key:
+                self._report(find(self._log, header[BASE_OFFSET], f"{without_key} records without a key"))
+            if left:
                 await self._pause()
+        if cursor != end:
+            raise RecordsError(f"{end - cursor} bytes after the last record", cursor)
 
     async def _apply_latest(self) -> None:
-        latest = self._latest
-        machine = self._machine
-        for number, record in enumerate(latest.values()):
-            self._apply(machine, record, -1)
-            if not number % _RECORDS_PER_LOOK:
+        latest, self._latest = self._latest, {}
+        for number, (key, value) in enumerate(latest.items()):
+            self._apply(key, value, -1)
+            if not number % _RECORDS_AT_ONCE:
                 await self._pause()
-        latest.clear()
 
     def _apply_transactional(self, header: Header, records: Iterable[Record]) -> None:
         producer_id = header[PRODUCER_ID]
         for record in records:
             self.records += 1
             if not header[ATTRIBUTES] & CONTROL:
-                self._apply(self._machine, record, producer_id)
+                self._apply(record.key or b"", record.value, producer_id)
             elif (marker := read_control(record)) is not None:
                 self._machine.end_transaction(producer_id, marker.commit)
 
-    def _apply(self, machine: Machine[Any], record: Record, producer_id: int) -> None:
+    def _apply(self, key: bytes, value: bytes | None, producer_id: int) -> None:
+        """HOT."""
         try:
-            decoded = machine.decode(record.key or b"", record.value)
+            record = self._machine.decode(key, value)
         except MalformedError as error:
-            self._report(find(self._log, record.offset, str(error)))
+            self._corrupt[key, value] = str(error)
         else:
-            if decoded is not None:
-                machine.apply(decoded, producer_id)
+            if record is not None:
+                self._machine.apply(record, producer_id)
+
+    async def _report_corrupt(self) -> None:
+        """Find out where these records stand: to remember it of every record would cost more than to look again."""
+        if not self._corrupt:
+            return
+        offsets: dict[tuple[bytes | None, bytes | None], int] = {}
+        for data, at, header in scan(self._log, lambda damage: None):
+            with suppress(RecordsError):
+                for record in iter_records(memoryview(data), at, header):
+                    if (record.key, record.value) in self._corrupt:
+                        offsets[record.key, record.value] = record.offset
+            await self._pause()
+        for (key, value), offset in offsets.items():
+            self._report(find(self._log, offset, self._corrupt[key or b"", value]))
 
     async def _pause(self) -> None:
         await self._turns.give_way()
+        self._pause_at = self.records + _RECORDS_AT_ONCE
         if not self._wanted():
             raise Abandoned
+        if len(self._latest) >= _MOST_KEYS:
+            await self._apply_latest()
 
     def _report(self, damage: Damage) -> None:
         self.damaged += 1

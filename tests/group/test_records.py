@@ -182,6 +182,21 @@ def test_what_is_no_record_is_refused(key: bytes, value: bytes | None) -> None:
         decode(key, value)
 
 
+@given(st.data())
+def test_nothing_but_a_malformed_error_comes_of_any_bytes(data: st.DataObject) -> None:
+    key, value = (bytearray(part) for part in encode(OffsetCommitted("group", "topic", 3, 5, 1, "", 7)))
+    for part in (key, value):
+        for _ in range(data.draw(st.integers(0, 2))):
+            part[data.draw(st.integers(0, len(part) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(key)))
+    try:
+        record = decode(bytes(key[:cut]), bytes(value))
+    except MalformedError:
+        return
+    if isinstance(record, OffsetCommitted):
+        assert decode(*encode(record)) == record
+
+
 @pytest.mark.parametrize(
     "record",
     [
