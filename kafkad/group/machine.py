@@ -108,6 +108,7 @@ class GroupMachine:
         for group in list(self.groups.values()):
             self._carry_out(group, group.unload())
         self.groups.clear()
+        self.offsets = Offsets()
 
     # What is asked
 

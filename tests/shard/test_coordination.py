@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -198,6 +199,7 @@ def test_a_load_that_meets_an_error_of_ours_leaves_the_others_alone(
     assert [shard.index for shard in coordinator.coordination.shards()] == [0, 2, 3]
     key = next(key for key in map(str, range(99)) if coordinator.coordination.partition_for(key) == 1)
     assert coordinator.refusal(key) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert gc.isenabled()
 
 
 def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(broker: OneBroker, coordinator: Coordinator) -> None:
