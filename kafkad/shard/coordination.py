@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from time import monotonic
 from typing import Generic
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.metrics import Family, gauges
 from kafkad.model import BrokerInfo
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
@@ -21,7 +22,7 @@ _MOST_KEYS = 100_000
 
 
 class LoadTimes:
-    """How long loading a partition took, for /metrics."""
+    """How long loading a partition took, since the start."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -33,9 +34,9 @@ class LoadTimes:
         self.total_ms += ms
         self.max_ms = max(self.max_ms, ms)
 
-    @property
-    def average_ms(self) -> float:
-        return self.total_ms / self.count if self.count else 0.0
+    def collect(self, prefix: str) -> Iterator[Family]:
+        values = {"avg": self.total_ms / max(self.count, 1), "max": self.max_ms}
+        yield from gauges(f"{prefix}_partition_load_time", values, "Milliseconds that loading a partition took")
 
 
 class Coordination(Generic[M]):

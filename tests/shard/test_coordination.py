@@ -119,7 +119,9 @@ def test_a_partition_that_is_loading_says_so_and_then_serves(broker: OneBroker, 
     coordinator.put("a", "1")
     assert coordinator.coordination.shard("a").machine.pairs == {"a": "1"}
     assert [shard.index for shard in coordinator.coordination.shards()] == list(range(PARTITIONS))
-    assert coordinator.coordination.load_times.count == PARTITIONS
+    average, longest = coordinator.coordination.load_times.collect("prefix")
+    assert (average.name, longest.name) == ("prefix_partition_load_time_avg", "prefix_partition_load_time_max")
+    assert 0 < dict(average.samples)[()] <= dict(longest.samples)[()]
 
 
 def test_a_topic_that_comes_later_is_followed(broker: OneBroker, coordinator: Coordinator) -> None:
