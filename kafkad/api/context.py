@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from kafkad.config import Config
     from kafkad.controller.configs import ConfigAlterer
     from kafkad.controller.controller import Controller
+    from kafkad.group.committing import OffsetCommitter
     from kafkad.group.coordinator import GroupCoordinator
     from kafkad.group.machine import GroupMachine
+    from kafkad.group.stored import StoredOffsets
     from kafkad.net.connection import Connection
     from kafkad.replica.configs import DynamicConfigs
     from kafkad.replica.features import FinalizedFeatures
@@ -40,6 +42,8 @@ class Context:
     moves: ReplicaMoves
     group_coordination: Coordination[GroupMachine]
     groups: GroupCoordinator
+    offsets: OffsetCommitter
+    stored_offsets: StoredOffsets
 
 
 class Request:

@@ -11,8 +11,12 @@ from kafkad.config import Config
 from kafkad.controller.controller import Controller
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.group.committing import OffsetCommitter, OffsetSettings
 from kafkad.group.coordinator import GroupCoordinator, group_settings
+from kafkad.group.expiry import OffsetExpiry
 from kafkad.group.machine import GroupMachine
+from kafkad.group.stored import StoredOffsets
+from kafkad.meta.store import MetaStore
 from kafkad.model import GROUPS_TOPIC
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
@@ -31,6 +35,7 @@ class Coordinators:
         replicas: ReplicaManager,
         controller: Controller,
         durable: Durable,
+        store: MetaStore,
         *,
         config: Callable[[], Config],
         clock: Clock,
@@ -51,11 +56,18 @@ class Coordinators:
             create=lambda: self._create(GROUPS_TOPIC),
         )
         self.classic_groups = GroupCoordinator(self.groups)
+        offsets = OffsetSettings.of(config())
+        self.offsets = OffsetCommitter(self.groups, offsets, clock, timers)
+        self.stored_offsets = StoredOffsets(store, offsets.max_metadata_size)
+        self._expiry = OffsetExpiry(self.groups, self.offsets, clock, timers)
+        replicas.on_topics_deleted = self._expiry.topics_deleted
 
     def start(self) -> None:
         self.groups.start()
+        self._expiry.start()
 
     async def stop(self) -> None:
+        await self._expiry.stop()
         await self.groups.stop()
 
     def _make_group_machine(self, shard: Shard[GroupMachine]) -> GroupMachine:

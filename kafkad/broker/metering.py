@@ -7,6 +7,7 @@ from time import monotonic
 
 from kafkad.api.fetch_session import FetchSessions
 from kafkad.controller.controller import Controller
+from kafkad.group.committing import OffsetCommitter
 from kafkad.group.coordinator import GroupCoordinator
 from kafkad.log.manager import LogManager
 from kafkad.metrics import (
@@ -34,6 +35,7 @@ def registry(
     controller: Controller,
     sessions: FetchSessions,
     groups: GroupCoordinator,
+    offsets: OffsetCommitter,
 ) -> Registry:
     made = Registry()
     collectors: tuple[Callable[[], Iterable[Family]], ...] = (
@@ -44,6 +46,7 @@ def registry(
         lambda: _controller_families(replicas, controller),
         lambda: _connection_families(server, sessions),
         groups.collect,
+        offsets.collect,
         process_families,
     )
     for collector in collectors:

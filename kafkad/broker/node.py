@@ -124,7 +124,7 @@ class Node:
         await self._load_logs()
         await take_over(session, self._broker_id, self._logs)
         await self._join(session)
-        self._serve_clients()
+        self._serve_clients(session)
         await self._serve_http()
         self._chores = [asyncio.create_task(chore) for chore in (self._close_idle(), self._feed_watchdog())]
         self._loop.add_signal_handler(signal.SIGHUP, self._reload)
@@ -210,7 +210,7 @@ class Node:
         info = BrokerInfo(id=self._broker_id, endpoints=endpoints, rack=str(rack) if rack else None)
         return Registration(broker=info, timestamp_ms=self._clock.now_ms())
 
-    def _serve_clients(self) -> None:
+    def _serve_clients(self, session: MetaStore) -> None:
         config = self._settings.config
         self._durable = Durable(self._logs.files, self._threads)
         self._moves = ReplicaMoves(self._replicas, self._durable)
@@ -219,6 +219,7 @@ class Node:
             self._replicas,
             self._controller,
             self._durable,
+            session,
             config=lambda: self._settings.config,
             clock=self._clock,
             timers=self._timers.timers,
@@ -242,6 +243,8 @@ class Node:
             moves=self._moves,
             group_coordination=self._coordinators.groups,
             groups=self._coordinators.classic_groups,
+            offsets=self._coordinators.offsets,
+            stored_offsets=self._coordinators.stored_offsets,
         )
         self._probes = {route.key: RequestProbe(route.name) for route in ROUTES}
         self._fetch = FetchApi(self._replicas, sessions, self._clock, self._probes[FETCH])
@@ -266,6 +269,7 @@ class Node:
             controller=self._controller,
             sessions=self._fetch.sessions,
             groups=self._coordinators.classic_groups,
+            offsets=self._coordinators.offsets,
         )
         endpoints = Endpoints(registry.pieces, self._sick, self._unready)
         try:

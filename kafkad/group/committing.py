@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,9 +16,9 @@ from kafkad.config import Config
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import State
 from kafkad.group.machine import GroupMachine
-from kafkad.group.offsets import Offsets, Position
+from kafkad.group.offsets import Position
 from kafkad.group.records import NO_TIMESTAMP, OffsetCommitted
-from kafkad.metrics import COUNTER, Family, gauges
+from kafkad.metrics import Family, counters
 from kafkad.shard import Coordination
 from kafkad.timers import Timers
 
@@ -173,6 +173,16 @@ class OffsetCommitter:
         self.probe.deleted += there
         return [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used else ErrorCode.NONE for used in in_use]
 
+    def collect(self) -> Iterator[Family]:
+        """Under the names that JMX exporters give Kafka's metrics."""
+        probe = self.probe
+        counts = {
+            "offset_commit": probe.committed,
+            "offset_expiration": probe.expired,
+            "offset_deletion": probe.deleted,
+        }
+        yield from counters("kafka_server_group_coordinator_metrics", counts, "Offsets of groups")
+
     def _check_commit(self, machine: GroupMachine, who: Committer) -> None:
         """Who is in no group may commit to one that has no members, or none that is known yet."""
         group = machine.groups.get(who.group)
@@ -253,13 +263,3 @@ def _codes(code: ErrorCode, fits: Sequence[bool]) -> Codes:
 
 def _refusal(error: KafkaError) -> ErrorCode:
     return _REFUSED_WRITE.get(error.code, error.code)
-
-
-def collect(probe: OffsetProbe, offsets: Iterable[Offsets]) -> Iterator[Family]:
-    """For /metrics. Counts are attributes of an MBean in Kafka, which the JMX exporter names like this."""
-    counts = {"commit": probe.committed, "expiration": probe.expired, "deletion": probe.deleted}
-    for name, count in counts.items():
-        metric = f"kafka_server_group_coordinator_metrics_offset_{name}_count"
-        yield Family(metric, COUNTER, f"Offsets of groups: {name}.", [((), count)])
-    kept = {"numoffsets": sum(map(len, offsets))}
-    yield from gauges("kafka_coordinator_group_groupmetadatamanager", kept, "What the group coordinator keeps")

@@ -58,6 +58,8 @@ class ReplicaManager:
         self._controller_epoch = 0
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._halt = halt
+        self.on_topics_deleted: Callable[[list[str]], None] = lambda topics: None
+        """Told of topics that the cluster has no more."""
         self.role_watchers: dict[str, Callable[[Partition], None]] = {}
         """By topic, who is told when a partition of it changes its role here, is taken away, or loses its disk."""
         logs.on_failure = self._directory_lost
@@ -125,7 +127,9 @@ class ReplicaManager:
     async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)
         if not refused:
-            self.metadata.apply(request)
+            deleted = self.metadata.apply(request)
+            if deleted:
+                self.on_topics_deleted(deleted)
         return UpdateMetadataResponse(error_code=refused)
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:

@@ -118,6 +118,7 @@ class OneBroker:
             self.replicas,
             self.controller,
             self.durable,
+            self.store,
             config=lambda: self.config,
             clock=clock,
             timers=self.timers,
@@ -149,6 +150,8 @@ class OneBroker:
             moves=ReplicaMoves(self.replicas, self.durable),
             group_coordination=self.coordinators.groups,
             groups=self.coordinators.classic_groups,
+            offsets=self.coordinators.offsets,
+            stored_offsets=self.coordinators.stored_offsets,
         )
 
     def _broker_changed(self) -> None:

@@ -39,7 +39,8 @@ def test_every_version_served_is_asked(asker: probes.Asker) -> None:
     assert set(answers.served(asker)) <= set(EXPECTED)
     members = {"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"}
     groups = {"DescribeGroups", "ListGroups", "DeleteGroups"}
-    to_come = {"FindCoordinator"} | members | groups
+    offsets = {"OffsetCommit", "OffsetFetch", "OffsetDelete"}
+    to_come = {"FindCoordinator"} | members | groups | offsets
     assert {api for api in probes.KEYS if probes.KEYS[api] in asker.served} <= set(probes.PROBES) | to_come
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafkad.config.setting import (
+    ALL_REPLICAS,
     CLUSTER_WIDE,
     GROUPS,
     HIGH,
@@ -46,18 +47,15 @@ SETTINGS: tuple[Setting, ...] = (
         "The longest session timeout a member may ask for.",
     ),
     integer("group.max.size", INT_MAX, MEDIUM, "The most members of one group.", valid=at_least(1)),
-    integer(
-        "offset.metadata.max.bytes", 4096, HIGH, "The longest text that may go with a committed offset.", unused=GROUPS
-    ),
+    integer("offset.metadata.max.bytes", 4096, HIGH, "The longest text that may go with a committed offset."),
     integer(
         "offsets.commit.timeout.ms",
         5000,
         HIGH,
         "How long a commit waits for its replicas.",
         valid=at_least(1),
-        unused=GROUPS,
     ),
-    short("offsets.commit.required.acks", -1, HIGH, "Acks a commit needs; -1 is all.", unused=GROUPS),
+    short("offsets.commit.required.acks", -1, HIGH, "Acks a commit needs; -1 is all.", unused=ALL_REPLICAS),
     integer(
         "offsets.load.buffer.size",
         5_242_880,
@@ -72,7 +70,6 @@ SETTINGS: tuple[Setting, ...] = (
         HIGH,
         "How long offsets of an empty group are kept.",
         valid=at_least(1),
-        unused=GROUPS,
     ),
     long(
         "offsets.retention.check.interval.ms",
@@ -80,7 +77,6 @@ SETTINGS: tuple[Setting, ...] = (
         HIGH,
         "How often old offsets are looked for.",
         valid=at_least(1),
-        unused=GROUPS,
     ),
     integer("offsets.topic.num.partitions", 50, HIGH, "Partitions of __consumer_offsets.", valid=at_least(1)),
     short(

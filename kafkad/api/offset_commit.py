@@ -1,0 +1,93 @@
+"""OffsetCommit, 0 to 10: how far a group has read. Version 0 goes to the metadata store, as Kafka 0.8 keeps offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Coroutine
+
+from kafkad.api.context import Context, Request
+from kafkad.errors import ErrorCode
+from kafkad.group.committing import Asked, Codes, Committer
+from kafkad.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+_BY_ID = 10
+
+Answers = list[OffsetCommitResponsePartition]
+
+
+def handle(
+    context: Context, request: Request, message: OffsetCommitRequest
+) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
+    """HOT. Without a coroutine when nothing has to be waited for."""
+    version = request.header.api_version
+    response, asked, answers = _sorted_out(context, message, by_id=version >= _BY_ID)
+    if not asked:
+        return response
+    if version == 0:
+        return _to_store(context, message.group_id, response, asked, answers)
+    who = Committer(
+        message.group_id, message.member_id, message.group_instance_id, message.generation_id_or_member_epoch
+    )
+    codes = context.offsets.commit(who, asked, message.retention_time_ms)
+    if not isinstance(codes, list):
+        return _later(codes, response, answers)
+    return _answered(response, answers, codes)
+
+
+def _sorted_out(
+    context: Context, message: OffsetCommitRequest, by_id: bool
+) -> tuple[OffsetCommitResponse, list[Asked], Answers]:
+    """What can be asked of the group, and its places in the response; topics that nobody knows have their answer."""
+    metadata = context.replicas.metadata
+    response = OffsetCommitResponse()
+    asked: list[Asked] = []
+    answers: Answers = []
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for topic in message.topics:
+        name = metadata.name_of(topic.topic_id) if by_id else topic.name
+        known = metadata.topics.get(name) if name is not None else None
+        partitions = []
+        for one in topic.partitions:
+            index = one.partition_index
+            answer = OffsetCommitResponsePartition(partition_index=index)
+            partitions.append(answer)
+            if known is None:
+                answer.error_code = unknown
+            elif index not in known.partitions:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                answers.append(answer)
+                asked.append(
+                    Asked(
+                        known.name,
+                        index,
+                        one.committed_offset,
+                        one.committed_leader_epoch,
+                        one.committed_metadata,
+                        one.commit_timestamp,
+                    )
+                )
+        response.topics.append(
+            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+        )
+    return response, asked, answers
+
+
+def _answered(response: OffsetCommitResponse, answers: Answers, codes: Codes) -> OffsetCommitResponse:
+    for answer, code in zip(answers, codes, strict=True):
+        answer.error_code = code
+    return response
+
+
+async def _later(codes: Awaitable[Codes], response: OffsetCommitResponse, answers: Answers) -> OffsetCommitResponse:
+    return _answered(response, answers, await codes)
+
+
+async def _to_store(
+    context: Context, group: str, response: OffsetCommitResponse, asked: list[Asked], answers: Answers
+) -> OffsetCommitResponse:
+    return _answered(response, answers, [await context.stored_offsets.commit(group, one) for one in asked])

@@ -1,0 +1,136 @@
+"""OffsetFetch, 0 to 10: what groups have committed. Version 0 reads the metadata store; 8 and up take many groups."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Sequence
+
+from kafkad.api.context import Context, Request
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.group.committing import Fetched
+from kafkad.group.offsets import Position
+from kafkad.model import NO_TOPIC_ID
+from kafkad.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+_ERROR_OF_ALL = 2
+"""From this version on there is a place for the error of a whole group."""
+_MANY_GROUPS = 8
+_BY_ID = 10
+
+
+def handle(
+    context: Context, request: Request, message: OffsetFetchRequest
+) -> OffsetFetchResponse | Coroutine[None, None, OffsetFetchResponse]:
+    version = request.version
+    if version >= _MANY_GROUPS:
+        by_id = version >= _BY_ID
+        groups = [_group(context, group, message.require_stable, by_id) for group in message.groups]
+        return OffsetFetchResponse(groups=groups)
+    positions = None
+    if message.topics is not None:
+        positions = [(topic.name, index) for topic in message.topics for index in topic.partition_indexes]
+    if version == 0:
+        return _from_store(context, message.group_id, positions or ())
+    try:
+        found = context.offsets.fetch(message.group_id, positions, message.require_stable)
+    except KafkaError as error:
+        if version >= _ERROR_OF_ALL:
+            return OffsetFetchResponse(error_code=error.code)
+        found = [Fetched(position, error=error.code) for position in positions or ()]
+    return _of_one_group(found)
+
+
+def _of_one_group(found: Iterable[Fetched]) -> OffsetFetchResponse:
+    topics: dict[str, OffsetFetchResponseTopic] = {}
+    for (name, index), offset, epoch, metadata, error in found:
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = OffsetFetchResponseTopic(name=name)
+        topic.partitions.append(
+            OffsetFetchResponsePartition(
+                partition_index=index,
+                committed_offset=offset,
+                committed_leader_epoch=epoch,
+                metadata=metadata,
+                error_code=error,
+            )
+        )
+    return OffsetFetchResponse(topics=list(topics.values()))
+
+
+async def _from_store(context: Context, group: str, positions: Sequence[Position]) -> OffsetFetchResponse:
+    """There an offset that nobody has committed is an error; so is a topic that does not exist."""
+    known = context.replicas.metadata.topics
+    found = []
+    for position in positions:
+        if position[0] in known:
+            found.append(await context.stored_offsets.fetch(group, position))
+        else:
+            found.append(Fetched(position, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    return _of_one_group(found)
+
+
+def _group(
+    context: Context, asked: OffsetFetchRequestGroup, require_stable: bool, by_id: bool
+) -> OffsetFetchResponseGroup:
+    response = OffsetFetchResponseGroup(group_id=asked.group_id)
+    positions, unknown = _positions(context, asked.topics, by_id)
+    try:
+        found = context.offsets.fetch(asked.group_id, positions, require_stable)
+    except KafkaError as error:
+        response.error_code = error.code
+        return response
+    response.topics = [*_topics(context, found, by_id), *unknown]
+    return response
+
+
+def _positions(
+    context: Context, topics: Sequence[OffsetFetchRequestTopics] | None, by_id: bool
+) -> tuple[list[Position] | None, list[OffsetFetchResponseTopics]]:
+    """What to look up, None for all, and the answers for ids that no topic has."""
+    if topics is None:
+        return None, []
+    positions: list[Position] = []
+    unknown: list[OffsetFetchResponseTopics] = []
+    for topic in topics:
+        name = context.replicas.metadata.name_of(topic.topic_id) if by_id else topic.name
+        if name is not None:
+            positions += [(name, index) for index in topic.partition_indexes]
+        else:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+            partitions = [_partition(Fetched(("", index), error=code)) for index in topic.partition_indexes]
+            unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
+    return positions, unknown
+
+
+def _topics(context: Context, found: Iterable[Fetched], by_id: bool) -> list[OffsetFetchResponseTopics]:
+    """Asked by id, a topic that has none, or is gone, cannot be told of."""
+    known = context.replicas.metadata.topics
+    topics: dict[str, OffsetFetchResponseTopics] = {}
+    for one in found:
+        name = one.position[0]
+        topic = topics.get(name)
+        if topic is None:
+            topic_id = known[name].id if by_id and name in known else NO_TOPIC_ID
+            topic = topics[name] = OffsetFetchResponseTopics(name=name, topic_id=topic_id)
+        topic.partitions.append(_partition(one))
+    return [topic for topic in topics.values() if not by_id or topic.topic_id != NO_TOPIC_ID]
+
+
+def _partition(found: Fetched) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=found.position[1],
+        committed_offset=found.offset,
+        committed_leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+        error_code=found.error,
+    )

@@ -1,0 +1,255 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete in every version, as Kafka 3.9 answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkad.errors import ErrorCode
+from kafkad.group.offsets import Offsets
+from kafkad.group.records import OffsetCommitted
+from kafkad.wire.messages.delete_topics import DeleteTopicsRequest
+from kafkad.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkad.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kafkad.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from tests.api.one_broker import OneBroker
+
+OK, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+STORED, OF_GROUPS, BY_ID = 0, range(1, 10), 10
+NOBODY = bytes(15) + b"\7"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneBroker]:
+    """One for all: each test has groups of its own."""
+    directory: Path = tmp_path_factory.mktemp("offsets")
+    started = OneBroker(directory, "offsets.topic.num.partitions=1", "offset.metadata.max.bytes=100")
+    started.run(started.context.group_coordination.prepare())
+    started.run_until(lambda: bool(list(started.context.group_coordination.shards())))
+    started.create("here", 2)
+    yield started
+    started.stop()
+
+
+def commit(broker: OneBroker, version: int, group: str, *asked: tuple[str, int, int], **more: Any) -> Any:
+    """The codes, by topic and partition. More goes into the request, or into the offsets if they have such a field."""
+    topics = []
+    for name, index, offset in asked:
+        one = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata=None)
+        for field in one.__slots__:
+            if field in more:
+                setattr(one, field, more[field])
+        topic_id = topic_id_of(broker, name) if version >= BY_ID else bytes(16)
+        topics.append(OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=[one]))
+    request = OffsetCommitRequest(group_id=group, topics=topics)
+    for field in request.__slots__:
+        if field in more:
+            setattr(request, field, more[field])
+    answer = broker.ask(request, version)
+    return [(topic.name, one.partition_index, one.error_code) for topic in answer.topics for one in topic.partitions]
+
+
+def offsets_of(broker: OneBroker, group: str) -> Offsets:
+    return broker.context.group_coordination.shard(group).machine.offsets
+
+
+def topic_id_of(broker: OneBroker, name: str) -> bytes:
+    known = broker.replicas.metadata.topics.get(name)
+    return NOBODY if known is None else known.id
+
+
+def fetch(
+    broker: OneBroker, version: int, group: str, *asked: tuple[str, int], stable: bool = False
+) -> list[tuple[str, int, int, int, str, ErrorCode]] | ErrorCode:
+    """What is known of some partitions, or of all when none is named; the group's error when it has one."""
+    if version < 8:
+        wanted = [OffsetFetchRequestTopic(name=name, partition_indexes=[index]) for name, index in asked]
+        answer = broker.ask(OffsetFetchRequest(group_id=group, topics=wanted or None, require_stable=stable), version)
+        code, topics = answer.error_code, answer.topics
+    else:
+        some = [
+            OffsetFetchRequestTopics(
+                name=name,
+                topic_id=topic_id_of(broker, name) if version >= BY_ID else bytes(16),
+                partition_indexes=[index],
+            )
+            for name, index in asked
+        ]
+        asked_group = OffsetFetchRequestGroup(group_id=group, topics=some or None)
+        answer = broker.ask(OffsetFetchRequest(groups=[asked_group], require_stable=stable), version)
+        [found] = answer.groups
+        assert found.group_id == group
+        code, topics = found.error_code, found.topics
+    if code:
+        return ErrorCode(code)
+    names = {topic_id_of(broker, name): name for name in broker.replicas.metadata.topics}
+    return [
+        (
+            names.get(topic.topic_id, "?") if version >= BY_ID else topic.name,
+            one.partition_index,
+            one.committed_offset,
+            one.committed_leader_epoch,
+            one.metadata,
+            one.error_code,
+        )
+        for topic in topics
+        for one in topic.partitions
+    ]
+
+
+@pytest.mark.parametrize("version", OF_GROUPS)
+def test_what_is_committed_is_fetched_in_every_version(broker: OneBroker, version: int) -> None:
+    group = f"versions-{version}"
+    more: dict[str, Any] = {"committed_metadata": "why"}
+    if version >= 6:
+        more["committed_leader_epoch"] = 4
+    assert commit(broker, version, group, ("here", 1, 5), **more) == [("here", 1, OK)]
+    epoch = 4 if version >= 6 else -1
+    for fetched in range(1, 10):
+        seen = epoch if fetched >= 5 else -1
+        assert fetch(broker, fetched, group, ("here", 1), ("here", 0), ("never", 7)) == [
+            ("here", 1, 5, seen, "why", OK),
+            ("here", 0, -1, -1, "", OK),
+            ("never", 7, -1, -1, "", OK),
+        ]
+        if fetched >= 2:
+            assert fetch(broker, fetched, group) == [("here", 1, 5, seen, "why", OK)]
+
+
+def test_by_topic_id(broker: OneBroker) -> None:
+    asked = ("here", 1, 5), ("never", 0, 5)
+    assert commit(broker, BY_ID, "ids", *asked) == [("", 1, OK), ("", 0, ErrorCode.UNKNOWN_TOPIC_ID)]
+    assert fetch(broker, BY_ID, "ids", ("here", 1), ("never", 0)) == [
+        ("here", 1, 5, -1, "", OK),
+        ("?", 0, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+    offsets_of(broker, "ids").apply(OffsetCommitted("ids", "gone", 0, 1, -1, "", 0))
+    assert fetch(broker, BY_ID, "ids") == [("here", 1, 5, -1, "", OK)]
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_topics_and_partitions_that_nobody_knows(broker: OneBroker, version: int) -> None:
+    group = f"unknown-{version}"
+    asked = ("never", 0, 5), ("here", 1, 6), ("here", 2, 7)
+    assert commit(broker, version, group, *asked) == [("never", 0, UNKNOWN), ("here", 1, OK), ("here", 2, UNKNOWN)]
+    assert commit(broker, version, group, ("never", 0, 5)) == [("never", 0, UNKNOWN)]
+
+
+def test_nothing_is_asked_of_a_group_for_unknown_topics(broker: OneBroker) -> None:
+    assert commit(broker, 5, "nobody", ("never", 0, 1), generation_id_or_member_epoch=7) == [("never", 0, UNKNOWN)]
+    assert commit(broker, 5, "nobody", ("here", 0, 1), generation_id_or_member_epoch=7) == [
+        ("here", 0, ErrorCode.ILLEGAL_GENERATION)
+    ]
+
+
+def test_a_blob_of_ten_megabytes(broker: OneBroker) -> None:
+    """As Kafka, whose strings end at 32767 bytes: the frame cannot be read."""
+    large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert commit(broker, 5, "large", ("here", 0, 1), committed_metadata="m" * 101) == [("here", 0, large)]
+    assert commit(broker, 0, "large", ("here", 0, 1), committed_metadata="m" * 101) == [("here", 0, large)]
+    assert commit(broker, 5, "large", ("here", 0, 1), committed_metadata="m" * 32767) == [("here", 0, large)]
+    with pytest.raises(ValueError):
+        commit(broker, 5, "large", ("here", 0, 1), committed_metadata="m" * 10_000_000)
+
+
+def test_times_of_old_versions(broker: OneBroker) -> None:
+    commit(broker, 1, "times", ("here", 0, 1), commit_timestamp=17)
+    commit(broker, 4, "times", ("here", 1, 1), retention_time_ms=60_000)
+    offsets = offsets_of(broker, "times")
+    first, second = offsets.committed("times", "here", 0), offsets.committed("times", "here", 1)
+    assert first is not None and second is not None
+    assert (first.commit_timestamp, first.expire_timestamp) == (17, -1)
+    assert second.expire_timestamp == second.commit_timestamp + 60_000
+
+
+def test_version_0_is_kept_in_the_metadata_store(broker: OneBroker) -> None:
+    assert commit(broker, STORED, "old", ("here", 1, 12), committed_metadata="not kept") == [("here", 1, OK)]
+    data, _ = broker.run(broker.store.get("/consumers/old/offsets/here/1"))
+    assert data == b"12"
+    assert fetch(broker, STORED, "old", ("here", 1), ("here", 0), ("never", 0)) == [
+        ("here", 1, 12, -1, "", OK),
+        ("here", 0, -1, -1, "", UNKNOWN),
+        ("never", 0, -1, -1, "", UNKNOWN),
+    ]
+    assert fetch(broker, 5, "old", ("here", 1)) == [("here", 1, -1, -1, "", OK)]
+
+
+@pytest.mark.parametrize("version", range(7, 11))
+def test_an_open_transaction(broker: OneBroker, version: int) -> None:
+    group = f"open-{version}"
+    commit(broker, 5, group, ("here", 0, 3), ("here", 1, 4))
+    offsets = offsets_of(broker, group)
+    offsets.apply(OffsetCommitted(group, "here", 1, 9, -1, "", 0), 77)
+    unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    expected = [("here", 0, 3, -1, "", OK), ("here", 1, -1, -1, "", unstable)]
+    assert fetch(broker, version, group, ("here", 0), ("here", 1), stable=True) == expected
+    assert fetch(broker, version, group, stable=True) == expected
+    assert fetch(broker, version, group, ("here", 1)) == [("here", 1, 4, -1, "", OK)]
+
+
+def test_groups_that_nobody_knows_and_many_at_once(broker: OneBroker) -> None:
+    commit(broker, 5, "many", ("here", 0, 3))
+    groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("many", "nobody")]
+    answer = broker.ask(OffsetFetchRequest(groups=groups), 9)
+    assert [(group.group_id, group.error_code, len(group.topics)) for group in answer.groups] == [
+        ("many", OK, 1),
+        ("nobody", OK, 0),
+    ]
+
+
+def test_what_is_coordinated_elsewhere(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before version 2 the error has no place but beside each partition."""
+    monkeypatch.setattr(broker.coordinators.groups, "_shards", {})
+    monkeypatch.setattr(broker.coordinators.groups, "_by_key", {})
+    elsewhere = ErrorCode.NOT_COORDINATOR
+    assert commit(broker, 5, "g", ("here", 0, 1)) == [("here", 0, elsewhere)]
+    assert fetch(broker, 1, "g", ("here", 0)) == [("here", 0, -1, -1, "", elsewhere)]
+    for version in range(2, 11):
+        assert fetch(broker, version, "g", ("here", 0)) == elsewhere
+        assert fetch(broker, version, "g") == elsewhere
+    with pytest.raises(Exception, match="does not coordinate"):
+        delete(broker, "g", ("here", 0))
+
+
+def delete(broker: OneBroker, group: str, *asked: tuple[str, int]) -> list[tuple[str, int, ErrorCode]]:
+    topics = [
+        OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index)])
+        for name, index in asked
+    ]
+    answer = broker.ask(OffsetDeleteRequest(group_id=group, topics=topics), 0)
+    assert answer.error_code == OK
+    return [(topic.name, one.partition_index, one.error_code) for topic in answer.topics for one in topic.partitions]
+
+
+def test_offsets_are_deleted(broker: OneBroker) -> None:
+    commit(broker, 5, "deleting", ("here", 0, 1), ("here", 1, 1))
+    assert delete(broker, "deleting", ("here", 0), ("never", 0), ("here", 9)) == [
+        ("here", 0, OK),
+        ("never", 0, UNKNOWN),
+        ("here", 9, OK),
+    ]
+    assert fetch(broker, 5, "deleting") == [("here", 1, 1, -1, "", OK)]
+    assert delete(broker, "nobody", ("never", 0)) == [("never", 0, UNKNOWN)]
+
+
+def test_offsets_of_a_deleted_topic_go(broker: OneBroker) -> None:
+    broker.create("short-lived")
+    commit(broker, 5, "topics", ("short-lived", 0, 1), ("here", 1, 1))
+    broker.ask(DeleteTopicsRequest(topic_names=["short-lived"], timeout_ms=5000), 5)
+    broker.run_until(lambda: offsets_of(broker, "topics").positions("topics") == {("here", 1)})
