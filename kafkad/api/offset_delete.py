@@ -13,6 +13,7 @@ from kafkad.wire.messages.offset_delete import (
 
 
 async def handle(context: Context, request: Request, message: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Asks the group even when there is nothing to delete: whether it exists is an answer too."""
     topics = context.replicas.metadata.topics
     response = OffsetDeleteResponse(
         topics=[
@@ -28,12 +29,11 @@ async def handle(context: Context, request: Request, message: OffsetDeleteReques
     answers = []
     for topic in response.topics:
         for answer in topic.partitions:
-            if topic.name in topics:
+            if topic.name in topics and answer.partition_index in topics[topic.name].partitions:
                 answers.append(((topic.name, answer.partition_index), answer))
             else:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if answers:
-        codes = await context.offsets.delete(message.group_id, [position for position, _ in answers])
-        for (_, answer), code in zip(answers, codes, strict=True):
-            answer.error_code = code
+    codes = await context.offsets.delete(message.group_id, [position for position, _ in answers])
+    for (_, answer), code in zip(answers, codes, strict=True):
+        answer.error_code = code
     return response

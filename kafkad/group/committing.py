@@ -141,10 +141,8 @@ class OffsetCommitter:
         """What the group committed to these, or to all that it committed to."""
         offsets = self._coordination.shard(group).machine.offsets
         waiting = self.waiting.get(group, ())
-        if positions is None:
-            positions = list(offsets.of_group(group))
         found = []
-        for position in positions:
+        for position in dict.fromkeys(offsets.of_group(group) if positions is None else positions):
             if require_stable and (position in waiting or offsets.is_pending(group, *position)):
                 found.append(Fetched(position, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
                 continue
@@ -164,14 +162,18 @@ class OffsetCommitter:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group} has members, which may use any of its offsets")
         in_use = [known.state is not State.EMPTY and known.subscribes_to(topic) for topic, _ in positions]
         free = {position for position, used in zip(positions, in_use, strict=True) if not used}
-        there = len(free & machine.offsets.positions(group))
+        if free:
+            await self._delete(machine, group, free)
+        return [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used else ErrorCode.NONE for used in in_use]
+
+    async def _delete(self, machine: GroupMachine, group: str, positions: set[Position]) -> None:
+        there = len(positions & machine.offsets.positions(group))
         writing = Writing()
-        machine.forget_offsets(group, free, writing.end)
+        machine.forget_offsets(group, positions, writing.end)
         await writing.wait()
         if writing.error is not None:
             raise KafkaError(_refusal(writing.error), writing.error.message or "")
         self.probe.deleted += there
-        return [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used else ErrorCode.NONE for used in in_use]
 
     def collect(self) -> Iterator[Family]:
         """Under the names that JMX exporters give Kafka's metrics."""

@@ -24,8 +24,8 @@ class StoredOffsets:
         """The metadata that came along is not kept, as in Kafka; there is no place for it."""
         if asked.metadata and not metadata_fits(asked.metadata, self._max_metadata_size):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        path = ConsumerOffset.path(group, asked.topic, asked.partition)
         try:
+            path = ConsumerOffset.path(group, asked.topic, asked.partition)
             await self._put(path, ConsumerOffset.encode(asked.offset))
         except (MetaError, ValueError) as error:
             log.warning("an offset of group %s could not be stored: %s", group, error)

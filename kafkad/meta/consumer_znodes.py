@@ -82,6 +82,8 @@ class ConsumerOffset:
 
     @staticmethod
     def path(group: str, topic: str, partition: int) -> str:
+        if not group:
+            raise ValueError("a group without a name has no node")
         return f"{GROUPS}/{group}/offsets/{topic}/{partition}"
 
     @staticmethod

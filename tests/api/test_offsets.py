@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.offsets import Offsets
 from kafkad.group.records import OffsetCommitted
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest
@@ -223,7 +223,7 @@ def test_what_is_coordinated_elsewhere(broker: OneBroker, monkeypatch: pytest.Mo
     for version in range(2, 11):
         assert fetch(broker, version, "g", ("here", 0)) == elsewhere
         assert fetch(broker, version, "g") == elsewhere
-    with pytest.raises(Exception, match="does not coordinate"):
+    with pytest.raises(KafkaError, match="does not coordinate"):
         delete(broker, "g", ("here", 0))
 
 
@@ -242,10 +242,18 @@ def test_offsets_are_deleted(broker: OneBroker) -> None:
     assert delete(broker, "deleting", ("here", 0), ("never", 0), ("here", 9)) == [
         ("here", 0, OK),
         ("never", 0, UNKNOWN),
-        ("here", 9, OK),
+        ("here", 9, UNKNOWN),
     ]
     assert fetch(broker, 5, "deleting") == [("here", 1, 1, -1, "", OK)]
-    assert delete(broker, "nobody", ("never", 0)) == [("never", 0, UNKNOWN)]
+    assert delete(broker, "deleting") == []
+    assert fetch(broker, 5, "deleting") == [("here", 1, 1, -1, "", OK)]
+
+
+@pytest.mark.parametrize("asked", [(), (("never", 0),), (("here", 0),)])
+def test_deleting_from_a_group_that_does_not_exist(broker: OneBroker, asked: tuple[tuple[str, int], ...]) -> None:
+    with pytest.raises(KafkaError) as refused:
+        delete(broker, "nobody", *asked)
+    assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_offsets_of_a_deleted_topic_go(broker: OneBroker) -> None:

@@ -32,7 +32,7 @@ def test_what_is_committed_is_fetched(world: Offsets) -> None:
         Fetched(("b", 4), -1, -1, ""),
     ]
     assert world.fetch_all() == [Fetched(A, 5, 2, "why"), Fetched(("b", 3), 7, -1, "")]
-    assert world.fetch(A, group="other") == [Fetched(A)]
+    assert world.fetch(A, A, group="other") == [Fetched(A)]
     assert world.fetch_all("other") == []
     assert world.committer.probe.committed == 2
 
@@ -202,6 +202,13 @@ def test_deleting_the_last_offset_ends_a_group_without_members(world: Offsets) -
     assert world.machine.group("g") is None
     assert world.delete_offsets(("b", 0)) == ErrorCode.GROUP_ID_NOT_FOUND
     assert world.committer.probe.deleted == 2
+
+
+def test_deleting_nothing_leaves_the_group(world: Offsets) -> None:
+    [member] = world.stable()
+    world.leave(member)
+    assert world.delete_offsets() == []
+    assert world.state() is State.EMPTY
 
 
 def test_a_group_that_was_never_written_needs_no_tombstone(world: Offsets) -> None:

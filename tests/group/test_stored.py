@@ -66,4 +66,4 @@ def test_what_somebody_else_wrote_there(world: World) -> None:
 
 def test_a_name_that_is_no_path(world: World) -> None:
     assert world.commit(1, group="") == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert world.fetch("").error != ErrorCode.NONE
+    assert world.fetch("") == Fetched(AT, error=ErrorCode.UNKNOWN_SERVER_ERROR)
