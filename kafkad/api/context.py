@@ -49,11 +49,13 @@ class Context:
 class Request:
     """One request as a handler sees it, beside its message."""
 
-    __slots__ = ("connection", "header")
+    __slots__ = ("connection", "frame", "header")
 
-    def __init__(self, header: RequestHeader, connection: Connection) -> None:
+    def __init__(self, header: RequestHeader, connection: Connection, frame: memoryview) -> None:
+        """`frame` is there only while the handler is called: its bytes are received over afterwards."""
         self.header = header
         self.connection = connection
+        self.frame = frame
 
     @property
     def version(self) -> int:

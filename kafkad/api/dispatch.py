@@ -14,7 +14,7 @@ from typing import Any
 from kafkad.api.context import Context, Request
 from kafkad.api.fetch import FetchApi
 from kafkad.api.produce import ProduceApi
-from kafkad.api.routes import API_VERSIONS, BY_KEY, FETCH, PRODUCE, Route
+from kafkad.api.routes import API_VERSIONS, BY_KEY, FETCH, OFFSET_COMMIT, PRODUCE, Route
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import PENDING, Connection, Later, Reply, _Pending
@@ -60,7 +60,11 @@ class Dispatcher:
         elif key == FETCH:
             reply = self._fetch.serve(connection, view, at, end, version, correlation_id)
         else:
-            return self._route(connection, route, view[at:end], started)
+            repeated = connection.repeated_commits if key == OFFSET_COMMIT else None
+            answer = repeated and repeated.answer(view, at, end, version, correlation_id)
+            if not answer:
+                return self._route(connection, route, view[at:end], started)
+            reply = answer
         self._probes[key].record((perf_counter_ns() - started) // 1000)
         return reply
 
@@ -75,7 +79,7 @@ class Dispatcher:
     def _route(self, connection: Connection, route: Route, frame: memoryview, started: int) -> Reply | _Pending:
         header, body_at = read_request_header(frame, 0)
         message = decode(request_class(route.key), header.api_version, frame[body_at:])
-        request = Request(header, connection)
+        request = Request(header, connection, frame)
         handler = self._handlers.get(route.key)
         if handler is None:
             module, _, name = route.handler.partition(":")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Coroutine
 
 from kafkad.api.context import Context, Request
+from kafkad.api.offset_commit_repeat import RepeatedCommits, may_repeat
 from kafkad.errors import ErrorCode
 from kafkad.group.committing import Asked, Codes, Committer
 from kafkad.wire.messages.offset_commit import (
@@ -35,7 +36,18 @@ def handle(
     codes = context.offsets.commit(who, asked, message.retention_time_ms)
     if not isinstance(codes, list):
         return _later(codes, response, answers)
-    return _answered(response, answers, codes)
+    _answered(response, answers, codes)
+    if not any(codes) and may_repeat(version, message):
+        _remember(context, request, message, response)
+    return response
+
+
+def _remember(context: Context, request: Request, message: OffsetCommitRequest, response: OffsetCommitResponse) -> None:
+    connection, version = request.connection, request.header.api_version
+    repeated: RepeatedCommits | None = connection.repeated_commits
+    if repeated is None or repeated.version != version:
+        repeated = connection.repeated_commits = RepeatedCommits(context, version)
+    repeated.remember(request.frame, request.header, message, response)
 
 
 def _sorted_out(

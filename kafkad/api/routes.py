@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 IN_PLACE = ""
-PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
-PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
+PRODUCE, FETCH, OFFSET_COMMIT, API_VERSIONS = 0, 1, 8, 18
 
 
 class Route(NamedTuple):
@@ -33,7 +32,7 @@ ROUTES: tuple[Route, ...] = (
     Route(FETCH, "Fetch", 4, 18),
     Route(2, "ListOffsets", 1, 11, "kafkad.api.list_offsets:handle"),
     Route(3, "Metadata", 0, 13, "kafkad.api.metadata:handle"),
-    Route(8, "OffsetCommit", 0, 10, "kafkad.api.offset_commit:handle"),
+    Route(OFFSET_COMMIT, "OffsetCommit", 0, 10, "kafkad.api.offset_commit:handle"),
     Route(9, "OffsetFetch", 0, 10, "kafkad.api.offset_fetch:handle"),
     Route(10, "FindCoordinator", 0, 6, "kafkad.api.find_coordinator:handle"),
     Route(11, "JoinGroup", 0, 9, "kafkad.api.join_group:handle"),

@@ -137,6 +137,27 @@ class OffsetCommitter:
         shard.write(records, writing.end, _FIRST_SEQUENCE)
         return self._ended(writing.error, fits) if writing.ended else self._wait(group, records, writing, fits)
 
+    def commit_at_once(
+        self, who: Committer, topic: str, partition: int, offset: int, leader_epoch: int, metadata: str
+    ) -> bool:
+        """HOT. Commit one offset, if nothing stands against it and nothing has to be waited for; or do nothing."""
+        group = who.group
+        try:
+            shard = self._coordination.shard(group)
+            self._check_commit(shard.machine, who)
+        except KafkaError:
+            return False
+        if not shard.at_once or (metadata and not metadata_fits(metadata, self.settings.max_metadata_size)):
+            return False
+        now = self._clock.now_ms()
+        record = OffsetCommitted(group, topic, partition, offset, leader_epoch, metadata, now)
+        ended: list[KafkaError | None] = []
+        shard.write((record,), ended.append, _FIRST_SEQUENCE)
+        if ended[0] is not None:
+            return False
+        self.probe.committed += 1
+        return True
+
     def fetch(self, group: str, positions: Sequence[Position] | None, require_stable: bool) -> list[Fetched]:
         """What the group committed to these, or to all that it committed to."""
         offsets = self._coordination.shard(group).machine.offsets

@@ -105,6 +105,7 @@ class Connection:
         "on_close",
         "port",
         "produce_prefix",
+        "repeated_commits",
         "repeated_fetch",
     )
 
@@ -117,6 +118,7 @@ class Connection:
         self.last_active = listener.tick
         self.produce_prefix = 0
         """Length of the part of a Produce request that repeats; kept here for api/produce."""
+        self.repeated_commits: Any = None
         self.repeated_fetch: Any = None
         """The fetch that it is likely to send again; kept here for api/fetch."""
         self.client: Any = None

@@ -79,6 +79,12 @@ class Shard(Generic[M]):
             self._waiting.popleft().on_end(_not_coordinator(self.partition))
         self.machine.unloaded()
 
+    @property
+    def at_once(self) -> bool:
+        """Whether a write is committed before it returns."""
+        partition = self.partition
+        return partition.alone and not partition.acks_fsync and not self._waiting
+
     def write(self, records: Sequence[Any], on_end: OnEnd, base_sequence: int = NO_SEQUENCE) -> None:
         """HOT. Append the records as one batch and apply them when it is committed; or none of them.
 
@@ -92,8 +98,7 @@ class Shard(Generic[M]):
                 self._around.disk_failed(error)
             on_end(_for_coordinators(error))
             return
-        partition = self.partition
-        if partition.alone and not partition.acks_fsync and not self._waiting:
+        if self.at_once:
             apply = self.machine.apply
             for record in records:
                 apply(record)

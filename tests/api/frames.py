@@ -34,6 +34,7 @@ class FakeConnection:
         self.listener = broker.connection.listener
         self.produce_prefix = 0
         self.repeated_fetch: Any = None
+        self.repeated_commits: Any = None
         self.client: Any = None
         self.on_close: Any = None
         self.closed = False
@@ -68,10 +69,19 @@ class Frames:
     def close(self) -> None:
         self.slow_path.close()
 
-    def begin(self, message: Any, version: int, client_id: str | None = "test") -> Reply | None:
-        """Dispatch one request; what it answers at once, None if nothing or not yet."""
+    def begin(
+        self,
+        message: Any,
+        version: int,
+        client_id: str | None = "test",
+        left_over: bytes = b"",
+        damage: tuple[bytes, bytes] = (b"", b""),
+    ) -> Reply | None:
+        """Dispatch one request; what it answers at once, None if nothing or not yet. `damage` replaces some bytes."""
         key = message.__schema__.key
-        frame = encode_request(RequestHeader(key, version, _CORRELATION_ID, client_id), message)
+        frame = encode_request(RequestHeader(key, version, _CORRELATION_ID, client_id), message) + left_over
+        if damage[0]:
+            frame = frame.replace(*damage)
         view = memoryview(bytearray(frame))
 
         async def dispatch() -> Any:

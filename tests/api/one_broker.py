@@ -58,6 +58,7 @@ class _Connection:
         self.listener = _Listener()
         self.host = "127.0.0.1"
         self.client: object = None
+        self.repeated_commits: object = None
 
 
 class _NoSync(Files):
@@ -193,7 +194,7 @@ class OneBroker:
         handler = getattr(import_module(module), name)
 
         header = RequestHeader(key, version, 1, "test")
-        response = handler(self.context, Request(header, cast(Connection, self.connection)), request)
+        response = handler(self.context, Request(header, cast(Connection, self.connection), memoryview(b"")), request)
         if isinstance(response, Coroutine | asyncio.Future):
             response = await response
         return decode(type(response), version, encode(response, version))

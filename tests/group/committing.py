@@ -24,6 +24,10 @@ class LifeShard:
         self.sequences: list[int] = []
 
     @property
+    def at_once(self) -> bool:
+        return not self._life.hold
+
+    @property
     def machine(self) -> GroupMachine:
         return self._life.machine
 

@@ -1,0 +1,141 @@
+"""The quick way of OffsetCommit: the commit of one partition that a consumer sends again and again.
+
+Such requests differ in the correlation id and in what comes last: offset, leader epoch and metadata. What stands
+between them is looked up as bytes and says who commits to which partition; the answer is prepared. Whatever is not
+quite ordinary is left to `api/offset_commit` with nothing done: refusals, a group that is not here, a write that has
+to be waited for.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from kafkad.api.context import Context
+from kafkad.group.committing import DEFAULT_RETENTION, Committer
+from kafkad.wire.frames import RequestHeader, encode_request, encode_response
+from kafkad.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+
+_REPEATS_FROM = 8
+"""In a request: api key, version and correlation id come first."""
+_MOST_KNOWN = 128
+_FIRST, _FIRST_WITH_EPOCH, _FIRST_FLEXIBLE = 2, 6, 8
+"""Version 1 has a time in every offset."""
+
+_PLAIN = Struct(">qh")
+_WITH_EPOCH = Struct(">qih")
+_FLEXIBLE = Struct(">qiB")
+_NO_TAGS = b"\0\0\0"
+"""Of the partition, of the topic, of the request."""
+_LONGEST = 126
+"""Bytes of metadata whose length takes one byte; longer ones go the general way."""
+
+Said = tuple[int, int, str]
+"""Offset, leader epoch, metadata."""
+
+
+class _Known(NamedTuple):
+    """What a request is that begins with certain bytes, and the answer around its correlation id. The topic was there
+    when the cluster's metadata were in the state `updates`."""
+
+    who: Committer
+    topic: str
+    partition: int
+    updates: int
+    answer: Struct
+    before: bytes
+    after: bytes
+
+
+class RepeatedCommits:
+    """Of one connection, in one version. `_tail` is how many bytes the last request had behind the repeating ones."""
+
+    __slots__ = ("_context", "_known", "_tail", "version")
+
+    def __init__(self, context: Context, version: int) -> None:
+        self._context = context
+        self.version = version
+        self._known: dict[bytes, _Known] = {}
+        self._tail = 0
+
+    def answer(self, view: memoryview, at: int, end: int, version: int, correlation_id: int) -> bytes | None:
+        """HOT. The answer to the request in view[at:end], committed; None when it goes the general way."""
+        tail_at = end - self._tail
+        known = self._known.get(bytes(view[at + _REPEATS_FROM : tail_at]))
+        if known is None or version != self.version:
+            return None
+        who, topic, partition, updates, answer, before, after = known
+        if updates != self._context.replicas.metadata.updates:
+            return None
+        said = _read(view, tail_at, end, version)
+        if said is None or not self._context.offsets.commit_at_once(who, topic, partition, *said):
+            return None
+        return answer.pack(before, correlation_id, after)
+
+    def remember(
+        self, frame: memoryview, header: RequestHeader, message: OffsetCommitRequest, response: OffsetCommitResponse
+    ) -> None:
+        """`frame` was answered so, all of it committed. Only bytes that are what we would write can be relied on."""
+        [topic] = message.topics
+        [asked] = topic.partitions
+        metadata = (asked.committed_metadata or "").encode()
+        if len(metadata) > _LONGEST:
+            return
+        self._tail = _tail_size(self.version, len(metadata))
+        prefix = bytes(frame[_REPEATS_FROM : -self._tail])
+        known = self._known.get(prefix)
+        updates = self._context.replicas.metadata.updates
+        if known is not None and known.updates == updates:
+            return
+        if encode_request(header, message)[4:] != frame:
+            return
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        name = topic.name or self._context.replicas.metadata.name_of(topic.topic_id) or ""
+        who = Committer(
+            message.group_id, message.member_id, message.group_instance_id, message.generation_id_or_member_epoch
+        )
+        answer = encode_response(header.api_key, self.version, 0, response)
+        self._known[prefix] = _Known(
+            who, name, asked.partition_index, updates, Struct(f">4si{len(answer) - 8}s"), answer[:4], answer[8:]
+        )
+
+
+def may_repeat(version: int, message: OffsetCommitRequest) -> bool:
+    """Whether this commits one offset, in a way that the quick way knows."""
+    return (
+        version >= _FIRST
+        and len(message.topics) == 1
+        and len(message.topics[0].partitions) == 1
+        and message.retention_time_ms == DEFAULT_RETENTION
+    )
+
+
+def _tail_size(version: int, metadata: int) -> int:
+    if version >= _FIRST_FLEXIBLE:
+        return _FLEXIBLE.size + metadata + len(_NO_TAGS)
+    return (_WITH_EPOCH if version >= _FIRST_WITH_EPOCH else _PLAIN).size + metadata
+
+
+def _read(view: memoryview, at: int, end: int, version: int) -> Said | None:
+    """What a request ends with; None when that does not fill view[at:end] exactly."""
+    epoch = -1
+    if version >= _FIRST_FLEXIBLE:
+        offset, epoch, size = _FLEXIBLE.unpack_from(view, at)
+        at += _FLEXIBLE.size
+        size -= 1
+        end -= len(_NO_TAGS)
+        if size > _LONGEST or view[end : end + len(_NO_TAGS)] != _NO_TAGS:
+            return None
+    elif version >= _FIRST_WITH_EPOCH:
+        offset, epoch, size = _WITH_EPOCH.unpack_from(view, at)
+        at += _WITH_EPOCH.size
+    else:
+        offset, size = _PLAIN.unpack_from(view, at)
+        at += _PLAIN.size
+    if at + max(size, 0) != end:
+        return None
+    try:
+        return offset, epoch, str(view[at:end], "utf-8") if size > 0 else ""
+    except UnicodeDecodeError:
+        return None
