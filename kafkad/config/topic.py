@@ -87,6 +87,11 @@ class LogConfig:
     def compacted(self) -> bool:
         return "compact" in self.cleanup_policy
 
+    @property
+    def roll_ms(self) -> int:
+        """For how long a segment takes records: the active one is never compacted, so it must end in time."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
+
     @classmethod
     def resolve(cls, overrides: Mapping[str, str], config: Config) -> LogConfig:
         """`overrides` as the metadata store keeps them; one that cannot be used (any more) counts as not set."""

@@ -60,6 +60,8 @@ class Appender:
         "_timestamps",
         "_torn",
         "_truncations",
+        "cleaned_until",
+        "compacting",
         "config",
         "directory",
         "end_offset",
@@ -98,6 +100,10 @@ class Appender:
         self._truncations = 0
         self._torn = False
         self._doomed: dict[str, int] = {}
+        self.cleaned_until: int | None = None
+        """The log's entry in `cleaner-offset-checkpoint`: what comes before it is compacted."""
+        self.compacting = False
+        """Its closed segments are being read to be replaced: retention leaves them alone meanwhile."""
         self._set_segments(loaded.segments)
 
     def _set_segments(self, segments: list[Segment]) -> None:

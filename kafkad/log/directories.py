@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kafkad.errors import StorageError
 from kafkad.log import checkpoint
-from kafkad.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, MetaProperties
+from kafkad.log.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, MetaProperties
 from kafkad.log.files import Files, LogFile
 from kafkad.log.log import Log
 from kafkad.log.names import PartitionName, parse_name
@@ -137,7 +137,7 @@ class LogDirectory:
     def read_checkpoints(self) -> None:
         """CheckpointError, StorageError."""
         try:
-            for name in (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS):
+            for name in (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANED_OFFSETS):
                 self._checkpoints[name] = checkpoint.read_offsets(self._file(name), self._files)
         except OSError as error:
             raise self.storage_error("reading its checkpoints", error) from error

@@ -12,7 +12,7 @@ from kafkad.config import LogConfig
 from kafkad.errors import KafkaError, StorageError
 from kafkad.log import checkpoint
 from kafkad.log.batches import BadBatch
-from kafkad.log.checkpoint import RECOVERY_POINTS, START_OFFSETS
+from kafkad.log.checkpoint import CLEANED_OFFSETS, RECOVERY_POINTS, START_OFFSETS
 from kafkad.log.directories import BrokenPartition, FoundPartition, LogDirectory
 from kafkad.log.files import Files
 from kafkad.log.log import Log
@@ -175,6 +175,7 @@ def open_log(
         progress=progress,
         producer_expiration_ms=producer_expiration_ms,
     )
+    log.cleaned_until = directory.checkpointed(CLEANED_OFFSETS, topic_partition)
     log.let_go_of_files()
     return log
 

@@ -257,6 +257,8 @@ class Log(Trimmer):
 
     def _truncated(self, segments: list[Segment], start: int, end: int) -> None:
         self._truncations += 1
+        if self.cleaned_until is not None:
+            self.cleaned_until = min(self.cleaned_until, end)
         self.start_offset = start
         self.end_offset = end
         self._durable_until = min(self._durable_until, end)

@@ -17,7 +17,7 @@ from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log import checkpoint
-from kafkad.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, CheckpointError
+from kafkad.log.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, CheckpointError
 from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory
 from kafkad.log.files import Files
 from kafkad.log.loading import ConfigFor, Loader, Progress, open_log, put_away
@@ -298,10 +298,10 @@ class LogManager:
     # --- passes: each step does one log, so that the caller can do other things in between
 
     def retention_pass(self, high_watermark: Callable[[TopicPartition], int]) -> Iterator[int]:
-        """Delete what retention no longer keeps; yields how many segments of each log."""
+        """Delete what retention no longer keeps; yields how many segments of each log that is not being compacted."""
         for topic_partition in list(self.logs):
             log = self.logs.get(topic_partition)
-            if log is not None:
+            if log is not None and not log.compacting:
                 deleted = 0
                 with self.guarded():
                     deleted = log.delete_old_segments(self.clock.now_ms(), high_watermark(topic_partition))
@@ -355,6 +355,15 @@ class LogManager:
             for directory in self.live
         ]
 
+    def collect_cleaned_offsets(self) -> list[CheckpointWrite]:
+        return [
+            directory.checkpoint(
+                CLEANED_OFFSETS,
+                {tp: log.cleaned_until for tp, log in directory.logs.items() if log.cleaned_until is not None},
+            )
+            for directory in self.live
+        ]
+
     def checkpointed_high_watermark(self, topic_partition: TopicPartition) -> int:
         """What it was when it was last written down; 0 when it never was."""
         directory = self._directory_of.get(topic_partition)
@@ -373,6 +382,7 @@ class LogManager:
                 with contextlib.suppress(NoLogDirectoryError), self.guarded():
                     list(threads.map(Log.close, [log for _, log in _all_logs(directory)]))
         self._write(self.collect_start_offsets())
+        self._write(self.collect_cleaned_offsets())
         self._write(self.collect_recovery_points())
         for directory in self.live:
             if not directory.broken and not any(log.damage for log in directory.logs.values()):

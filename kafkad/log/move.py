@@ -143,8 +143,9 @@ class Moves:
             manager.files.write_file(os.path.join(log.directory, MOVED), b"")
         future.rename(os.path.join(target.path, current_name(topic_partition)))
         del target.futures[topic_partition], source.logs[topic_partition]
+        future.cleaned_until = log.cleaned_until
         manager.adopt(topic_partition, future, target)
-        for write in manager.collect_start_offsets():
+        for write in (*manager.collect_start_offsets(), *manager.collect_cleaned_offsets()):
             write.write()
         manager.put_away(source, log)
         return future

@@ -101,8 +101,7 @@ class Segment(IndexedFile):
         self._load_indexes()
         self._load_max_timestamp()
         self.fd = self.file.fd
-        if self.first_timestamp == UNKNOWN and self.size:
-            self.first_timestamp = self._read_first_timestamp()
+        _ = self.oldest_timestamp_ms
         self.set_limits(config)
 
     def forget_readiness(self) -> None:
@@ -120,7 +119,7 @@ class Segment(IndexedFile):
         if self.indexes_full:
             self.limit = ASK_FIRST
         if self.first_timestamp >= 0:
-            self.roll_after = self.first_timestamp + config.segment_ms - self.jitter_ms
+            self.roll_after = self.first_timestamp + config.roll_ms - self.jitter_ms
         else:
             self.roll_after = ASK_FIRST
 
@@ -150,7 +149,7 @@ class Segment(IndexedFile):
         if self.size > config.segment_bytes - length or self.indexes_full:
             return True
         waited = max_timestamp - self.first_timestamp if self.first_timestamp >= 0 else now_ms - self.created_ms
-        return waited > config.segment_ms - self.jitter_ms
+        return waited > config.roll_ms - self.jitter_ms
 
     def _read_first_timestamp(self) -> int:
         try:
@@ -221,6 +220,13 @@ class Segment(IndexedFile):
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return os.fstat(self.file.fd).st_mtime_ns // 1_000_000
+
+    @property
+    def oldest_timestamp_ms(self) -> int:
+        """What `max.compaction.lag.ms` goes by: the first batch's, -1 when it has none, or there is no batch."""
+        if self.first_timestamp == UNKNOWN and self.size:
+            self.first_timestamp = self._read_first_timestamp()
+        return max(self.first_timestamp, -1)
 
     def locate(self, offset: int) -> int:
         """Where the batch begins that holds `offset`, or the first one after it; the size when there is none.

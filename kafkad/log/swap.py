@@ -42,6 +42,13 @@ def discard(files: Files, directory: str, base: int) -> None:
                 files.unlink(segment_path(directory, base, suffix) + ending)
 
 
+def discard_all(files: Files, directory: str) -> None:
+    """What a compaction left that came to nothing. Thread-safe, as long as none runs there."""
+    for name in files.listdir(directory):
+        if name.endswith(CLEANED):
+            files.unlink(f"{directory}/{name}")
+
+
 def _rename(files: Files, directory: str, base: int, before: str, after: str) -> bool:
     """All files of a segment. There is a transaction index only if it says something: whether it was there."""
     for suffix in SUFFIXES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections.abc import Iterable
 
@@ -9,6 +10,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log import swap
 from kafkad.log.appender import Appender
 from kafkad.log.compaction import Replacement
+from kafkad.log.dirt import Dirt, assess, first_dirty
 from kafkad.log.files import disk_errors, storage_error
 from kafkad.log.retention import deletable
 from kafkad.log.segment import SUFFIXES, Segment
@@ -93,6 +95,30 @@ class Trimmer(Appender):
         return due
 
     # -- compaction ------------------------------------------------------------------------------------------------
+
+    @property
+    def truncations(self) -> int:
+        """Grows when the log is cut back: what was found out about its records before may be wrong then."""
+        return self._truncations
+
+    @property
+    def first_dirty(self) -> int:
+        return first_dirty(self.cleaned_until, self.start_offset, self.end_offset)
+
+    def assess(self, now_ms: int, stable_offset: int) -> Dirt:
+        """How much compaction would have to do. May look into a segment's files, once."""
+        with disk_errors(self.directory, "looking for what is to be compacted"):
+            return assess(
+                self._segments, self.config, now_ms, first_dirty=self.first_dirty, stable_offset=stable_offset
+            )
+
+    def take_doomed_of(self, bases: Iterable[int]) -> list[str]:
+        """Paths that `replace` would have to free because it needs their names. To be removed in a thread before."""
+        named = {f"{base:020d}" for base in bases}
+        due = [path for path in self._doomed if os.path.basename(path)[:20] in named]
+        for path in due:
+            del self._doomed[path]
+        return due
 
     def replace(self, new: Replacement) -> bool:
         """Put a cleaned segment into the place of those it was made from; False when they are not here any more.

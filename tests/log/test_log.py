@@ -126,6 +126,14 @@ def test_a_segment_rolls_by_time_between_its_records(home: Home) -> None:
     assert [segment.base for segment in log.segments] == [0, 3]
 
 
+@pytest.mark.parametrize(("policy", "bases"), [("compact", [0, 3]), ("delete", [0])])
+def test_a_segment_rolls_before_its_records_have_to_be_compacted(home: Home, policy: str, bases: list[int]) -> None:
+    log = home.open(max_compaction_lag_ms=1000, cleanup_policy=frozenset({policy}))
+    for timestamp in (5000, 5900, 6000, 6001):
+        append(log, batch(timestamp=timestamp))
+    assert [segment.base for segment in log.segments] == bases
+
+
 def test_a_segment_without_timestamps_rolls_by_its_age(home: Home) -> None:
     log = home.open(segment_ms=1000)
     append(log, batch(timestamp=-1))

@@ -79,6 +79,8 @@ def test_a_directory_of_real_kafka_opens_whole_and_closes_as_kafka_would(golden:
     assert {tp: log.end_offset for tp, log in manager.logs.items()} == {
         tp: offset for tp, offset in ends.items() if not tp.topic.startswith("dmg-")
     }
+    cleaned = {tp: log.cleaned_until for tp, log in manager.logs.items() if log.cleaned_until is not None}
+    assert cleaned == checkpoint.read_offsets(str(golden / checkpoint.CLEANED_OFFSETS), Files()) != {}
     delrec = manager.logs[TopicPartition("delrec", 0)]
     assert delrec.start_offset == 77
     topics = {topic.name: topic for topic in manager.found_topics()}
@@ -87,8 +89,41 @@ def test_a_directory_of_real_kafka_opens_whole_and_closes_as_kafka_would(golden:
     assert all(len(topic.topic_ids) == 1 and not topic.missing for topic in topics.values())
     manager.close({tp: log.end_offset for tp, log in manager.logs.items()})
     assert (golden / ".kafka_cleanshutdown").read_bytes() == marker
+    assert cleaned == checkpoint.read_offsets(str(golden / checkpoint.CLEANED_OFFSETS), Files())
     for name in ("log-start-offset-checkpoint", "meta.properties"):
         assert (golden / name).read_bytes() == (GOLDEN / "main" / name).read_bytes()
+
+
+def test_what_was_compacted_is_remembered_until_it_is_cut_off_or_deleted(disks: tuple[Path, Path]) -> None:
+    manager = started(disks[0])
+    t1 = TopicPartition("t", 1)
+    for tp in (T0, t1):
+        append(manager.create(tp, TOPIC_ID, CONFIG), 40)
+    assert [write.offsets for write in manager.collect_cleaned_offsets()] == [{}]
+    manager.logs[T0].cleaned_until, manager.logs[t1].cleaned_until = 30, 25
+    for write in manager.collect_cleaned_offsets():
+        write.write()
+    assert (disks[0] / "cleaner-offset-checkpoint").read_text() == "0\n2\nt 0 30\nt 1 25\n"
+    manager.directories[0].release()
+    manager = started(disks[0])
+    assert [manager.logs[tp].cleaned_until for tp in (T0, t1)] == [30, 25]
+    manager.logs[T0].truncate_to(20)
+    assert manager.logs[T0].cleaned_until == 20
+    manager.delete(t1)
+    assert manager.create(t1, TOPIC_ID, CONFIG).cleaned_until is None
+    manager.close()
+    assert (disks[0] / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 20\n"
+
+
+def test_retention_leaves_alone_what_is_being_compacted(disks: tuple[Path, Path]) -> None:
+    manager = started(disks[0])
+    log = manager.create(T0, TOPIC_ID, LogConfig(segment_bytes=1024, retention_bytes=1024))
+    append(log, 40)
+    log.compacting = True
+    assert list(manager.retention_pass(lambda tp: 40)) == []
+    log.compacting = False
+    assert list(manager.retention_pass(lambda tp: 40)) > [0]
+    manager.close()
 
 
 def test_a_broken_partition_is_reported_and_neither_deleted_nor_made_anew(disks: tuple[Path, Path]) -> None:
