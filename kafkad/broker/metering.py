@@ -11,6 +11,7 @@ from kafkad.group.committing import OffsetCommitter
 from kafkad.group.coordinator import GroupCoordinator
 from kafkad.log.manager import LogManager
 from kafkad.metrics import (
+    GAUGE,
     Family,
     LogSample,
     Registry,
@@ -23,6 +24,7 @@ from kafkad.metrics import (
 )
 from kafkad.model import NO_LEADER
 from kafkad.net.server import Server
+from kafkad.replica.cleaner import Cleaner
 from kafkad.replica.manager import ReplicaManager
 
 
@@ -31,6 +33,7 @@ def registry(
     probes: Iterable[RequestProbe],
     server: Server,
     logs: LogManager,
+    cleaner: Cleaner,
     replicas: ReplicaManager,
     controller: Controller,
     sessions: FetchSessions,
@@ -42,6 +45,7 @@ def registry(
         replicas.probes.collect,
         lambda: request_families(probes, monotonic()),
         lambda: log_families(lambda: _log_samples(logs)),
+        lambda: _cleaner_families(cleaner, logs),
         lambda: _replica_families(replicas, logs),
         lambda: _controller_families(replicas, controller),
         lambda: _connection_families(server, sessions),
@@ -100,3 +104,25 @@ def _connection_families(server: Server, sessions: FetchSessions) -> Iterator[Fa
     yield from gauges("kafka_server_fetchsessioncache", cached, "Fetch sessions")
     evicted = {"incrementalfetchsessionevictions": sessions.evictions}
     yield from counters("kafka_server_fetchsessioncache", evicted, "Fetch sessions")
+
+
+def _cleaner_families(cleaner: Cleaner, logs: LogManager) -> Iterator[Family]:
+    """Whole numbers, as Kafka gives them."""
+    probe, last = cleaner.probe, list(cleaner.probe.jobs.values())
+    values = {
+        "cleaner_recopy_percent": 100 * sum(s.bytes_written for s in last) // max(sum(s.bytes_read for s in last), 1),
+        "max_buffer_utilization_percent": int(max((100 * s.buffer_utilization for s in last), default=0)),
+        "max_clean_time_secs": int(max((s.seconds for s in last), default=0)),
+        "max_compaction_delay_secs": probe.max_delay_ms // 1000,
+        "deadthreadcount": cleaner.dead_workers,
+    }
+    yield from gauges("kafka_log_logcleaner", values, "Log compaction")
+    looked = {
+        "max_dirty_percent": int(100 * probe.dirtiest_share),
+        "time_since_last_run_ms": logs.clock.now_ms() - probe.last_look_ms,
+    }
+    yield from gauges("kafka_log_logcleanermanager", looked, "What is to be compacted")
+    uncleanable = cleaner.uncleanable_by_directory()
+    for number, name in enumerate(("uncleanable_partitions_count", "uncleanable_bytes")):
+        samples = [((("logdirectory", path),), counted[number]) for path, counted in uncleanable.items()]
+        yield Family(f"kafka_log_logcleanermanager_{name}", GAUGE, "What cannot be compacted", samples)

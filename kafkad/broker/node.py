@@ -49,6 +49,7 @@ from kafkad.model import BrokerInfo, Endpoint
 from kafkad.net import http
 from kafkad.net.http import Endpoints, HttpServer
 from kafkad.net.server import Server
+from kafkad.replica.cleaner import Cleaner
 from kafkad.replica.configs import DynamicConfigs
 from kafkad.replica.durable import Durable
 from kafkad.replica.features import FinalizedFeatures
@@ -253,6 +254,8 @@ class Node:
         self._dispatcher = Dispatcher(self._context, self._produce, self._fetch, self._probes)
         self._upkeep = Upkeep(self._logs, self._replicas, self._durable, lambda: self._settings.config, self._threads)
         self._upkeep.start()
+        self._cleaner = Cleaner(self._replicas, lambda: self._settings.config, self._threads)
+        self._cleaner.start()
         self._moves.resume()
         self._coordinators.start()
         self._server.start(self._dispatcher)
@@ -265,6 +268,7 @@ class Node:
             probes=self._probes.values(),
             server=self._server,
             logs=self._logs,
+            cleaner=self._cleaner,
             replicas=self._replicas,
             controller=self._controller,
             sessions=self._fetch.sessions,
@@ -312,6 +316,7 @@ class Node:
         self._context.config = config
         self._fetch.max_bytes = config.int("fetch.max.bytes")
         self._server.apply(self._settings.limits())
+        self._cleaner.settings_changed()
         loggers.set_default_level(config.str("kafkad.log.level"))
         self._replicas.all_configs_changed()
 
@@ -365,6 +370,7 @@ class Node:
         await self._coordinators.stop()
         await self._drain()
         self._server.close()
+        await self._cleaner.stop()
         await self._upkeep.stop()
         await self._moves.stop()
         await self._features.stop()

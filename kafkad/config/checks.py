@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kafkad.config.config import Config
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_LEAST_DEDUPE_BUFFER = 1 << 20
 
 
 def contradictions(config: Config) -> list[str]:
@@ -54,6 +55,7 @@ def _inter_broker(config: Config, advertised: set[str]) -> list[str]:
 
 
 def _numbers(config: Config) -> list[str]:
+    threads = config.int("log.cleaner.threads")
     rules = (
         (
             config.int("socket.send.buffer.bytes") >= -1 and config.int("socket.receive.buffer.bytes") >= -1,
@@ -65,6 +67,11 @@ def _numbers(config: Config) -> list[str]:
         ),
         (config.broker_id >= -1, "broker.id must be at least -1"),
         (len(config.log_dirs) > 0, "log.dirs names no directory"),
+        (threads >= 1, "Log cleaner threads should be at least 1"),
+        (
+            config.long("log.cleaner.dedupe.buffer.size") // max(threads, 1) > _LEAST_DEDUPE_BUFFER,
+            "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+        ),
         (
             0 <= config.int("offsets.topic.compression.codec") < len(_CODECS),
             f"offsets.topic.compression.codec must be 0 to {len(_CODECS) - 1}: {', '.join(_CODECS)}",

@@ -34,7 +34,16 @@ def validate_broker_configs(config: Config, changes: Mapping[str, str | None], *
     problems = contradictions(result)
     if problems:
         raise _invalid(f"requirement failed: {problems[0]}")
+    _check_step(config.int("log.cleaner.threads"), result.int("log.cleaner.threads"))
     return result
+
+
+def _check_step(old: int, new: int) -> None:
+    """Kafka starts and ends threads only so many at a time."""
+    if new < old // 2:
+        raise _invalid(f"Log cleaner threads cannot be reduced to less than half the current value {old}")
+    if new > old * 2:
+        raise _invalid(f"Log cleaner threads cannot be increased to more than double the current value {old}")
 
 
 def _accepted(name: str, text: str) -> Value:

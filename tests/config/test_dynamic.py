@@ -52,6 +52,16 @@ CONFIG = load(None, [], {})
             True,
             "ssl.keystore.type cannot be set: kafkad does not have TLS, SASL and authorization yet",
         ),
+        (
+            {"log.cleaner.threads": "3"},
+            False,
+            "Log cleaner threads cannot be increased to more than double the current value 1",
+        ),
+        (
+            {"log.cleaner.dedupe.buffer.size": "1048576"},
+            False,
+            "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+        ),
         ({"log.segment.bytesx": "9"}, True, "Unknown broker config name: log.segment.bytesx"),
     ],
 )

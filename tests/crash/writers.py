@@ -19,6 +19,7 @@ from tests.broker import RawClient
 PRODUCE, VERSION = 0, 9
 SECONDS = 60
 VALUE_BYTES = 300
+BEGIN_MS = 1_700_000_000_000
 PAUSE_S = 0.005
 """After each write. A broker under full load outruns a reader in this process, and everything acknowledged is kept."""
 
@@ -68,7 +69,7 @@ class RawWriter(Writer):
     def _write(self, client: RawClient) -> None:
         partition = self._random.randrange(self._partitions)
         values = [self._value() for _ in range(self._random.randint(1, 10))]
-        batch = build_batch([Record(i, 1_700_000_000_000 + i, None, value) for i, value in enumerate(values)])
+        batch = build_batch([Record(i, BEGIN_MS + i, self.key_of(value), value) for i, value in enumerate(values)])
         data = [PartitionProduceData(index=partition, records=bytes(batch))]
         topics = [TopicProduceData(name=self._topic, partition_data=data)]
         request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics)
@@ -80,6 +81,10 @@ class RawWriter(Writer):
         if answer.error_code == ErrorCode.NONE:
             for i, value in enumerate(values):
                 self.acknowledged[partition, answer.base_offset + i] = value
+
+    @staticmethod
+    def key_of(value: bytes) -> bytes | None:
+        return None
 
     def _value(self) -> bytes:
         self._sent += 1

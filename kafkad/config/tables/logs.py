@@ -5,7 +5,6 @@ from __future__ import annotations
 from kafkad.config.setting import (
     CLUSTER,
     CLUSTER_WIDE,
-    COMPACTION,
     DOUBLE_MAX,
     FORMAT,
     HIGH,
@@ -259,7 +258,7 @@ SETTINGS: tuple[Setting, ...] = (
         valid=at_least(1),
         hidden=True,
     ),
-    boolean("log.cleaner.enable", True, MEDIUM, "Whether compacted topics are compacted.", unused=COMPACTION),
+    boolean("log.cleaner.enable", True, MEDIUM, "Whether compacted topics are compacted."),
     integer(
         "log.cleaner.threads",
         1,
@@ -267,7 +266,6 @@ SETTINGS: tuple[Setting, ...] = (
         "How many compactions run at the same time.",
         dynamic=CLUSTER_WIDE,
         valid=at_least(0),
-        unused=COMPACTION,
     ),
     long(
         "log.cleaner.dedupe.buffer.size",
@@ -275,7 +273,6 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "Memory for the key maps of all compactions together.",
         dynamic=CLUSTER_WIDE,
-        unused=COMPACTION,
     ),
     integer(
         "log.cleaner.io.buffer.size",
@@ -284,7 +281,6 @@ SETTINGS: tuple[Setting, ...] = (
         "Memory for the read and write buffers of all compactions together.",
         dynamic=CLUSTER_WIDE,
         valid=at_least(0),
-        unused=COMPACTION,
     ),
     double(
         "log.cleaner.io.buffer.load.factor",
@@ -292,7 +288,6 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "How full a compaction's key map may become.",
         dynamic=CLUSTER_WIDE,
-        unused=COMPACTION,
     ),
     double(
         "log.cleaner.io.max.bytes.per.second",
@@ -300,7 +295,6 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "The most compaction reads and writes per second.",
         dynamic=CLUSTER_WIDE,
-        unused=COMPACTION,
     ),
     long(
         "log.cleaner.backoff.ms",
@@ -309,7 +303,6 @@ SETTINGS: tuple[Setting, ...] = (
         "How long the cleaner rests when nothing needs compaction.",
         dynamic=CLUSTER_WIDE,
         valid=at_least(0),
-        unused=COMPACTION,
     ),
     long(
         "log.cleaner.delete.retention.ms",
@@ -318,7 +311,6 @@ SETTINGS: tuple[Setting, ...] = (
         "How long a tombstone stays readable in a compacted topic.",
         dynamic=CLUSTER_WIDE,
         valid=at_least(0),
-        unused=COMPACTION,
     ),
     double(
         "log.cleaner.min.cleanable.ratio",
@@ -327,7 +319,6 @@ SETTINGS: tuple[Setting, ...] = (
         "A log is compacted when this share of it is uncompacted.",
         dynamic=CLUSTER_WIDE,
         valid=between(0, 1),
-        unused=COMPACTION,
     ),
     long(
         "log.cleaner.min.compaction.lag.ms",
@@ -336,7 +327,6 @@ SETTINGS: tuple[Setting, ...] = (
         "A record is not compacted before it is this old.",
         dynamic=CLUSTER_WIDE,
         valid=at_least(0),
-        unused=COMPACTION,
     ),
     long(
         "log.cleaner.max.compaction.lag.ms",
@@ -345,7 +335,6 @@ SETTINGS: tuple[Setting, ...] = (
         "A record is compacted at the latest when it is this old.",
         dynamic=CLUSTER_WIDE,
         valid=at_least(1),
-        unused=COMPACTION,
     ),
     long(
         "log.local.retention.bytes",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kafkad.config.setting import (
     CLUSTER,
-    COMPACTION,
     FORMAT,
     LONG_MAX,
     LOW,
@@ -51,7 +50,6 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "How long a tombstone stays readable in a compacted topic.",
         valid=at_least(0),
-        unused=COMPACTION,
     ),
     long(
         "file.delete.delay.ms",
@@ -107,7 +105,6 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "A record is compacted at the latest when it is this old.",
         valid=at_least(1),
-        unused=COMPACTION,
     ),
     integer("max.message.bytes", 1_048_588, MEDIUM, "The largest record batch the topic accepts.", valid=at_least(0)),
     boolean(
@@ -159,7 +156,6 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "The topic is compacted when this share of it is uncompacted.",
         valid=between(0, 1),
-        unused=COMPACTION,
     ),
     long(
         "min.compaction.lag.ms",
@@ -167,7 +163,6 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "A record is not compacted before it is this old.",
         valid=at_least(0),
-        unused=COMPACTION,
     ),
     integer(
         "min.insync.replicas",

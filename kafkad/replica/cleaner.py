@@ -1,0 +1,398 @@
+"""Log compaction as the broker sees it: which log is next, the process that does the work, and its product in place.
+
+As many workers as `log.cleaner.threads` says: a task here, and a process with the algorithm (`log.compact`) at its
+first job. Each takes the dirtiest log, and rests for `log.cleaner.backoff.ms` when there is none. On the event loop
+remain decisions and renames. A log that cannot be compacted is reported once and left alone until its settings change
+or the broker starts again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from kafkad.config import Config, LogConfig
+from kafkad.errors import StorageError
+from kafkad.log import swap
+from kafkad.log.compaction import (
+    AbandonedError,
+    CompactionJob,
+    CompactionResult,
+    CompactionStats,
+    Replacement,
+    SegmentToClean,
+    UncleanableError,
+)
+from kafkad.log.compactor import Compactor
+from kafkad.log.dirt import Dirt
+from kafkad.log.files import disk_errors
+from kafkad.log.log import Log
+from kafkad.log.move import Moves
+from kafkad.model import TopicPartition
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.partition import Partition
+from kafkad.turns import Turns
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 0.1
+"""How soon a worker is stopped whose log was deleted, moved or cut back."""
+_LARGEST_BUFFER = 2**31 - 1
+
+
+class CleanerSettings(NamedTuple):
+    """Of the broker; what a topic says is in its LogConfig."""
+
+    enabled: bool
+    threads: int
+    dedupe_buffer_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+    max_bytes_per_second: float
+    backoff_ms: int
+
+    @classmethod
+    def of(cls, config: Config) -> CleanerSettings:
+        """Buffers and rate are those of one worker."""
+        threads = max(config.int("log.cleaner.threads"), 1)
+        return cls(
+            enabled=config.bool("log.cleaner.enable"),
+            threads=threads,
+            dedupe_buffer_bytes=min(config.long("log.cleaner.dedupe.buffer.size") // threads, _LARGEST_BUFFER),
+            load_factor=config.double("log.cleaner.io.buffer.load.factor"),
+            io_buffer_bytes=config.int("log.cleaner.io.buffer.size") // threads,
+            max_bytes_per_second=config.double("log.cleaner.io.max.bytes.per.second") / threads,
+            backoff_ms=config.long("log.cleaner.backoff.ms"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """One log to be compacted, as it was when it was chosen."""
+
+    tp: TopicPartition
+    log: Log
+    dirt: Dirt
+    truncations: int
+
+
+class CleanerProbe:
+    """What is measured: at the last look at all logs, and in each worker's last job."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.dirtiest_share = 0.0
+        self.max_delay_ms = 0
+        self.last_look_ms = now_ms
+        self.jobs: dict[int, CompactionStats] = {}
+
+
+class _Mark(NamedTuple):
+    """Why a log is left alone, and the settings with which it was tried."""
+
+    log: Log
+    config: LogConfig
+    reason: str
+
+
+class Cleaner:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        config: Callable[[], Config],
+        threads: Executor,
+        make_compactor: Callable[[], Compactor] = Compactor,
+    ) -> None:
+        self.probe = CleanerProbe(replicas.logs.clock.now_ms())
+        self._replicas = replicas
+        self._logs = replicas.logs
+        self._moves = Moves(replicas.logs)
+        self._config = config
+        self._settings = CleanerSettings.of(config())
+        self._threads = threads
+        self._make_compactor = make_compactor
+        self._marks: dict[TopicPartition, _Mark] = {}
+        self._choosing = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._workers: list[asyncio.Task[None]] = []
+        self._deaths: set[TopicPartition] = set()
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._supervise())
+
+    async def stop(self) -> None:
+        """Jobs under way are broken off; what they made goes."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def settings_changed(self) -> None:
+        """New settings begin with new workers, as in Kafka: a job that runs is broken off, and done again."""
+        if CleanerSettings.of(self._config()) != self._settings:
+            self._changed.set()
+
+    async def _supervise(self) -> None:
+        while True:
+            self._changed.clear()
+            settings = self._settings = CleanerSettings.of(self._config())
+            count = settings.threads if settings.enabled else 0
+            self._workers = [asyncio.create_task(self._work(number, settings)) for number in range(count)]
+            try:
+                await self._changed.wait()
+            finally:
+                for worker in self._workers:
+                    worker.cancel()
+                await asyncio.gather(*self._workers, return_exceptions=True)
+
+    async def _work(self, number: int, settings: CleanerSettings) -> None:
+        compactor = self._make_compactor()
+        try:
+            while True:
+                if not await self._clean_one(number, compactor, settings):
+                    await asyncio.sleep(settings.backoff_ms / 1000)
+        finally:
+            self.probe.jobs.pop(number, None)
+            await self._in_thread(compactor.close)
+
+    @property
+    def dead_workers(self) -> int:
+        """None, unless there is an error of ours in what decides: that is to be seen."""
+        return sum(worker.done() for worker in self._workers)
+
+    # -- which log -------------------------------------------------------------------------------------------------
+
+    async def _clean_one(self, number: int, compactor: Compactor, settings: CleanerSettings) -> bool:
+        """Whether there was one, and it went well."""
+        async with self._choosing:
+            chosen = await self._choose()
+            if chosen is not None:
+                chosen.log.compacting = True
+        if chosen is None:
+            await self._write_checkpoints()  # logs may have been deleted, or cut back
+            return False
+        try:
+            result = await self._outcome(chosen, compactor, job(chosen, settings, self._now_ms()))
+            if result is not None:
+                self.probe.jobs[number] = result.stats
+                await self._take(chosen, result)
+            return result is not None
+        finally:
+            chosen.log.compacting = False
+
+    async def _choose(self) -> Chosen | None:
+        """The dirtiest of those that are dirty enough."""
+        turns = Turns()
+        self._marks = {tp: mark for tp, mark in self._marks.items() if self._is_valid(tp, mark)}
+        found = []
+        for partition in list(self._replicas):
+            await turns.give_way()
+            assessed = self._assessed(partition)
+            if assessed is not None:
+                found.append(assessed)
+        self.probe.dirtiest_share = max((each.dirt.share for each in found), default=0.0)
+        self.probe.max_delay_ms = max((each.dirt.overdue_ms for each in found), default=0)
+        self.probe.last_look_ms = self._now_ms()
+        ready = [each for each in found if each.dirt.wants_cleaning(each.log.config) and self._stands(each)]
+        return max(ready, key=lambda each: each.dirt.share, default=None)
+
+    def _assessed(self, partition: Partition) -> Chosen | None:
+        found = partition.log
+        if not found.config.compacted or found.compacting or partition.failure is not None:
+            return None
+        if partition.tp in self._marks or self._moves.future(partition.tp) is not None:
+            return None
+        try:
+            dirt = found.assess(self._now_ms(), partition.last_stable_offset)
+        except StorageError as error:
+            self._replicas.directory_failed(error)
+            return None
+        self._correct_checkpoint(found, dirt)
+        return Chosen(tp=partition.tp, log=found, dirt=dirt, truncations=found.truncations)
+
+    def _correct_checkpoint(self, found: Log, dirt: Dirt) -> None:
+        """Kafka warns of what only damage or an operator can bring about."""
+        known = found.cleaned_until
+        if known is None or known == dirt.first_dirty:
+            return
+        if known > found.end_offset or "delete" not in found.config.cleanup_policy:
+            log.warning(
+                "%s was compacted up to offset %d, but has the offsets %d to %d: all of it counts as dirty",
+                found.topic_partition,
+                known,
+                found.start_offset,
+                found.end_offset,
+            )
+        found.cleaned_until = dirt.first_dirty
+
+    def _stands(self, chosen: Chosen) -> bool:
+        """Whether what is known of the log still holds, and it is still to be compacted."""
+        found = chosen.log
+        return (
+            self._logs.get(chosen.tp) is found
+            and found.truncations == chosen.truncations
+            and found.config.compacted
+            and self._moves.future(chosen.tp) is None
+        )
+
+    # -- its compaction --------------------------------------------------------------------------------------------
+
+    async def _outcome(self, chosen: Chosen, compactor: Compactor, wanted: CompactionJob) -> CompactionResult | None:
+        """What the process made; None when that failed, or nobody wants it any more."""
+        result = None
+        try:
+            result = await self._run(chosen, compactor, wanted)
+            self._deaths.discard(chosen.tp)
+        except AbandonedError:
+            if self._stands(chosen):
+                self._count_death(chosen)
+        except UncleanableError as error:
+            self._mark(chosen, str(error))
+        except OSError as error:
+            if self._stands(chosen):
+                self._refused(chosen, error)
+        finally:
+            if result is None:
+                await self._discard(chosen)
+        return result
+
+    async def _run(self, chosen: Chosen, compactor: Compactor, wanted: CompactionJob) -> CompactionResult:
+        running = asyncio.wrap_future(compactor.submit(wanted))
+        try:
+            while not running.done() and self._stands(chosen):
+                await asyncio.wait([running], timeout=_LOOK_S)
+        finally:
+            while not running.done():
+                compactor.abandon()
+                await asyncio.wait([running], timeout=_LOOK_S)
+            running.exception()  # asked for, also when this task is cancelled
+        return running.result()
+
+    def _refused(self, chosen: Chosen, error: OSError) -> None:
+        """A full disk may pass, and only compaction suffers; anything else costs the directory."""
+        log.error("compacting %s: %s", chosen.tp, error)
+        try:
+            with disk_errors(chosen.log.directory, "compacting"):
+                raise error
+        except StorageError as failure:
+            self._replicas.directory_failed(failure)
+
+    async def _take(self, chosen: Chosen, result: CompactionResult) -> None:
+        """Put what was made in place, one segment after the other, each for good before the next."""
+        try:
+            for new in result.replaced:
+                if not await self._replace(chosen.log, new, chosen):
+                    await self._discard(chosen)
+                    return
+        except StorageError as error:
+            self._replicas.directory_failed(error)
+            return
+        if self._stands(chosen):
+            chosen.log.cleaned_until = result.next_dirty
+            await self._write_checkpoints()
+            _report(chosen, result.stats)
+
+    async def _replace(self, found: Log, new: Replacement, chosen: Chosen) -> bool:
+        for path in found.take_doomed_of(new.old):
+            await self._in_thread(partial(self._logs.removal.remove, path))
+        if not self._stands(chosen) or not found.replace(new):
+            return False
+        await self._in_thread(partial(self._sync_names, found.directory))
+        return True
+
+    def _sync_names(self, directory: str) -> None:
+        with disk_errors(directory, "making names durable"):
+            self._logs.files.sync_directory(directory)
+
+    async def _write_checkpoints(self) -> None:
+        for write in self._logs.collect_cleaned_offsets():
+            try:
+                await self._in_thread(write.write)
+            except StorageError as error:
+                self._replicas.directory_failed(error)
+
+    async def _discard(self, chosen: Chosen) -> None:
+        if self._logs.get(chosen.tp) is chosen.log:
+            with contextlib.suppress(OSError):
+                await self._in_thread(partial(swap.discard_all, self._logs.files, chosen.log.directory))
+
+    # -- logs that cannot be compacted -----------------------------------------------------------------------------
+
+    def _count_death(self, chosen: Chosen) -> None:
+        """Perhaps somebody else's fault; not when it happens again with the same log."""
+        if chosen.tp in self._deaths:
+            self._deaths.discard(chosen.tp)
+            self._mark(chosen, "the process that compacts has died over it twice")
+        else:
+            self._deaths.add(chosen.tp)
+            log.warning("the process that compacts %s has died; it will be tried again", chosen.tp)
+
+    def _mark(self, chosen: Chosen, reason: str) -> None:
+        log.error("%s is not compacted any more until its settings change or the broker starts: %s", chosen.tp, reason)
+        self._marks[chosen.tp] = _Mark(chosen.log, chosen.log.config, reason)
+
+    def _is_valid(self, tp: TopicPartition, mark: _Mark) -> bool:
+        return self._logs.get(tp) is mark.log and mark.log.config == mark.config
+
+    @property
+    def uncleanable(self) -> dict[TopicPartition, str]:
+        return {tp: mark.reason for tp, mark in self._marks.items() if self._is_valid(tp, mark)}
+
+    def uncleanable_by_directory(self) -> dict[str, tuple[int, int]]:
+        """For each log directory, how many partitions are left alone, and their bytes that compaction should see."""
+        counted = {directory.path: (0, 0) for directory in self._logs.directories}
+        for tp in self.uncleanable:
+            directory, partition = self._logs.directory_of(tp), self._replicas.find(*tp)
+            if directory is not None and partition is not None:
+                count, size = counted[directory.path]
+                with contextlib.suppress(StorageError):
+                    size += partition.log.assess(self._now_ms(), partition.last_stable_offset).dirty_bytes
+                counted[directory.path] = (count + 1, size)
+        return counted
+
+    def _now_ms(self) -> int:
+        return self._logs.clock.now_ms()
+
+    async def _in_thread(self, work: Callable[[], object]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def job(chosen: Chosen, settings: CleanerSettings, now_ms: int) -> CompactionJob:
+    found, config, dirt = chosen.log, chosen.log.config, chosen.dirt
+    return CompactionJob(
+        directory=found.directory,
+        segments=tuple(SegmentToClean(each.base, each.size) for each in found.segments if each.base < dirt.upto),
+        first_dirty=dirt.first_dirty,
+        upto=dirt.upto,
+        now_ms=now_ms,
+        last_of_producer=found.producers.last_of_each(),
+        delete_retention_ms=config.delete_retention_ms,
+        max_message_bytes=config.max_message_bytes,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        dedupe_buffer_bytes=settings.dedupe_buffer_bytes,
+        load_factor=settings.load_factor,
+        io_buffer_bytes=settings.io_buffer_bytes,
+        max_bytes_per_second=settings.max_bytes_per_second,
+    )
+
+
+def _report(chosen: Chosen, stats: CompactionStats) -> None:
+    log.info(
+        "compacted %s up to offset %d: %d of %d records and %d of %d bytes stayed; %.1f s",
+        chosen.tp,
+        chosen.log.cleaned_until,
+        stats.records_written,
+        stats.records_read,
+        stats.bytes_written,
+        stats.bytes_read,
+        stats.seconds,
+    )

@@ -1,0 +1,293 @@
+"""The cleaner over a broker's real logs, with a worker that does what the test says."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from kafkad.log.compaction import (
+    AbandonedError,
+    CompactionJob,
+    CompactionResult,
+    CompactionStats,
+    UncleanableError,
+)
+from kafkad.log.log import Log
+from kafkad.log.move import Moves
+from kafkad.model import TopicPartition
+from kafkad.replica.cleaner import Cleaner
+from kafkad.wire.records import Record
+from tests.api.one_broker import OneBroker
+from tests.log.cleaner import clean
+from tests.log.conftest import records
+
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1000", "min.cleanable.dirty.ratio": "0.1"}
+A0 = TopicPartition("a", 0)
+
+
+class HeldCompactor:
+    """Jobs wait until the test does them, or says how they fail."""
+
+    def __init__(self) -> None:
+        self.job: CompactionJob | None = None
+        self.abandoned = 0
+        self.closed = False
+        self._future: Future[CompactionResult] = Future()
+
+    def submit(self, job: CompactionJob) -> Future[CompactionResult]:
+        assert self.job is None, "one job at a time"
+        self.job, self._future = job, Future()
+        return self._future
+
+    def abandon(self) -> None:
+        self.abandoned += 1
+        if self.job is not None:
+            self.fail(AbandonedError())
+
+    def close(self) -> None:
+        self.abandon()
+        self.closed = True
+
+    def fail(self, error: Exception) -> None:
+        self.job = None
+        self._future.set_exception(error)
+
+    def do(self, log: Log, groups: int = 1) -> None:
+        assert self.job is not None
+        segments = [segment for segment in log.segments if segment.base < self.job.upto]
+        assert [(s.base, s.size) for s in segments] == [tuple(s) for s in self.job.segments]
+        at = len(segments) // groups
+        replaced = [clean(log, part) for part in (segments[:at], segments[at:]) if part]
+        stats = CompactionStats(bytes_read=1000, bytes_written=250, seconds=7.5, buffer_utilization=0.25)
+        result = CompactionResult(tuple(replaced), self.job.upto, stats)
+        self.job = None
+        self._future.set_result(result)
+
+
+class Scene:
+    def __init__(self, directory: Path, *settings: str) -> None:
+        self.broker = OneBroker(directory, "log.cleaner.backoff.ms=0", *settings)
+        self.compactors: list[HeldCompactor] = []
+        self.cleaner = self.broker.run(self._start())
+
+    async def _start(self) -> Cleaner:
+        cleaner = Cleaner(self.broker.replicas, lambda: self.broker.config, self.broker.threads, self._make)
+        cleaner.start()
+        return cleaner
+
+    def _make(self) -> HeldCompactor:
+        self.compactors.append(HeldCompactor())
+        return self.compactors[-1]
+
+    @property
+    def worker(self) -> HeldCompactor:
+        return self.compactors[-1]
+
+    def log(self, tp: TopicPartition = A0) -> Log:
+        return self.broker.replicas.leader(*tp).log
+
+    def dirty(self, topic: str, **configs: str) -> None:
+        """A topic of which nothing is compacted yet, and all may be from now on."""
+        self.broker.create(topic, configs={**COMPACTED, "cleanup.policy": "delete"})
+        self.fill(topic)
+        self.configure(topic, **configs)
+
+    def fill(self, topic: str, keys: int = 3, count: int = 60) -> None:
+        for n in range(count):
+            self.broker.append(topic, 0, Record(0, 1000, b"k%d" % (n % keys), b"v%d" % n + b"." * 50))
+
+    def until(self, condition: Callable[[], object]) -> None:
+        end = monotonic() + 10
+
+        def met() -> bool:
+            assert monotonic() < end, "this takes too long"
+            return bool(condition())
+
+        self.broker.run_until(met)
+
+    def until_job(self) -> CompactionJob:
+        self.until(lambda: self.compactors and self.worker.job)
+        assert self.worker.job is not None
+        return self.worker.job
+
+    def look(self) -> None:
+        """Until the cleaner has seen everything once more, and found nothing that it would clean."""
+        before = self.cleaner.probe.last_look_ms
+        self.until(lambda: self.cleaner.probe.last_look_ms > before + 1)
+        assert self.worker.job is None
+
+    def checkpoint(self) -> str:
+        """Of the directories that have one."""
+        paths = [Path(directory) / "cleaner-offset-checkpoint" for directory in self.broker.directories]
+        return "".join(path.read_text() for path in paths if path.exists())
+
+    def cleaned_files(self) -> list[Path]:
+        return [path for place in self.broker.directories for path in Path(place).glob("*/*.cleaned")]
+
+    def configure(self, topic: str, **configs: str) -> None:
+        wanted = {**COMPACTED, **{name.replace("_", "."): value for name, value in configs.items()}}
+        self.broker.configs._topics[topic] = wanted
+        self.broker.replicas.topic_config_changed(topic)
+
+    def stop(self) -> None:
+        self.broker.run(self.cleaner.stop())
+        assert all(compactor.closed for compactor in self.compactors)
+        self.broker.stop()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(tmp_path)
+    yield made
+    made.stop()
+
+
+def test_a_dirty_log_is_compacted_and_remembered(scene: Scene) -> None:
+    scene.broker.create("plain", configs={"segment.bytes": "1000"})
+    scene.fill("plain")
+    scene.dirty("a")
+    job = scene.until_job()
+    assert (job.directory, job.first_dirty, job.upto) == (scene.log().directory, 0, scene.log().segments[-1].base)
+    scene.worker.do(scene.log(), groups=2)
+    scene.until(scene.checkpoint)
+    assert scene.checkpoint() == f"0\n1\na 0 {job.upto}\n"
+    assert len(scene.log().segments) == 3
+    assert scene.cleaned_files() == []
+    assert {record.key for record in records(scene.log())[:3]} == {b"k0", b"k1", b"k2"}
+    scene.look()
+    assert scene.cleaner.probe.jobs[0].bytes_written == 250
+
+
+def test_the_dirtiest_log_comes_first(scene: Scene) -> None:
+    for topic in ("a", "b", "c"):
+        scene.dirty(topic, min_cleanable_dirty_ratio="1")
+    for topic, clean_segments in (("a", 3), ("b", 1), ("c", 2)):
+        log = scene.log(TopicPartition(topic, 0))
+        log.cleaned_until = log.segments[clean_segments].base
+    order = []
+    for topic in ("a", "b", "c"):
+        scene.configure(topic)
+    for _ in range(3):
+        log = next(scene.log(TopicPartition(t, 0)) for t in "abc" if f"/{t}-0" in scene.until_job().directory)
+        order.append(log.topic_partition.topic)
+        scene.worker.do(log)
+        scene.until(lambda log=log: not log.compacting)
+    assert order == ["b", "c", "a"]
+
+
+def test_what_is_clean_enough_rests(scene: Scene) -> None:
+    scene.dirty("a", min_cleanable_dirty_ratio="1")
+    scene.look()
+    assert scene.cleaner.probe.dirtiest_share == 1.0
+    first_dirty = scene.log().cleaned_until = scene.log().segments[3].base
+    scene.look()
+    assert 0 < scene.cleaner.probe.dirtiest_share < 1
+    scene.configure("a", min_cleanable_dirty_ratio="0.0")
+    assert scene.until_job().first_dirty == first_dirty
+
+
+@pytest.mark.parametrize("what", ["truncated", "deleted", "not compacted", "moved", "offline"])
+def test_the_product_of_a_log_that_changed_meanwhile_is_dropped(scene: Scene, what: str) -> None:
+    scene.dirty("a")
+    scene.until_job()
+    log, worker = scene.log(), scene.worker
+    Path(log.directory, "00000000000000000000.log.cleaned").write_bytes(b"half of it")
+    if what == "truncated":
+        scene.configure("a", min_compaction_lag_ms="1", cleanup_policy="compact")
+        log.truncate_to(5)
+    elif what == "deleted":
+        scene.broker.replicas.logs.delete(A0)
+    elif what == "not compacted":
+        scene.configure("a", cleanup_policy="delete")
+    elif what == "moved":
+        Moves(scene.broker.replicas.logs).start(A0, scene.broker.directories[1])
+    else:
+        scene.broker.replicas.logs._take_offline(scene.broker.replicas.logs.directories[0], "a test says so")
+    scene.until(lambda: worker.abandoned)
+    scene.until(lambda: not log.compacting)
+    scene.look()
+    if what in ("truncated", "not compacted", "moved"):
+        scene.until(lambda: not scene.cleaned_files())
+    assert not scene.checkpoint()
+
+
+def test_a_log_that_changes_between_two_segments_keeps_the_rest(scene: Scene) -> None:
+    scene.dirty("a")
+    scene.until_job()
+    log = scene.log()
+    count = len(log.segments)
+    scene.broker.replicas.logs.files.sync_directory = lambda path: scene.configure("a", cleanup_policy="delete")  # type: ignore[method-assign]
+    scene.worker.do(log, groups=2)
+    scene.until(lambda: not log.compacting)
+    assert 2 < len(log.segments) < count
+    assert scene.cleaned_files() == []
+    assert not scene.checkpoint()
+
+
+def test_what_cannot_be_compacted_is_reported_once_and_left_alone(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.dirty("a")
+    scene.until_job()
+    scene.worker.fail(UncleanableError(scene.log().directory, 17, "a batch that fails its checksum"))
+    scene.until(lambda: scene.cleaner.uncleanable)
+    scene.look()
+    assert list(scene.cleaner.uncleanable) == [A0]
+    assert [r.message for r in caplog.records].count(
+        f"a-0 is not compacted any more until its settings change or the broker starts: {scene.log().directory} at "
+        "position 17: a batch that fails its checksum"
+    ) == 1
+    scene.configure("a", segment_bytes="1001")
+    assert not scene.cleaner.uncleanable
+    scene.until_job()
+
+
+def test_a_worker_that_dies_twice_over_a_log_gives_it_up(scene: Scene) -> None:
+    scene.dirty("a")
+    for _ in range(2):
+        scene.until_job()
+        scene.worker.fail(AbandonedError())
+    scene.until(lambda: scene.cleaner.uncleanable)
+    assert "died over it twice" in scene.cleaner.uncleanable[A0]
+
+
+@pytest.mark.parametrize(("code", "offline"), [(errno.ENOSPC, False), (errno.EIO, True)])
+def test_a_disk_that_refuses_the_worker(scene: Scene, code: int, offline: bool) -> None:
+    scene.dirty("a")
+    scene.until_job()
+    scene.worker.fail(OSError(code, "no"))
+    directory = scene.broker.replicas.logs.directories[0]
+    scene.until(lambda: scene.worker.job or directory.failure)
+    assert (directory.failure is not None) == offline
+
+
+def test_new_settings_begin_with_new_workers(scene: Scene) -> None:
+    scene.dirty("a")
+    job = scene.until_job()
+    assert (job.dedupe_buffer_bytes, job.load_factor) == (134_217_728, 0.9)
+    scene.cleaner.settings_changed()
+    scene.broker.settle()
+    assert scene.worker.abandoned == 0, "nothing about the cleaner has changed"
+    first = scene.worker
+    scene.broker.config = scene.broker.static.with_overrides(
+        cluster_wide={"log.cleaner.threads": "2", "log.cleaner.io.max.bytes.per.second": "1000"}, per_broker={}
+    )
+    scene.cleaner.settings_changed()
+    scene.until(lambda: first.closed and len(scene.compactors) == 3)
+    scene.until(lambda: any(compactor.job for compactor in scene.compactors))
+    [job] = [compactor.job for compactor in scene.compactors if compactor.job]
+    assert (job.dedupe_buffer_bytes, job.max_bytes_per_second) == (67_108_864, 500.0)
+    assert scene.cleaner.dead_workers == 0
+
+
+def test_without_the_cleaner_nothing_is_compacted(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "log.cleaner.enable=false")
+    scene.dirty("a")
+    scene.broker.settle()
+    assert scene.compactors == []
+    scene.stop()
