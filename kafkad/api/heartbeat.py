@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from kafkad.api.context import Context, Request
+from kafkad.errors import ErrorCode
 from kafkad.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(context: Context, request: Request, message: HeartbeatRequest) -> HeartbeatResponse:
     """HOT."""
-    error = context.groups.heartbeat(
-        message.group_id, message.member_id, message.group_instance_id, message.generation_id
+    return _response(
+        context.groups.heartbeat(message.group_id, message.member_id, message.group_instance_id, message.generation_id)
     )
+
+
+@cache
+def _response(error: ErrorCode) -> HeartbeatResponse:
+    """Nobody changes an answer: one for each error will do."""
     return HeartbeatResponse(error_code=error)

@@ -14,18 +14,15 @@ Nothing here does I/O or knows a clock. The rules are Kafka 3.9's:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.group.deadlines import Deadlines
 from kafkad.group.events import (
     Answer,
-    DescribedMember,
-    Description,
     Effect,
     Join,
     Joined,
-    JoinedMember,
     Leaving,
     Moment,
     Note,
@@ -35,9 +32,9 @@ from kafkad.group.events import (
     Synced,
     Write,
 )
-from kafkad.group.members import Member, Members
-from kafkad.group.records import GroupWritten, MemberWritten
-from kafkad.group.subscriptions import topics_of
+from kafkad.group.facts import GroupFacts, GroupSettings
+from kafkad.group.members import Member
+from kafkad.group.records import GroupWritten
 
 PREVIOUS: Mapping[State, frozenset[State]] = {
     State.EMPTY: frozenset({State.PREPARING}),
@@ -49,132 +46,30 @@ PREVIOUS: Mapping[State, frozenset[State]] = {
 
 NEW_MEMBER_TIMEOUT_MS = 300_000
 """Somebody new that waits in a join cannot show that it lives; after this it has to ask again."""
-CONSUMER = "consumer"
+
+LEAST_PATIENCE_MS = 1000
+"""Static members that allow no time at all for a rebalance, and do not come, must not keep the broker busy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings:
-    """Those of group.*; the rebalance delay is the one of `group.initial.rebalance.delay.ms`."""
+class Group(GroupFacts):
+    """Everything that happens to a group goes through here; what it decides is returned, never done."""
 
-    rebalance_delay_ms: int
-    min_session_timeout_ms: int
-    max_session_timeout_ms: int
-    max_size: int
-
-
-class Group:
-    """`recorded`: the log has something of this group, which a deletion has to take back."""
-
-    __slots__ = (
-        "_assigning",
-        "_effects",
-        "_grew",
-        "_initial_delay_ms",
-        "_initial_left_ms",
-        "_members",
-        "_pending",
-        "_rebalance_ends_ms",
-        "_sessions_due_ms",
-        "_settings",
-        "_subscribed",
-        "_sync_ends_ms",
-        "_unsynced",
-        "generation",
-        "name",
-        "protocol",
-        "protocol_type",
-        "recorded",
-        "state",
-        "state_timestamp",
-    )
+    __slots__ = ("_assigning", "_deadlines", "_effects", "_unsynced")
 
     def __init__(self, name: str, settings: GroupSettings, state_timestamp: int) -> None:
-        self.name = name
-        self.state = State.EMPTY
-        self.state_timestamp = state_timestamp
-        self.protocol_type: str | None = None
-        self.protocol: str | None = None
-        self.generation = 0
-        self.recorded = False
-        self._settings = settings
-        self._members = Members()
-        self._pending: dict[str, float] = {}
-        """Ids that were given out and not yet used, and until when they may be."""
+        super().__init__(name, settings, state_timestamp)
         self._unsynced: set[str] = set()
+        """Members that have not yet asked for what this generation assigns to them."""
         self._assigning = False
-        self._subscribed: frozenset[str] | None = None
-        self._rebalance_ends_ms = inf
-        self._sync_ends_ms = inf
-        self._sessions_due_ms = inf
-        """No session ends before this. Heartbeats only make it a guess that is too early: nothing is moved for them."""
-        self._initial_delay_ms: int | None = None
-        self._initial_left_ms = 0
-        self._grew = False
+        self._deadlines = Deadlines()
         self._effects: list[Effect] = []
 
-    @classmethod
-    def restored(cls, record: GroupWritten, settings: GroupSettings) -> Group:
-        """As the log has it: with members it is Stable, whatever else was going on."""
-        group = cls(record.group, settings, record.state_timestamp)
-        group.protocol_type = record.protocol_type or None
-        group.protocol = record.protocol
-        group.generation = record.generation
-        group.recorded = True
-        for written in {member.member_id: member for member in record.members}.values():
-            group._members.add(Member.restored(written, record.protocol or "", record.protocol_type))
-        if record.members:
-            group.state = State.STABLE
-            if record.leader is not None and record.leader in group._members:
-                group._members.leader = record.leader
-        return group
-
-    # What others ask
+    # What members show
 
     @property
     def deadline_ms(self) -> float:
         """When `expire` is to be called next, if nothing else happens before."""
-        return min(self._rebalance_ends_ms, self._sync_ends_ms, self._sessions_due_ms)
-
-    @property
-    def is_blank(self) -> bool:
-        """Nobody would miss it: it never had a generation, and nobody is on the way into it."""
-        return not (self.generation or self._members or self._pending or self.recorded)
-
-    @property
-    def size(self) -> int:
-        return len(self._members)
-
-    @property
-    def is_consumer(self) -> bool:
-        return self.protocol_type == CONSUMER
-
-    @property
-    def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that this generation consumes (KIP-211); None when that cannot be known."""
-        return self._subscribed
-
-    def subscribes_to(self, topic: str) -> bool:
-        return self._subscribed is None or topic in self._subscribed
-
-    def describe(self) -> Description:
-        stable = self.state is State.STABLE
-        protocol = (self.protocol or "") if stable else ""
-        return Description(
-            self.state,
-            self.protocol_type or "",
-            protocol,
-            tuple(
-                DescribedMember(
-                    member.id,
-                    member.instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.metadata(protocol) if stable else b"",
-                    member.assignment if stable else b"",
-                )
-                for member in self._members
-            ),
-        )
+        return self._deadlines.next
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: float) -> ErrorCode:
         if self.state is State.DEAD:
@@ -199,12 +94,6 @@ class Group:
         if error is not None:
             raise KafkaError(error)
         self._heard(self._members[member_id], now_ms)
-
-    def _check(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode | None:
-        error = self._members.check(member_id, instance_id)
-        if error is None and generation != self.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        return error
 
     # What happens to it
 
@@ -258,12 +147,12 @@ class Group:
 
     def expire(self, now: Moment) -> list[Effect]:
         """Somebody's time may be up."""
-        if now.ms >= self._sessions_due_ms:
+        if now.ms >= self._deadlines.sessions:
             self._end_sessions(now)
-        if now.ms >= self._rebalance_ends_ms:
-            self._rebalance_ends(now)
-        if now.ms >= self._sync_ends_ms:
-            self._sync_ends(now)
+        if now.ms >= self._deadlines.rebalance:
+            self._end_rebalance(now)
+        if now.ms >= self._deadlines.sync:
+            self._end_syncs(now)
         return self._decided()
 
     def apply(self, record: GroupWritten) -> None:
@@ -290,16 +179,7 @@ class Group:
     def die(self) -> None:
         """It is being deleted: whoever asks now has to ask again when that is done."""
         self._enter(State.DEAD, self.state_timestamp)
-        self._stop_deadlines()
-
-    def undeleted(self) -> Group:
-        """It lives on: that it was deleted could not be written."""
-        group = Group(self.name, self._settings, self.state_timestamp)
-        group.protocol_type = self.protocol_type
-        group.generation = self.generation
-        group.recorded = self.recorded
-        group._subscribed = self._subscribed
-        return group
+        self._deadlines.stop()
 
     def unload(self) -> list[Effect]:
         """Another broker coordinates it now."""
@@ -333,7 +213,7 @@ class Group:
             self._replace(self._members[replaced], join, now)
         elif join.needs_id:
             self._pending[join.new_id] = now.ms + join.session_timeout_ms
-            self._watch(self._pending[join.new_id])
+            self._deadlines.watch(self._pending[join.new_id])
             self._answer_now(join, Joined(ErrorCode.MEMBER_ID_REQUIRED, join.new_id))
         else:
             self._add(join.new_id, join, now)
@@ -341,19 +221,19 @@ class Group:
     def _join_pending(self, join: Join, now: Moment) -> None:
         """Static members get no id in advance: one that claims to have is mad, and Kafka says so."""
         if join.instance_id is not None:
-            self._answer_now(join, Joined(ErrorCode.UNKNOWN_SERVER_ERROR, join.member_id))
+            self._answer_now(join, Joined(ErrorCode.UNKNOWN_SERVER_ERROR, ""))
         else:
             self._add(join.member_id, join, now)
 
     def _add(self, member_id: str, join: Join, now: Moment) -> None:
         if self.state is State.PREPARING and self.generation == 0:
-            self._grew = True
+            self._deadlines.somebody_came()
         if not self.size:
             self.protocol_type = join.protocol_type
         self._pending.pop(member_id, None)
         member = Member(member_id, join)
         member.deadline_ms = now.ms + NEW_MEMBER_TIMEOUT_MS
-        self._watch(member.deadline_ms)
+        self._deadlines.watch(member.deadline_ms)
         self._members.add(member)
         self._rebalance_if_may(f"{member_id} joins, {_said(join.reason)}", now)
 
@@ -414,22 +294,6 @@ class Group:
         self._answer_join(member, joined)
         self._heard(member, now.ms)
 
-    def _joined(self, member: Member) -> Joined:
-        leader = self._members.leader or ""
-        return Joined(
-            ErrorCode.NONE,
-            member.id,
-            self.generation,
-            self.protocol_type,
-            self.protocol,
-            leader,
-            members=self._joined_members() if leader == member.id else (),
-        )
-
-    def _joined_members(self) -> tuple[JoinedMember, ...]:
-        protocol = self.protocol or ""
-        return tuple(JoinedMember(one.id, one.instance_id, one.metadata(protocol)) for one in self._members)
-
     # Rebalancing
 
     def _rebalance_if_may(self, why: str, now: Moment) -> None:
@@ -442,30 +306,20 @@ class Group:
         self._all_synced()
         patience_ms = self._members.rebalance_timeout_ms
         if self.state is State.EMPTY:
-            delay_ms = self._settings.rebalance_delay_ms
-            self._initial_delay_ms = delay_ms
-            self._initial_left_ms = max(patience_ms - delay_ms, 0)
-            self._rebalance_ends_ms = now.ms + delay_ms
+            self._deadlines.begin_first_rebalance(self._settings.rebalance_delay_ms, patience_ms, now.ms)
         else:
-            self._rebalance_ends_ms = now.ms + patience_ms
+            self._deadlines.begin_rebalance(patience_ms, now.ms)
         self._enter(State.PREPARING, now.wall_ms)
         self._note(f"rebalances after generation {self.generation}: {why}")
         self._complete_if_all_joined(now)
 
     def _complete_if_all_joined(self, now: Moment) -> None:
-        preparing = self.state is State.PREPARING and self._initial_delay_ms is None
+        preparing = self.state is State.PREPARING and not self._deadlines.delaying
         if preparing and not self._pending and self._members.all_joined:
             self._complete(now)
 
-    def _rebalance_ends(self, now: Moment) -> None:
-        """The first rebalance starts over while others keep coming, as long as the members' patience lasts."""
-        delay_ms = self._initial_delay_ms
-        if delay_ms is not None and self._grew and self._initial_left_ms:
-            self._grew = False
-            self._initial_delay_ms = min(self._settings.rebalance_delay_ms, self._initial_left_ms)
-            self._initial_left_ms = max(self._initial_left_ms - delay_ms, 0)
-            self._rebalance_ends_ms = now.ms + self._initial_delay_ms
-        else:
+    def _end_rebalance(self, now: Moment) -> None:
+        if not self._deadlines.put_off(self._settings.rebalance_delay_ms, now.ms):
             self._complete(now)
 
     def _complete(self, now: Moment) -> None:
@@ -474,12 +328,11 @@ class Group:
             self._drop(member.id)
         if absent:
             self._note(f"put out {_some(absent)}: they did not join again in time")
-        self._initial_delay_ms = None
+        self._deadlines.end_rebalance()
         if self.size and not self._members.elect():
             self._note("waits on: nobody has joined again")
-            self._rebalance_ends_ms = now.ms + self._members.rebalance_timeout_ms
+            self._deadlines.begin_rebalance(max(self._members.rebalance_timeout_ms, LEAST_PATIENCE_MS), now.ms)
             return
-        self._rebalance_ends_ms = inf
         self.generation += 1
         if self.size:
             self._begin_generation(now)
@@ -497,12 +350,12 @@ class Group:
             member.new = False
             self._heard(member, now.ms)
             self._unsynced.add(member.id)
-        self._sync_ends_ms = now.ms + self._members.rebalance_timeout_ms
+        self._deadlines.sync = now.ms + self._members.rebalance_timeout_ms
 
     def _become_empty(self, now: Moment) -> None:
         self.protocol = None
         self._subscribed = self._subscriptions()
-        self._sessions_due_ms = min(self._pending.values(), default=inf)
+        self._deadlines.sessions = min(self._pending.values(), default=inf)
         self._enter(State.EMPTY, now.wall_ms)
         self._note(f"is empty in generation {self.generation}")
         self._effects.append(Write(self._record({})))
@@ -551,19 +404,16 @@ class Group:
         self._effects.append(Answer(sync.asker, self._synced(member)))
         self._heard(member, now.ms)
 
-    def _synced(self, member: Member) -> Synced:
-        return Synced(ErrorCode.NONE, self.protocol_type, self.protocol, member.assignment)
-
     def _has_synced(self, member_id: str) -> None:
         self._unsynced.discard(member_id)
         if not self._unsynced:
-            self._sync_ends_ms = inf
+            self._deadlines.sync = inf
 
     def _all_synced(self) -> None:
         self._unsynced.clear()
-        self._sync_ends_ms = inf
+        self._deadlines.sync = inf
 
-    def _sync_ends(self, now: Moment) -> None:
+    def _end_syncs(self, now: Moment) -> None:
         late = [member for member in self._members if member.id in self._unsynced]
         for member in late:
             self._drop(member.id)
@@ -597,7 +447,7 @@ class Group:
                 self._remove(member, "was not heard of in time", now)
         self._complete_if_all_joined(now)
         waiting = [member.deadline_ms for member in self._members if member.can_expire]
-        self._sessions_due_ms = min([*waiting, *self._pending.values()], default=inf)
+        self._deadlines.sessions = min([*waiting, *self._pending.values()], default=inf)
 
     def _remove(self, member: Member, why: str, now: Moment) -> None:
         self._answer_join(member, Joined(ErrorCode.UNKNOWN_MEMBER_ID, ""))
@@ -622,46 +472,9 @@ class Group:
         self.state = state
         self.state_timestamp = wall_ms
 
-    def _record(self, assignments: Mapping[str, bytes]) -> GroupWritten:
-        protocol = self.protocol or ""
-        return GroupWritten(
-            self.name,
-            self.protocol_type or "",
-            self.generation,
-            self.protocol,
-            self._members.leader,
-            self.state_timestamp,
-            tuple(
-                MemberWritten(
-                    member.id,
-                    member.instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.rebalance_timeout_ms,
-                    member.session_timeout_ms,
-                    member.metadata(protocol),
-                    assignments.get(member.id, b""),
-                )
-                for member in self._members
-            ),
-        )
-
-    def _subscriptions(self) -> frozenset[str] | None:
-        """An empty group of consumers subscribes to nothing; of any other kind of group nothing is known."""
-        if not self.is_consumer:
-            return None
-        return topics_of(member.metadata(self.protocol or "") for member in self._members)
-
     def _heard(self, member: Member, now_ms: float) -> None:
         member.heard(now_ms)
-        self._watch(member.deadline_ms)
-
-    def _watch(self, deadline_ms: float) -> None:
-        if deadline_ms < self._sessions_due_ms:
-            self._sessions_due_ms = deadline_ms
-
-    def _stop_deadlines(self) -> None:
-        self._rebalance_ends_ms = self._sync_ends_ms = self._sessions_due_ms = inf
+        self._deadlines.watch(member.deadline_ms)
 
     def _answer_now(self, join: Join, joined: Joined) -> None:
         self._effects.append(Answer(join.asker, joined))

@@ -6,7 +6,7 @@ import pytest
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import JoinedMember, Leaving, State
-from kafkad.group.group import PREVIOUS
+from kafkad.group.group import PREVIOUS, Group
 from kafkad.group.records import GroupForgotten, GroupWritten, OffsetCommitted, OffsetForgotten
 from tests.group.life import RANGE, G, Life
 
@@ -480,6 +480,28 @@ def test_a_static_member_that_is_absent_keeps_its_place_until_its_session_ends(l
     assert len(again.answer.members) == 2
 
 
+def test_static_members_without_patience_are_waited_for_in_peace(life: Life) -> None:
+    """Nobody joins again: the rebalance starts over until their sessions have ended, and not all the time."""
+    asked = [life.join(instance_id=name, rebalance_timeout_ms=0) for name in "ab"]
+    life.advance(3000)
+    a, b = (one.answer.member_id for one in asked)
+    life.sync(a, 1, {a: b"A", b: b"B"})
+    life.sync(b, 1)
+    rung = 0
+    ring = life.machine._ring
+
+    def count(group: Group) -> None:
+        nonlocal rung
+        rung += 1
+        ring(group)
+
+    life.machine._ring = count  # type: ignore[method-assign]
+    life.machine.leave(G, [Leaving("", "a")])
+    life.advance(20_000)
+    assert life.state() is State.EMPTY
+    assert rung < 20
+
+
 def test_a_static_member_is_put_out_by_its_name(life: Life) -> None:
     asked = life.join(instance_id="a")
     life.advance(3000)
@@ -563,6 +585,25 @@ def test_while_a_group_is_being_deleted_nobody_gets_in(life: Life) -> None:
     assert life.generation() == 2
     assert life.delete().answer is None
     assert not life.machine.groups
+
+
+def test_ten_thousand_groups_come_and_go_without_a_trace(life: Life, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "kafkad.group")
+    for number in range(10_000):
+        group = f"group-{number}"
+        member = life.join(group=group, needs_id=number % 2 == 0).answers
+        if number % 2 == 0:
+            life.leave(member[0].member_id, group=group)
+    life.advance(3000)
+    assert len(life.machine.groups) == 5000
+    for group in list(life.machine.groups):
+        [member_described] = life.machine.groups[group].describe().members
+        life.leave(member_described.member_id, group=group)
+        life.delete(group)
+    assert not life.machine.names()
+    assert life.timers.next_deadline_ms() is None
+    life.restart()
+    assert not life.machine.names()
 
 
 def test_offsets_alone_are_an_empty_group(life: Life) -> None:
