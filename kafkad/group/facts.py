@@ -132,7 +132,8 @@ class GroupFacts:
         """An empty group of consumers subscribes to nothing; of any other kind of group nothing is known."""
         if not self.is_consumer:
             return None
-        return topics_of(member.metadata(self.protocol or "") for member in self._members)
+        protocol = self.protocol or ""
+        return topics_of({member.metadata(protocol) for member in self._members})
 
     def _joined(self, member: Member) -> Joined:
         """Only the leader hears of the members."""

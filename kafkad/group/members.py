@@ -75,7 +75,10 @@ class Member:
         return self.new or (self.joining is None and self.syncing is None)
 
     def metadata(self, protocol: str) -> bytes:
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""
 
     def vote(self, candidates: set[str]) -> str:
         """Members name protocols in the order they like them."""
