@@ -1,3 +1,7 @@
+import asyncio
+
+from kafkad.broker.loop_timers import LoopTimers
+from kafkad.clock import SystemClock
 from kafkad.timers import Timers
 
 
@@ -32,3 +36,24 @@ def test_the_owner_hears_only_of_earlier_deadlines() -> None:
     for deadline in (30, 40, 10, 20):
         timers.at(deadline, lambda: None)
     assert heard == [30, 10]
+
+
+def test_an_action_that_fails_does_not_stop_the_clock_of_the_others() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        reported: list[object] = []
+        loop.set_exception_handler(lambda loop, context: reported.append(context["exception"]))
+        clock = SystemClock()
+        timers = LoopTimers(loop, clock).timers
+        rung = loop.create_future()
+        failure = ValueError("a mistake")
+
+        def fail() -> None:
+            raise failure
+
+        timers.at(clock.monotonic_ms(), fail)
+        timers.at(clock.monotonic_ms() + 1, lambda: rung.set_result(None))
+        await asyncio.wait_for(rung, 10)
+        assert reported == [failure]
+
+    asyncio.run(scenario())

@@ -24,8 +24,11 @@ class LoopTimers:
         self._handle = self._loop.call_later(delay_ms / 1000, self._run)
 
     def _run(self) -> None:
+        """An action that fails is the loop's to report; the others still have their time."""
         self._handle = None
-        self.timers.expire(self._clock.monotonic_ms())
-        deadline_ms = self.timers.next_deadline_ms()
-        if deadline_ms is not None:
-            self._arm(deadline_ms)
+        try:
+            self.timers.expire(self._clock.monotonic_ms())
+        finally:
+            deadline_ms = self.timers.next_deadline_ms()
+            if deadline_ms is not None:
+                self._arm(deadline_ms)

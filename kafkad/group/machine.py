@@ -226,12 +226,12 @@ class GroupMachine:
 
     def _give_answers(self) -> None:
         answers = self._answers
-        for _ in range(min(_ANSWERS_A_TURN, len(answers))):
-            asker, answer = answers.popleft()
-            asker(answer)
+        turn = [answers.popleft() for _ in range(min(_ANSWERS_A_TURN, len(answers)))]
         self._answering = bool(answers)
         if answers:
             self._soon(self._give_answers)
+        for asker, answer in turn:
+            asker(answer)
 
     def _see_to(self, group: Group) -> None:
         """Its next deadline; or its end, when it never came to anything."""
