@@ -172,8 +172,8 @@ class StoredOffsetIndex:
         return positions[bisect_right(positions, position) - 1]
 
     def _keep_near(self, number: int) -> None:
-        """Keep the entries from the one before `number` on."""
-        first = max(number - 1, 0)
+        """Keep the entries from a little before `number` on."""
+        first = max(number - 2, 0)
         data = self._files.pread(self._file.fd, _NEAR_BYTES, first * _OFFSET_ENTRY.size)
         self._first, self._near = first, OffsetIndex(whole_entries(data, _OFFSET_ENTRY.size))
 

@@ -32,6 +32,9 @@ _ARRIVED_SHARE = 8
 """A frame gets a buffer when an eighth of it is here: memory follows what arrives, not what is claimed."""
 _MOST_COPIED = 64 * 1024
 _WORTH_WAKING = 256 * 1024
+_SMALL_RANGE = 16 * 1024
+"""Reading such a range and sending it with what stands around it costs less than a sendfile of its own."""
+_ONE_SEND = 64 * 1024
 _BYTES = (bytes, bytearray)
 
 
@@ -356,15 +359,11 @@ class Connection:
         out = self._out
         try:
             while out:
-                part = out[0]
-                if isinstance(part, _BYTES):
-                    sent = self._sock.send(part)
-                    if sent < len(part):
-                        out[0] = bytes(memoryview(part)[sent:])
-                        continue
-                elif not self._send_range(part, out):
-                    continue
-                out.popleft()
+                data = _gathered(out)
+                if data:
+                    self._send_gathered(data, out)
+                elif out:
+                    self._send_range(out)
         except BlockingIOError:
             self._wait_for_room()
             return
@@ -375,15 +374,24 @@ class Connection:
             return
         self._out = None
 
-    def _send_range(self, part: FileRange, out: deque[Part]) -> bool:
-        """sendfile once; True when the whole range has left."""
+    def _send_gathered(self, data: bytes | bytearray, out: deque[Part]) -> None:
+        sent = 0
+        try:
+            sent = self._sock.send(data)
+        finally:
+            if sent < len(data):
+                out.appendleft(bytes(memoryview(data)[sent:]))
+
+    def _send_range(self, out: deque[Part]) -> None:
+        """sendfile once; what does not leave stays at the head of the queue."""
+        part: FileRange = out[0]  # type: ignore[assignment]
         sent = os.sendfile(self.fd, part.file.fd, part.position, part.length)
         if sent == part.length:
-            return True
-        if sent == 0:
-            raise OSError(errno.EIO, f"the file ends {part.length} bytes before the range that was promised")
-        out[0] = _Rest(part.file, part.position + sent, part.length - sent)
-        return False
+            out.popleft()
+        elif sent == 0:
+            raise _cut_off(part)
+        else:
+            out[0] = _Rest(part.file, part.position + sent, part.length - sent)
 
     def _wait_for_room(self) -> None:
         if not self._writing:
@@ -408,6 +416,30 @@ class _Rest:
         self.file = file
         self.position = position
         self.length = length
+
+
+def _gathered(out: deque[Part]) -> bytes | bytearray:
+    """Takes from the queue what leaves in one send: bytes and small ranges, up to the next large one."""
+    run: list[bytes | bytearray] = []
+    size = 0
+    while out and size < _ONE_SEND:
+        part = out[0]
+        if isinstance(part, _BYTES):
+            data = part
+        elif part.length <= _SMALL_RANGE:
+            data = os.pread(part.file.fd, part.length, part.position)
+            if len(data) < part.length:
+                raise _cut_off(part)
+        else:
+            break
+        out.popleft()
+        run.append(data)
+        size += len(data)
+    return run[0] if len(run) == 1 else b"".join(run)
+
+
+def _cut_off(part: FileRange) -> OSError:
+    return OSError(errno.EIO, f"the file ends before position {part.position + part.length}, which was promised")
 
 
 def _joined(replies: list[Reply]) -> Reply:

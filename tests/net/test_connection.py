@@ -10,7 +10,9 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from kafkad.net.connection import PENDING, Connection, Later, Reply, _Pending
+import pytest
+
+from kafkad.net.connection import PENDING, Connection, Later, Part, Reply, _Pending
 from kafkad.net.server import SHARED_BYTES, Limits, Server
 
 
@@ -282,17 +284,40 @@ def test_ranges_of_files_leave_in_their_place() -> None:
         run(dispatch, scenario)
 
 
-def test_a_file_that_ends_too_early_closes_the_connection() -> None:
+def test_small_ranges_leave_with_what_stands_around_them_however_many() -> None:
+    with tempfile.TemporaryFile() as file:
+        data = os.urandom(100_000)
+        file.write(data)
+        file.flush()
+        opened = OpenFile(file.fileno())
+        ranges = [Range(opened, i * 97 % 60_000, i * 31 % 20_000 + 1) for i in range(500)]
+        expected = b"".join(b"<" + data[r.position : r.position + r.length] + b">" for r in ranges)
+
+        def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+            parts: list[Part] = [part for r in ranges for part in (b"<", r, b">")]
+            return [struct.pack(">i", len(expected)), *parts]
+
+        async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+            reader, writer = await connect()
+            writer.write(frame(b"one.....") + frame(b"two....."))
+            for _ in range(2):
+                assert await read_frame(reader) == expected
+
+        run(dispatch, scenario)
+
+
+@pytest.mark.parametrize(("size", "before"), [(100_000, 4), (10, 0)])
+def test_a_file_that_ends_too_early_closes_the_connection(size: int, before: int) -> None:
     with tempfile.TemporaryFile() as file:
         opened = OpenFile(file.fileno())
 
         def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
-            return [struct.pack(">i", 10), Range(opened, 0, 10)]
+            return [struct.pack(">i", size), Range(opened, 0, size)]
 
         async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
             reader, writer = await connect()
             writer.write(frame(b"give me."))
-            assert len(await reader.read()) == 4
+            assert len(await reader.read()) == before
 
         run(dispatch, scenario)
 
