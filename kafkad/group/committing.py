@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from kafkad.config import Config
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import State
 from kafkad.group.machine import GroupMachine
-from kafkad.group.offsets import Position
+from kafkad.group.offsets import Committed, Position
 from kafkad.group.records import NO_TIMESTAMP, OffsetCommitted
 from kafkad.metrics import Family, counters
 from kafkad.shard import Coordination
@@ -161,14 +161,19 @@ class OffsetCommitter:
     def fetch(self, group: str, positions: Sequence[Position] | None, require_stable: bool) -> list[Fetched]:
         """What the group committed to these, or to all that it committed to."""
         offsets = self._coordination.shard(group).machine.offsets
-        waiting = self.waiting.get(group, ())
+        if positions is None:
+            committed: Mapping[Position, Committed | None] = offsets.of_group(group)
+        else:
+            committed = {position: offsets.committed(group, *position) for position in positions}
+        unstable = offsets.pending(group).union(self.waiting.get(group, ())) if require_stable else ()
         found = []
-        for position in dict.fromkeys(offsets.of_group(group) if positions is None else positions):
-            if require_stable and (position in waiting or offsets.is_pending(group, *position)):
+        for position, one in committed.items():
+            if position in unstable:
                 found.append(Fetched(position, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
-                continue
-            committed = offsets.committed(group, *position)
-            found.append(Fetched(position) if committed is None else Fetched(position, *committed[:3]))
+            elif one is None:
+                found.append(Fetched(position))
+            else:
+                found.append(Fetched(position, one.offset, one.leader_epoch, one.metadata))
         return found
 
     async def delete(self, group: str, positions: Sequence[Position]) -> Codes:

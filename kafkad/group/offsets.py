@@ -71,16 +71,14 @@ class Offsets:
         """All committed offsets, in the order in which their partitions were first committed."""
         return {position: _unpack(value) for position, value in self._committed.get(group, {}).items()}
 
+    def pending(self, group: str) -> set[Position]:
+        """What open transactions will commit."""
+        return set[Position]().union(*self._pending.get(group, {}).values())
+
     def positions(self, group: str, topics: Collection[str] | None = None) -> set[Position]:
         """Of all that is committed or pending, for some topics or all: what has to be forgotten when they go."""
-        positions = set(self._committed.get(group, ()))
-        positions = positions.union(*self._pending.get(group, {}).values())
+        positions = self.pending(group).union(self._committed.get(group, ()))
         return positions if topics is None else {position for position in positions if position[0] in topics}
-
-    def is_pending(self, group: str, topic: str, partition: int) -> bool:
-        """Whether a transaction is open that commits this."""
-        of_producers = self._pending.get(group)
-        return of_producers is not None and any((topic, partition) in pending for pending in of_producers.values())
 
     def apply(self, record: OffsetCommitted | OffsetForgotten, producer_id: int = -1) -> None:
         """`producer_id` of a transaction: the offset waits for `end_transaction`."""
@@ -152,5 +150,5 @@ def _pack(record: OffsetCommitted) -> bytes:
 
 def _unpack(value: bytes) -> Committed:
     offset, leader_epoch, commit_timestamp, expire_timestamp = _FIXED.unpack_from(value)
-    metadata = str(value[_FIXED.size :], "utf-8")
+    metadata = "" if len(value) == _FIXED.size else str(value[_FIXED.size :], "utf-8")
     return Committed(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp)
