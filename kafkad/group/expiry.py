@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 
 from kafkad.clock import Clock
 from kafkad.group.committing import OffsetCommitter, Writing
@@ -16,6 +16,12 @@ from kafkad.group.records import NO_TIMESTAMP
 from kafkad.shard import Coordination
 from kafkad.timers import Timer, Timers
 from kafkad.turns import Turns
+
+_MOST_AT_ONCE = 500
+"""So many offsets of a group are looked at before others get their turn."""
+
+Choose = Callable[[GroupMachine, str, Sequence[Position]], set[Position]]
+"""Which of these offsets of a group are to be forgotten."""
 
 log = logging.getLogger(__name__)
 
@@ -83,13 +89,14 @@ class OffsetExpiry:
 
     async def forget_expired(self) -> None:
         """Not of groups that are just committing."""
-        settings, probe, waiting = self._committer.settings, self._committer.probe, self._committer.waiting
+        settings, probe = self._committer.settings, self._committer.probe
 
-        def choose(machine: GroupMachine, name: str) -> set[Position]:
-            if name in waiting:
+        def choose(machine: GroupMachine, name: str, positions: Sequence[Position]) -> set[Position]:
+            if name in self._committer.waiting:
                 return set()
-            offsets = machine.offsets.of_group(name)
-            return expired(machine.groups.get(name), offsets, self._clock.now_ms(), settings.retention_ms)
+            found = {position: machine.offsets.committed(name, *position) for position in positions}
+            committed = {position: one for position, one in found.items() if one is not None}
+            return expired(machine.groups.get(name), committed, self._clock.now_ms(), settings.retention_ms)
 
         removed = await self._forget(choose)
         probe.expired += removed
@@ -97,21 +104,28 @@ class OffsetExpiry:
             log.info("removed %d offsets that nobody used for %d minutes", removed, settings.retention_ms // 60_000)
 
     async def forget_topics(self, topics: frozenset[str]) -> None:
-        removed = await self._forget(lambda machine, name: machine.offsets.positions(name, topics))
+        removed = await self._forget(
+            lambda machine, name, positions: {position for position in positions if position[0] in topics}
+        )
         if removed:
             log.info("removed %d offsets of %d deleted topics", removed, len(topics))
 
-    async def _forget(self, choose: Callable[[GroupMachine, str], set[Position]]) -> int:
+    async def _forget(self, choose: Choose) -> int:
         """How many offsets went. A group without members goes with the last of them, or when it never had any."""
         removed = 0
         turns = Turns()
         for shard in self._coordination.shards():
             machine = shard.machine
             for name in machine.names():
-                await turns.give_way()
-                positions = choose(machine, name)
-                if positions or name not in machine.offsets:
-                    removed += await self._written(machine, name, positions)
+                positions = list(machine.offsets.positions(name))
+                for at in range(0, len(positions), _MOST_AT_ONCE):
+                    chosen = choose(machine, name, positions[at : at + _MOST_AT_ONCE])
+                    if chosen:
+                        removed += await self._written(machine, name, chosen)
+                    await turns.give_way()
+                if name not in machine.offsets and name not in self._committer.waiting:
+                    await self._written(machine, name, set())
+                    await turns.give_way()
         return removed
 
     async def _written(self, machine: GroupMachine, name: str, positions: set[Position]) -> int:

@@ -12,7 +12,6 @@ There can be millions, so each is kept as one short bytes object, which the garb
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
 from sys import intern
 from typing import NamedTuple
 
@@ -75,10 +74,9 @@ class Offsets:
         """What open transactions will commit."""
         return set[Position]().union(*self._pending.get(group, {}).values())
 
-    def positions(self, group: str, topics: Collection[str] | None = None) -> set[Position]:
-        """Of all that is committed or pending, for some topics or all: what has to be forgotten when they go."""
-        positions = self.pending(group).union(self._committed.get(group, ()))
-        return positions if topics is None else {position for position in positions if position[0] in topics}
+    def positions(self, group: str) -> set[Position]:
+        """Of all that is committed or pending: what has to be forgotten when the group goes."""
+        return self.pending(group).union(self._committed.get(group, ()))
 
     def apply(self, record: OffsetCommitted | OffsetForgotten, producer_id: int = -1) -> None:
         """`producer_id` of a transaction: the offset waits for `end_transaction`."""

@@ -148,6 +148,19 @@ def test_what_is_being_committed_does_not_expire(world: Offsets) -> None:
     assert not any(isinstance(record, OffsetForgotten) for record in world.log)
 
 
+def test_a_group_that_is_just_committing_stays(world: Offsets) -> None:
+    [member] = world.stable()
+    world.leave(member)
+    world.hold = True
+    assert isinstance(world.begin(Asked("a", 0, 6)), asyncio.Future)
+    world.expire()
+    world.hold = False
+    world.commit()
+    world.expire()
+    assert world.machine.group("g") is not None
+    assert world.everything() == {A}
+
+
 def test_what_cannot_be_written_is_tried_again(world: Offsets) -> None:
     commit(world, "a")
     world.advance(10 * MINUTE)
@@ -187,6 +200,18 @@ def test_it_looks_every_minute(world: Offsets) -> None:
         assert not len(world.timers)
 
     world.run(scenario())
+
+
+def test_a_group_of_very_many_offsets_goes_in_pieces(world: Offsets) -> None:
+    [member] = world.stable()
+    world.leave(member)
+    for partition in range(1234):
+        world.machine.apply(OffsetCommitted("g", "a", partition, 5, -1, "", 0))
+    world.log.clear()
+    world.advance(10 * MINUTE)
+    assert len(world.expire()) == 1234
+    assert len(world.log) == 1235
+    assert world.log[-1] == GroupForgotten("g")
 
 
 def test_very_many_groups_do_not_hold_up_others(world: Offsets) -> None:
