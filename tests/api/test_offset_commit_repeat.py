@@ -169,6 +169,14 @@ def test_damaged_metadata_are_left_to_the_general_way(frames: Frames) -> None:
         frames.begin(message, 8, damage=(b"why", b"w\xff\xff"))
 
 
+def test_ten_megabytes_of_metadata(frames: Frames) -> None:
+    """No string of the protocol is that long; whoever sends one has its connection closed, as by Kafka."""
+    message = commit(frames, 8, "blob", 5, metadata="why")
+    with pytest.raises(ValueError, match="10000000 bytes"):
+        frames.begin(message, 8, damage=(b"\4why", b"\x81\xad\xe2\4" + b"m" * 10_000_000))
+    assert codes(frames.ask(message, 8)) == [0]
+
+
 def test_a_connection_remembers_only_so_much(frames: Frames) -> None:
     for number in range(1000):
         frames.ask(commit(frames, 8, f"many-{number}", 5), 8)

@@ -191,6 +191,18 @@ def test_an_open_transaction_is_seen_by_who_asks_for_it(world: Offsets) -> None:
     assert world.fetch(A, require_stable=True) == [Fetched(A, 9, -1, "")]
 
 
+def test_what_is_told_to_prometheus(world: Offsets) -> None:
+    world.commit_offsets(Asked("a", 0, 5), Asked("b", 0, 5), Asked("c", 0, 5), retention_ms=0)
+    world.delete_offsets(A)
+    world.expire()
+    found = {family.name: [value for _, value in family.samples] for family in world.committer.collect()}
+    assert found == {
+        "kafka_server_group_coordinator_metrics_offset_commit_total": [3],
+        "kafka_server_group_coordinator_metrics_offset_expiration_total": [2],
+        "kafka_server_group_coordinator_metrics_offset_deletion_total": [1],
+    }
+
+
 def test_deleting_the_last_offset_ends_a_group_without_members(world: Offsets) -> None:
     [member] = world.stable()
     world.leave(member)
