@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
-from tests.clients.probes import Asker, batch, produce
+from tests.clients.asker import Asker, batch, produce
 from tests.oracle.kafka import free_port
 
 SECONDS = 20

@@ -26,7 +26,8 @@ from kafkad.wire.frames import RequestHeader, encode_request
 from kafkad.wire.messages.metadata import MetadataRequest
 from tests.bench.measured import LoadGenerator, memory_mb
 from tests.broker import KafkadProcess, RawClient
-from tests.clients.probes import Asker, Plain, fetch, list_offsets
+from tests.clients.asker import Asker, Plain
+from tests.clients.probes import fetch, list_offsets
 
 GB = 1 << 30
 OPEN_FILES = 65536

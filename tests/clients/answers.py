@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.clients.probes import ANY, FIRST_VERSION, KEYS, PROBES, Asker, Plain, answers
+from tests.clients.asker import KEYS, Asker, Plain
+from tests.clients.probes import ANY, FIRST_VERSION, PROBES, answers
 from tests.oracle.kafka import VERSIONS, Kafka
 
 FILE = Path(__file__).with_name("answers.jsonl")

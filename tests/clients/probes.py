@@ -2,96 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kafkad.errors import ErrorCode
-from kafkad.wire.apis import APIS, request_class, response_class
-from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
-from kafkad.wire.records import Record, build_batch
-from kafkad.wire.schema import Message, read, within
-from tests.broker import RawClient
+from kafkad.wire.messages.list_groups import ListedGroup
+from kafkad.wire.schema import Message
+from tests.clients import group_probes
+from tests.clients.asker import STAMP_MS, Asker, Plain, batch, produce
 
-Plain = Any
-"""A message as dicts, lists and values."""
-
-KEYS = {api.name: api.key for api in APIS.values()}
-STAMP_MS = 1_700_000_000_000
 NO_ID = bytes(16)
-
-
-def batch(count: int, stamp: int = STAMP_MS) -> bytes:
-    records = [Record(i, stamp + i, b"k%d" % i, b"v%d" % i, (("h", b"1"),)) for i in range(count)]
-    return bytes(build_batch(records))
 
 
 def corrupt(data: bytes) -> bytes:
     return data[:-1] + bytes([data[-1] ^ 1])
-
-
-class Asker:
-    """Asks one broker; fields that a version does not have are left out of what is asked."""
-
-    def __init__(self, port: int, *, host: str = "127.0.0.1") -> None:
-        self.client = RawClient(port, host=host, timeout=40)
-        self._correlation = 0
-        answer = self.ask("ApiVersions", 3, {"client_software_name": "probe", "client_software_version": "1"})
-        self.served = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
-
-    def ask(self, api: str, version: int, question: Plain) -> Any:
-        key = KEYS[api]
-        self._correlation += 1
-        message = from_plain(request_class(key), question, version)
-        self.client.send(encode_request(RequestHeader(key, version, self._correlation, "probe"), message))
-        frame = self.client.receive_frame()
-        correlation, at = read_response_header(key, version, frame)
-        assert correlation == self._correlation
-        answer, end = read(response_class(key), version, frame, at)
-        assert end == len(frame), f"{len(frame) - end} bytes are left over"
-        return answer
-
-    def topic_id(self, topic: str) -> bytes:
-        answer = self.ask("Metadata", 12, {"topics": [{"name": topic}]})
-        return bytes(answer.topics[0].topic_id)
-
-    def create(self, topic: str) -> None:
-        """A topic of one partition with two batches of three records."""
-        new = {"name": topic, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
-        answer = self.ask("CreateTopics", 4, {"topics": [new], "timeout_ms": 30000})
-        assert answer.topics[0].error_code == 0, answer
-        while self.ask("Metadata", 4, {"topics": [{"name": topic}]}).topics[0].error_code:
-            pass
-        for stamp in (STAMP_MS, STAMP_MS + 1000):
-            self._append(topic, batch(3, stamp))
-
-    def _append(self, topic: str, records: bytes) -> None:
-        """Kafka names a leader before that broker knows of it, so a produce may come too early."""
-        while True:
-            sent = self.ask("Produce", 7, produce(topic, records))
-            code = sent.responses[0].partition_responses[0].error_code
-            if code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                break
-        assert code == ErrorCode.NONE, sent
-
-
-def from_plain(cls: type[Message], plain: Plain, version: int) -> Message:
-    values = {}
-    for field in cls.__schema__.fields:
-        if field.name not in plain or not within(version, field.versions):
-            continue
-        value = plain[field.name]
-        nested = isinstance(field.item, type) and issubclass(field.item, Message)
-        if nested and isinstance(value, list):
-            value = [from_plain(field.item, item, version) for item in value]
-        elif nested and value is not None:
-            value = from_plain(field.item, value, version)
-        values[field.name] = value
-    return cls(**values)
-
-
-def produce(topic: str, records: bytes, **more: Plain) -> Plain:
-    partitions = [{"index": 0, "records": records}]
-    return {"acks": -1, "timeout_ms": 30000, "topic_data": [{"name": topic, "partition_data": partitions, **more}]}
 
 
 def fetch(topic: str, offset: int, *, topic_id: bytes, **more: Plain) -> Plain:
@@ -107,9 +31,12 @@ def list_offsets(topic: str, timestamp: int, partition: int = 0, **more: Plain) 
     return {"replica_id": -1, "timeout_ms": 1000, "topics": [{"name": topic, "partitions": [asked]}]}
 
 
-Question = tuple[str, Plain]
+Question = tuple[str, Plain | Message]
 Probe = Callable[[Asker, int, str], Iterator[Question]]
-"""Given who asks, the version and a topic of its own: named questions, each asked before the next is made."""
+"""Given who asks, the version and a topic of its own: named questions, each asked before the next is made.
+
+Instead of a question it may give the answer, when it had to ask itself.
+"""
 
 
 def ask_produce(asker: Asker, version: int, topic: str) -> Iterator[Question]:
@@ -353,6 +280,7 @@ PROBES: dict[str, Probe] = {
     "DescribeProducers": ask_describe_producers,
     "ListConfigResources": ask_list_config_resources,
     "DescribeTopicPartitions": ask_describe_topic_partitions,
+    **group_probes.PROBES,
 }
 FIRST_VERSION = {"Produce": 3, "Fetch": 4, "ListOffsets": 1}
 """kafkad's floors where they are above Kafka 3.9's: those of Kafka 4 (KIP-896)."""
@@ -364,7 +292,7 @@ def answers(asker: Asker, api: str, version: int) -> dict[str, Plain]:
     asker.create(topic)
     found = {}
     for name, question in PROBES[api](asker, version, topic):
-        answer = asker.ask(api, version, question)
+        answer = question if isinstance(question, Message) else asker.ask(api, version, question)
         while getattr(answer, "error_code", 0) == COORDINATOR_LOAD_IN_PROGRESS:
             answer = asker.ask(api, version, question)
         found[name] = comparable(answer, topic)
@@ -384,6 +312,8 @@ VARYING = {
 }  # fmt: skip
 """Fields whose values differ from run to run, or from broker to broker by their nature: only their presence is kept."""
 
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
 PRESENT = {"documentation"}
 """Fields of which only whether they are null is kept: each broker has its own words."""
 
@@ -396,15 +326,17 @@ def comparable(value: Any, topic: str) -> Plain:
     if isinstance(value, Message):
         return {field.name: _field(field.name, getattr(value, field.name), topic) for field in value.__schema__.fields}
     if isinstance(value, list):
-        items = [comparable(item, topic) for item in value if not _own(item)]
+        items = [comparable(item, topic) for item in value if not _of_another(item, topic)]
         return sorted(items, key=repr) if items and isinstance(items[0], dict) else items
     if isinstance(value, bytes):
-        return value.hex()
-    return value.replace(topic, "TOPIC") if isinstance(value, str) else value
+        return value.hex().replace(topic.encode().hex(), "TOPIC")
+    return UUID.sub("UUID", value.replace(topic, "TOPIC")) if isinstance(value, str) else value
 
 
-def _own(item: Any) -> bool:
-    """A setting that only kafkad has."""
+def _of_another(item: Any, topic: str) -> bool:
+    """A setting that only kafkad has, or a group that another probe left."""
+    if isinstance(item, ListedGroup):
+        return not item.group_id.startswith(topic)
     return isinstance(item, Message) and str(getattr(item, "name", "")).startswith("kafkad.")
 
 

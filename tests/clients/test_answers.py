@@ -8,6 +8,8 @@ import pytest
 
 from tests.broker import KafkadProcess
 from tests.clients import answers, probes
+from tests.clients.asker import KEYS, Asker
+from tests.clients.conftest import SETTINGS
 from tests.oracle.kafka import VERSIONS, missing
 
 EXPECTED = answers.load()
@@ -15,33 +17,29 @@ EXPECTED = answers.load()
 
 @pytest.fixture(scope="module")
 def kafkad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkadProcess]:
-    with KafkadProcess(tmp_path_factory.mktemp("answers")) as kafkad:
+    with KafkadProcess(tmp_path_factory.mktemp("answers"), SETTINGS) as kafkad:
         yield kafkad
 
 
 @pytest.fixture
-def asker(kafkad: KafkadProcess) -> Iterator[probes.Asker]:
-    asker = probes.Asker(kafkad.port)
+def asker(kafkad: KafkadProcess) -> Iterator[Asker]:
+    asker = Asker(kafkad.port)
     yield asker
     asker.client.close()
 
 
 @pytest.mark.client("API versions", "{api} {version}")
 @pytest.mark.parametrize(("api", "version"), sorted(EXPECTED))
-def test_answers_are_kafkas(asker: probes.Asker, api: str, version: int) -> None:
-    first, last = asker.served[probes.KEYS[api]]
+def test_answers_are_kafkas(asker: Asker, api: str, version: int) -> None:
+    first, last = asker.served[KEYS[api]]
     assert first <= version <= last
     expected = EXPECTED[api, version]
     assert answers.opened(expected, probes.answers(asker, api, version)) == expected
 
 
-def test_every_version_served_is_asked(asker: probes.Asker) -> None:
+def test_every_version_served_is_asked(asker: Asker) -> None:
     assert set(answers.served(asker)) <= set(EXPECTED)
-    members = {"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"}
-    groups = {"DescribeGroups", "ListGroups", "DeleteGroups"}
-    offsets = {"OffsetCommit", "OffsetFetch", "OffsetDelete"}
-    to_come = {"FindCoordinator"} | members | groups | offsets
-    assert {api for api in probes.KEYS if probes.KEYS[api] in asker.served} <= set(probes.PROBES) | to_come
+    assert {api for api in KEYS if KEYS[api] in asker.served} <= set(probes.PROBES)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 
 from tests.bench.measured import memory_mb
 from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
-from tests.clients import probes
+from tests.clients.asker import Asker
 
 GROWTH_MB = 24
 
@@ -49,7 +49,7 @@ def test_random_bytes(kafkad: KafkadProcess) -> None:
 
 def test_random_frames(kafkad: KafkadProcess) -> None:
     """Well-framed, with a served API's key and version, and noise as the body."""
-    asker = probes.Asker(kafkad.port)
+    asker = Asker(kafkad.port)
     asker.client.close()
     chance = random.Random(2)
     for key, (first, last) in asker.served.items():
