@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.broker import KafkadProcess
 from tests.clients.conftest import SETTINGS
+from tests.clients.group_tools import GROUP_SESSION, run_group_session
 from tests.clients.tools import SESSION, Outcome, run_session
 from tests.oracle.kafka import VERSIONS, Kafka, missing
 
@@ -26,11 +28,15 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
         directory = tmp_path_factory.mktemp("tools")
         if broker == "kafkad":
             with KafkadProcess(directory / "kafkad", SETTINGS) as kafkad:
-                return run_session(version, kafkad.bootstrap, directory)
+                return run_all(version, kafkad.bootstrap, directory)
         with Kafka("3.9", settings=SETTINGS, heap="512m") as kafka:
-            return run_session(version, kafka.bootstrap, directory)
+            return run_all(version, kafka.bootstrap, directory)
 
     return run
+
+
+def run_all(version: str, bootstrap: str, directory: Path) -> dict[str, Outcome]:
+    return run_session(version, bootstrap, directory) | run_group_session(version, bootstrap, directory)
 
 
 def tool_versions() -> list[object]:
@@ -42,7 +48,7 @@ def tool_versions() -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("step", [step.name for step in SESSION])
+@pytest.mark.parametrize("step", [step.name for step in (*SESSION, *GROUP_SESSION)])
 @pytest.mark.parametrize("version", tool_versions())
 def test_tool_prints_the_same(session: Session, version: str, step: str) -> None:
     for needed in {"3.9", version}:

@@ -179,6 +179,8 @@ NORMAL = [
     (re.compile(r"\b1[78]\d{11}\b"), "TIME"),
     (re.compile(r'"avg_throughput":[\d.]+'), '"avg_throughput":NUMBER'),
     (re.compile(r"[\d.]+ records/sec.*"), "NUMBERS"),
+    (re.compile(r"[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}"), "UUID"),
+    (re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}, .*", re.M), "NUMBERS"),
 ]
 STACK = re.compile(r"^\s+(at |\.\.\. \d+ more)")
 
