@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from kazoo.client import KazooClient
@@ -13,8 +14,8 @@ from tests.oracle.kafka import Kafka
 class AdoptingKafka(Kafka):
     """Registers the directory's cluster id and its partitions in ZooKeeper before the broker starts on it."""
 
-    def __init__(self, data: Path) -> None:
-        super().__init__("3.9", data=data, heap="512m")
+    def __init__(self, data: Path, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__("3.9", data=data, heap="512m", settings=settings)
         self._directory = data
 
     def prepare_zookeeper(self, connect: str) -> None:
