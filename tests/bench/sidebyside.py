@@ -4,7 +4,7 @@
 
 Prints for each piece of work and broker: MB/s, requests/s, broker CPU per request and per GB, p50/p99/p99.9 latency,
 and kafkad's ratio to the best Kafka of that row (above 1 is ahead). --java adds Kafka's own producer-perf with every
-codec and its consumer reading an assigned partition. Needs gcc, Java 17 and, once, mvn. Absolute figures differ from
+codec and its consumer-perf. Needs gcc, Java 17 and, once, mvn. Absolute figures differ from
 machine to machine; only the ratios of one run mean anything. Run nothing else meanwhile.
 """
 
@@ -27,12 +27,14 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.bench.measured import HERE, LoadGenerator, cpu_seconds, memory_mb
+from tests.bench.measured import LoadGenerator, cpu_seconds, memory_mb
 from tests.oracle import kafka as oracle
 
 KAFKAD = f"{sys.executable} -m kafkad --set listeners=PLAINTEXT://127.0.0.1:{{port}} --set log.dirs={{dir}}"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 JAVA_RECORDS = 300_000
+FETCH_MB_S = 8
+"""Which of consumer-perf's columns."""
 
 Row = dict[str, float]
 Table = dict[str, dict[str, Row]]
@@ -161,10 +163,10 @@ def java_producer(broker: Broker, codec: str) -> float:
 
 
 def java_consumer(broker: Broker) -> float:
-    """MB/s of Kafka 3.9's consumer on an assigned partition (consumer-perf would need a group)."""
-    program = str(HERE / "AssignedConsumer.java")
-    options = ["-Xms512m", "-Xmx512m", "-XX:+UseG1GC"]
-    return float(_output(oracle.java("3.9", program, broker.bootstrap, "perf", str(JAVA_RECORDS), options=options)))
+    """MB/s of Kafka 3.9's consumer-perf in a new group, without the time that joining it took."""
+    load = ["--topic", "perf", "--messages", str(JAVA_RECORDS), "--group", f"perf-{time.time_ns()}", "--hide-header"]
+    said = _output(oracle.tool("3.9", "consumer-perf", "--bootstrap-server", broker.bootstrap, *load))
+    return float(said.splitlines()[-1].split(", ")[FETCH_MB_S])
 
 
 def _output(command: Sequence[str]) -> str:
