@@ -82,6 +82,9 @@ AT_THE_END = [
     _step("list groups after deleting", "--list"),
 ]
 
+KAFKA_4_SAYS = {"describe a group that is not there": "GroupIdNotFoundException: Group nowhere not found."}
+"""What the tools of 4.3 say to a broker that answers in versions that Kafka 3.9 does not have, as real Kafka 4.3 does."""
+
 GROUP_SESSION = [*CONSUMERS, *AT_REST, *IN_USE, *AT_THE_END]
 
 
