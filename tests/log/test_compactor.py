@@ -72,6 +72,32 @@ def test_one_worker_does_all_jobs_and_gives_way_to_the_broker(compactor: Compact
     assert children() == [pid]
 
 
+def test_a_worker_keeps_to_its_buffer(compactor: Compactor, tmp_path: Path) -> None:
+    partition = Partition(tmp_path / "many-0")
+    keys = 200_000
+    batches = [
+        build_batch([Record(base + n, NOW_MS, b"%020d" % (base + n), bytes(60)) for n in range(1000)])
+        for base in range(0, keys, 1000)
+    ]
+    partition.write(0, *batches)
+    partition.write(keys)
+    compactor.submit(partition.job(dedupe_buffer_bytes=24)).result()
+    (pid,) = children()
+    before = peak_bytes(pid)
+    buffer = 12 << 20
+    assert (
+        compactor.submit(partition.job(dedupe_buffer_bytes=buffer, segment_bytes=1 << 30)).result().next_dirty == keys
+    )
+    assert peak_bytes(pid) - before < buffer + (4 << 20)
+
+
+def peak_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no peak")
+
+
 def test_damage_is_named(compactor: Compactor, partition: Partition) -> None:
     path = partition.path(100)
     data = bytearray(path.read_bytes())
