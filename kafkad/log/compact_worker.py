@@ -31,7 +31,7 @@ class Pace:
     """Waits so that no more than `bytes_per_second` are read and written, not even in a short while."""
 
     def __init__(self, bytes_per_second: float, monotonic: Callable[[], float], wait: Callable[[float], None]) -> None:
-        self._rate = bytes_per_second
+        self._rate = max(bytes_per_second, 1.0)
         self._monotonic = monotonic
         self._wait = wait
         self._free_at = monotonic()
