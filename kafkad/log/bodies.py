@@ -15,7 +15,7 @@ _MOST, FEWEST = 256, 8
 """Records to be taken at a time."""
 PATIENCE = 32
 """Records to be read one by one after an attempt at more has failed."""
-_AT_ONCE = 4096
+AT_ONCE = 4096
 _NULL = 1
 _CONTINUED = bytes(range(128, 256))
 _CONTINUED_EVEN = bytes(range(128, 256, 2))
@@ -93,7 +93,7 @@ def read_keys(body: Body, base_offset: int, count: int) -> Iterator[Keys]:  # no
             else:
                 patience = PATIENCE
         cursor = stop
-        if len(keys) >= _AT_ONCE:
+        if len(keys) >= AT_ONCE:
             yield keys, entries
             keys, entries = [], []
     if cursor != end:

@@ -7,13 +7,13 @@ the log from its start and writes what stays into new segments. Runs in a proces
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kafkad.clock import Clock
 from kafkad.log import old_formats
-from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH, MAGIC, Header
-from kafkad.log.bodies import read_keys
+from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, MAGIC, Header
+from kafkad.log.bodies import AT_ONCE, Keys, read_keys
 from kafkad.log.cleaned import CleanedSegment
 from kafkad.log.compaction import (
     CompactionJob,
@@ -31,7 +31,7 @@ from kafkad.log.source import Source
 from kafkad.log.transactions import Transactions
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
 from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
-from kafkad.wire.records import CONTROL, PREFIX_SIZE, TRANSACTIONAL
+from kafkad.wire.records import CONTROL, TRANSACTIONAL
 
 _COUNT = 12
 
@@ -140,19 +140,34 @@ class Compaction:
 
     def _note_keys_of(self, source: Source, keys: KeyMap, transactions: Transactions) -> bool:
         """False when the map is full."""
-        records = size = 0
         if source.base < keys.first:
             source.skip_to(keys.first)
-        for data, at, header in source.batches(self._step, self._spend):
-            check_crc(data, at, header)
-            records += abs(header[_COUNT])
-            size += header[LENGTH] + PREFIX_SIZE
-            if not _take_keys(data, at, header, keys, transactions):
+        for some, last in self._keys_together(source, transactions):
+            if not keys.put(*some):
                 return False
-            keys.latest = header[BASE_OFFSET] + header[LAST_DELTA]
-        self._counts["map_records_read"] += records
-        self._counts["map_bytes_read"] += size
+            keys.latest = max(keys.latest, last)
         return True
+
+    def _keys_together(self, source: Source, transactions: Transactions) -> Iterator[tuple[Keys, int]]:
+        """The keys of many small batches at a time, or of a part of a large one; the end of the last whole batch."""
+        keys: list[bytes | None] = []
+        entries: list[int] = []
+        begin, last, records = source.position, -1, 0
+        try:
+            for data, at, header in source.batches(self._step, self._spend):
+                check_crc(data, at, header)
+                records += abs(header[_COUNT])
+                for some, some_entries in _keys_of(data, at, header, transactions):
+                    keys += some
+                    entries += some_entries
+                    if len(keys) >= AT_ONCE:
+                        yield (keys, entries), last
+                        keys, entries = [], []
+                last = header[BASE_OFFSET] + header[LAST_DELTA]
+            yield (keys, entries), last
+        finally:
+            self._counts["map_records_read"] += records
+            self._counts["map_bytes_read"] += source.position - begin
 
     def _aborted(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in [start, end), as the indexes of all segments have them."""
@@ -195,27 +210,26 @@ class Compaction:
         return Replacement(new.base, new.size, tuple(extent.base for extent in group))
 
     def _sift(self, source: Source, sieve: Sieve, new: CleanedSegment) -> None:
-        records = size = 0
+        records = 0
         for data, at, header in source.batches(self._step, self._spend):
             records += abs(header[_COUNT])
-            size += header[LENGTH] + PREFIX_SIZE
             kept = sieve.sift(data, at, header)
             if kept is not None:
                 new.append(*kept)
                 if new.waiting >= self._step:
                     new.write_out()
         self._counts["records_read"] += records
-        self._counts["bytes_read"] += size
+        self._counts["bytes_read"] += source.position
 
 
-def _take_keys(data: bytes, at: int, header: Header, keys: KeyMap, transactions: Transactions) -> bool:
-    """False when the map is full."""
+def _keys_of(data: bytes, at: int, header: Header, transactions: Transactions) -> Iterable[Keys]:
+    """Of the batch at data[at], if it is no marker and was not aborted."""
     if header[MAGIC] < 2:
-        return keys.put(*old_formats.read_keys(data, at))
+        return (old_formats.read_keys(data, at),)
     kind = header[ATTRIBUTES] & (CONTROL | TRANSACTIONAL)
     if kind & CONTROL:
         is_spent(data, at, header, transactions)
-        return True
+        return ()
     if kind and transactions.is_aborted(header):
-        return True
-    return all(keys.put(*some) for some in read_keys(body_of(data, at, header), header[BASE_OFFSET], header[_COUNT]))
+        return ()
+    return read_keys(body_of(data, at, header), header[BASE_OFFSET], header[_COUNT])

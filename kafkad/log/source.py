@@ -28,7 +28,7 @@ class Source:
         self.base = base
         self.end = end
         self.position = 0
-        """Of the batch read last."""
+        """Of the batch read last; when all are read, the size."""
         self._files = files
         self._file: LogFile | None = None
 
@@ -69,12 +69,12 @@ class Source:
         while position < size:
             data = self._files.pread(self._file.fd, min(step, size - position), position)
             spend(len(data))
-            at, start = 0, position
-            while (left := size - position) and len(data) - at >= min(HEADER_SIZE, left):
+            at, start, got = 0, position, len(data)
+            while (left := size - position) and (got - at >= HEADER_SIZE or got - at >= left):
                 self.position = position
                 header = header_at(data, at, left)
                 length = header[LENGTH] + PREFIX_SIZE
-                if length > len(data) - at:
+                if length > got - at:
                     break
                 if not expected <= header[BASE_OFFSET] <= header[BASE_OFFSET] + header[LAST_DELTA] < self.end:
                     raise BadBatch(position, f"a batch with offset {header[BASE_OFFSET]} does not belong there")
@@ -84,6 +84,7 @@ class Source:
                 position += length
             if position == start:
                 step = self._larger(step, len(data), position)
+        self.position = size
 
     def _larger(self, step: int, got: int, position: int) -> int:
         """A step that reads the batch at `position` whole."""
