@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -169,7 +170,9 @@ def test_a_worker_does_not_outlive_its_broker(partition: Partition) -> None:
 
 
 def reads_a_log(pid: int) -> bool:
-    return any(os.readlink(link).endswith(".log") for link in Path(f"/proc/{pid}/fd").iterdir())
+    with contextlib.suppress(FileNotFoundError):  # closed between two looks
+        return any(os.readlink(link).endswith(".log") for link in Path(f"/proc/{pid}/fd").iterdir())
+    return False
 
 
 class Waiting:
