@@ -47,6 +47,9 @@ def read_keys(body: Body, base_offset: int, count: int) -> Iterator[Keys]:  # no
         if (low := data[cursor]) < 128:
             cursor += 1
             stop = cursor + (low >> 1)
+        elif (high := data[cursor + 1]) < 128:
+            cursor += 2
+            stop = cursor + ((low & 127 | high << 7) >> 1)
         else:
             length, cursor = read_varint(data, cursor)
             stop = cursor + length

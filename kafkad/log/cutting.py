@@ -95,6 +95,9 @@ def _staying(body: Body, count: int, verdicts: bytes | bytearray) -> list[_Place
         if (low := data[cursor]) < 128:
             cursor += 1
             stop = cursor + (low >> 1)
+        elif (high := data[cursor + 1]) < 128:
+            cursor += 2
+            stop = cursor + ((low & 127 | high << 7) >> 1)
         else:
             length, cursor = read_varint(data, cursor)
             stop = cursor + length
