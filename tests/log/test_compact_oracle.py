@@ -34,6 +34,14 @@ def write(directory: Path, seed: int) -> Work:
     actions = [work.batch] * 12 + [work.marker] * 3 + [work.roll] * 2
     for _ in range(150):
         work.random.choice(actions)()
+    write_more(work)
+    return work
+
+
+def write_more(work: Work) -> None:
+    """The active segment ends, and another one becomes it."""
+    for _ in range(40):
+        work.random.choice([work.batch] * 5 + [work.marker])()
     while work.open:
         work.marker()
     work.roll()
@@ -41,7 +49,6 @@ def write(directory: Path, seed: int) -> Work:
     while work.open:
         work.marker()
     work.store()
-    return work
 
 
 def dump(paths: list[Path]) -> str:
@@ -73,12 +80,31 @@ def comparable(header: BatchHeader) -> BatchHeader:
 
 
 def test_the_same_stays_as_with_kafkas_cleaner(tmp_path: Path) -> None:
+    """Twice: the second time delete horizons have passed, and markers have nothing left to mark."""
     works = {f"t{seed}": write(tmp_path / f"ours-{seed}", seed) for seed in SEEDS}
     data = tmp_path / "kafka"
     for topic, work in works.items():
         shutil.copytree(work.partition.directory, data / f"{topic}-0")
+    clean_with_kafka(data, works)
+    firsts = {}
+    for topic, work in works.items():
+        compare(work, Partition(data / f"{topic}-0"), first_dirty=0)
+        firsts[topic] = work.base
+        write_more(work)
+        for base in (firsts[topic], work.base):
+            for path in (data / f"{topic}-0").glob(f"{base:020d}.*"):
+                path.unlink()
+            shutil.copyfile(work.partition.path(base), data / f"{topic}-0" / work.partition.path(base).name)
+    forget(data)
+    clean_with_kafka(data, works)
+    for topic, work in works.items():
+        compare(work, Partition(data / f"{topic}-0"), first_dirty=firsts[topic])
+
+
+def clean_with_kafka(data: Path, works: dict[str, Work]) -> None:
     settings = {
         "log.cleaner.backoff.ms": "100",
+        "log.cleaner.delete.retention.ms": "1",
         "log.cleaner.min.cleanable.ratio": "0.0",
         "log.cleanup.policy": "compact",
         "log.segment.bytes": str(SEGMENT_BYTES),
@@ -90,15 +116,29 @@ def test_the_same_stays_as_with_kafkas_cleaner(tmp_path: Path) -> None:
             command = tool("3.9", "topics", "--bootstrap-server", kafka.bootstrap, *create)
             subprocess.run(command, check=True, capture_output=True, timeout=60)
         wait_for_checkpoint(data, {topic: work.base for topic, work in works.items()})
-    for topic, work in works.items():
-        kafkas = Partition(data / f"{topic}-0")
-        upto = work.base
-        work.partition.compact(
-            upto=upto, now_ms=work.now_ms, last_of_producer=work.last_of_producer, segment_bytes=SEGMENT_BYTES
-        )
-        ours = [(comparable(batch.header), batch.records) for batch in work.partition.batches(upto)]
-        assert ours == [(comparable(batch.header), batch.records) for batch in kafkas.batches(upto)]
-        assert work.partition.aborted() == kafkas.aborted()
+
+
+def forget(data: Path) -> None:
+    """What would tell Kafka that it belongs to another cluster, and that nothing came behind the recovery point."""
+    for name in ("meta.properties", ".kafka_cleanshutdown"):
+        (data / name).unlink()
+    for path in data.glob("*/partition.metadata"):
+        path.unlink()
+
+
+def compare(work: Work, kafkas: Partition, first_dirty: int) -> None:
+    upto = work.base
+    work.partition.compact(
+        first_dirty=first_dirty,
+        upto=upto,
+        now_ms=time.time_ns() // 1_000_000,
+        delete_retention_ms=1,
+        last_of_producer=work.last_of_producer,
+        segment_bytes=SEGMENT_BYTES,
+    )
+    ours = [(comparable(batch.header), batch.records) for batch in work.partition.batches(upto)]
+    assert ours == [(comparable(batch.header), batch.records) for batch in kafkas.batches(upto)]
+    assert work.partition.aborted() == kafkas.aborted()
 
 
 def wait_for_checkpoint(data: Path, wanted: dict[str, int]) -> None:
