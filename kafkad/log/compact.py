@@ -143,6 +143,7 @@ class Compaction:
         if source.base < keys.first:
             source.skip_to(keys.first)
         for some, last in self._keys_together(source, transactions):
+            self._counts["keyless_records"] += some[0].count(None)
             if not keys.put(*some):
                 return False
             keys.latest = max(keys.latest, last)
