@@ -35,6 +35,9 @@ from kafkad.wire.records import CONTROL, TRANSACTIONAL
 
 _COUNT = 12
 
+MOST_IN_ONE = 64
+"""Segments that become one: the broker renames their files in one turn of its event loop."""
+
 
 class Extent(NamedTuple):
     """A segment to be cleaned, as far as grouping asks."""
@@ -54,6 +57,7 @@ def grouped(extents: Sequence[Extent], segment_bytes: int, index_bytes: int) -> 
         group = groups[-1] if groups else []
         if (
             group
+            and len(group) < MOST_IN_ONE
             and sum(member.size for member in group) + extent.size <= segment_bytes
             and sum(member.index_size for member in group) + extent.index_size <= index_bytes
             and sum(member.time_index_size for member in group) + extent.time_index_size <= index_bytes
