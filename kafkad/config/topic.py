@@ -88,6 +88,12 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def limits_timestamps(self) -> bool:
+        """Whether a record may be refused for its CreateTime."""
+        limit = min(self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms)
+        return self.message_timestamp_type == "CreateTime" and limit < LONG_MAX
+
+    @property
     def roll_ms(self) -> int:
         """For how long a segment takes records: the active one is never compacted, so it must end in time."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms

@@ -12,6 +12,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.bodies import Body, read_keys
 from kafkad.wire.compression import CODEC_NAMES, Codec, compress
 from kafkad.wire.crc import crc32c
 from kafkad.wire.records import (
@@ -255,14 +256,14 @@ def demands(config: LogConfig, partition: TopicPartition, now_ms: int) -> Demand
         Codec.LZ4: config.compression_lz4_level,
         Codec.ZSTD: config.compression_zstd_level,
     }
-    create_time = config.message_timestamp_type == "CreateTime"
+    timed = config.limits_timestamps
     return Demands(
         partition=str(partition),
         keys=config.compacted,
         codec=codec,
         level=None if codec is None else levels.get(Codec(codec)),
-        earliest_ms=now_ms - config.message_timestamp_before_max_ms if create_time else None,
-        latest_ms=now_ms + config.message_timestamp_after_max_ms if create_time else None,
+        earliest_ms=now_ms - config.message_timestamp_before_max_ms if timed else None,
+        latest_ms=now_ms + config.message_timestamp_after_max_ms if timed else None,
         max_bytes=config.max_message_bytes,
         limit=max(_LEAST_LIMIT, _GROWTH * config.max_message_bytes),
     )
@@ -272,10 +273,13 @@ def rebuild(batch: bytes | bytearray | memoryview, wanted: Demands) -> Outcome:
     """Check every record of a batch that `check_batch` passed, and write it again with the topic's codec.
 
     Record bytes are taken over as they are, so base timestamp, deltas and everything about the producer stay; the max
-    timestamp becomes the true one. Offset and leader epoch are left to the append, LogAppendTime to `stamp`.
+    timestamp becomes the true one. Where only keys are asked for, the batch stays as it is. Offset and leader epoch are
+    left to the append, LogAppendTime to `stamp`.
     """
     view = memoryview(batch)
     header = BatchHeader._make(BATCH_HEADER.unpack_from(view))
+    if not header.codec and not wanted.codec and wanted.earliest_ms is None and _all_have_keys(view, header):
+        return Outcome(bytearray(view))
     try:
         body = records_body(view, 0, header, wanted.limit)
         records = list(parse_records(body, header._replace(attributes=header.attributes & ~LOG_APPEND_TIME)))
@@ -294,6 +298,21 @@ def rebuild(batch: bytes | bytearray | memoryview, wanted: Demands) -> Outcome:
         attributes=header.attributes & ~CODEC_MASK | codec, max_timestamp=max(record.timestamp for record in records)
     )
     return Outcome(assemble_batch(header, stored))
+
+
+def _all_have_keys(view: memoryview, header: BatchHeader) -> bool:
+    """A look at the keys and offsets alone, to be believed when it finds nothing wrong; as on other topics, what the
+    header says of timestamps is believed then."""
+    data = bytes(view)
+    at = 0
+    try:
+        for keys, entries in read_keys(Body(data, HEADER_SIZE, len(data)), 0, header.record_count):
+            if None in keys or [entry >> 1 for entry in entries] != list(range(at, at + len(entries))):
+                return False
+            at += len(entries)
+    except (RecordsError, IndexError):
+        return False
+    return True
 
 
 def _refuse_records(records: list[Record], wanted: Demands) -> Outcome | None:

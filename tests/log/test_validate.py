@@ -72,6 +72,18 @@ def test_null_keys_are_named_by_kafkas_words() -> None:
     assert error.record_errors == ((0, words),)
 
 
+@pytest.mark.parametrize("keyless", [(), (0,), (333,), (8, 200, 399)])
+def test_null_keys_are_found_among_many_records_that_look_alike(keyless: tuple[int, ...]) -> None:
+    records = [Record(n, NOW_MS, None if n in keyless else b"key %03d" % n, b"v" * 80) for n in range(400)]
+    batch = build_batch(records)
+    if keyless:
+        error = refusal(batch, config_of("compacted"))
+        assert isinstance(error, RefusedRecords)
+        assert [refused.batch_index for refused in error.record_errors] == list(keyless)
+    else:
+        assert bytes(leader(batch, config_of("compacted"))[0]) == bytes(batch)
+
+
 def test_append_time_is_stamped_without_touching_records() -> None:
     for codec in Codec:
         batch = build_batch(records_at(NOW_MS), codec=codec)
