@@ -18,6 +18,7 @@ from kafkad.metrics import Family, counters, gauges
 from kafkad.shard import Coordination
 
 CLASSIC = "classic"
+_METRICS = "kafka_server_group_coordinator_metrics"
 
 
 def group_settings(config: Config) -> GroupSettings:
@@ -98,7 +99,8 @@ class GroupCoordinator:
         }
         yield from gauges("kafka_coordinator_group_groupmetadatamanager", values, "Groups and their offsets")
         completed = {"group_completed_rebalance": sum(machine.generations for machine in self._machines())}
-        yield from counters("kafka_server_group_coordinator_metrics", completed, "Groups")
+        yield from counters(_METRICS, completed, "Groups")
+        yield from self._coordination.load_times.collect(_METRICS)
 
     def _named(self, group: str) -> GroupMachine:
         """Members need a group with a name; commits do not (Kafka allows them for the sake of old clients)."""

@@ -116,7 +116,10 @@ def _start(segment: Segment, offset: int) -> int:
 
 def _next_indexed(segment: Segment, position: int, size: int) -> int:
     """Where the next batch begins that the index names; the end when none of its entries leads to one."""
-    offsets = segment.offsets
+    try:
+        offsets = segment.offsets
+    except FileNotFoundError:  # compacted or deleted meanwhile
+        return size
     for number in range(len(offsets)):
         offset, start = offsets.entry(number)
         if position < start < size:

@@ -181,10 +181,10 @@ class Coordination(Generic[M]):
             shard.end()
 
     async def _load_all(self) -> None:
-        """One after the other, until nothing is left to load."""
+        """One after the other, the small ones first: a large one keeps only its own groups waiting."""
         try:
             while self._loading:
-                index, partition = next(iter(self._loading.items()))
+                index, partition = min(self._loading.items(), key=lambda each: each[1].log.size)
                 try:
                     await self._load(index, partition)
                 except Abandoned:

@@ -350,3 +350,9 @@ def test_the_metrics_have_kafkas_names(broker: OneBroker) -> None:
 )
 def test_addresses_are_shown_as_java_does(host: str, text: str) -> None:
     assert address_text(host) == text
+
+
+def test_metrics_have_the_names_of_the_usual_exporter(broker: OneBroker) -> None:
+    names = {family.name for family in broker.context.groups.collect()}
+    assert "kafka_coordinator_group_groupmetadatamanager_numgroups" in names
+    assert {f"kafka_server_group_coordinator_metrics_partition_load_time_{kind}" for kind in ("avg", "max")} <= names

@@ -16,6 +16,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.replica.durable import Durable
 from kafkad.shard import Coordination, Shard, partition_of
 from kafkad.shard.shard import Surroundings
+from kafkad.wire.records import Record
 from tests.api.one_broker import OneBroker
 from tests.shard.pairs import Pair, Pairs
 
@@ -60,6 +61,13 @@ class Coordinator:
         self.broker.run(self.start())
         self.broker.run_until(lambda: not self.coordination.loading)
 
+    def fill(self, count: int) -> None:
+        """A topic of one partition, with records that no coordinator here has loaded."""
+        self.broker.create(TOPIC, 1)
+        for start in range(0, count, 1_000):
+            records = [Record(number, 1, b"key %d" % (start + number), b"v") for number in range(1_000)]
+            self.broker.append(TOPIC, 0, *records)
+
     def put(self, key: str, value: str) -> None:
         errors: list[KafkaError | None] = []
 
@@ -68,6 +76,9 @@ class Coordinator:
 
         self.broker.run(write())
         assert errors == [None]
+
+    def pairs_by_partition(self) -> dict[int, dict[str, str]]:
+        return {machine.shard.index: machine.pairs for machine in self.machines if machine.shard is not None}
 
     def refusal(self, key: str) -> ErrorCode:
         with pytest.raises(KafkaError) as refused:
@@ -141,7 +152,7 @@ def test_another_runtime_loads_what_the_first_wrote(broker: OneBroker, coordinat
     second = Coordinator(broker)
     broker.run(second.start())
     broker.run_until(lambda: not second.coordination.loading)
-    assert [m.pairs for m in second.machines] == [m.pairs for m in coordinator.machines]
+    assert second.pairs_by_partition() == coordinator.pairs_by_partition()
     assert {machine.state for machine in second.machines} == {"loaded"}
     second.stop()
 
@@ -202,6 +213,51 @@ def test_a_load_that_meets_an_error_of_ours_leaves_the_others_alone(
     key = next(key for key in map(str, range(99)) if coordinator.coordination.partition_for(key) == 1)
     assert coordinator.refusal(key) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert gc.isenabled()
+
+
+def test_others_get_their_turns_while_a_partition_is_loaded(broker: OneBroker, coordinator: Coordinator) -> None:
+    records = 20_000
+    coordinator.fill(records)
+
+    async def load() -> int:
+        coordinator.coordination.start()
+        turns = 0
+        while coordinator.coordination.loading:
+            assert coordinator.refusal("a") == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+    assert broker.run(load()) > 2
+    assert len(coordinator.coordination.shard("a").machine.pairs) == records
+
+
+def test_small_partitions_do_not_wait_for_large_ones(broker: OneBroker, coordinator: Coordinator) -> None:
+    broker.create(TOPIC, 3)
+    for index, size in enumerate((3, 1, 2)):
+        broker.append(TOPIC, index, *[Record(number, 1, b"key %d" % number, b"v") for number in range(size)])
+    broker.run(coordinator.start())
+    broker.run_until(lambda: not coordinator.coordination.loading)
+    assert [shard.index for shard in coordinator.coordination.shards()] == [1, 2, 0]
+
+
+def test_a_partition_that_goes_while_it_is_loaded_is_let_go(broker: OneBroker, coordinator: Coordinator) -> None:
+    coordinator.fill(20_000)
+
+    async def load() -> None:
+        coordinator.coordination.start()
+        await asyncio.sleep(0)
+        assert coordinator.coordination.loading
+        await broker.controller.delete_topics([TOPIC], timeout_ms=5_000)
+        assert not coordinator.coordination.loading
+        assert coordinator.refusal("a") == ErrorCode.NOT_COORDINATOR
+
+    broker.run(load())
+    assert not coordinator.coordination.shards()
+    assert {machine.state for machine in coordinator.machines} == {"new"}
+    broker.create(TOPIC, 1)
+    broker.run_until(lambda: not coordinator.coordination.loading)
+    coordinator.put("a", "1")
 
 
 def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(broker: OneBroker, coordinator: Coordinator) -> None:
