@@ -14,7 +14,7 @@ from tests.clients.group_tools import GROUP_SESSION, KAFKA_4_SAYS, run_group_ses
 from tests.clients.tools import SESSION, Outcome, run_session
 from tests.oracle.kafka import VERSIONS, Kafka, missing
 
-pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(1200)]
 
 Session = Callable[[str, str], dict[str, Outcome]]
 
