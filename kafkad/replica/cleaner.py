@@ -35,6 +35,7 @@ from kafkad.log.files import disk_errors
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.model import TopicPartition
+from kafkad.replica.cleaner_settings import CleanerSettings
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.turns import Turns
@@ -43,33 +44,6 @@ log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
 """How soon a worker is stopped whose log was deleted, moved or cut back."""
-_LARGEST_BUFFER = 2**31 - 1
-
-
-class CleanerSettings(NamedTuple):
-    """Of the broker; what a topic says is in its LogConfig."""
-
-    enabled: bool
-    threads: int
-    dedupe_buffer_bytes: int
-    load_factor: float
-    io_buffer_bytes: int
-    max_bytes_per_second: float
-    backoff_ms: int
-
-    @classmethod
-    def of(cls, config: Config) -> CleanerSettings:
-        """Buffers and rate are those of one worker."""
-        threads = max(config.int("log.cleaner.threads"), 1)
-        return cls(
-            enabled=config.bool("log.cleaner.enable"),
-            threads=threads,
-            dedupe_buffer_bytes=min(config.long("log.cleaner.dedupe.buffer.size") // threads, _LARGEST_BUFFER),
-            load_factor=config.double("log.cleaner.io.buffer.load.factor"),
-            io_buffer_bytes=config.int("log.cleaner.io.buffer.size") // threads,
-            max_bytes_per_second=config.double("log.cleaner.io.max.bytes.per.second") / threads,
-            backoff_ms=config.long("log.cleaner.backoff.ms"),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +132,8 @@ class Cleaner:
             while True:
                 if not await self._clean_one(number, compactor, settings):
                     await asyncio.sleep(settings.backoff_ms / 1000)
+        except Exception:
+            log.exception("one worker less compacts logs: an error of ours")
         finally:
             self.probe.jobs.pop(number, None)
             await self._in_thread(compactor.close)
@@ -248,6 +224,8 @@ class Cleaner:
         """What the process made; None when that failed, or nobody wants it any more."""
         result = None
         try:
+            # A `.cleaned` file of an earlier job would tell a start after a crash that a later swap is void.
+            await self._in_thread(partial(swap.discard_all, self._logs.files, wanted.directory))
             result = await self._run(chosen, compactor, wanted)
             self._deaths.discard(chosen.tp)
         except AbandonedError:
@@ -285,19 +263,22 @@ class Cleaner:
             self._replicas.directory_failed(failure)
 
     async def _take(self, chosen: Chosen, result: CompactionResult) -> None:
-        """Put what was made in place, one segment after the other, each for good before the next."""
+        """Put what was made in place, from the start of the log on, each for good before the next."""
+        complete = False
         try:
-            for new in result.replaced:
+            for new in sorted(result.replaced):
                 if not await self._replace(chosen.log, new, chosen):
-                    await self._discard(chosen)
                     return
+            complete = self._stands(chosen)
         except StorageError as error:
             self._replicas.directory_failed(error)
-            return
-        if self._stands(chosen):
+        finally:
+            if not complete:
+                await self._discard(chosen)
+        if complete:
             chosen.log.cleaned_until = result.next_dirty
-            await self._write_checkpoints()
             _report(chosen, result.stats)
+            await self._write_checkpoints()
 
     async def _replace(self, found: Log, new: Replacement, chosen: Chosen) -> bool:
         for path in found.take_doomed_of(new.old):

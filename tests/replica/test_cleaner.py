@@ -216,6 +216,35 @@ def test_the_product_of_a_log_that_changed_meanwhile_is_dropped(scene: Scene, wh
     assert not scene.checkpoint()
 
 
+def test_no_job_begins_among_the_files_of_another(scene: Scene) -> None:
+    """A crash during the swap of a later segment would take it for void because of them."""
+    scene.dirty("a", min_cleanable_dirty_ratio="1")
+    stale = Path(scene.log().directory, "00000000000000000005.index.cleaned")
+    stale.write_bytes(b"of a job that was broken off")
+    scene.look()
+    assert stale.exists()
+    scene.configure("a")
+    scene.until_job()
+    assert not stale.exists()
+
+
+def test_a_full_disk_in_the_middle_leaves_nothing_behind(scene: Scene) -> None:
+    scene.dirty("a")
+    scene.until_job()
+    files, log = scene.broker.replicas.logs.files, scene.log()
+
+    def full(path: str) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    scene.configure("a", min_cleanable_dirty_ratio="1")
+    files.sync_directory = full  # type: ignore[method-assign]
+    scene.worker.do(log, groups=3)
+    scene.until(lambda: not log.compacting)
+    assert scene.cleaned_files() == []
+    assert scene.broker.replicas.logs.directories[0].failure is None
+    assert not scene.checkpoint()
+
+
 def test_a_log_that_changes_between_two_segments_keeps_the_rest(scene: Scene) -> None:
     scene.dirty("a")
     scene.until_job()
