@@ -8,19 +8,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import resource
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bench.measured import LoadGenerator
+from tests.bench.measured import LoadGenerator, prepare
 from tests.broker import KafkadProcess
 from tests.oracle import kafka as oracle
 
 KAFKAD, KAFKA = "kafkad", "Kafka 3.9"
-OPEN_FILES = 65536
 ONE_BROKER = {"offsets.topic.replication.factor": "1"}
 
 Values = Iterator[tuple[str, float]]
@@ -127,8 +125,7 @@ def main(description: str | None, measurements: Sequence[Measurement]) -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the work: whether it runs, not how fast")
     parser.add_argument("--without", choices=["kafka", "kafkad"], help="leave one of the two out")
     options = parser.parse_args()
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES, hard), hard))
+    prepare()
     sides = [name for name in (KAFKA, KAFKAD) if options.without is None or options.without != name.split()[0].lower()]
     missed = 0
     print(f"{'':54} {KAFKAD:>12} {KAFKA:>12} {'':6} {'limit':>9} ahead by", flush=True)

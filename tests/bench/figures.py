@@ -12,7 +12,6 @@ import contextlib
 import functools
 import os
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -24,13 +23,12 @@ from pathlib import Path
 
 from kafkad.wire.frames import RequestHeader, encode_request
 from kafkad.wire.messages.metadata import MetadataRequest
-from tests.bench.measured import LoadGenerator, memory_mb
+from tests.bench.measured import LoadGenerator, memory_mb, prepare
 from tests.broker import KafkadProcess, RawClient
 from tests.clients.asker import Asker, Plain
 from tests.clients.probes import fetch, list_offsets
 
 GB = 1 << 30
-OPEN_FILES = 65536
 ROUNDS = 3
 PRODUCE_16_KB = {"recs": 16, "msg": 1000}
 
@@ -243,8 +241,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="only measurements whose name holds this text")
     options = parser.parse_args()
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES, hard), hard))
+    prepare()
     missed = 0
     with tempfile.TemporaryDirectory(prefix="figures-") as scratch:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a user's second start finds the bytecode of the first

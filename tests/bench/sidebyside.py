@@ -27,7 +27,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.bench.measured import LoadGenerator, cpu_seconds, memory_mb
+from tests.bench.measured import LoadGenerator, cpu_seconds, memory_mb, prepare
 from tests.oracle import kafka as oracle
 
 KAFKAD = f"{sys.executable} -m kafkad --set listeners=PLAINTEXT://127.0.0.1:{{port}} --set log.dirs={{dir}}"
@@ -218,6 +218,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     options = arguments()
+    prepare()
     work = [item for item in WORK if options.only in item.name]
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sidebyside-")))
