@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tests.oracle.kafka import tool
 
-SECONDS = 60
+SECONDS = 180
+"""For one command on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
