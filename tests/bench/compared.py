@@ -58,6 +58,10 @@ class Promise:
         return " ".join(cells).rstrip(), kept
 
 
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
 def _cell(value: float | None, form: str) -> str:
     return " " * len(form.format(0)) if value is None else form.format(value)
 
@@ -140,7 +144,7 @@ def main(description: str | None, measurements: Sequence[Measurement]) -> None:
                 try:
                     values[name] = measurement.of(name, bench)
                 except Exception as error:  # the other figures are worth having all the same
-                    print(f"{measurement.run.__name__} on {name} FAILED: {error!r}", flush=True)
+                    print(f"{measurement.run.__name__} on {name} FAILED: {_first_line(error)}", flush=True)
                     missed += 1
             for promise in measurement.promises:
                 line, kept = promise.line(*(values.get(name, {}).get(promise.name) for name in (KAFKAD, KAFKA)))

@@ -158,6 +158,19 @@ def wait_for_brokers(port: int, count: int, seconds: float = START_SECONDS) -> N
     raise OracleError(f"the broker on {port} does not know of {count} brokers after {seconds} s")
 
 
+def _wait_for_end_of_session(zookeeper: int, node: str, seconds: float = START_SECONDS) -> None:
+    """A broker that was killed is not let in again before ZooKeeper has forgotten it."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with socket.create_connection(("127.0.0.1", zookeeper), seconds) as connection:
+            connection.sendall(b"dump")
+            sessions = connection.makefile().read().split()
+        if node not in sessions:
+            return
+        time.sleep(0.1)
+    raise OracleError(f"ZooKeeper still has {node} after {seconds} s")
+
+
 def _last_words(log: IO[bytes]) -> str:
     log.seek(0)
     return log.read()[-3000:].decode(errors="replace")
@@ -273,6 +286,8 @@ class Kafka:
         else:
             old.stop()
         meanwhile()
+        if self.zookeeper is not None:
+            _wait_for_end_of_session(self.zookeeper.port, f"/brokers/ids/{broker + 1}")
         self.brokers[broker] = self._start_broker(broker)
         self._stack.callback(self.brokers[broker].stop)
         self.brokers[broker].wait_ready()
