@@ -14,7 +14,7 @@ from kafkad.clock import SystemClock
 from kafkad.controller.topics import MorePartitions, NewTopic
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.replica.durable import Durable
-from kafkad.shard import Coordination, Shard, partition_of
+from kafkad.shard import Coordination, Shard, loading, partition_of
 from kafkad.shard.shard import Surroundings
 from kafkad.wire.records import Record
 from tests.api.one_broker import OneBroker
@@ -241,16 +241,31 @@ def test_small_partitions_do_not_wait_for_large_ones(broker: OneBroker, coordina
     assert [shard.index for shard in coordinator.coordination.shards()] == [1, 2, 0]
 
 
-def test_a_partition_that_goes_while_it_is_loaded_is_let_go(broker: OneBroker, coordinator: Coordinator) -> None:
-    coordinator.fill(20_000)
+class _Held:
+    """Turns that do not end before they are told to: a load in which something else happens."""
+
+    def __init__(self) -> None:
+        self.may_end = asyncio.Event()
+
+    async def give_way(self) -> None:
+        await self.may_end.wait()
+
+
+def test_a_partition_that_goes_while_it_is_loaded_is_let_go(
+    broker: OneBroker, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator.fill(1_000)
 
     async def load() -> None:
+        turns = _Held()
+        monkeypatch.setattr(loading, "Turns", lambda: turns)
         coordinator.coordination.start()
         await asyncio.sleep(0)
         assert coordinator.coordination.loading
         await broker.controller.delete_topics([TOPIC], timeout_ms=5_000)
         assert not coordinator.coordination.loading
         assert coordinator.refusal("a") == ErrorCode.NOT_COORDINATOR
+        turns.may_end.set()
 
     broker.run(load())
     assert not coordinator.coordination.shards()
