@@ -19,13 +19,16 @@ class Compactor:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compactor")
         self._worker: Worker | None = None
         self._closed = False
+        self._abandoned = False
 
     def submit(self, job: CompactionJob) -> Future[CompactionResult]:
         """The future raises UncleanableError, OSError, or AbandonedError when the worker was ended or has died."""
+        self._abandoned = False
         return self._thread.submit(self._run, job)
 
     def abandon(self) -> None:
-        """Break off the job that runs, if one does."""
+        """Break off the job that was submitted last, also while its worker is only starting."""
+        self._abandoned = True
         worker = self._worker
         if worker is not None:
             worker.kill()
@@ -44,7 +47,7 @@ class Compactor:
         if self._worker is None:
             self._worker = Worker(MODULE)
         try:
-            if self._closed:
+            if self._closed or self._abandoned:
                 raise EOFError
             outcome: Outcome = self._worker.ask(job)
         except (EOFError, OSError):

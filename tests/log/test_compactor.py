@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,11 @@ from pathlib import Path
 import pytest
 
 from kafkad.log import compact_worker
+from kafkad.log import compactor as compactor_module
 from kafkad.log.compact_worker import MODULE, Pace
 from kafkad.log.compaction import AbandonedError, UncleanableError
 from kafkad.log.compactor import Compactor
+from kafkad.log.worker import Worker
 from kafkad.wire.records import Record, build_batch
 from tests.log.compacting import NOW_MS, Partition, run
 
@@ -124,6 +127,25 @@ def test_a_job_can_be_broken_off_and_the_next_one_done(compactor: Compactor, par
     with pytest.raises(AbandonedError):
         future.result()
     assert compactor.submit(partition.job()).result().next_dirty == 200
+
+
+def test_a_job_is_broken_off_while_its_worker_starts(
+    compactor: Compactor, partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def start_slowly(module: str) -> Worker:
+        begun.set()
+        may_go_on.wait()
+        return Worker(module)
+
+    monkeypatch.setattr(compactor_module, "Worker", start_slowly)
+    future = compactor.submit(partition.job(max_bytes_per_second=SLOW))
+    begun.wait()
+    compactor.abandon()
+    may_go_on.set()
+    with pytest.raises(AbandonedError):
+        future.result()
 
 
 def test_an_idle_worker_that_went_is_replaced(compactor: Compactor, partition: Partition) -> None:
