@@ -17,6 +17,11 @@ from tests.oracle.kafka import VERSIONS, Kafka
 
 FILE = Path(__file__).with_name("answers.jsonl")
 
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "log.initial.task.delay.ms": "3600000",  # else it deletes the records of the probes, old as they are, after 30 s
+}
+
 Answers = dict[tuple[str, int], dict[str, Plain]]
 """(API, version) → question → answer."""
 
@@ -34,7 +39,7 @@ def of_kafka() -> Answers:
     """Asks both real Kafkas; a version is the older one's to answer."""
     found: Answers = {}
     for release in VERSIONS:
-        with Kafka(release, settings={"offsets.topic.num.partitions": "1"}, heap="512m") as kafka:
+        with Kafka(release, settings=SETTINGS, heap="512m") as kafka:
             asker = Asker(kafka.ports[0])
             for api, version in served(asker):
                 if (api, version) not in found:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-START_MS = 1_700_000_000_000
+START_MS = (int(time.time()) - 86_400) * 1000
+"""Of yesterday: a broker that runs for a while deletes what is older than its retention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
