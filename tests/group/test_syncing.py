@@ -1,0 +1,115 @@
+"""How a generation gets its assignment."""
+
+from __future__ import annotations
+
+from kafkad.errors import ErrorCode
+from kafkad.group.events import State
+from kafkad.group.records import GroupWritten
+from tests.group.life import Life
+
+OK = ErrorCode.NONE
+
+
+def test_everybody_gets_what_the_leader_assigned_when_it_is_written(life: Life) -> None:
+    asked = [life.join(), life.join()]
+    life.advance(6000)
+    leader, follower = (one.answer.member_id for one in asked)
+    follows = life.sync(follower, 1)
+    life.hold = True
+    leads = life.sync(leader, 1, {leader: b"L", follower: b"F", "stranger": b"S"})
+    assert not follows.answered
+    assert not leads.answered
+    life.commit()
+    assert (follows.answer.assignment, leads.answer.assignment) == (b"F", b"L")
+    assert follows.answer.protocol_type == "consumer"
+    assert follows.answer.protocol == "range"
+    [record] = life.log
+    assert isinstance(record, GroupWritten)
+    assert [(member.member_id, member.assignment) for member in record.members] == [(leader, b"L"), (follower, b"F")]
+    assert life.sync(follower, 1).answer == follows.answer
+
+
+def test_who_is_left_out_of_an_assignment_gets_nothing(life: Life) -> None:
+    asked = [life.join(), life.join()]
+    life.advance(6000)
+    leader, follower = (one.answer.member_id for one in asked)
+    life.sync(leader, 1, {leader: b"L"})
+    assert life.sync(follower, 1).answer.assignment == b""
+
+
+def test_an_assignment_that_cannot_be_written_starts_over(life: Life) -> None:
+    asked = [life.join(), life.join()]
+    life.advance(6000)
+    leader, follower = (one.answer.member_id for one in asked)
+    follows = life.sync(follower, 1)
+    life.failure = ErrorCode.KAFKA_STORAGE_ERROR
+    assert life.sync(leader, 1, {leader: b"L"}).error == ErrorCode.NOT_COORDINATOR
+    assert follows.error == ErrorCode.NOT_COORDINATOR
+    assert life.state() is State.PREPARING
+
+
+def test_a_rebalance_withdraws_an_assignment_that_is_being_written(life: Life) -> None:
+    asked = [life.join(), life.join()]
+    life.advance(6000)
+    leader, follower = (one.answer.member_id for one in asked)
+    life.hold = True
+    leads = life.sync(leader, 1, {follower: b"F"})
+    life.join()
+    assert leads.error == ErrorCode.REBALANCE_IN_PROGRESS
+    life.commit()
+    assert life.state() is State.PREPARING
+    assert life.sync(follower, 1).error == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_leader_that_asks_twice_assigns_once(life: Life) -> None:
+    asked = life.join()
+    life.advance(3000)
+    leader = asked.answer.member_id
+    life.hold = True
+    first = life.sync(leader, 1, {leader: b"1"})
+    second = life.sync(leader, 1, {leader: b"2"})
+    life.commit()
+    assert first.error == ErrorCode.REBALANCE_IN_PROGRESS
+    assert second.answer.assignment == b"1"
+    assert len(life.log) == 1
+
+
+def test_a_leader_that_never_syncs_is_put_out(life: Life) -> None:
+    asked = [life.join(), life.join()]
+    life.advance(6000)
+    leader, follower = (one.answer.member_id for one in asked)
+    follows = life.sync(follower, 1)
+    for _ in range(12):
+        life.advance(5000)
+        life.heartbeat(leader, 1)
+    assert follows.error == ErrorCode.REBALANCE_IN_PROGRESS
+    assert life.join(follower).answer.leader == follower
+    assert life.heartbeat(leader, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_follower_that_never_syncs_is_put_out_of_the_stable_group(life: Life) -> None:
+    asked = [life.join(), life.join()]
+    life.advance(6000)
+    leader, follower = (one.answer.member_id for one in asked)
+    life.sync(leader, 1, {})
+    for _ in range(12):
+        assert life.heartbeat(leader, 1) == OK
+        assert life.heartbeat(follower, 1) == OK
+        life.advance(5000)
+    assert life.heartbeat(leader, 1) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert life.heartbeat(follower, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_generations_fence(life: Life) -> None:
+    [member] = life.stable()
+    for generation in (0, 2, -1):
+        assert life.heartbeat(member, generation) == ErrorCode.ILLEGAL_GENERATION
+        assert life.sync(member, generation).error == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_a_sync_that_names_other_protocols_is_refused(life: Life) -> None:
+    [member] = life.stable()
+    assert life.sync(member, 1, protocol_type="consumer", protocol="range").error == OK
+    wrong = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert life.sync(member, 1, protocol_type="connect", protocol="range").error == wrong
+    assert life.sync(member, 1, protocol_type="consumer", protocol="sticky").error == wrong
