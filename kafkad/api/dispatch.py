@@ -17,7 +17,8 @@ from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import API_VERSIONS, BY_KEY, FETCH, OFFSET_COMMIT, PRODUCE, Route
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
-from kafkad.net.connection import PENDING, Connection, Later, Reply, _Pending
+from kafkad.net.connection import Connection, Later
+from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.wire.apis import request_class, response_class
 from kafkad.wire.frames import encode_response, read_request_header
 from kafkad.wire.schema import MalformedError, decode
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 
 _START = struct.Struct(">hhi")
 
-_Answer = Reply | Later | _Pending | None
+_Answer = Reply | Later | Pending | None
 Handler = Callable[[Context, Request, Any], Any]
 
 
@@ -76,7 +77,7 @@ class Dispatcher:
 
         return encode_response(API_VERSIONS, 0, correlation_id, unsupported(route))
 
-    def _route(self, connection: Connection, route: Route, frame: memoryview, started: int) -> Reply | _Pending:
+    def _route(self, connection: Connection, route: Route, frame: memoryview, started: int) -> Reply | Pending:
         header, body_at = read_request_header(frame, 0)
         message = decode(request_class(route.key), header.api_version, frame[body_at:])
         request = Request(header, connection, frame)

@@ -15,7 +15,8 @@ from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.files import Slice
 from kafkad.metrics import RequestProbe
-from kafkad.net.connection import PENDING, Connection, Part, Reply, _Pending
+from kafkad.net.connection import Connection
+from kafkad.net.reply import PENDING, Part, Pending, Reply
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.replica.waits import FetchWait
@@ -56,7 +57,7 @@ class FetchApi:
 
     def serve(
         self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
-    ) -> Reply | _Pending:
+    ) -> Reply | Pending:
         repeated: RepeatedFetch | None = connection.repeated_fetch
         if repeated is not None:
             reply = repeated.answer(view, at, end, self.max_bytes)
@@ -66,7 +67,7 @@ class FetchApi:
 
     def _handle(
         self, connection: Connection, request: memoryview, version: int, correlation_id: int
-    ) -> Reply | _Pending:
+    ) -> Reply | Pending:
         _, body_at = read_request_header(request)
         frame = read_fetch(request, body_at, version)
         try:

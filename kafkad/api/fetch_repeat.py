@@ -12,7 +12,7 @@ from struct import Struct
 from kafkad.api.fetch_session import NO_SESSION, SESSIONLESS_EPOCH, FetchSessions, Session
 from kafkad.clock import Clock
 from kafkad.errors import KafkaError
-from kafkad.net.connection import Part
+from kafkad.net.reply import Part
 from kafkad.replica.partition import Partition
 from kafkad.wire.fetch import FetchFrame, Head, Wanted
 

@@ -34,7 +34,8 @@ from kafkad.log.validate import (
 )
 from kafkad.metrics import RequestProbe
 from kafkad.model import INTERNAL_TOPICS
-from kafkad.net.connection import PENDING, Connection, Later, Reply, _Pending
+from kafkad.net.connection import Connection, Later
+from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
@@ -118,7 +119,7 @@ class ProduceApi:
 
     def serve(
         self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
-    ) -> Reply | Later | _Pending | None:
+    ) -> Reply | Later | Pending | None:
         prefix = connection.produce_prefix
         if prefix:
             target = self._targets[version].get(bytes(view[at + _PREFIX_AT : at + prefix]))
@@ -167,7 +168,7 @@ class ProduceApi:
 
     def _direct(
         self, connection: Connection, frame: memoryview, version: int, correlation_id: int
-    ) -> Reply | Later | _Pending | None:
+    ) -> Reply | Later | Pending | None:
         header, body_at = read_request_header(frame, 0)
         request = read_produce(frame, body_at, version)
         work = _Work(request, version, correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)

@@ -15,8 +15,9 @@ import os
 import socket
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
+from kafkad.net.reply import PENDING, FileRange, Part, Reply, Rest, cut_off, gathered, joined
 from kafkad.wire.primitives import MalformedError
 
 if TYPE_CHECKING:
@@ -32,39 +33,6 @@ _ARRIVED_SHARE = 8
 """A frame gets a buffer when an eighth of it is here: memory follows what arrives, not what is claimed."""
 _MOST_COPIED = 64 * 1024
 _WORTH_WAKING = 256 * 1024
-_SMALL_RANGE = 16 * 1024
-"""Reading such a range and sending it with what stands around it costs less than a sendfile of its own."""
-_ONE_SEND = 64 * 1024
-_BYTES = (bytes, bytearray)
-
-
-class OpenFile(Protocol):
-    @property
-    def fd(self) -> int: ...
-
-
-class FileRange(Protocol):
-    """Bytes that stand in a file and go to the socket without passing through this process."""
-
-    @property
-    def file(self) -> OpenFile: ...
-    @property
-    def position(self) -> int: ...
-    @property
-    def length(self) -> int: ...
-
-
-Part = bytes | bytearray | FileRange
-Reply = bytes | bytearray | list[Part]
-
-
-class _Pending:
-    def __repr__(self) -> str:
-        return "PENDING"
-
-
-PENDING: Final = _Pending()
-"""What a dispatcher returns when the reply will come later, by `Connection.reply`."""
 
 
 class Later:
@@ -188,7 +156,7 @@ class Connection:
         settled = [each.reply if type(each) is Later else each for each in replies]
         ready: list[Reply] = [each for each in settled if each is not None]  # type: ignore[misc]
         if ready:
-            self._send(ready[0] if len(ready) == 1 else _joined(ready))
+            self._send(ready[0] if len(ready) == 1 else joined(ready))
         self._go_on()
 
     def close(self) -> None:
@@ -237,7 +205,7 @@ class Connection:
         if self._awaited:
             self._replies = replies
         elif replies:
-            self._send(replies[0] if len(replies) == 1 else _joined(replies))  # type: ignore[arg-type]
+            self._send(replies[0] if len(replies) == 1 else joined(replies))  # type: ignore[arg-type]
 
     def _hand_over(self, view: memoryview, have: int, replies: list[Reply | Later]) -> int:
         """Dispatch frame after frame; returns where the first one starts that is partial or has to wait."""
@@ -359,7 +327,7 @@ class Connection:
         out = self._out
         try:
             while out:
-                data = _gathered(out)
+                data = gathered(out)
                 if data:
                     self._send_gathered(data, out)
                 elif out:
@@ -389,9 +357,9 @@ class Connection:
         if sent == part.length:
             out.popleft()
         elif sent == 0:
-            raise _cut_off(part)
+            raise cut_off(part)
         else:
-            out[0] = _Rest(part.file, part.position + sent, part.length - sent)
+            out[0] = Rest(part.file, part.position + sent, part.length - sent)
 
     def _wait_for_room(self) -> None:
         if not self._writing:
@@ -405,48 +373,3 @@ class Connection:
         self._writing = False
         self.listener.loop.remove_writer(self.fd)
         self._go_on()
-
-
-class _Rest:
-    """What is left of a range that left in pieces."""
-
-    __slots__ = ("file", "length", "position")
-
-    def __init__(self, file: OpenFile, position: int, length: int) -> None:
-        self.file = file
-        self.position = position
-        self.length = length
-
-
-def _gathered(out: deque[Part]) -> bytes | bytearray:
-    """Takes from the queue what leaves in one send: bytes and small ranges, up to the next large one."""
-    run: list[bytes | bytearray] = []
-    size = 0
-    while out and size < _ONE_SEND:
-        part = out[0]
-        if isinstance(part, _BYTES):
-            data = part
-        elif part.length <= _SMALL_RANGE:
-            data = os.pread(part.file.fd, part.length, part.position)
-            if len(data) < part.length:
-                raise _cut_off(part)
-        else:
-            break
-        out.popleft()
-        run.append(data)
-        size += len(data)
-    return run[0] if len(run) == 1 else b"".join(run)
-
-
-def _cut_off(part: FileRange) -> OSError:
-    return OSError(errno.EIO, f"the file ends before position {part.position + part.length}, which was promised")
-
-
-def _joined(replies: list[Reply]) -> Reply:
-    """Replies of pipelined requests leave in one send when none of them comes from a file."""
-    if all(type(reply) is not list for reply in replies):
-        return b"".join(replies)  # type: ignore[arg-type]
-    parts: list[Part] = []
-    for reply in replies:
-        parts += reply if type(reply) is list else [reply]  # type: ignore[list-item]
-    return parts

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Any
 
-from kafkad.net.connection import Connection, Later, Reply, _Pending
+from kafkad.net.connection import Connection, Later
+from kafkad.net.reply import Pending, Reply
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ _KEPT_BUFFERS = 4
 _KEPT_BUFFER_BYTES = 4 << 20
 _GROWTH = 8
 
-Dispatch = Callable[[Connection, memoryview, int, int], "Reply | Later | _Pending | None"]
+Dispatch = Callable[[Connection, memoryview, int, int], "Reply | Later | Pending | None"]
 """`dispatch(connection, view, at, end)`: one request stands in view[at:end], without its length; returns the reply,
 None for none, a Later, or PENDING. The view is reused as soon as it returns."""
 

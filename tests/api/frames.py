@@ -15,7 +15,8 @@ from kafkad.api.routes import FETCH, PRODUCE, ROUTES
 from kafkad.clock import SystemClock
 from kafkad.log.recompress import SlowPath
 from kafkad.metrics import RequestProbe
-from kafkad.net.connection import PENDING, Connection, Later, Reply
+from kafkad.net.connection import Connection, Later
+from kafkad.net.reply import PENDING, Reply
 from kafkad.replica.durable import Durable
 from kafkad.wire.apis import response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header

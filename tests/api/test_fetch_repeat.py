@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kafkad.api.fetch import FetchApi
 from kafkad.errors import ErrorCode
-from kafkad.net.connection import Reply
+from kafkad.net.reply import Reply
 from kafkad.replica.partition import Partition
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic

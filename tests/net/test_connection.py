@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from kafkad.net.connection import PENDING, Connection, Later, Part, Reply, _Pending
+from kafkad.net.connection import Connection, Later
+from kafkad.net.reply import PENDING, Part, Pending, Reply
 from kafkad.net.server import SHARED_BYTES, Limits, Server
 
 
@@ -32,7 +33,7 @@ class Range:
     length: int
 
 
-def echo(connection: Connection, view: memoryview, at: int, end: int) -> Reply | _Pending | None:
+def echo(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
     return frame(bytes(view[at:end]))
 
 
@@ -40,7 +41,7 @@ Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def run(
-    dispatch: Callable[[Connection, memoryview, int, int], Reply | Later | _Pending | None],
+    dispatch: Callable[[Connection, memoryview, int, int], Reply | Later | Pending | None],
     scenario: Callable[[Server, Callable[[], Awaitable[Peer]]], Awaitable[None]],
     limits: Limits | None = None,
 ) -> None:
@@ -78,7 +79,7 @@ def test_a_reply_that_comes_while_another_is_leaving_follows_it() -> None:
     pending: list[Connection] = []
     large = bytes(8 << 20)
 
-    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | _Pending | None:
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
         if bytes(view[at:end]).startswith(b"large"):
             return frame(large)
         pending.append(connection)
@@ -100,7 +101,7 @@ def test_a_later_reply_keeps_its_place_and_lets_what_came_with_it_go_on() -> Non
     laters: list[tuple[Later, bytes]] = []
     pending: list[tuple[Connection, bytes]] = []
 
-    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Later | _Pending | None:
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Later | Pending | None:
         body = bytes(view[at:end])
         if body.startswith(b"later"):
             laters.append((Later(connection), body))
@@ -205,7 +206,7 @@ def test_absurd_lengths_close_the_connection_and_no_other() -> None:
 def test_what_follows_a_pending_request_waits_for_its_answer() -> None:
     waiting: list[Connection] = []
 
-    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | _Pending | None:
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
         if view[at] == ord("w"):
             waiting.append(connection)
             return PENDING
@@ -364,7 +365,7 @@ def test_max_connections_per_ip_closes_the_new_one() -> None:
 
 
 def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
-    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | _Pending | None:
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
         return PENDING if view[at] == ord("w") else echo(connection, view, at, end)
 
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:

@@ -1,0 +1,87 @@
+"""What a reply is made of: bytes, and ranges of files; and how neighbouring pieces leave together."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import deque
+from typing import Final, Protocol
+
+_SMALL_RANGE = 16 * 1024
+"""Reading such a range and sending it with what stands around it costs less than a sendfile of its own."""
+_ONE_SEND = 64 * 1024
+_BYTES = (bytes, bytearray)
+
+
+class OpenFile(Protocol):
+    @property
+    def fd(self) -> int: ...
+
+
+class FileRange(Protocol):
+    """Bytes that stand in a file and go to the socket without passing through this process."""
+
+    @property
+    def file(self) -> OpenFile: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+
+
+Part = bytes | bytearray | FileRange
+Reply = bytes | bytearray | list[Part]
+
+
+class Pending:
+    def __repr__(self) -> str:
+        return "PENDING"
+
+
+PENDING: Final = Pending()
+"""What a dispatcher returns when the reply will come later, by `Connection.reply`."""
+
+
+class Rest:
+    """What is left of a range that left in pieces."""
+
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: OpenFile, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.length = length
+
+
+def gathered(out: deque[Part]) -> bytes | bytearray:
+    """Takes from the queue what leaves in one send: bytes and small ranges, up to the next large one."""
+    run: list[bytes | bytearray] = []
+    size = 0
+    while out and size < _ONE_SEND:
+        part = out[0]
+        if isinstance(part, _BYTES):
+            data = part
+        elif part.length <= _SMALL_RANGE:
+            data = os.pread(part.file.fd, part.length, part.position)
+            if len(data) < part.length:
+                raise cut_off(part)
+        else:
+            break
+        out.popleft()
+        run.append(data)
+        size += len(data)
+    return run[0] if len(run) == 1 else b"".join(run)
+
+
+def cut_off(part: FileRange) -> OSError:
+    return OSError(errno.EIO, f"the file ends before position {part.position + part.length}, which was promised")
+
+
+def joined(replies: list[Reply]) -> Reply:
+    """Replies of pipelined requests leave in one send when none of them comes from a file."""
+    if all(type(reply) is not list for reply in replies):
+        return b"".join(replies)  # type: ignore[arg-type]
+    parts: list[Part] = []
+    for reply in replies:
+        parts += reply if type(reply) is list else [reply]  # type: ignore[list-item]
+    return parts
