@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from kafkad.model import id_text
+from kafkad.names import id_text
 from kafkad.wire.messages import consumer_group_records, consumer_offsets, consumer_protocol, transaction_state
 from kafkad.wire.records import Record
 from kafkad.wire.schema import Field, MalformedError, Message, decode, within

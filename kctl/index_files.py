@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kafkad.log import checkpoint, epochs, snapshots, txnindex
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex, used_entries
 from kafkad.log.leftovers import base_of
-from kafkad.model import id_text
+from kafkad.names import id_text
 from kctl.errors import Exit, KctlError
 from kctl.output import Column
 from kctl.segment_files import FILES

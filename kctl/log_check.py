@@ -13,7 +13,7 @@ from kafkad.log import checkpoint
 from kafkad.log.check import check
 from kafkad.log.leftovers import base_of
 from kafkad.log.names import Kind, parse_name
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.records import RecordsError, iter_records
 from kctl.command import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafkad.api.context import Context, Request
 from kafkad.controller.reassignments import Target, origin
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

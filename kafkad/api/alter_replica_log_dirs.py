@@ -6,7 +6,7 @@ import os
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.model import INTERNAL_TOPICS
+from kafkad.names import INTERNAL_TOPICS
 from kafkad.replica.manager import ReplicaManager
 from kafkad.wire.messages.delete_records import (
     DeleteRecordsPartition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafkad.api.context import Context, Request
 from kafkad.controller.controller import DeletedTopic
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.model import NO_TOPIC_ID
+from kafkad.names import NO_TOPIC_ID
 from kafkad.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,

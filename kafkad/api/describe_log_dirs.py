@@ -8,7 +8,7 @@ from itertools import groupby
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode
 from kafkad.log.describe import DirectoryDescription, describe
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsPartition,

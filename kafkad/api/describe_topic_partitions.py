@@ -7,7 +7,7 @@ from kafkad.api.operations import ON_TOPIC
 from kafkad.api.replicas import Reachable
 from kafkad.controller.topics import check_name
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.model import INTERNAL_TOPICS
+from kafkad.names import INTERNAL_TOPICS
 from kafkad.replica.metadata import TopicMetadata
 from kafkad.wire.messages.describe_topic_partitions import (
     Cursor,

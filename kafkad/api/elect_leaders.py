@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kafkad.api.context import Context, Request
 from kafkad.controller.leaders import ElectionKind
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from kafkad.api.context import Context, Request
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

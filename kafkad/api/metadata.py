@@ -11,7 +11,7 @@ from kafkad.api.replicas import Reachable
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.controller.topics import NewTopic, TopicResult, check_name
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.model import INTERNAL_TOPICS, NO_TOPIC_ID
+from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID
 from kafkad.replica.metadata import TopicMetadata
 from kafkad.wire.messages.metadata import (
     MetadataRequest,

@@ -8,7 +8,7 @@ from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import Fetched
 from kafkad.group.offsets import Position
-from kafkad.model import NO_TOPIC_ID
+from kafkad.names import NO_TOPIC_ID
 from kafkad.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

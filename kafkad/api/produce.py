@@ -33,7 +33,7 @@ from kafkad.log.validate import (
     unpack_header,
 )
 from kafkad.metrics import RequestProbe
-from kafkad.model import INTERNAL_TOPICS
+from kafkad.names import INTERNAL_TOPICS
 from kafkad.net.connection import Connection, Later
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.replica.durable import Durable

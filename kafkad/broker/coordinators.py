@@ -17,7 +17,7 @@ from kafkad.group.expiry import OffsetExpiry
 from kafkad.group.machine import GroupMachine
 from kafkad.group.stored import StoredOffsets
 from kafkad.meta.store import MetaStore
-from kafkad.model import GROUPS_TOPIC
+from kafkad.names import GROUPS_TOPIC
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
 from kafkad.shard import Coordination, Shard

@@ -8,7 +8,8 @@ from kafkad.controller.adoption import FoundTopic, adopt, has_topics
 from kafkad.log.manager import FoundTopic as OnDisk
 from kafkad.log.manager import LogManager
 from kafkad.meta.store import MetaStore
-from kafkad.model import NO_EPOCH, NO_TOPIC_ID, TopicPartition, id_text
+from kafkad.model import NO_EPOCH
+from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from kafkad.controller.topics import new_partition
 from kafkad.meta.store import Create, MetaStore, Operation
 from kafkad.meta.znodes import TOPICS, Config, Topic
-from kafkad.model import NO_TOPIC_ID, PartitionAssignment, PartitionState, TopicId
+from kafkad.model import PartitionAssignment, PartitionState
+from kafkad.names import NO_TOPIC_ID, TopicId
 
 _OPERATIONS_PER_WRITE = 2_000
 

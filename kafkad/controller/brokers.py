@@ -13,7 +13,8 @@ from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import Delete, NoNode, Watch
 from kafkad.meta.znodes import BROKER_IDS, Broker, LogDirEvent
-from kafkad.model import NO_LEADER, BrokerInfo, PartitionState, TopicPartition
+from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
+from kafkad.names import TopicPartition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrResponse
 
 

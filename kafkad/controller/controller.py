@@ -42,7 +42,8 @@ from kafkad.meta.store import (
 )
 from kafkad.meta.znodes import Controller as ControllerNode
 from kafkad.meta.znodes import ControllerEpoch, Features, ProducerIdBlock
-from kafkad.model import NO_TOPIC_ID, PartitionAssignment, TopicId, TopicPartition
+from kafkad.model import PartitionAssignment
+from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from kafkad.controller.requests import RequestBatch
 from kafkad.controller.state import Deletion, TopicEntry
 from kafkad.meta.store import Create, Delete, NodeExists, Watch, subtree
 from kafkad.meta.znodes import Config, Topic, TopicDeletion
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 _OPERATIONS_PER_WRITE = 2_000

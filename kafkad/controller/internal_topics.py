@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkad.config import Config
 from kafkad.controller.topics import NewTopic
-from kafkad.model import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 
 _ALONE = 1
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from kafkad.controller.leadership import Leadership
 from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.model import NO_EPOCH, PartitionState, TopicPartition
+from kafkad.model import NO_EPOCH, PartitionState
+from kafkad.names import TopicPartition
 
 
 class WantedIsr(NamedTuple):

@@ -10,7 +10,8 @@ from kafkad.controller.election import after_failure, preferred
 from kafkad.controller.leadership import Answers, Leadership
 from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.model import NO_LEADER, PartitionState, TopicPartition
+from kafkad.model import NO_LEADER, PartitionState
+from kafkad.names import TopicPartition
 
 Outcomes = dict[TopicPartition, KafkaError | None]
 

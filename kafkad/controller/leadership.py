@@ -18,7 +18,8 @@ from kafkad.controller.state import ClusterState, PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import BadVersion, Check, MetaError, MetaStore, MultiFailed, Operation, Result, Set, Stat
 from kafkad.meta.znodes import ControllerEpoch, Partition
-from kafkad.model import NO_LEADER, BrokerInfo, PartitionState, TopicPartition
+from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
+from kafkad.names import TopicPartition
 
 Decide = Callable[[TopicPartition, PartitionEntry], PartitionState | None]
 """The state that a partition shall have, None for the one that it has."""

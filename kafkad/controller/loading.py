@@ -12,7 +12,8 @@ from kafkad.controller.state import PartitionEntry, TopicEntry
 from kafkad.controller.topics import new_partition
 from kafkad.meta.store import Create, NodeExists, Set, Stat
 from kafkad.meta.znodes import Partition, Topic
-from kafkad.model import NO_TOPIC_ID, PartitionState, TopicPartition
+from kafkad.model import PartitionState
+from kafkad.names import NO_TOPIC_ID, TopicPartition
 
 
 async def load_topics(lead: Leadership, names: Sequence[str]) -> None:

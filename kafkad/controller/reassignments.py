@@ -19,7 +19,8 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import Delete, NoNode, Set, Watch
 from kafkad.meta.znodes import Reassignments as ReassignmentsNode
 from kafkad.meta.znodes import Topic
-from kafkad.model import PartitionAssignment, PartitionState, TopicPartition
+from kafkad.model import PartitionAssignment, PartitionState
+from kafkad.names import TopicPartition
 
 Target = tuple[int, ...] | None
 """The brokers that shall hold a partition; None to call off what is under way."""

@@ -8,7 +8,7 @@ import os
 
 from kafkad.meta.store import Create, MetaStore, MultiFailed, NodeExists, NoNode, Set, Stat, ensure_path
 from kafkad.meta.znodes import PERSISTENT, Broker, ClusterId
-from kafkad.model import id_text
+from kafkad.names import id_text
 
 
 class DuplicateBroker(Exception):

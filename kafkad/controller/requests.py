@@ -13,15 +13,8 @@ from typing import NamedTuple
 
 from kafkad.controller.channel import BrokerQueue, OnResponse, Request, Response
 from kafkad.controller.state import ClusterState, PartitionEntry
-from kafkad.model import (
-    LEADER_DURING_DELETE,
-    NO_EPOCH,
-    BrokerInfo,
-    Endpoint,
-    PartitionState,
-    TopicId,
-    TopicPartition,
-)
+from kafkad.model import LEADER_DURING_DELETE, NO_EPOCH, BrokerInfo, Endpoint, PartitionState
+from kafkad.names import TopicId, TopicPartition
 from kafkad.wire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,

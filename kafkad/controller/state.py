@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from kafkad.controller.placement import Candidate
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.znodes import Topic
-from kafkad.model import BrokerInfo, PartitionAssignment, PartitionState, TopicPartition
+from kafkad.model import BrokerInfo, PartitionAssignment, PartitionState
+from kafkad.names import TopicPartition
 
 
 class PartitionEntry:

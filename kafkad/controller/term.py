@@ -24,7 +24,7 @@ from kafkad.controller.registration import prepare
 from kafkad.controller.topics import CheckConfig, TopicDefaults, Topics
 from kafkad.meta.store import Delete, NodeExists, NoNode, Watch
 from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partition, PreferredElections
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 

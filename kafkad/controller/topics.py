@@ -23,7 +23,8 @@ from kafkad.controller.state import PartitionEntry, TopicEntry
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import ConnectionLoss, Create, NodeExists, Operation, Set
 from kafkad.meta.znodes import Config, Partition, Topic
-from kafkad.model import NO_TOPIC_ID, PartitionAssignment, PartitionState, TopicId, TopicPartition
+from kafkad.model import PartitionAssignment, PartitionState
+from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 
 MAX_NAME = 249
 CLUSTER_METADATA = "__cluster_metadata"

@@ -29,7 +29,7 @@ from kafkad.log.producers import read_marker
 from kafkad.log.recovery import Loaded
 from kafkad.log.segment import Segment
 from kafkad.log.timestamps import Timestamps
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.control import ControlRecord
 from kafkad.wire.records import CONTROL, PREFIX_SIZE, SMALLEST_BATCH, RecordsError, crc_matches
 

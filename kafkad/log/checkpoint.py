@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkad.log.files import Files
-from kafkad.model import TopicPartition, id_from_text, id_text
+from kafkad.names import TopicPartition, id_from_text, id_text
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"

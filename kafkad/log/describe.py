@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kafkad.log.directories import LogDirectory
 from kafkad.log.manager import LogManager
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

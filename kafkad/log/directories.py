@@ -17,7 +17,7 @@ from kafkad.log.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POI
 from kafkad.log.files import Files, LogFile
 from kafkad.log.log import Log
 from kafkad.log.names import PartitionName, parse_name
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 
 LOCK = ".lock"
 

@@ -17,7 +17,7 @@ from kafkad.log.directories import BrokenPartition, FoundPartition, LogDirectory
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, deleted_name
-from kafkad.model import NO_TOPIC_ID, TopicPartition
+from kafkad.names import NO_TOPIC_ID, TopicPartition
 
 MOVED = "kafkad-moved"
 """A file put into a replica just before its finished copy in another log directory takes its place."""

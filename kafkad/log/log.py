@@ -24,7 +24,7 @@ from kafkad.log.producers import DEFAULT_EXPIRATION_MS
 from kafkad.log.segment import SUFFIXES, Segment
 from kafkad.log.trimmer import Trimmer
 from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
-from kafkad.model import NO_TOPIC_ID, TopicPartition
+from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.records import RecordsError
 
 

@@ -25,7 +25,7 @@ from kafkad.log.log import Log
 from kafkad.log.names import current_name
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS
 from kafkad.log.removal import Removal
-from kafkad.model import NO_TOPIC_ID, TopicPartition, id_text
+from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 
 _FLUSH_THREADS = 4
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, None})

@@ -17,7 +17,7 @@ from kafkad.log.loading import MOVED
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.names import current_name, future_name
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 
 STEP_BYTES = 1 << 20
 

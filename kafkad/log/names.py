@@ -10,7 +10,7 @@ import uuid
 from enum import Enum
 from typing import NamedTuple
 
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 
 _LONGEST_NAME = 255
 

@@ -36,7 +36,7 @@ from kafkad.wire.records import (
 
 if TYPE_CHECKING:
     from kafkad.config import LogConfig
-    from kafkad.model import TopicPartition
+    from kafkad.names import TopicPartition
 
 Header = tuple[int, ...]
 

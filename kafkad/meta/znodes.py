@@ -12,16 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkad.meta.nodetext import json_fields, json_text, sanitize
-from kafkad.model import (
-    NO_TOPIC_ID,
-    BrokerInfo,
-    Endpoint,
-    PartitionAssignment,
-    PartitionState,
-    TopicPartition,
-    id_from_text,
-    id_text,
-)
+from kafkad.model import BrokerInfo, Endpoint, PartitionAssignment, PartitionState
+from kafkad.names import NO_TOPIC_ID, TopicPartition, id_from_text, id_text
 
 DEFAULT_ENTITY = "<default>"
 

@@ -34,7 +34,7 @@ from kafkad.log.dirt import Dirt
 from kafkad.log.files import disk_errors
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.replica.cleaner_settings import CleanerSettings
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition

@@ -12,7 +12,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.directories import LogDirectory
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.replica.metadata import MetadataCache
 from kafkad.replica.partition import Partition, Role
 from kafkad.replica.waits import Waits

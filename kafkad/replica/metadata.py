@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.model import LEADER_DURING_DELETE, NO_EPOCH, NO_TOPIC_ID, BrokerInfo, Endpoint, TopicId
+from kafkad.model import LEADER_DURING_DELETE, NO_EPOCH, BrokerInfo, Endpoint
+from kafkad.names import NO_TOPIC_ID, TopicId
 from kafkad.wire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,

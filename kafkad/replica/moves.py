@@ -7,7 +7,7 @@ import logging
 
 from kafkad.errors import KafkaError, StorageError
 from kafkad.log.move import Moves
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
 

@@ -14,7 +14,8 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.files import Slice
 from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
-from kafkad.model import NO_EPOCH, NO_LEADER, TopicPartition
+from kafkad.model import NO_EPOCH, NO_LEADER
+from kafkad.names import TopicPartition
 from kafkad.replica.waits import FetchWait, Waits
 
 RECORD_COUNT = 12

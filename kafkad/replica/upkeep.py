@@ -15,7 +15,7 @@ from kafkad.config import Config
 from kafkad.errors import StorageError
 from kafkad.log.directories import CheckpointWrite
 from kafkad.log.manager import LogManager
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
 from kafkad.turns import Turns

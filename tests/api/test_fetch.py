@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kafkad.errors import ErrorCode
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.replica.partition import Partition
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkad.errors import ErrorCode
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.compression import Codec
 from kafkad.wire.messages.produce import (
     PartitionProduceData,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kafkad.log.checkpoint import CLEANED_OFFSETS, read_offsets
 from kafkad.log.files import Files
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from tests.bench.compared import Measurement, Promise, Side, Values, main
 from tests.bench.figures import create, new_topic
 from tests.bench.measured import peak_mb, process_tree

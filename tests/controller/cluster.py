@@ -19,7 +19,8 @@ from kafkad.controller.topics import NewTopic, TopicDefaults
 from kafkad.errors import ErrorCode
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.znodes import Broker, Partition
-from kafkad.model import BrokerInfo, Endpoint, PartitionState, TopicPartition
+from kafkad.model import BrokerInfo, Endpoint, PartitionState
+from kafkad.names import TopicPartition
 from kafkad.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,

@@ -16,7 +16,8 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.store import BadVersion, ConnectionLoss, Operation, Result, Stat
 from kafkad.meta.znodes import Broker, ClusterId, ControllerEpoch, IsrChange, LogDirEvent, PreferredElections
-from kafkad.model import NO_TOPIC_ID, BrokerInfo, TopicPartition
+from kafkad.model import BrokerInfo
+from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkad.wire.messages.stop_replica import StopReplicaRequest
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest

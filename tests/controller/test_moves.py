@@ -9,7 +9,8 @@ from kafkad.controller.leaders import ElectionKind
 from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.znodes import Reassignments, Topic
-from kafkad.model import PartitionAssignment, PartitionState, TopicPartition
+from kafkad.model import PartitionAssignment, PartitionState
+from kafkad.names import TopicPartition
 
 from .cluster import Cluster, with_brokers
 

@@ -11,7 +11,7 @@ import pytest
 from kafkad.controller.topics import MorePartitions, NewTopic
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.znodes import Config, Topic, TopicDeletion
-from kafkad.model import NO_TOPIC_ID, TopicPartition, id_text
+from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 from kafkad.wire.messages.stop_replica import StopReplicaRequest
 
 from .cluster import Cluster, with_brokers

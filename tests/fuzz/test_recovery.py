@@ -16,7 +16,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.records import Record, RecordsError, build_batch, crc_matches, iter_batches, read_header
 from tests.fakes import FakeClock, read_slice
 from tests.fuzz.damage import spoiled

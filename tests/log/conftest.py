@@ -13,7 +13,7 @@ import pytest
 from kafkad.config import LogConfig
 from kafkad.log.check import check
 from kafkad.log.log import Log
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.records import Record, build_batch, iter_batches, iter_records, read_header
 from tests.fakes import FakeClock, FaultyFiles, read_slice
 

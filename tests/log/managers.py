@@ -8,7 +8,7 @@ from kafkad.config import LogConfig
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from tests.fakes import FakeClock
 from tests.log.conftest import append as append_one
 from tests.log.conftest import batch

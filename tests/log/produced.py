@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode
 from kafkad.log.validate import check_batch, demands, needs_slow_path, rebuild, stamp, unpack_header
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.compression import Codec, compress
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import (

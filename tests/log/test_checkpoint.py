@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafkad.log import checkpoint
 from kafkad.log.checkpoint import CheckpointError, MetaProperties
 from kafkad.log.files import Files
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from tests.log.mutated import mutated
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs"

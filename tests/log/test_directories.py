@@ -16,7 +16,7 @@ from kafkad.log.describe import describe
 from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
 from kafkad.log.files import Files
 from kafkad.log.manager import LogManager, NoLogDirectoryError
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from tests.fakes import FakeClock, FaultyFiles
 from tests.log.managers import CONFIG, T0, TOPIC_ID, append, config_for, started
 

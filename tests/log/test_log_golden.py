@@ -16,7 +16,7 @@ from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.segment import INDEX, TIME_INDEX, Segment
 from kafkad.log.snapshots import ProducerEntry, decode
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.records import iter_batches
 from tests.fakes import FakeClock, FaultyFiles
 from tests.log.conftest import SMALL, records

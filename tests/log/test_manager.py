@@ -15,7 +15,7 @@ from kafkad.log import checkpoint
 from kafkad.log.files import Files
 from kafkad.log.loading import DuplicatePartitionError, Progress
 from kafkad.log.manager import LogManager
-from kafkad.model import NO_TOPIC_ID, TopicPartition
+from kafkad.names import NO_TOPIC_ID, TopicPartition
 from tests.fakes import FakeClock
 from tests.log.conftest import GOLDEN, batch
 from tests.log.conftest import append as append_one

@@ -9,7 +9,7 @@ import pytest
 from kafkad.clock import SystemClock
 from kafkad.log.files import Files
 from kafkad.log.manager import LogManager
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from tests.log.conftest import append, batch
 from tests.log.managers import config_for
 from tests.oracle.kafka import Kafka, missing

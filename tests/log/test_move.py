@@ -16,7 +16,7 @@ from kafkad.log.loading import MOVED
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.move import Moves
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from tests.fakes import FakeClock
 from tests.log.conftest import append, batch, records
 

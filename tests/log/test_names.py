@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkad.log.names import Kind, PartitionName, current_name, deleted_name, future_name, parse_name
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 
 TOPICS = st.from_regex(r"\A[a-zA-Z0-9._-]{1,249}\Z")
 PARTITIONS = st.integers(0, 2**31 - 1)

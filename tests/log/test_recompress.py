@@ -18,7 +18,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.recompress import SlowPath
 from kafkad.log.recompress_worker import MODULE
 from kafkad.log.validate import Demands, demands, rebuild
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.records import Record, build_batch
 
 NOW_MS = 1_700_000_000_000

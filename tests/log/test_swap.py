@@ -17,7 +17,7 @@ from kafkad.log.check import check
 from kafkad.log.compaction import Replacement
 from kafkad.log.files import Files
 from kafkad.log.log import Log
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import Record, build_batch
 from tests.fakes import Died, FakeClock, MortalFiles

@@ -13,15 +13,8 @@ from kafkad.meta import consumer_znodes as consumers
 from kafkad.meta import security_znodes as security
 from kafkad.meta import znodes as z
 from kafkad.meta.nodetext import unsanitize
-from kafkad.model import (
-    NO_TOPIC_ID,
-    BrokerInfo,
-    Endpoint,
-    PartitionAssignment,
-    PartitionState,
-    TopicPartition,
-    id_text,
-)
+from kafkad.model import BrokerInfo, Endpoint, PartitionAssignment, PartitionState
+from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 
 SITUATIONS = json.loads((Path(__file__).parent.parent / "golden" / "znodes.json").read_text())
 

@@ -19,7 +19,7 @@ from kafkad.log.compaction import (
 )
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.replica.cleaner import Cleaner
 from kafkad.wire.records import Record
 from tests.api.one_broker import OneBroker

@@ -14,7 +14,7 @@ from kafkad.log.check import check
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.replica.partition import Partition, Role
 from kafkad.replica.waits import Waits
 from kafkad.timers import Timers

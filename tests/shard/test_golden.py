@@ -17,7 +17,7 @@ from kafkad.group.facts import GroupSettings
 from kafkad.group.machine import GroupMachine
 from kafkad.log.files import Files
 from kafkad.log.log import Log
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.shard.loading import Loader
 from kafkad.timers import Timers
 from tests.fakes import FakeClock

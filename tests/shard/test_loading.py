@@ -16,7 +16,7 @@ from kafkad.config import LogConfig
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.partition import Partition, Role
 from kafkad.replica.waits import Waits

@@ -15,7 +15,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
 from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
-from kafkad.model import TopicPartition
+from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.partition import Partition, Role
 from kafkad.replica.waits import Waits

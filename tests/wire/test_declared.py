@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkad.model import NO_TOPIC_ID
+from kafkad.names import NO_TOPIC_ID
 from kafkad.wire import apis, schema
 from kafkad.wire.messages import consumer_group_records, consumer_offsets, consumer_protocol, transaction_state
 from tests.oracle import kafka

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkad.model import id_text
+from kafkad.names import id_text
 from kafkad.wire import apis, frames, schema
 from tests.wire.recorded import exchanges
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 
-from kafkad.model import NO_TOPIC_ID
+from kafkad.names import NO_TOPIC_ID
 from kafkad.wire import apis, schema
 from tests.wire.values import BUDGETS, messages, versions_of
 

@@ -16,7 +16,7 @@ from kio.index import UnknownAPIKey, UnknownEntity, load_payload_module
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from kafkad.model import NO_TOPIC_ID
+from kafkad.names import NO_TOPIC_ID
 from kafkad.wire import apis, schema
 from tests.wire.values import BUDGETS, messages, versions_of
 
