@@ -20,10 +20,10 @@ from kctl.settings import Settings, options
 
 COMMANDS = {
     "version": ("kctl.version:version", "Print the version of kctl."),
-    "dump-segment": ("kctl.segments:dump_segment", "Print what is in the files of a log."),
-    "dump-index": ("kctl.index_dump:dump_index", "Print indexes, producer snapshots and checkpoints."),
+    "dump-segment": ("kctl.segments.dump_segment:dump_segment", "Print what is in the files of a log."),
+    "dump-index": ("kctl.segments.dump_index:dump_index", "Print indexes, producer snapshots and checkpoints."),
     "check-log": (
-        "kctl.log_check:check_log",
+        "kctl.segments.check_log:check_log",
         "Check log directories, or directories of single partitions.",
     ),
     "completion": ("kctl.completion:completion", "Print what makes a shell complete kctl's commands."),

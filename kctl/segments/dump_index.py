@@ -12,9 +12,9 @@ import click
 from kafkad.log.check import check
 from kctl.command import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError
-from kctl.index_files import Rows, read_rows
 from kctl.output import Column, Document, Writer, note
-from kctl.ranges import parse_time
+from kctl.segments.index_files import Rows, read_rows
+from kctl.segments.ranges import parse_time
 from kctl.settings import Settings
 
 PROBE_COLUMNS = (

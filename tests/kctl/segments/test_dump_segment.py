@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from kafkad.wire.records import Record, build_batch
-from kctl.decoders import decode_offsets
 from kctl.errors import Exit
-from kctl.ranges import Range, TimeRange, parse_time
+from kctl.segments.decoders import decode_offsets
+from kctl.segments.ranges import Range, TimeRange, parse_time
 from tests.kctl.conftest import Kctl
 
-LOGS = Path(__file__).parents[1] / "golden" / "logs"
+LOGS = Path(__file__).parents[2] / "golden" / "logs"
 MAIN = LOGS / "main"
 BEFORE = LOGS / "damaged" / "before"
 

@@ -12,14 +12,14 @@ import click
 from kafkad.wire.compression import CODEC_NAMES
 from kafkad.wire.control import read_control
 from kafkad.wire.records import BatchHeader, Record, RecordsError, iter_records
-from kctl import values
 from kctl.command import KctlCommand, pass_settings
 from kctl.errors import Exit
-from kctl.kafka_text import Decoder, LogText, index_lines, sequence_of
 from kctl.output import Document, Writer, note, print_lines
-from kctl.ranges import EVERYTHING, OffsetRange, Range, TimeRange
-from kctl.segment_columns import ALL_COLUMNS, BATCH_COLUMNS, DECODED_COLUMNS, RECORD_COLUMNS
-from kctl.segment_files import FILES, Batch, Damage, Segment, is_log, position_of, read_batches, segments_of
+from kctl.segments import values
+from kctl.segments.columns import ALL_COLUMNS, BATCH_COLUMNS, DECODED_COLUMNS, RECORD_COLUMNS
+from kctl.segments.files import FILES, Batch, Damage, Segment, is_log, position_of, read_batches, segments_of
+from kctl.segments.kafka_text import Decoder, LogText, index_lines, sequence_of
+from kctl.segments.ranges import EVERYTHING, OffsetRange, Range, TimeRange
 from kctl.settings import Settings
 
 
@@ -119,7 +119,7 @@ class Dump:
             return {"type": "marker", "key": None, "value": _marker(record), "what": _marker(record), "headers": []}
         decoded = wanted.decoder(record) if wanted.decoder else None
         if decoded is not None:
-            from kctl.decoders import as_dict
+            from kctl.segments.decoders import as_dict
 
             value = None if decoded.value is None else as_dict(decoded.value, decoded.value_version)
             key = as_dict(decoded.key, decoded.key_version)
@@ -225,11 +225,11 @@ def choose_decoder(how: str, segments: Sequence[Segment]) -> Decoder | None:
     """auto: by the topic that the directory's name tells."""
     topic = segments[0].topic if segments else ""
     if how == "offsets" or (how == "auto" and topic == "__consumer_offsets"):
-        from kctl.decoders import decode_offsets
+        from kctl.segments.decoders import decode_offsets
 
         return decode_offsets
     if how == "txn" or (how == "auto" and topic == "__transaction_state"):
-        from kctl.decoders import decode_transactions
+        from kctl.segments.decoders import decode_transactions
 
         return decode_transactions
     return None
@@ -325,7 +325,7 @@ def _kafka_lines(dump: Dump, segment: Segment, *, deep: bool) -> Iterator[str]:
 
 
 def _dump_other(settings: Settings, path: str, kafka_format: bool) -> int:
-    from kctl.index_files import read_rows
+    from kctl.segments.index_files import read_rows
 
     try:
         kind, rows = read_rows(path)

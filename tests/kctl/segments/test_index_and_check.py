@@ -15,7 +15,7 @@ from kafkad.wire.records import Record, assemble_batch, build_batch, encode_reco
 from kctl.errors import Exit
 from tests.kctl.conftest import Kctl
 
-LOGS = Path(__file__).parents[1] / "golden" / "logs"
+LOGS = Path(__file__).parents[2] / "golden" / "logs"
 MAIN = LOGS / "main"
 BEFORE = LOGS / "damaged" / "before"
 FINDINGS = {

@@ -18,7 +18,7 @@ from kafkad.wire.records import RecordsError, iter_records
 from kctl.command import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Document, Writer, duration_text, note, size_text
-from kctl.segment_files import FILES, Batch, end_offset, partitions_in, read_batches, segments_in
+from kctl.segments.files import FILES, Batch, end_offset, partitions_in, read_batches, segments_in
 from kctl.settings import Settings
 
 COLUMNS = (

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kafkad.wire.records import Record, build_batch
-from kctl import segment_files
-from kctl.segment_files import FILES, Batch, Damage, find_batch, read_batches
+from kctl.segments import files
+from kctl.segments.files import FILES, Batch, Damage, find_batch, read_batches
 
 
 def _batch(offset: int, size: int = 100) -> bytes:
@@ -44,7 +44,7 @@ def test_segment_that_is_cut_meanwhile_ends_in_damage(path: Path) -> None:
 
 @pytest.mark.parametrize("size", [1, 61, 4000, 4096, 10_000])
 def test_finds_the_next_batch_wherever_it_begins(path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_files, "_CHUNK", 4096)  # so that batches begin at the edges of what is read at once
+    monkeypatch.setattr(files, "_CHUNK", 4096)  # so that batches begin at the edges of what is read at once
     for noise in (bytes(size), random.Random(size).randbytes(size)):
         path.write_bytes(_batch(0) + noise + _batch(1) + _batch(2))
         file = FILES.open_log_file(str(path), os.O_RDONLY)

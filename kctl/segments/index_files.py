@@ -12,7 +12,7 @@ from kafkad.log.leftovers import base_of
 from kafkad.names import id_text
 from kctl.errors import Exit, KctlError
 from kctl.output import Column
-from kctl.segment_files import FILES
+from kctl.segments.files import FILES
 
 Rows = list[dict[str, Any]]
 

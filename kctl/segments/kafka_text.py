@@ -8,8 +8,8 @@ from kafkad.wire.compression import CODEC_NAMES
 from kafkad.wire.control import read_control
 from kafkad.wire.legacy import read_messages
 from kafkad.wire.records import DECOMPRESSED_LIMIT, BatchHeader, Record, RecordsError, iter_records, next_sequence
-from kctl.decoders import Decoded, kafka_text
-from kctl.segment_files import Batch, Damage
+from kctl.segments.decoders import Decoded, kafka_text
+from kctl.segments.files import Batch, Damage
 
 Decoder = Callable[[Record], Decoded | None]
 

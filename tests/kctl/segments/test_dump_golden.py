@@ -9,7 +9,7 @@ import pytest
 from kctl.errors import Exit
 from tests.kctl.conftest import Kctl
 
-LOGS = Path(__file__).parents[1] / "golden" / "logs"
+LOGS = Path(__file__).parents[2] / "golden" / "logs"
 PARTITIONS = sorted(path for path in (LOGS / "expected").glob("*/*") if not path.parent.name.startswith("damaged"))
 DAMAGED = sorted((LOGS / "expected" / "damaged-after").glob("*"))
 
