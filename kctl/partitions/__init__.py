@@ -1,0 +1,1 @@
+"""`kctl partitions`: where replicas are, and moving them."""

@@ -1,0 +1,216 @@
+"""Which replicas a partition should have. Pure: values in, moves out, the same for the same values.
+
+A replica stays unless its broker is drained, its rack is held twice, or its place is needed. Only then counts where a
+new one goes: to another rack; where it fits; where its topic, and then all topics, have the fewest replicas. A new
+replica takes the position of the one that it replaces, and the first position, which leads, is chosen last: to change
+the order costs nothing, but a partition whose leader may stay keeps it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kctl.output import size_text
+from kctl.partitions.balance import even_leaders, even_replicas
+from kctl.partitions.board import Board, Broker, Goal, Partition
+
+
+class Copy(NamedTuple):
+    source: int
+    target: int
+    size: int
+
+
+class Move(NamedTuple):
+    """What is to become of a partition; `planned` is None if it cannot be had, and `help` then says what would."""
+
+    partition: Partition
+    planned: tuple[int, ...] | None
+    why: tuple[str, ...]
+    help: str = ""
+
+    @property
+    def copies(self) -> list[Copy]:
+        partition = self.partition
+        if self.planned is None or partition.leader is None:
+            return []
+        added = [broker for broker in self.planned if broker not in partition.replicas]
+        return [Copy(partition.leader, broker, partition.size) for broker in added]
+
+    @property
+    def copy_bytes(self) -> int:
+        return sum(copy.size for copy in self.copies)
+
+
+class Impossible(Exception):
+    def __init__(self, why: str, what_helps: str) -> None:
+        super().__init__(why)
+        self.why = why
+        self.help = what_helps
+
+
+def plan(brokers: Iterable[Broker], partitions: Sequence[Partition], goal: Goal) -> list[Move]:
+    """The partitions that change, and those that should but cannot, in the order of their names."""
+    board = Board(brokers, partitions)
+    chosen = [at for at, each in enumerate(partitions) if goal.topics is None or each.topic in goal.topics]
+    refused: dict[int, Impossible] = {}
+    for at in sorted(chosen, key=lambda at: (-partitions[at].size, partitions[at].name)):  # large ones fit worst
+        try:
+            board.put(at, _required(board, at, goal))
+        except Impossible as impossible:
+            refused[at] = impossible
+    movable = [at for at in chosen if at not in refused]
+    if goal.balance in ("count", "bytes"):
+        even_replicas(board, movable, board.receivers(goal), goal)
+    if goal.balance:
+        even_leaders(board, movable, board.receivers(goal._replace(to=frozenset())))
+    moves = [_move(board, at, goal, refused.get(at)) for at in chosen]
+    return sorted((move for move in moves if move.why), key=lambda move: move.partition.name)
+
+
+def _required(board: Board, at: int, goal: Goal) -> list[int]:
+    """The replicas that the goal asks of one partition, balance apart."""
+    partition = board.partitions[at]
+    staying = [broker for broker in partition.replicas if _may_stay(broker, goal)]
+    wanted = len(partition.replicas) if goal.rf is None else goal.rf
+    while len(staying) > wanted:
+        staying.remove(_most_dispensable(board, staying))
+    planned: list[int | None] = [broker if broker in staying else None for broker in partition.replicas]
+    while len(planned) > wanted:  # nothing takes the place of a drained replica where fewer are wanted
+        planned.reverse()
+        planned.remove(None)
+        planned.reverse()
+    planned += [None] * (wanted - len(planned))
+    if goal.repair_racks:
+        planned = _without_rack_mates(board, at, planned, goal)
+    return _filled(board, at, planned, goal)
+
+
+def _may_stay(broker: int, goal: Goal) -> bool:
+    return broker not in goal.drain and not (goal.exclusive and broker not in goal.to)
+
+
+def _most_dispensable(board: Board, replicas: Sequence[int]) -> int:
+    """Of several replicas one that is down, or shares its rack, or is on the fullest broker; the first comes last."""
+    racks = Counter(board.rack(broker) for broker in replicas)
+
+    def worth(broker: int) -> tuple[bool, bool, int, int]:
+        return (board.alive(broker), racks[board.rack(broker)] == 1, -board.counts[broker], -broker)
+
+    return min(replicas[1:], key=worth)
+
+
+def _without_rack_mates(board: Board, at: int, planned: list[int | None], goal: Goal) -> list[int | None]:
+    """With None for every replica whose rack is held too often and for which another rack has a broker."""
+    limit = board.rack_limit(len(planned))
+    for position in range(len(planned) - 1, -1, -1):
+        broker = planned[position]
+        held = Counter(board.rack(other) for other in planned if other is not None)
+        if broker is None or held[board.rack(broker)] <= limit:
+            continue
+        without = [*planned[:position], None, *planned[position + 1 :]]
+        if any(held[board.rack(other)] < limit for other in _candidates(board, at, without, goal)):
+            planned = without
+        elif goal.racks == "strict":
+            raise Impossible(f"no broker outside {board.rack(broker)} can take a replica", "--rack-aware prefer")
+    return planned
+
+
+def _candidates(board: Board, at: int, planned: Sequence[int | None], goal: Goal) -> list[int]:
+    return [broker for broker in board.receivers(goal) if broker not in planned and board.fits(at, broker)]
+
+
+def _filled(board: Board, at: int, planned: Sequence[int | None], goal: Goal) -> list[int]:
+    """With a broker in each empty place."""
+    partition = board.partitions[at]
+    filled: list[int | None] = list(planned)
+    if None in filled and partition.leader is None:
+        down = ",".join(str(broker) for broker in partition.replicas if not board.alive(broker))
+        raise Impossible("it has no leader to copy from", f"start broker {down}" if down else "elect a leader")
+    for position, broker in enumerate(filled):
+        if broker is None:
+            filled[position] = _best(board, at, filled, goal)
+    result = [broker for broker in filled if broker is not None]
+    if planned[0] is None and len(result) > 1:
+        result.insert(0, result.pop(_leader(board, partition.topic, result)))
+    return result
+
+
+def _best(board: Board, at: int, planned: Sequence[int | None], goal: Goal) -> int:
+    topic = board.partitions[at].topic
+    held = Counter(board.rack(broker) for broker in planned if broker is not None)
+    candidates = _candidates(board, at, planned, goal)
+    if not candidates:
+        raise _too_few(board, at, planned, goal)
+    if goal.racks == "strict":
+        limit = board.rack_limit(len(planned))
+        candidates = [broker for broker in candidates if held[board.rack(broker)] < limit]
+        if not candidates:
+            raise Impossible(f"every rack left holds {limit} of its replicas already", "--rack-aware prefer")
+
+    def cost(broker: int) -> tuple[int, ...]:
+        mates = 0 if goal.racks == "off" else held[board.rack(broker)]
+        return (mates, board.topic_counts[topic][broker], board.counts[broker], board.bytes[broker], broker)
+
+    return min(candidates, key=cost)
+
+
+def _too_few(board: Board, at: int, planned: Sequence[int | None], goal: Goal) -> Impossible:
+    able = board.receivers(goal)
+    usable = {broker for broker in planned if broker is not None} | set(able)
+    if len(usable) < len(planned):
+        what_helps = f"--rf {len(usable)} or --skip" if usable else "start a broker, or name others with --to"
+        return Impossible(f"RF {len(planned)} needs {len(planned)} brokers, {len(usable)} remain", what_helps)
+    rooms = [room for broker in able if broker not in planned and (room := board.room(broker)) is not None]
+    what = f"needs {size_text(board.partitions[at].size)}, and no broker has more than {size_text(max(rooms))} free"
+    return Impossible(what, "free space, or name other brokers with --to")
+
+
+def _leader(board: Board, topic: str, replicas: Sequence[int]) -> int:
+    """The position of the replica to lead: of those alive the one whose broker leads least."""
+
+    def cost(position: int) -> tuple[bool, int, int, int]:
+        broker = replicas[position]
+        return (not board.alive(broker), board.topic_leaders[topic][broker], board.leaders[broker], position)
+
+    return min(range(len(replicas)), key=cost)
+
+
+def _move(board: Board, at: int, goal: Goal, refused: Impossible | None) -> Move:
+    partition = board.partitions[at]
+    if refused:
+        return Move(partition, None, (refused.why,), refused.help)
+    planned = board.replicas[at]
+    return Move(partition, planned, _reasons(board, partition, planned, goal))
+
+
+def _reasons(board: Board, partition: Partition, planned: tuple[int, ...], goal: Goal) -> tuple[str, ...]:
+    """Why the replicas change; nothing if they do not."""
+    now = partition.replicas
+    if planned == now:
+        return ()
+    reasons = []
+    gone = [broker for broker in now if broker not in planned]
+    if drained := [str(broker) for broker in gone if broker in goal.drain]:
+        reasons.append(f"broker {','.join(drained)} drained")
+    if len(planned) != len(now):
+        reasons.append(f"RF {len(now)} -> {len(planned)}")
+    racks = Counter(map(board.rack, now))
+    others = [broker for broker in gone if broker not in goal.drain]
+    if len(planned) >= len(now) and others:
+        reasons.append(_reason_to_leave(board, others, racks, goal))
+    if planned[0] != now[0]:
+        reasons.append(f"leader {now[0]} -> {planned[0]}")
+    elif not reasons:
+        reasons.append("order")
+    return tuple(reasons)
+
+
+def _reason_to_leave(board: Board, gone: Sequence[int], racks: Counter[str], goal: Goal) -> str:
+    if goal.exclusive:
+        return f"to {','.join(map(str, sorted(goal.to)))}"
+    if goal.repair_racks and (doubled := [board.rack(broker) for broker in gone if racks[board.rack(broker)] > 1]):
+        return f"{doubled[0]} held {racks[doubled[0]]} replicas"
+    return "evens out brokers"

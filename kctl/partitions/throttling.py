@@ -1,0 +1,130 @@
+"""Which settings slow down the copies of a reassignment, as values: what to set, and what to put back.
+
+Kafka throttles a replica only where two things are set: a rate at its broker, and the replica's name in a list at its
+topic. Leaders are listed for where a copy comes from, followers for where it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kafkad.names import TopicPartition
+from kctl.errors import Exit, KctlError
+
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+EVERY_REPLICA = "*"
+
+BROKER = "broker"
+TOPIC = "topic"
+
+
+class Setting(NamedTuple):
+    """One dynamic setting of a broker or a topic."""
+
+    kind: str
+    owner: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.owner} {self.name}"
+
+
+Values = Mapping[Setting, str | None]
+"""None: not set."""
+
+
+class Transfer(NamedTuple):
+    """A partition on the move: from where it may be copied, and where copies go."""
+
+    partition: TopicPartition
+    sources: tuple[int, ...]
+    targets: tuple[int, ...]
+
+
+def rates(transfers: Iterable[Transfer], rate: int) -> dict[Setting, str]:
+    """On the brokers that give or receive, and no others."""
+    brokers = {broker for each in transfers if each.targets for broker in (*each.sources, *each.targets)}
+    return {Setting(BROKER, str(broker), name): str(rate) for broker in sorted(brokers) for name in RATES}
+
+
+def lists(transfers: Iterable[Transfer]) -> dict[Setting, str]:
+    """On the topics that are copied, with the replicas that take part, and no others."""
+    replicas: dict[Setting, list[str]] = {}
+    for (topic, partition), sources, targets in sorted(transfers):
+        for name, brokers in zip(LISTS, (sources, targets), strict=True):
+            if targets:
+                listed = replicas.setdefault(Setting(TOPIC, topic, name), [])
+                listed += [f"{partition}:{broker}" for broker in sorted(brokers)]
+    return {setting: ",".join(listed) for setting, listed in replicas.items()}
+
+
+def united(before: str | None, ours: str) -> str:
+    """A list of replicas that has those listed before as well: they may be throttled for a reason of their own."""
+    if before is None or not before.strip():
+        return ours
+    if EVERY_REPLICA in (before.strip(), ours):
+        return EVERY_REPLICA
+    return ",".join(dict.fromkeys([*before.split(","), *ours.split(",")]))
+
+
+def without(listed: str, partitions: Iterable[int]) -> str | None:
+    """A list of replicas less those of some partitions; None if nothing is left of it."""
+    numbers = {str(partition) for partition in partitions}
+    left = [each for each in listed.split(",") if each.strip() and each.split(":")[0].strip() not in numbers]
+    return ",".join(left) or None
+
+
+class Throttle(NamedTuple):
+    """What was set for a reassignment, and what was there `before`: the content of `plan.json.state`."""
+
+    cluster_id: str
+    rate: int
+    now: dict[Setting, str]
+    before: dict[Setting, str | None]
+
+    def joined(self, others: Throttle | None) -> Throttle:
+        """With what an earlier run of the same plan set: what was there before that run is what goes back."""
+        if others is None:
+            return self
+        return self._replace(now={**others.now, **self.now}, before={**self.before, **others.before})
+
+    def to_restore(self, current: Values) -> tuple[dict[Setting, str | None], list[Setting]]:
+        """What to put back, and the settings to leave as they are since somebody else changed them meanwhile."""
+        back = {setting: before for setting, before in self.before.items() if setting in current}
+        foreign = [
+            setting for setting, before in back.items() if current[setting] not in (self.now.get(setting), before)
+        ]
+        return {
+            setting: before for setting, before in back.items() if setting not in foreign and current[setting] != before
+        }, foreign
+
+
+def render_state(throttle: Throttle) -> str:
+    from json import dumps
+
+    entries = [
+        {**setting._asdict(), "now": throttle.now.get(setting), "before": before}
+        for setting, before in throttle.before.items()
+    ]
+    whole = {"version": 1, "cluster_id": throttle.cluster_id, "rate": throttle.rate, "settings": entries}
+    return dumps(whole, ensure_ascii=False, indent=1) + "\n"
+
+
+def parse_state(text: str, name: str) -> Throttle:
+    from json import loads
+
+    try:
+        whole: dict[str, Any] = loads(text)
+        entries = {Setting(each["kind"], each["owner"], each["name"]): each for each in whole["settings"]}
+        return Throttle(
+            whole["cluster_id"],
+            int(whole["rate"]),
+            {setting: each["now"] for setting, each in entries.items()},
+            {setting: each["before"] for setting, each in entries.items()},
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        hint = "kctl partitions throttle show says which throttles are set; remove the file to go on without it"
+        raise KctlError(f"{name} is not what apply wrote: {error}", exit_code=Exit.REFUSED, hints=(hint,)) from None

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkad.names import TopicPartition
+from kctl.errors import KctlError
+from kctl.partitions.throttling import (
+    BROKER,
+    LISTS,
+    RATES,
+    TOPIC,
+    Setting,
+    Throttle,
+    Transfer,
+    lists,
+    parse_state,
+    rates,
+    render_state,
+    united,
+    without,
+)
+
+LEADERS, FOLLOWERS = LISTS
+COPY = Transfer(TopicPartition("t", 0), (3, 2), (1,))
+SECOND = Transfer(TopicPartition("t", 11), (2,), (4, 1))
+ORDER_ONLY = Transfer(TopicPartition("u", 0), (5, 6), ())
+
+
+def test_only_brokers_that_copy_get_a_rate() -> None:
+    found = rates([COPY, ORDER_ONLY], 50_000_000)
+    assert found == {Setting(BROKER, str(broker), name): "50000000" for broker in (1, 2, 3) for name in RATES}
+
+
+def test_only_topics_that_copy_get_lists_of_where_from_and_where_to() -> None:
+    assert lists([SECOND, COPY, ORDER_ONLY]) == {
+        Setting(TOPIC, "t", LEADERS): "0:2,0:3,11:2",
+        Setting(TOPIC, "t", FOLLOWERS): "0:1,11:1,11:4",
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "ours", "together"),
+    [(None, "0:1", "0:1"), ("", "0:1", "0:1"), ("*", "0:1", "*"), ("7:2,0:1", "0:1,0:3", "7:2,0:1,0:3")],
+)
+def test_replicas_that_were_throttled_before_stay_so(before: str | None, ours: str, together: str) -> None:
+    assert united(before, ours) == together
+
+
+@pytest.mark.parametrize(
+    ("listed", "partitions", "left"),
+    [("0:1,0:2,10:1", [0], "10:1"), ("0:1", [0], None), ("*", [0], "*"), ("0:1", [], "0:1")],
+)
+def test_a_list_without_some_partitions(listed: str, partitions: list[int], left: str | None) -> None:
+    assert without(listed, partitions) == left
+
+
+BROKER_RATE = Setting(BROKER, "1", RATES[0])
+TOPIC_LIST = Setting(TOPIC, "t", LEADERS)
+
+
+def of(now: str, before: str | None) -> Throttle:
+    return Throttle("c", 5, {BROKER_RATE: now}, {BROKER_RATE: before})
+
+
+def test_what_was_there_before_goes_back() -> None:
+    assert of("5", "9").to_restore({BROKER_RATE: "5"}) == ({BROKER_RATE: "9"}, [])
+    assert of("5", None).to_restore({BROKER_RATE: "5"}) == ({BROKER_RATE: None}, [])
+
+
+def test_what_is_back_already_or_cannot_be_read_needs_nothing() -> None:
+    assert of("5", None).to_restore({BROKER_RATE: None}) == ({}, [])
+    assert of("5", None).to_restore({}) == ({}, [])
+
+
+def test_what_somebody_else_changed_meanwhile_stays() -> None:
+    assert of("5", None).to_restore({BROKER_RATE: "7"}) == ({}, [BROKER_RATE])
+
+
+def test_a_second_run_restores_what_was_before_the_first() -> None:
+    second = of("6", "5")._replace(rate=6)
+    assert second.joined(of("5", None)) == Throttle("c", 6, {BROKER_RATE: "6"}, {BROKER_RATE: None})
+    assert second.joined(None) == second
+
+
+values = st.none() | st.text()
+settings = st.builds(Setting, st.sampled_from([BROKER, TOPIC]), st.text(), st.sampled_from([*RATES, *LISTS]))
+
+
+@given(st.dictionaries(settings, st.tuples(st.text(), values)), st.integers(0, 2**63 - 1), st.text())
+def test_state_survives_its_file(entries: dict[Setting, tuple[str, str | None]], rate: int, cluster: str) -> None:
+    now = {setting: value for setting, (value, _) in entries.items()}
+    before = {setting: value for setting, (_, value) in entries.items()}
+    throttle = Throttle(cluster, rate, now, before)
+    assert parse_state(render_state(throttle), "f") == throttle
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"settings": [{}]}', '{"settings": [], "rate": "x"}'])
+def test_a_state_file_of_something_else_is_refused(text: str) -> None:
+    with pytest.raises(KctlError, match="f is not what apply wrote"):
+        parse_state(text, "f")
