@@ -20,8 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
@@ -74,6 +75,9 @@ class Broker:
         return f"127.0.0.1:{self.port}"
 
 
+Measure = Callable[[Broker], Row]
+
+
 class Comparison:
     """Several brokers, side by side, under the same load."""
 
@@ -106,13 +110,20 @@ class Comparison:
         raise RuntimeError(f"{broker.name} does not lead its new topics")
 
     def measure(self, work: Sequence[Work], repetitions: int) -> Table:
+        return self._by_turns({item.name: partial(self._run, item) for item in work}, repetitions)
+
+    def measure_java(self, repetitions: int) -> Table:
+        clients: dict[str, Measure] = {f"java producer {codec}": partial(java_producer, codec) for codec in CODECS}
+        return self._by_turns(clients | {"java consumer": java_consumer}, repetitions)
+
+    def _by_turns(self, measures: Mapping[str, Measure], repetitions: int) -> Table:
+        """The median of each; brokers take turns, and another one begins each round."""
         samples: dict[str, dict[str, list[Row]]] = {}
         for repetition in range(repetitions):
             turn = repetition % len(self.brokers)
-            for item in work:
+            for name, measure in measures.items():
                 for broker in self.brokers[turn:] + self.brokers[:turn]:
-                    row = self._run(broker, item)
-                    samples.setdefault(item.name, {}).setdefault(broker.name, []).append(row)
+                    samples.setdefault(name, {}).setdefault(broker.name, []).append(measure(broker))
             print(f"round {repetition + 1} of {repetitions}", flush=True)
         return {
             name: {broker: {column: statistics.median(row[column] for row in rows) for column in rows[0]}
@@ -120,7 +131,7 @@ class Comparison:
             for name, by_broker in samples.items()
         }  # fmt: skip
 
-    def _run(self, broker: Broker, item: Work) -> Row:
+    def _run(self, item: Work, broker: Broker) -> Row:
         os.sync()
         time.sleep(0.2)
         before = cpu_seconds(broker.pid)
@@ -136,13 +147,6 @@ class Comparison:
             "p999": load.p999,
         }
 
-    def measure_java(self) -> Table:
-        table: Table = {}
-        for codec in CODECS:
-            table[f"java producer {codec}"] = {b.name: {"mb_s": java_producer(b, codec)} for b in self.brokers}
-        table["java consumer"] = {b.name: {"mb_s": java_consumer(b)} for b in self.brokers}
-        return table
-
 
 def create_topics(broker: Broker) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -153,20 +157,20 @@ def create_topics(broker: Broker) -> None:
         future.result(30)
 
 
-def java_producer(broker: Broker, codec: str) -> float:
+def java_producer(codec: str, broker: Broker) -> Row:
     """MB/s of Kafka 3.9's producer-perf."""
     load = ["--topic", "perf", "--num-records", str(JAVA_RECORDS), "--record-size", "1000", "--throughput", "-1"]
     client = [f"bootstrap.servers={broker.bootstrap}", "acks=all", "linger.ms=5", "batch.size=65536"]
     client.append(f"compression.type={codec}")
     said = _output(oracle.tool("3.9", "producer-perf", *load, "--producer-props", *client))
-    return float(said.splitlines()[-1].split("(")[1].split(" ")[0])
+    return {"mb_s": float(said.splitlines()[-1].split("(")[1].split(" ")[0])}
 
 
-def java_consumer(broker: Broker) -> float:
+def java_consumer(broker: Broker) -> Row:
     """MB/s of Kafka 3.9's consumer-perf in a new group, without the time that joining it took."""
     load = ["--topic", "perf", "--messages", str(JAVA_RECORDS), "--group", f"perf-{time.time_ns()}", "--hide-header"]
     said = _output(oracle.tool("3.9", "consumer-perf", "--bootstrap-server", broker.bootstrap, *load))
-    return float(said.splitlines()[-1].split(", ")[FETCH_MB_S])
+    return {"mb_s": float(said.splitlines()[-1].split(", ")[FETCH_MB_S])}
 
 
 def _output(command: Sequence[str]) -> str:
@@ -232,7 +236,7 @@ def main() -> None:
         comparison.warm_up(work)
         table = comparison.measure(work, options.reps)
         if options.java:
-            table |= comparison.measure_java()
+            table |= comparison.measure_java(options.reps)
         show(table)
         table["memory"] = {broker.name: {"pss_mb": memory_mb(broker.pid)} for broker in brokers}
         print("memory (PSS) MB:", {name: round(row["pss_mb"]) for name, row in table["memory"].items()})
