@@ -15,6 +15,7 @@ KAFKAS_DEFAULTS: dict[str, Value] = {
     "listeners": "PLAINTEXT://:9092",
     "log.dir": "/tmp/kafka-logs",
     "socket.receive.buffer.bytes": 102_400,
+    "socket.send.buffer.bytes": 102_400,
 }
 """Where kafkad's defaults differ: a `server.properties` that leaves them out means Kafka's."""
 

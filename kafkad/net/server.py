@@ -7,6 +7,7 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from sys import intern
 from typing import Any
@@ -20,6 +21,9 @@ SHARED_BYTES = 256 * 1024
 _KEPT_BUFFERS = 4
 _KEPT_BUFFER_BYTES = 4 << 20
 _GROWTH = 8
+_THIS_MACHINE = "127.", "::1", "::ffff:127."
+_UNPACED = b"reno"
+"""The congestion control that every Linux has. Others, such as bbr, pace even what never leaves the machine."""
 
 Dispatch = Callable[[Connection, memoryview, int, int], "Reply | Later | Pending | None"]
 """`dispatch(connection, view, at, end)`: one request stands in view[at:end], without its length; returns the reply,
@@ -209,6 +213,9 @@ class Listener:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if host.startswith(_THIS_MACHINE):
+            with suppress(PermissionError):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _UNPACED)
         connection = Connection(self, sock, intern(host), address[1])
         self.connections[connection.fd] = connection
         server.per_ip[host] += 1

@@ -11,7 +11,7 @@ from kafkad.config.describe import ConfigRow, describe_broker, describe_cluster_
 GOLDEN = Path(__file__).parents[1] / "golden" / "describe-configs-3.9.tsv"
 FIXED_HERE = {"listeners", "advertised.listeners", "listener.security.protocol.map"}
 """Read-only in kafkad, and the first has a default of its own."""
-OWN = FIXED_HERE | {"log.dir", "zookeeper.connect", "socket.receive.buffer.bytes"}
+OWN = FIXED_HERE | {"log.dir", "zookeeper.connect", "socket.receive.buffer.bytes", "socket.send.buffer.bytes"}
 """These have kafkad's own default or treatment."""
 NOT_KAFKAS = OWN | {"log.cleaner.io.max.bytes.per.second", "log.retention.hours"}
 """Kafka shows a synonym as it was typed, 12345678.9, and the value as 1.23456789E7; kafkad shows both alike. Kafka says

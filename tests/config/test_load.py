@@ -114,6 +114,7 @@ def test_what_a_server_properties_leaves_out_is_as_in_kafka(tmp_path: Path) -> N
     path = write(tmp_path, "server.properties", "broker.id=1\n")
     assert load(path, [], {}).log_dirs == ("/tmp/kafka-logs",)
     assert load(path, [], {}).int("socket.receive.buffer.bytes") == 102_400
+    assert load(path, [], {}).int("socket.send.buffer.bytes") == 102_400
     assert load(path, ["log.dirs=/x"], {}).log_dirs == ("/x",)
 
 

@@ -35,7 +35,7 @@ SETTINGS = {"log.roll.ms": "5000000", "log.retention.minutes": "90", "num.partit
 OVERRIDES = {"segment.bytes": "1000000", "cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.25"}
 NOT_KAFKAS = {
     *("listeners", "advertised.listeners", "listener.security.protocol.map", "log.dir", "zookeeper.connect"),
-    "socket.receive.buffer.bytes",
+    *("socket.receive.buffer.bytes", "socket.send.buffer.bytes"),
 }
 """Whose default or treatment is kafkad's own: it cannot change listeners while it runs."""
 

@@ -12,7 +12,7 @@ from kafkad.config.setting import some_of
 from kafkad.config.values import parse, text_of
 
 KAFKA = Path(__file__).parents[1] / "golden" / "settings-3.9.tsv"
-OURS_BY_DESIGN = {"listeners", "log.dir", "socket.receive.buffer.bytes"}
+OURS_BY_DESIGN = {"listeners", "log.dir", "socket.receive.buffer.bytes", "socket.send.buffer.bytes"}
 
 
 def kafkas(scope: str) -> dict[str, dict[str, str]]:

@@ -364,6 +364,27 @@ def test_max_connections_per_ip_closes_the_new_one() -> None:
     run(echo, scenario, Limits(max_per_ip=1))
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_what_stays_on_this_machine_is_not_paced(address: str) -> None:
+    async def scenario() -> None:
+        server = Server(asyncio.get_running_loop(), Limits())
+        listener = server.listen("PLAINTEXT", "", 0)
+        server.start(echo)
+        try:
+            reader, writer = await asyncio.open_connection(address, listener.port)
+            writer.write(frame(b"8 bytes!"))
+            await read_frame(reader)
+            [connection] = server.connections()
+            with socket.socket(fileno=os.dup(connection.fd)) as sock:
+                control = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+            assert control.rstrip(b"\0") == b"reno"
+            writer.close()
+        finally:
+            server.close()
+
+    asyncio.run(scenario())
+
+
 def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
         return PENDING if view[at] == ord("w") else echo(connection, view, at, end)

@@ -64,9 +64,7 @@ SETTINGS: tuple[Setting, ...] = (
         "How many connections may wait to be accepted on a listener.",
         valid=at_least(1),
     ),
-    integer(
-        "socket.send.buffer.bytes", 102_400, HIGH, "SO_SNDBUF of accepted connections; -1 leaves it to the kernel."
-    ),
+    integer("socket.send.buffer.bytes", -1, HIGH, "SO_SNDBUF of accepted connections; -1 leaves it to the kernel."),
     integer("socket.receive.buffer.bytes", -1, HIGH, "SO_RCVBUF of accepted connections; -1 leaves it to the kernel."),
     integer(
         "socket.request.max.bytes",
