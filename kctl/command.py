@@ -1,14 +1,19 @@
-"""A command of kctl: click's, with the options that all have, and `--schema`."""
+"""A command of kctl: click's, with the options that all have, and `--schema`; and how it answers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kctl.output import Column, Document, Writer
-from kctl.settings import Settings, options
+from kctl.errors import Exit, KctlError, exit_code
+from kctl.output import Column, Document, Row, Writer, render_error
+from kctl.settings import Settings, options, spelled_out
+
+if TYPE_CHECKING:
+    from kctl.session import Session
 
 _SCHEMA = (
     Column("name", "What the field is called in json, yaml and csv, and for --columns and --sort."),
@@ -19,11 +24,21 @@ _SCHEMA = (
 
 
 class KctlCommand(click.Command):
-    """`columns` are those that the command prints."""
+    """`columns` are those that the command prints. A `watchable` one is run again and again by --watch; one that
+    `watches` looks again by itself."""
 
-    def __init__(self, *arguments: Any, columns: Sequence[Column] = (), **others: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        columns: Sequence[Column] = (),
+        watchable: bool = False,
+        watches: bool = False,
+        **others: Any,
+    ) -> None:
         super().__init__(*arguments, **others)
         self.columns = tuple(columns)
+        self.watchable = watchable
+        self.watches = watches
         self.params.extend(options())
         if columns:
             self.params.append(
@@ -58,7 +73,52 @@ class KctlCommand(click.Command):
         if "--schema" in args and self.columns:
             for parameter in self.params:
                 parameter.required = False
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, spelled_out(args))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        settings = ctx.ensure_object(Settings)
+        if settings.watch is None or self.watches:
+            return super().invoke(ctx)
+        if not self.watchable:
+            raise KctlError(f"{ctx.command_path} is not a command to --watch", exit_code=Exit.USAGE)
+        return self._watch(ctx, settings, settings.watch)
+
+    def _watch(self, ctx: click.Context, settings: Settings, seconds: float) -> Any:
+        """Until Ctrl-C. On a terminal each picture takes the place of the last one."""
+        import time
+
+        settings.no_pager = True
+        while True:
+            if sys.stdout.isatty() and settings.is_text:
+                click.clear()
+            super().invoke(ctx)
+            sys.stdout.flush()
+            time.sleep(seconds)
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)
+
+
+def answer(
+    session: Session,
+    columns: Sequence[Column],
+    rows: Iterable[Row],
+    errors: Sequence[KctlError] = (),
+    *,
+    text: Callable[[], Iterable[str]] | None = None,
+    stream: bool = False,
+    dry_run: bool = False,
+) -> Exit:
+    """Prints what a command found and what it could not, and returns its exit code. `text` makes the lines for
+    people, where one table does not say it all."""
+    settings = session.settings
+    document = Document(settings.command, stream or settings.watch is not None, session.cluster.cluster_id, dry_run)
+    writer = Writer(settings, columns, document)
+    if text is not None and settings.is_text and not settings.columns:
+        writer.print_text(text())
+    else:
+        writer.write(rows, errors)
+    sys.stdout.flush()
+    for error in errors:
+        render_error(error, settings, sys.stderr)
+    return exit_code(errors)

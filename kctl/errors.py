@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
+from kafkad.errors import ErrorCode
+
 
 class Exit(IntEnum):
     """What every command's exit code means."""
@@ -41,3 +43,65 @@ def did_you_mean(word: str, known: Sequence[str]) -> tuple[str, ...]:
 
     close = [f'"{name}"' for name in get_close_matches(word, known, n=3, cutoff=0.6)]
     return (f"did you mean {' or '.join(close)}?",) if close else ()
+
+
+_NOT_FOUND = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.RESOURCE_NOT_FOUND,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    ErrorCode.DELEGATION_TOKEN_NOT_FOUND,
+    ErrorCode.LOG_DIR_NOT_FOUND,
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+}
+_UNREACHABLE = {
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+}
+_UNAUTHORIZED = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ErrorCode.SASL_AUTHENTICATION_FAILED,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+    ErrorCode.ILLEGAL_SASL_STATE,
+}
+_REFUSED = {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.REASSIGNMENT_IN_PROGRESS}
+
+
+def code_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error code {code}"
+
+
+def exit_of(code: int) -> Exit:
+    """What kctl exits with after a broker answered `code`."""
+    if code in _NOT_FOUND:
+        return Exit.NOT_FOUND
+    if code in _UNREACHABLE:
+        return Exit.UNREACHABLE
+    if code in _UNAUTHORIZED:
+        return Exit.UNAUTHORIZED
+    return Exit.REFUSED if code in _REFUSED else Exit.FAILED
+
+
+def failure(code: int, what: str, message: str | None = None, hints: Sequence[str] = ()) -> KctlError:
+    """A broker's refusal: `what` failed here, and what the broker said of it."""
+    told = f"{what}: {message.rstrip('.')}" if message else what
+    return KctlError(told, exit_code=exit_of(code), code=code_name(code), hints=hints)
+
+
+def exit_code(errors: Sequence[KctlError]) -> Exit:
+    """Of a command that did what it could: the errors' own code, or FAILED where they differ."""
+    codes = {error.exit_code for error in errors}
+    return Exit.DONE if not codes else codes.pop() if len(codes) == 1 else Exit.FAILED

@@ -54,6 +54,8 @@ class Document(NamedTuple):
 
     command: str
     stream: bool = False
+    cluster_id: str | None = None
+    dry_run: bool = False
 
 
 def size_text(size: int) -> str:
@@ -165,6 +167,14 @@ class Writer:
             case _:
                 self._page(self._table(rows))
 
+    def print_text(self, lines: Iterable[str]) -> None:
+        """Lines made for people by the command itself."""
+        self._page(iter(lines))
+
+    def table(self, rows: Iterable[Row]) -> Iterator[str]:
+        """The lines of a table, for a command that prints more than one."""
+        return self._table(self._limited(rows))
+
     def _limited(self, rows: Iterable[Row]) -> Iterable[Row]:
         if self.settings.sort:
             name = self._named(self.settings.sort.removeprefix("-")).name
@@ -194,7 +204,7 @@ class Writer:
             encode = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make one for every row
             print_lines(encode(self._item(row)) for row in rows)
         else:
-            whole = envelope(self.document.command, [self._item(row) for row in rows], errors)
+            whole = envelope(self.document, [self._item(row) for row in rows], errors)
             print_lines((json.dumps(whole, ensure_ascii=False, indent=2),))
 
     def _yaml(self, rows: Iterable[Row], errors: Sequence[KctlError]) -> None:
@@ -207,7 +217,7 @@ class Writer:
         if self.document.stream:
             print_lines(f"---\n{text(self._item(row))}" for row in rows)
         else:
-            print_lines((text(envelope(self.document.command, [self._item(row) for row in rows], errors)),))
+            print_lines((text(envelope(self.document, [self._item(row) for row in rows], errors)),))
 
     def _csv(self, rows: Iterable[Row]) -> None:
         import csv
@@ -281,10 +291,13 @@ class Writer:
             click.echo_via_pager(f"{line}\n" for line in chain(first, lines))
 
 
-def envelope(command: str, items: list[dict[str, Any]], errors: Sequence[KctlError]) -> dict[str, Any]:
+def envelope(document: Document, items: list[dict[str, Any]], errors: Sequence[KctlError]) -> dict[str, Any]:
     """The one object that json and yaml print, of a failure too."""
     told = [{"error": error.what, "code": error.code or None, "hints": list(error.hints)} for error in errors]
-    return {"kctl": 1, "command": command, "cluster_id": None, "items": items, "errors": told}
+    whole = {"kctl": 1, "command": document.command, "cluster_id": document.cluster_id}
+    if document.dry_run:
+        whole["dry_run"] = True
+    return whole | {"items": items, "errors": told}
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -11,12 +12,49 @@ import click
 FORMATS = ("table", "wide", "json", "yaml", "csv", "name")
 
 
-class Settings:
-    """What the options say, for one run. The defaults are those of a command line without any of them."""
+DEFAULT_TIMEOUT = 10.0
+_WATCH_SECONDS = "2"
 
-    __slots__ = ("color", "columns", "limit", "no_headers", "no_pager", "output", "quiet", "sort", "utc", "verbose")
+
+class Settings:
+    """What the options say, for one run. The defaults are those of a command line without any of them.
+
+    `command` is the one that runs, as json and yaml name it: `topics list`.
+    """
+
+    __slots__ = (
+        "bootstrap",
+        "color",
+        "columns",
+        "command",
+        "command_config",
+        "context",
+        "debug",
+        "dry_run",
+        "extra",
+        "limit",
+        "no_headers",
+        "no_pager",
+        "output",
+        "quiet",
+        "sort",
+        "timeout",
+        "utc",
+        "verbose",
+        "watch",
+        "yes",
+    )
 
     def __init__(self) -> None:
+        self.command = ""
+        self.context = ""
+        self.bootstrap = ""
+        self.command_config = ""
+        self.extra: Mapping[str, str] = {}
+        self.timeout = DEFAULT_TIMEOUT
+        self.yes = False
+        self.dry_run = False
+        self.watch: float | None = None
         self.output = "table"
         self.columns: tuple[str, ...] = ()
         self.sort = ""
@@ -27,6 +65,7 @@ class Settings:
         self.utc = False
         self.quiet = False
         self.verbose = False
+        self.debug = False
 
     @property
     def is_text(self) -> bool:
@@ -53,6 +92,31 @@ def _columns(context: click.Context, parameter: click.Parameter, value: str | No
         _store(context, parameter, tuple(name.strip() for name in value.split(",") if name.strip()))
 
 
+def _extra(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> None:
+    for word in value:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise click.BadParameter(f'"{word}" is not key=value, as in -X request.timeout.ms=5000')
+        settings = context.ensure_object(Settings)
+        settings.extra = {**settings.extra, name.strip(): text}
+
+
+def _seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is None:
+        return
+    from kctl.parsing import parse_duration_ms
+
+    milliseconds = parse_duration_ms(value, unit="s")
+    if milliseconds <= 0:
+        raise click.BadParameter(f'"{value}" is not a time to wait: 10s, 500ms, 1m')
+    _store(context, parameter, milliseconds / 1000)
+
+
+def spelled_out(arguments: list[str]) -> list[str]:
+    """`--watch` without a time gets the default one; click would take the next word for it."""
+    return [f"--watch={_WATCH_SECONDS}" if word == "--watch" else word for word in arguments]
+
+
 def _flag(name: str, text: str, *short: str) -> click.Option:
     names = ["--" + name.replace("_", "-"), *short, name]
     return click.Option(names, is_flag=True, default=None, expose_value=False, callback=_store, help=text)
@@ -60,6 +124,35 @@ def _flag(name: str, text: str, *short: str) -> click.Option:
 
 def options() -> list[click.Parameter]:
     """Fresh ones: a command adds them to its own."""
+    return [*_reach(), *_output(), *_conduct()]
+
+
+def _text(spellings: list[str], metavar: str, text: str, callback: Any = _store, **others: Any) -> click.Option:
+    return click.Option(spellings, metavar=metavar, expose_value=False, callback=callback, help=text, **others)
+
+
+def _reach() -> list[click.Parameter]:
+    return [
+        _text(["-c", "--context"], "NAME", "The context to use: see kctl contexts."),
+        _text(["-b", "--bootstrap"], "HOST:PORT,…", "Brokers to begin with.  [default: localhost:9092]"),
+        _text(["--command-config"], "FILE", "Settings of a Kafka client, as a .properties file."),
+        _text(["-X", "extra"], "KEY=VALUE", "One setting by its name in Kafka's clients.", _extra, multiple=True),
+        _text(["--timeout"], "TIME", "How long to wait for brokers.  [default: 10s]", _seconds),
+    ]
+
+
+def _conduct() -> list[click.Parameter]:
+    return [
+        _text(["--watch"], "[=SECONDS]", "Look again and again, every 2 seconds or as given.", _seconds),
+        _flag("yes", "Do it without asking.", "-y"),
+        _flag("dry_run", "Say what would be done, and do nothing."),
+        _flag("quiet", "Nothing on standard error but errors.", "-q"),
+        _flag("verbose", "Say what was asked of whom, and how long it took.", "-v"),
+        _flag("debug", "Show where in kctl an error came from."),
+    ]
+
+
+def _output() -> list[click.Parameter]:
     return [
         click.Option(
             ["-o", "--output"],
@@ -100,6 +193,4 @@ def options() -> list[click.Parameter]:
             help="Colours; auto: on a terminal, unless NO_COLOR is set.",
         ),
         _flag("utc", "Times in UTC instead of local time."),
-        _flag("quiet", "Nothing on standard error but errors.", "-q"),
-        _flag("verbose", "Say how it was done, and where an error came from.", "-v"),
     ]

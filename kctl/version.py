@@ -20,7 +20,10 @@ KAFKA = "3.9"
 @click.command("version", cls=KctlCommand, columns=COLUMNS)
 @pass_settings
 def version(settings: Settings) -> None:
-    """Print the version of kctl."""
+    """Print the version of kctl.
+
+    Example: kctl version -o json
+    """
     import platform
 
     row = {"kctl": __version__, "kafka": KAFKA, "python": platform.python_version()}

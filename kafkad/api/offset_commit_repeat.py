@@ -12,7 +12,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from kafkad.api.context import Context
-from kafkad.group.committing import DEFAULT_RETENTION, Committer, Repeated
+from kafkad.group.committing import DEFAULT_RETENTION, Committer
 from kafkad.wire.frames import RequestHeader, encode_request, encode_response
 from kafkad.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
@@ -38,7 +38,9 @@ class _Known(NamedTuple):
     """What a request is that begins with certain bytes, and the answer around its correlation id. The topic was there
     when the cluster's metadata were in the state `updates`."""
 
-    commit: Repeated
+    who: Committer
+    topic: str
+    partition: int
     updates: int
     answer: Struct
     before: bytes
@@ -48,11 +50,10 @@ class _Known(NamedTuple):
 class RepeatedCommits:
     """Of one connection, in one version. `_tail` is how many bytes the last request had behind the repeating ones."""
 
-    __slots__ = ("_known", "_metadata", "_offsets", "_tail", "version")
+    __slots__ = ("_context", "_known", "_tail", "version")
 
     def __init__(self, context: Context, version: int) -> None:
-        self._metadata = context.replicas.metadata
-        self._offsets = context.offsets
+        self._context = context
         self.version = version
         self._known: dict[bytes, _Known] = {}
         self._tail = 0
@@ -63,11 +64,11 @@ class RepeatedCommits:
         known = self._known.get(bytes(view[at + _REPEATS_FROM : tail_at]))
         if known is None or version != self.version:
             return None
-        commit, updates, answer, before, after = known
-        if updates != self._metadata.updates:
+        who, topic, partition, updates, answer, before, after = known
+        if updates != self._context.replicas.metadata.updates:
             return None
         said = _read(view, tail_at, end, version)
-        if said is None or not self._offsets.commit_at_once(commit, *said):
+        if said is None or not self._context.offsets.commit_at_once(who, topic, partition, *said):
             return None
         return answer.pack(before, correlation_id, after)
 
@@ -83,21 +84,21 @@ class RepeatedCommits:
         self._tail = _tail_size(self.version, len(metadata))
         prefix = bytes(frame[_REPEATS_FROM : -self._tail])
         known = self._known.get(prefix)
-        updates = self._metadata.updates
+        updates = self._context.replicas.metadata.updates
         if known is not None and known.updates == updates:
             return
         if encode_request(header, message)[4:] != frame:
             return
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        name = topic.name or self._metadata.name_of(topic.topic_id) or ""
+        name = topic.name or self._context.replicas.metadata.name_of(topic.topic_id) or ""
         who = Committer(
             message.group_id, message.member_id, message.group_instance_id, message.generation_id_or_member_epoch
         )
         answer = encode_response(header.api_key, self.version, 0, response)
-        commit = Repeated(who, name, asked.partition_index)
-        around_id = Struct(f">4si{len(answer) - 8}s")
-        self._known[prefix] = _Known(commit, updates, around_id, answer[:4], answer[8:])
+        self._known[prefix] = _Known(
+            who, name, asked.partition_index, updates, Struct(f">4si{len(answer) - 8}s"), answer[:4], answer[8:]
+        )
 
 
 def may_repeat(version: int, message: OffsetCommitRequest) -> bool:

@@ -22,7 +22,7 @@ from kafkad.wire.primitives import MalformedError
 NO_TIMESTAMP = -1
 
 _OFFSET_KEY, _GROUP_KEY = 1, 2
-OFFSET_VALUE, _EXPIRING_OFFSET_VALUE, _GROUP_VALUE = 3, 1, 3
+_OFFSET_VALUE, _EXPIRING_OFFSET_VALUE, _GROUP_VALUE = 3, 1, 3
 _LAST_OFFSET_VALUE = 4
 _LAST_GROUP_VALUE = 4
 
@@ -33,8 +33,7 @@ _TWO_INT64 = struct.Struct(">qq")
 _KEY_START = struct.Struct(">hh")
 _VALUE_START = struct.Struct(">hqih")
 _EXPIRING_VALUE_START = struct.Struct(">hqh")
-PLAIN_OFFSET = struct.Struct(">hqihq")
-"""The value of an offset without metadata, in the current version."""
+_PLAIN_VALUE = struct.Struct(">hqihq")
 _CURRENT_OFFSET_KEY = _INT16.pack(_OFFSET_KEY)
 
 
@@ -91,11 +90,11 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Key and value; no value for what is forgotten. EncodeError when Kafka's format cannot hold it."""
     if isinstance(record, OffsetCommitted):
         group, topic, partition, offset, leader_epoch, metadata, committed_at, expire_at = record
-        return offset_key(group, topic, partition), _offset_value(
+        return _offset_key(group, topic, partition), _offset_value(
             offset, leader_epoch, metadata, committed_at, expire_at
         )
     if isinstance(record, OffsetForgotten):
-        return offset_key(*record), None
+        return _offset_key(*record), None
     if isinstance(record, GroupWritten):
         return _group_key(record.group), _group_value(record)
     return _group_key(record.group), None
@@ -110,7 +109,7 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
 
 
 def _decode(key: bytes, value: bytes | None) -> GroupRecord | None:
-    if value is not None and len(value) == PLAIN_OFFSET.size and key[:2] == _CURRENT_OFFSET_KEY:
+    if value is not None and len(value) == _PLAIN_VALUE.size and key[:2] == _CURRENT_OFFSET_KEY:
         plain = _read_plain_offset(key, value)
         if plain is not None:
             return plain
@@ -128,18 +127,18 @@ def _decode(key: bytes, value: bytes | None) -> GroupRecord | None:
 
 def _read_plain_offset(key: bytes, value: bytes) -> OffsetCommitted | None:
     """HOT: an offset in the current version, without metadata. Loading may have to read a million of them."""
-    version, offset, leader_epoch, size, committed_at = PLAIN_OFFSET.unpack(value)
+    version, offset, leader_epoch, size, committed_at = _PLAIN_VALUE.unpack(value)
     group_end = _KEY_START.size + int.from_bytes(key[2:4], "big")
     topic = key[group_end + 2 : -4]
     topic_size = int.from_bytes(key[group_end : group_end + 2], "big")
-    if version != OFFSET_VALUE or size or not topic_size == len(topic) == len(key) - group_end - 6:
+    if version != _OFFSET_VALUE or size or not topic_size == len(topic) == len(key) - group_end - 6:
         return None
     (partition,) = _INT32.unpack_from(key, len(key) - 4)
     position = (str(key[4:group_end], "utf-8"), str(topic, "utf-8"), partition)
     return tuple.__new__(OffsetCommitted, (*position, offset, leader_epoch, "", committed_at, NO_TIMESTAMP))
 
 
-def offset_key(group: str, topic: str, partition: int) -> bytes:
+def _offset_key(group: str, topic: str, partition: int) -> bytes:
     group_raw, topic_raw = group.encode(), topic.encode()
     try:
         start = _KEY_START.pack(_OFFSET_KEY, len(group_raw))
@@ -161,7 +160,7 @@ def _offset_value(
     raw = metadata.encode()
     try:
         if expire_timestamp == NO_TIMESTAMP:
-            start = _VALUE_START.pack(OFFSET_VALUE, offset, leader_epoch, len(raw))
+            start = _VALUE_START.pack(_OFFSET_VALUE, offset, leader_epoch, len(raw))
             return start + raw + _INT64.pack(commit_timestamp)
         start = _EXPIRING_VALUE_START.pack(_EXPIRING_OFFSET_VALUE, offset, len(raw))
         return start + raw + _TWO_INT64.pack(commit_timestamp, expire_timestamp)
@@ -172,7 +171,7 @@ def _offset_value(
 def _read_offset_value(value: bytes) -> tuple[int, int, str, int, int]:
     """Offset, leader epoch, metadata, and the times of the commit and to expire at."""
     (version,) = _INT16.unpack_from(value)
-    if version == OFFSET_VALUE:
+    if version == _OFFSET_VALUE:
         _, offset, leader_epoch, size = _VALUE_START.unpack_from(value)
         metadata, at = _text(value, _VALUE_START.size, size)
         return offset, leader_epoch, metadata, _INT64.unpack_from(value, at)[0], NO_TIMESTAMP

@@ -5,8 +5,7 @@ they are committed, and then applies them. Loading a partition is the same `appl
 what the records mean.
 """
 
-from kafkad.shard.batch import Pattern
 from kafkad.shard.coordination import Coordination, partition_of
 from kafkad.shard.shard import Machine, OnEnd, Shard
 
-__all__ = ["Coordination", "Machine", "OnEnd", "Pattern", "Shard", "partition_of"]
+__all__ = ["Coordination", "Machine", "OnEnd", "Shard", "partition_of"]

@@ -15,13 +15,8 @@ _FRONT = struct.Struct(">qiibI")
 _BACK = struct.Struct(">hiqqqhii")
 """A batch header up to its CRC, and from there on, where the CRC begins to count."""
 _LEAST_LENGTH = HEADER_SIZE - PREFIX_SIZE
-_CRC = struct.Struct(">I")
-_CRC_AT, _CRC_FROM = 17, 21
-_TIMES = struct.Struct(">qq")
-_TIMES_AT = 27
 _VARINTS = tuple(map(write_varint, range(512)))
 _NULL = write_varint(-1)
-_NO_HEADERS = b"\0"
 
 
 def build(
@@ -43,35 +38,10 @@ def build(
     return bytearray(_FRONT.pack(0, length, -1, 2, crc) + back), header
 
 
-class Pattern:
-    """Batches of one record that differ in their time and in what is packed into the value: made once, then filled in.
-
-    Not compressed. What the log sets, base offset and leader epoch, stays in `batch` as it was set last.
-    """
-
-    __slots__ = ("_length", "_sequence", "_value", "_value_at", "batch")
-
-    def __init__(self, key: bytes, value: struct.Struct, base_sequence: int) -> None:
-        self.batch, header = build([(key, bytes(value.size))], 0, 0, base_sequence)
-        self._length = header[1]
-        self._sequence = base_sequence
-        self._value = value
-        self._value_at = len(self.batch) - len(_NO_HEADERS) - value.size
-
-    def fill(self, timestamp: int, *value: int) -> Header:
-        """HOT. Make `batch` what `build` makes of this value; its header."""
-        batch = self.batch
-        self._value.pack_into(batch, self._value_at, *value)
-        _TIMES.pack_into(batch, _TIMES_AT, timestamp, timestamp)
-        crc = crc32c(batch[_CRC_FROM:])
-        _CRC.pack_into(batch, _CRC_AT, crc)
-        return (0, self._length, -1, 2, crc, 0, 0, timestamp, timestamp, NO_PRODUCER_ID, -1, self._sequence, 1)
-
-
 def _record(number: bytes, key: bytes, value: bytes | None) -> bytes:
     """Attributes, timestamp delta, offset delta, key, value, no headers; and in front how long all that is."""
     sized = _NULL if value is None else _varint(len(value)) + value
-    record = b"\0\0" + number + _varint(len(key)) + key + sized + _NO_HEADERS
+    record = b"\0\0" + number + _varint(len(key)) + key + sized + b"\0"
     return _varint(len(record)) + record
 
 

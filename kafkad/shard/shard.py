@@ -11,7 +11,8 @@ from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.replica.durable import Durable
 from kafkad.replica.partition import Partition
-from kafkad.shard.batch import Header, build
+from kafkad.shard.batch import build
+from kafkad.wire.records import PREFIX_SIZE
 
 R = TypeVar("R")
 OnEnd = Callable[[KafkaError | None], None]
@@ -90,13 +91,11 @@ class Shard(Generic[M]):
         `on_end` is called once: with None after all are applied, or with what went wrong. Where nothing has to be
         waited for, that is before this returns. Writes are applied in their order.
         """
-        around = self._around
-        encode = self.machine.encode
         try:
-            pairs = [encode(record) for record in records]
-            self._append(*build(pairs, around.clock.now_ms(), around.codec, base_sequence))
+            self._append(records, base_sequence)
         except KafkaError as error:
-            self._see_to(error)
+            if isinstance(error, StorageError):
+                self._around.disk_failed(error)
             on_end(_for_coordinators(error))
             return
         if self.at_once:
@@ -107,34 +106,21 @@ class Shard(Generic[M]):
         else:
             self._wait(_Write(records, on_end))
 
-    @property
-    def compresses(self) -> bool:
-        return self._around.codec != 0
-
-    def write_built(self, record: Any, batch: bytearray, header: Header) -> bool:
-        """HOT. `write` of one record whose batch is there already, only while `at_once`; False when it is refused."""
-        try:
-            self._append(batch, header)
-        except KafkaError as error:
-            self._see_to(error)
-            return False
-        self.machine.apply(record)
-        return True
-
-    def _append(self, batch: bytearray, header: Header) -> None:
+    def _append(self, records: Sequence[Any], base_sequence: int) -> None:
         partition = self.partition
         if not self._serving:
             raise _not_coordinator(partition)
         partition.check_leader(-1)
         if not partition.alone:
             partition.check_acks_all()
-        size = len(batch)
-        _check_size(partition, size)
-        partition.append(memoryview(batch), 0, size, header)
-
-    def _see_to(self, error: KafkaError) -> None:
-        if isinstance(error, StorageError):
-            self._around.disk_failed(error)
+        encode = self.machine.encode
+        around = self._around
+        batch, header = build(
+            [encode(record) for record in records], around.clock.now_ms(), around.codec, base_sequence
+        )
+        _check_size(partition, header[1] + PREFIX_SIZE)
+        with memoryview(batch) as view:
+            partition.append(view, 0, len(batch), header)
 
     def _wait(self, write: _Write) -> None:
         self._waiting.append(write)

@@ -67,6 +67,8 @@ def check_log(settings: Settings, /, directories: tuple[str, ...], deep: bool, j
     Checksums, the order of offsets, indexes, producer snapshots and leader epochs against the log, checkpoints against
     what is there, and what should not be there. Reads only; findings give exit code 7. A broker may be running, but
     what it writes meanwhile may then look unfinished: stop it to be certain.
+
+    Example: kctl check-log /var/lib/kafka
     """
     begun = time.monotonic()
     findings: list[Finding] = []

@@ -38,6 +38,8 @@ def dump_index(settings: Settings, /, files: tuple[str, ...], verify: bool, look
     A FILE is a .index, .timeindex, .txnindex or .snapshot, a checkpoint, partition.metadata or meta.properties.
     --lookup needs a .index for an offset and a .timeindex for a time. What makes no sense or does not fit its log
     gives exit code 7.
+
+    Example: kctl dump-index /var/lib/kafka/orders-0/00000000000000000000.index
     """
     findings = 0
     for path in files:

@@ -267,6 +267,8 @@ def dump_segment(settings: Settings, /, paths: tuple[str, ...], **options: Any) 
     A FILE is a segment (.log) or one of the files beside it (.index, .timeindex, .txnindex, .snapshot, a checkpoint,
     partition.metadata, meta.properties); a DIRECTORY is that of a partition, or of a whole broker. Nothing is written.
     A broker may be using the files. What is damaged is named and passed over, and the exit code is 7.
+
+    Example: kctl dump-segment /var/lib/kafka/orders-0 --offsets 100:200
     """
     if options["max_records"] is not None:
         settings.limit = options["max_records"]

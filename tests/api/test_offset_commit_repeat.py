@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +18,8 @@ from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kafkad.wire.records import iter_batches
 from tests.api.frames import FakeConnection, Frames
 from tests.api.one_broker import OneBroker
-from tests.fakes import FakeClock
 
 VERSIONS = range(2, 11)
 
@@ -124,30 +120,6 @@ def test_both_ways_are_the_same(frames: Frames, version: int) -> None:
         found = committed(frames, f"q{version}{group}")
         assert found == committed(frames, f"f{version}{group}")
         assert len(found) == 4
-
-
-@pytest.mark.parametrize("codec", [0, 1])
-def test_both_ways_write_the_same(frames: Frames, monkeypatch: pytest.MonkeyPatch, codec: int) -> None:
-    shard = frames.broker.context.group_coordination.shard("same")
-    around = shard._around
-    monkeypatch.setattr(around, "codec", codec)
-    monkeypatch.setattr(around, "clock", FakeClock())
-    monkeypatch.setattr(frames.broker.context.offsets, "_clock", FakeClock())
-    begin = shard.partition.log.end_offset
-    for more in ({}, {"epoch": 7}, {"metadata": "why"}, {}):
-        for _ in range(2):
-            for connection in (frames.connection, FakeConnection(frames.broker)):
-                frames.connection, kept = connection, frames.connection
-                assert codes(frames.ask(commit(frames, 8, "same", 5, **more), 8)) == [0]
-                frames.connection = kept
-    part = shard.partition.log.read(begin, 100_000, 2**62)
-    assert part is not None
-    view = memoryview(os.pread(part.file.fd, part.length, part.position))
-    starts = [at for at, _ in iter_batches(view)]
-    batches = [bytes(view[at + 8 : end]) for at, end in pairwise([*starts, part.length])]
-    assert len(batches) == 16
-    for at in range(0, 16, 4):
-        assert len(set(batches[at : at + 4])) == 1
 
 
 def test_a_topic_that_goes(frames: Frames) -> None:

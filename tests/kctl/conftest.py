@@ -1,11 +1,21 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from kctl.cli import run
+from tests.broker import KafkadProcess
+from tests.oracle.kafka import Kafka, missing
+
+APPROVED = Path(__file__).parent / "approved"
+RACKS = ("a", "b", "c")
 
 
 class Ran(NamedTuple):
@@ -17,6 +27,14 @@ class Ran(NamedTuple):
 Kctl = Callable[..., Ran]
 
 
+@pytest.fixture(autouse=True)
+def no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("KCTL_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("KCTL_CONFIG", str(tmp_path / "contexts.yaml"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def kctl(capfd: pytest.CaptureFixture[str]) -> Kctl:
     """Runs a command line in this process."""
@@ -26,3 +44,73 @@ def kctl(capfd: pytest.CaptureFixture[str]) -> Kctl:
         return Ran(int(code), *capfd.readouterr())
 
     return call
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkadProcess]:
+    """One kafkad for all tests of a worker: use topics and groups of your own."""
+    settings = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}
+    with KafkadProcess(tmp_path_factory.mktemp("kafkad"), settings) as process:
+        yield process
+
+
+@pytest.fixture
+def on_broker(kctl: Kctl, broker: KafkadProcess) -> Kctl:
+    """A command line against the kafkad of `broker`."""
+    return lambda *arguments: kctl("-b", broker.bootstrap, *arguments)
+
+
+class Three(Kafka):
+    """Three real brokers, 1 to 3, in the racks a, b and c."""
+
+    def __init__(self) -> None:
+        super().__init__("3.9", brokers=3, heap="384m", settings={"auto.create.topics.enable": "false"})
+
+    def _properties(self, i: int) -> dict[str, str]:
+        return super()._properties(i) | {"broker.rack": RACKS[i]}
+
+
+@pytest.fixture(scope="session")
+def three() -> Iterator[Three]:
+    """One cluster for all tests of a worker that need it: leave it as it was found."""
+    if why := missing("3.9"):
+        pytest.skip(why)
+    with Three() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def on_three(kctl: Kctl, three: Three) -> Kctl:
+    """A command line against the three brokers of `three`."""
+    return lambda *arguments: kctl("-b", three.bootstrap, *arguments)
+
+
+@pytest.fixture
+def approved() -> Callable[[str, str], None]:
+    """`approved("topics-list", text)` compares with the file of that name; APPROVE=1 in the environment writes it."""
+
+    def check(name: str, text: str) -> None:
+        path = APPROVED / f"{name}.txt"
+        if os.environ.get("APPROVE"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        expected = path.read_text() if path.exists() else ""
+        difference = difflib.unified_diff(expected.splitlines(), text.splitlines(), str(path), "now", lineterm="")
+        assert text == expected, "\n".join(difference)
+
+    return check
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 20) -> None:
+    """Brokers tell each other what changed in their own time: look again until it is so."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"after {seconds} s still not: {what}"
+        time.sleep(0.05)
+
+
+def steady(text: str) -> str:
+    """Text with what differs between runs replaced: times, ids of topics and clusters, ports."""
+    text = re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?", "TIME", text)
+    text = re.sub(r"127\.0\.0\.1:\d+", "HOST:PORT", text)
+    return re.sub(r"\b[A-Za-z0-9_-]{22}\b", "ID", text)

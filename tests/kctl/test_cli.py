@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 
 import click
@@ -13,26 +14,48 @@ import pytest
 from kctl.cli import COMMANDS, root
 from kctl.command import KctlCommand
 from kctl.errors import Exit, KctlError
+from kctl.lazy import LazyGroup
 from kctl.settings import Settings, options
 from tests.kctl.conftest import Kctl
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_table_of_commands_says_what_the_commands_say(name: str) -> None:
-    command = root.get_command(click.Context(root), name)
-    assert isinstance(command, KctlCommand)
-    assert command.name == name
-    assert (command.help or "").splitlines()[0] == COMMANDS[name][1]
+def commands(group: LazyGroup = root, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Every command there is, as `topics list`, and its entry in its group's table."""
+    for name, entry in group.lazy.items():
+        yield " ".join((*path, name)), entry
+        command = group.get_command(click.Context(group), name)
+        if isinstance(command, LazyGroup):
+            yield from commands(command, (*path, name))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_no_command_gives_a_common_option_another_meaning(name: str) -> None:
-    module, _, attribute = COMMANDS[name][0].partition(":")
-    spellings = [
-        spelling for parameter in getattr(import_module(module), attribute).params for spelling in parameter.opts
-    ]
+COMMANDS_AND_VERBS = dict(commands())
+
+
+def loaded(path: str) -> click.Command:
+    module, _, attribute = COMMANDS_AND_VERBS[path][0].partition(":")
+    command: click.Command = getattr(import_module(module), attribute)
+    return command
+
+
+@pytest.mark.parametrize("path", COMMANDS_AND_VERBS)
+def test_tables_of_commands_say_what_the_commands_say(path: str) -> None:
+    command = loaded(path)
+    assert isinstance(command, (KctlCommand, LazyGroup))
+    assert command.name == path.rpartition(" ")[2]
+    assert (command.help or "").splitlines()[0] == COMMANDS_AND_VERBS[path][1]
+
+
+@pytest.mark.parametrize("path", COMMANDS_AND_VERBS)
+def test_no_command_gives_a_common_option_another_meaning(path: str) -> None:
+    spellings = [spelling for parameter in loaded(path).params for spelling in parameter.opts]
     assert len(spellings) == len(set(spellings))
     assert {spelling for option in options() for spelling in option.opts} <= set(spellings)
+
+
+@pytest.mark.parametrize("path", COMMANDS_AND_VERBS)
+def test_every_command_has_an_example(path: str) -> None:
+    command = loaded(path)
+    assert isinstance(command, LazyGroup) or f"kctl {path}" in (command.help or "")
 
 
 def test_help_lists_the_commands_without_importing_them() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import struct
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkad.shard.batch import Pattern, build
+from kafkad.shard.batch import build
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 
 PAIRS = st.lists(st.tuples(st.binary(max_size=700), st.none() | st.binary(max_size=700)), min_size=1, max_size=70)
@@ -21,21 +19,6 @@ def test_a_batch_has_the_bytes_of_the_codec(
     records = [Record(number, timestamp, key, value) for number, (key, value) in enumerate(pairs)]
     assert batch == build_batch(records, codec=codec, base_sequence=sequence)
     assert header == BATCH_HEADER.unpack_from(batch)
-
-
-@given(
-    st.binary(max_size=700),
-    st.lists(st.tuples(st.integers(0, 2**50), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1))),
-    st.sampled_from((-1, 0)),
-)
-def test_a_pattern_filled_in_is_the_batch_that_is_built(
-    key: bytes, values: list[tuple[int, int, int]], sequence: int
-) -> None:
-    layout = struct.Struct(">qi")
-    pattern = Pattern(key, layout, sequence)
-    for timestamp, *value in values:
-        header = pattern.fill(timestamp, *value)
-        assert (pattern.batch, header) == build([(key, layout.pack(*value))], timestamp, 0, sequence)
 
 
 def test_many_records_need_longer_numbers() -> None:

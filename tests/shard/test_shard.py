@@ -20,7 +20,6 @@ from kafkad.replica.durable import Durable
 from kafkad.replica.partition import Partition, Role
 from kafkad.replica.waits import Waits
 from kafkad.shard import Shard
-from kafkad.shard.batch import build
 from kafkad.shard.shard import Surroundings
 from kafkad.timers import Timers
 from kafkad.wire.records import iter_batches, iter_records
@@ -105,29 +104,6 @@ def test_what_is_written_are_batches_without_a_producer(made: Made) -> None:
         (0, 4, -1, -1, 0, now, [(b"a", b"1"), (b"b", None)]),
         (2, 4, 0, -1, 0, now, [(b"c", b"3")]),
     ]
-
-
-def test_a_batch_that_is_built_already_is_written_and_applied(made: Made) -> None:
-    made.lead()
-    made.write("first")
-    pair = Pair("second", "v")
-    batch, header = build([made.machine.encode(pair)], made.clock.now_ms(), 0, 0)
-    assert made.shard.write_built(pair, batch, header)
-    assert made.machine.applied[-1] == pair
-    assert made.log.end_offset == made.partition.high_watermark == 2
-
-
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
-def test_a_batch_that_is_built_already_but_cannot_be_written_is_not_applied(made: Made, error: int) -> None:
-    made.lead()
-    batch, header = build([(b"k", b"v")], made.clock.now_ms(), 0, 0)
-    made.files.fail("pwrite", error)
-    assert not made.shard.write_built(Pair("k", "v"), batch, header)
-    assert not made.machine.applied
-    assert len(made.failures) == 1
-    made.shard.end()
-    assert not made.shard.write_built(Pair("k", "v"), batch, header)
-    assert made.log.end_offset == 0
 
 
 def test_nothing_is_applied_before_the_high_watermark_is_there(made: Made) -> None:

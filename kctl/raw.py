@@ -1,0 +1,109 @@
+"""`kctl raw`: any request there is, for whom the other commands are not enough."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from kafkad.wire.apis import APIS, request_class
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.output import print_lines
+from kctl.session import Session, pass_session
+
+
+@click.command("raw", cls=KctlCommand)
+@click.argument("api", metavar="API")
+@click.argument("fields", metavar="[JSON|-]", default="{}")
+@click.option(
+    "--broker",
+    type=int,
+    metavar="ID",
+    help="The broker to ask.  [default: any; the controller for changes]",
+)
+@click.option("--api-version", type=int, metavar="N", help="The version to ask in.  [default: the highest common one]")
+@pass_session
+def raw(session: Session, api: str, fields: str, broker: int | None, api_version: int | None) -> int:
+    """Send any request, given as JSON, and print the answer.
+
+    Fields have the names of Kafka's protocol in snake_case; those that are left out have their defaults. Bytes are
+    {"base64": "…"}. The answer is printed whole; a code in it other than 0 does not make the command fail.
+
+    Example: kctl raw Metadata '{"topics": [{"name": "orders"}]}'
+    """
+    import json
+
+    key = _key(api)
+    try:
+        given = json.loads(sys.stdin.read() if fields == "-" else fields)
+    except ValueError as error:
+        raise KctlError(f"the request is not JSON: {error}", exit_code=Exit.USAGE) from None
+    request = from_json(request_class(key), given, APIS[key].name)
+    if not session.settings.yes and _changes(APIS[key].name):
+        what = f"{APIS[key].name} may change the cluster, and kctl cannot say what it would do"
+        raise KctlError(what, exit_code=Exit.REFUSED, hints=("-y sends it",))
+    if session.settings.dry_run:
+        print_lines((json.dumps(to_json(request), ensure_ascii=False, indent=2),))
+        return Exit.DONE
+    if broker is None and _changes(APIS[key].name):
+        broker = session.cluster.controller_id
+    connection = session.connection(broker)
+    response = session.exchange(connection, request, api_version)
+    print_lines((json.dumps(to_json(response), ensure_ascii=False, indent=2),))
+    return Exit.DONE
+
+
+_READING = ("Describe", "List", "Metadata", "ApiVersions", "Fetch", "FindCoordinator", "OffsetFetch", "OffsetForLeader")
+
+
+def _changes(name: str) -> bool:
+    return not name.startswith(_READING)
+
+
+def _key(api: str) -> int:
+    if api.isdigit() and int(api) in APIS:
+        return int(api)
+    by_name = {known.name.lower(): key for key, known in APIS.items()}
+    if (key := by_name.get(api.lower())) is not None:
+        return key
+    names = [known.name for known in APIS.values()]
+    raise KctlError(f'there is no API "{api}"', exit_code=Exit.USAGE, hints=did_you_mean(api, names))
+
+
+def from_json(cls: type[Any], given: Any, where: str) -> Any:
+    """A message of what JSON says. KctlError names the field that is wrong."""
+    if not isinstance(given, dict):
+        raise KctlError(f"{where} is an object of fields, not {given!r}", exit_code=Exit.USAGE)
+    fields = {field.name: field for field in cls.__schema__.fields}
+    for name in given:
+        if name not in fields:
+            hints = did_you_mean(name, list(fields)) or (f"there are: {', '.join(fields)}",)
+            raise KctlError(f'{where} has no field "{name}"', exit_code=Exit.USAGE, hints=hints)
+    return cls(**{name: _value(fields[name], value, f"{where}.{name}") for name, value in given.items()})
+
+
+def _value(field: Any, value: Any, where: str) -> Any:
+    if isinstance(value, dict) and set(value) == {"base64"}:
+        from base64 import b64decode
+
+        return b64decode(value["base64"])
+    if isinstance(value, list) and field.item is not None and hasattr(field.item, "__schema__"):
+        return [from_json(field.item, item, f"{where}[{at}]") for at, item in enumerate(value)]
+    if isinstance(value, dict) and field.item is not None and hasattr(field.item, "__schema__"):
+        return from_json(field.item, value, where)
+    return value
+
+
+def to_json(value: Any) -> Any:
+    """A message as JSON has it."""
+    if hasattr(value, "__schema__"):
+        return {field.name: to_json(getattr(value, field.name)) for field in value.__schema__.fields}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        from base64 import b64encode
+
+        return {"base64": b64encode(value).decode()}
+    return value

@@ -1,0 +1,338 @@
+"""A cluster as a command sees it: its brokers, and whom to ask for what.
+
+Requests go out to all brokers concerned before the first answer is read. What a broker answers for the moment only (a
+leader moved, a coordinator loads) is asked again within the time-out; a broker that is down fails what only it knows.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import update_wrapper
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+import click
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kctl.access import Access
+from kctl.connection import Address, Connection, Disconnected, connect_all, connect_first
+from kctl.errors import Exit, KctlError, failure
+from kctl.rounds import BACKOFF_SECONDS, Rounds
+from kctl.settings import Settings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+K = TypeVar("K")
+V = TypeVar("V")
+
+GROUP, TRANSACTION = 0, 1
+"""Kinds of keys that have a coordinator."""
+
+
+class Broker(NamedTuple):
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+    @property
+    def address(self) -> Address:
+        return Address(self.host, self.port)
+
+
+class Cluster(NamedTuple):
+    cluster_id: str | None
+    controller_id: int
+    brokers: dict[int, Broker]
+
+
+Asked = tuple[int | None, Any]
+"""A broker's id (None: any) and what to ask it."""
+
+
+class Session:
+    def __init__(
+        self,
+        settings: Settings,
+        access: Access,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.settings = settings
+        self.access = access
+        self._clock = clock
+        self._sleep = sleep
+        self._open: dict[Address, Connection] = {}
+        self._first: Connection | None = None
+        self._cluster: Cluster | None = None
+        self._leaders: dict[TopicPartition, int | KctlError] = {}
+
+    # --- the cluster
+
+    @property
+    def cluster(self) -> Cluster:
+        if self._cluster is None:
+            self.metadata(())
+        assert self._cluster is not None  # metadata() has set it, or raised
+        return self._cluster
+
+    def refresh(self) -> Cluster:
+        """As it is now."""
+        self._cluster = None
+        return self.cluster
+
+    def metadata(self, topics: Iterable[str] | None = None) -> Any:
+        """Of these topics, or of all; it creates none. Brokers and leaders are remembered."""
+        from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        response = self.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        brokers = {node.node_id: Broker(node.node_id, node.host, node.port, node.rack) for node in response.brokers}
+        self._cluster = Cluster(response.cluster_id, response.controller_id, dict(sorted(brokers.items())))
+        for topic in response.topics:
+            self._learn(topic)
+        return response
+
+    def _learn(self, topic: Any) -> None:
+        for partition in topic.partitions:
+            where = TopicPartition(topic.name, partition.partition_index)
+            leader = partition.leader_id
+            self._leaders[where] = leader if leader >= 0 else _leaderless(where)
+
+    # --- one round of requests
+
+    def call(self, request: Any, broker: int | None = None) -> Any:
+        """The answer of one broker; KctlError if there is none."""
+        (answer,) = self.call_many([(broker, request)])
+        if isinstance(answer, KctlError):
+            raise answer
+        return answer
+
+    def call_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
+        """One request to each broker: its answer, or what kept it from answering."""
+        answers = self.call_many(list(requests.items()))
+        return dict(zip(requests, answers, strict=True))
+
+    def call_many(self, asked: Sequence[Asked]) -> list[Any]:
+        """All requests out, then all answers in, in the same order; a KctlError in the place of one that failed."""
+        deadline = self._clock() + self.settings.timeout
+        answers: list[Any] = [None] * len(asked)
+        connections = self._connections([broker for broker, _ in asked], deadline)
+        waiting: list[tuple[int, Connection]] = []
+        for at, (broker, request) in enumerate(asked):
+            connection = connections[broker]
+            if isinstance(connection, KctlError):
+                answers[at] = connection
+                continue
+            try:
+                connection.send(request)
+                waiting.append((at, connection))
+            except KctlError as error:
+                answers[at] = self._lost(connection, error)
+        for at, connection in waiting:
+            try:
+                answers[at] = connection.receive(deadline)
+            except KctlError as error:
+                answers[at] = self._lost(connection, error)
+        if self.settings.verbose:
+            self._tell(asked, answers, deadline)
+        return answers
+
+    def connection(self, broker: int | None = None) -> Connection:
+        """For who reads and writes frames by himself."""
+        connection = self._connections([broker], self._clock() + self.settings.timeout)[broker]
+        if isinstance(connection, KctlError):
+            raise connection
+        return connection
+
+    def exchange(self, connection: Connection, request: Any, version: int | None = None) -> Any:
+        """One request on a connection of one's own choice, in a version of one's own choice."""
+        return connection.call(request, self._clock() + self.settings.timeout, version)
+
+    def version_of(self, request: Any, broker: int | None = None) -> int | None:
+        """The version in which a broker would be asked; None if it does not serve this API."""
+        return self.connection(broker).version_of(request)
+
+    def _connections(self, brokers: Sequence[int | None], deadline: float) -> dict[int | None, Connection | KctlError]:
+        found: dict[int | None, Connection | KctlError] = {}
+        missing: dict[int, Address] = {}
+        for broker in dict.fromkeys(brokers):
+            if broker is None:
+                found[None] = self._any(deadline)
+                continue
+            known = self.cluster.brokers.get(broker)
+            if known is None:
+                found[broker] = self._no_broker(broker)
+            elif connection := self._usable(known.address):
+                found[broker] = connection
+            else:
+                missing[broker] = known.address
+        if missing:
+            opened = connect_all(list(missing.values()), self.access, deadline)
+            for (broker, address), result in zip(missing.items(), opened, strict=True):
+                if isinstance(result, Connection):
+                    self._open[address] = result
+                    found[broker] = result
+                else:
+                    found[broker] = _unreachable(broker, result)
+        return found
+
+    def _any(self, deadline: float) -> Connection:
+        if self._first is not None and (connection := self._usable(self._first.address)):
+            return connection
+        for address in list(self._open):
+            if connection := self._usable(address):
+                return connection
+        addresses = [Address(*pair) for pair in self.access.bootstrap]
+        if self._cluster is not None:  # a bootstrap address may be the one that died
+            addresses = list(dict.fromkeys([*addresses, *(b.address for b in self._cluster.brokers.values())]))
+        self._first = connect_first(addresses, self.access, deadline)
+        self._open[self._first.address] = self._first
+        return self._first
+
+    def _usable(self, address: Address) -> Connection | None:
+        connection = self._open.get(address)
+        if connection is not None and connection.is_stale():
+            connection.close()
+            del self._open[address]
+            return None
+        return connection
+
+    def _lost(self, connection: Connection, error: KctlError) -> KctlError:
+        if isinstance(error, Disconnected):
+            self._open.pop(connection.address, None)
+        return error
+
+    def _no_broker(self, broker: int) -> KctlError:
+        there = ", ".join(map(str, self.cluster.brokers)) or "none"
+        what = f"broker {broker} is not there"
+        return Disconnected(what, exit_code=Exit.NOT_FOUND, hints=(f"brokers that are: {there}",))
+
+    def _tell(self, asked: Sequence[Asked], answers: Sequence[Any], deadline: float) -> None:
+        spent = (self._clock() - deadline + self.settings.timeout) * 1000
+        for (broker, request), answer in zip(asked, answers, strict=True):
+            whom = "any broker" if broker is None else f"broker {broker}"
+            end = f": {answer.what}" if isinstance(answer, KctlError) else ""
+            print(f"{type(request).__name__} to {whom}, {spent:.1f} ms{end}", file=sys.stderr)
+
+    # --- who is responsible
+
+    def ask_controller(self, request: Any, codes: Callable[[Any], Iterable[int]]) -> Any:
+        """What changes the cluster is asked of its controller, or in KRaft of any broker, which passes it on."""
+        deadline = self._clock() + self.settings.timeout
+        while True:
+            controller = self.cluster.controller_id
+            answer = self.call(request, controller if controller in self.cluster.brokers else None)
+            if ErrorCode.NOT_CONTROLLER not in codes(answer) or self._clock() >= deadline:
+                return answer
+            self._sleep(BACKOFF_SECONDS)
+            self.refresh()
+
+    def ask_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        build: Callable[[list[TopicPartition]], Any],
+        read: Callable[[Any], Iterable[tuple[TopicPartition, int, V]]],
+    ) -> dict[TopicPartition, V | KctlError]:
+        """Each partition's part of the answer of its leader."""
+        return self._ask("partition", partitions, self._leaders_of, build, read)
+
+    def ask_coordinators(
+        self,
+        keys: Iterable[str],
+        build: Callable[[list[str]], Any],
+        read: Callable[[Any], Iterable[tuple[str, int, V]]],
+        kind: int = GROUP,
+    ) -> dict[str, V | KctlError]:
+        """Each group's (or transactional id's) part of the answer of its coordinator."""
+        name = "group" if kind == GROUP else "transactional id"
+        return self._ask(name, keys, lambda asked: self.coordinators(asked, kind), build, read)
+
+    def _ask(
+        self,
+        name: str,
+        keys: Iterable[K],
+        find: Callable[[list[K]], dict[K, int | KctlError]],
+        build: Callable[[list[K]], Any],
+        read: Callable[[Any], Iterable[tuple[K, int, V]]],
+    ) -> dict[K, V | KctlError]:
+        def pause() -> None:
+            self._sleep(BACKOFF_SECONDS)
+            self._leaders.clear()
+
+        rounds = Rounds(name, find, build, read, self.settings.timeout)
+        return rounds.run(keys, self.call_each, self._clock, pause)
+
+    def leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | KctlError]:
+        return self._leaders_of(list(partitions))
+
+    def _leaders_of(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | KctlError]:
+        missing = sorted({where.topic for where in partitions if where not in self._leaders})
+        if missing:
+            failed = {topic.name: topic.error_code for topic in self.metadata(missing).topics if topic.error_code}
+            for where in partitions:
+                if where not in self._leaders:
+                    self._leaders[where] = _absent(where, failed.get(where.topic, 0))
+        return {where: self._leaders[where] for where in partitions}
+
+    def coordinators(self, keys: Iterable[str], kind: int = GROUP) -> dict[str, int | KctlError]:
+        """The broker that each group or transactional id is to ask."""
+        from kafkad.wire.messages.find_coordinator import FindCoordinatorRequest
+
+        asked = list(keys)
+        version = self.version_of(FindCoordinatorRequest)
+        if version is not None and version >= 4:
+            answer = self.call(FindCoordinatorRequest(key_type=kind, coordinator_keys=asked))
+            return {c.key: c.node_id if not c.error_code else _no_coordinator(c.key, c) for c in answer.coordinators}
+        answers = self.call_many([(None, FindCoordinatorRequest(key=key, key_type=kind)) for key in asked])
+        return {
+            key: a if isinstance(a, KctlError) else a.node_id if not a.error_code else _no_coordinator(key, a)
+            for key, a in zip(asked, answers, strict=True)
+        }
+
+    def close(self) -> None:
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+
+def _leaderless(where: TopicPartition) -> KctlError:
+    return failure(ErrorCode.LEADER_NOT_AVAILABLE, f'partition "{where}" has no leader')
+
+
+def _absent(where: TopicPartition, code: int) -> KctlError:
+    if code:
+        return failure(code, f'topic "{where.topic}"')
+    return failure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'topic "{where.topic}" has no partition {where.partition}')
+
+
+def _no_coordinator(key: str, answer: Any) -> KctlError:
+    return failure(answer.error_code, f'"{key}" has no coordinator', answer.error_message)
+
+
+def _unreachable(broker: int, error: KctlError) -> KctlError:
+    return Disconnected(f"broker {broker} at {error.what}", exit_code=error.exit_code, hints=error.hints)
+
+
+def open_session(settings: Settings) -> Session:
+    from kctl.access import resolve
+
+    return Session(settings, resolve(settings, os.environ))
+
+
+def pass_session(function: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
+    """Gives the command a session on the cluster that the settings name. It is closed when the command line ends."""
+
+    def with_session(*arguments: P.args, **others: P.kwargs) -> R:
+        context = click.get_current_context()
+        root = context.find_root()
+        session = root.meta.get("kctl.session")
+        if session is None:
+            session = root.meta["kctl.session"] = open_session(context.ensure_object(Settings))
+            root.call_on_close(session.close)
+        return function(session, *arguments, **others)
+
+    return update_wrapper(with_session, function)

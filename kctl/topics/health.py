@@ -1,0 +1,48 @@
+"""Whether a partition is well, from what Metadata says of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+
+class TopicHealth(NamedTuple):
+    """How many partitions of a topic are in which trouble; `under_min_isr` None: the setting was not asked for."""
+
+    offline: int
+    under_replicated: int
+    single_replica: bool
+    under_min_isr: int | None = None
+
+    @property
+    def is_well(self) -> bool:
+        return not (self.offline or self.under_replicated or self.under_min_isr)
+
+    @property
+    def word(self) -> str:
+        """The worst of it in a few words."""
+        if self.offline:
+            return f"{self.offline} offline"
+        if self.under_min_isr:
+            return f"{self.under_min_isr} under-min-isr"
+        if self.under_replicated:
+            return f"{self.under_replicated} under-replicated"
+        return "single-replica" if self.single_replica else "ok"
+
+
+def topic_health(partitions: Sequence[Any], min_isr: int | None = None) -> TopicHealth:
+    """Of the partitions of a Metadata response."""
+    offline = under = below = 0
+    single = bool(partitions)
+    for partition in partitions:
+        in_sync, replicas = len(partition.isr_nodes), len(partition.replica_nodes)
+        offline += partition.leader_id < 0
+        under += in_sync < replicas
+        single = single and replicas == 1
+        below += min_isr is not None and in_sync < min_isr
+    return TopicHealth(offline, under, single, None if min_isr is None else below)
+
+
+def replication(partitions: Iterable[Any]) -> int:
+    """The replication factor; of a topic in the middle of a change the largest there is."""
+    return max((len(partition.replica_nodes) for partition in partitions), default=0)

@@ -1,0 +1,114 @@
+"""`kctl topics list`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+
+from kafkad.names import id_text
+from kctl.choosing import Choice, choosing
+from kctl.command import KctlCommand, answer
+from kctl.errors import KctlError
+from kctl.output import Column, Document, Row, Writer, note, size_text
+from kctl.session import Session, pass_session
+from kctl.sizes import log_dirs
+from kctl.topics.chosen import chosen_topics
+from kctl.topics.health import replication, topic_health
+
+COLUMNS = (
+    Column("topic", "The topic's name."),
+    Column("partitions", "How many it has.", "number"),
+    Column("replication", "Replicas of each partition.", "number"),
+    Column("health", "ok, or what is wrong with how many partitions.", "state"),
+    Column("size_bytes", "Bytes of its records, each counted once.", "size", "SIZE"),
+    Column("replicated_bytes", "Bytes on all brokers together.", "size", "REPLICATED"),
+    Column("topic_id", "The topic's id.", wide=True),
+    Column("leaders", "Partitions led by each broker.", "list", wide=True),
+    Column("internal", "Whether Kafka keeps its own state in it.", wide=True),
+    Column("offline", "Partitions without a leader.", "number", machine=True),
+    Column("under_replicated", "Partitions with fewer replicas in sync than they have.", "number", machine=True),
+)
+
+
+@click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
+@choosing("topic")
+@click.option("--internal", is_flag=True, help="Topics of Kafka's own too.")
+@click.option("--unhealthy", is_flag=True, help="Only topics with partitions in trouble.")
+@pass_session
+def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: bool) -> int:
+    """List topics with their health and size.
+
+    Sizes are what the leaders' directories hold; a broker that does not answer leaves "-" for what only it knows.
+
+    Example: kctl topics list --unhealthy
+    """
+    topics, errors = chosen_topics(session, chosen, internal=internal)
+    sizes, silent = _sizes(session, topics if chosen else None)
+    for error in silent:
+        note(session.settings, f"sizes are incomplete: {error.what}")
+    rows = [_row(topic, sizes) for topic in topics.values()]
+    if unhealthy:
+        rows = [row for row in rows if row["offline"] or row["under_replicated"]]
+    return answer(session, COLUMNS, rows, errors, text=lambda: _text(session, rows))
+
+
+Sizes = dict[str, dict[int, dict[int, int]]]
+"""Topic → partition → broker → bytes."""
+
+
+def _sizes(session: Session, topics: Mapping[str, Any] | None) -> tuple[Sizes, list[KctlError]]:
+    asked = None
+    if topics is not None:
+        asked = {name: [p.partition_index for p in topic.partitions] for name, topic in topics.items()}
+    directories, silent = log_dirs(session, partitions=asked)
+    sizes: Sizes = {}
+    for directory in directories:
+        for replica in directory.replicas:
+            if not replica.future:
+                sizes.setdefault(replica.topic, {}).setdefault(replica.partition, {})[replica.broker] = replica.size
+    return sizes, silent + [directory.error for directory in directories if directory.error]
+
+
+def _row(topic: Any, sizes: Sizes) -> Row:
+    health = topic_health(topic.partitions)
+    own = sizes.get(topic.name, {})
+    leaders: dict[int, int] = {}
+    size: int | None = 0
+    for partition in topic.partitions:
+        leader = partition.leader_id
+        leaders[leader] = leaders.get(leader, 0) + 1
+        led = own.get(partition.partition_index, {}).get(leader)
+        size = None if size is None or led is None else size + led
+    replicated = sum(size for replicas in own.values() for size in replicas.values()) if own else None
+    return {
+        "topic": topic.name,
+        "partitions": len(topic.partitions),
+        "replication": replication(topic.partitions),
+        "health": health.word,
+        "size_bytes": size,
+        "replicated_bytes": replicated,
+        "topic_id": id_text(topic.topic_id) if any(topic.topic_id) else None,
+        "leaders": [f"{broker}:{count}" for broker, count in sorted(leaders.items())],
+        "internal": topic.is_internal,
+        "offline": health.offline,
+        "under_replicated": health.under_replicated,
+    }
+
+
+def _text(session: Session, rows: Sequence[Row]) -> Iterator[str]:
+    settings = session.settings
+    if rows:
+        yield from Writer(settings, COLUMNS, Document(settings.command)).table(rows)
+    if not settings.no_headers and settings.limit is None:
+        yield _summary(rows)
+
+
+def _summary(rows: Sequence[Row]) -> str:
+    size, replicated = (sum(row[name] or 0 for row in rows) for name in ("size_bytes", "replicated_bytes"))
+    partitions = sum(row["partitions"] for row in rows)
+    unhealthy = sum(bool(row["offline"] or row["under_replicated"]) for row in rows)
+    health = f"{unhealthy} unhealthy" if unhealthy else "all healthy"
+    sizes = f"{size_text(size)} ({size_text(replicated)} with replicas)"
+    return f"{len(rows)} topics, {partitions} partitions, {sizes}; {health}"

@@ -1,0 +1,67 @@
+"""`kctl topics list`, on kafkad and on three real brokers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from kctl.errors import Exit
+from tests.kctl.conftest import Kctl, Three, until
+
+
+def create(kctl: Kctl, name: str, partitions: int = 3, replication: int = 1) -> None:
+    topic = {"name": name, "num_partitions": partitions, "replication_factor": replication}
+    assert kctl("-y", "raw", "CreateTopics", json.dumps({"topics": [topic]})).code == Exit.DONE
+
+
+def test_lists_health_and_size(on_broker: Kctl, approved: Callable[[str, str], None]) -> None:
+    create(on_broker, "shown-one")
+    create(on_broker, "shown-two", partitions=1)
+    ran = on_broker("topics", "list", "--match", "shown-*")
+    assert (ran.code, ran.err) == (Exit.DONE, "")
+    approved("topics-list", ran.out)
+
+
+def test_json_names_the_cluster_and_keeps_raw_numbers(on_broker: Kctl) -> None:
+    create(on_broker, "list-json", partitions=2)
+    whole = json.loads(on_broker("topics", "list", "list-json", "-o", "json").out)
+    assert whole["command"] == "topics list"
+    assert len(whole["cluster_id"]) == 22
+    (item,) = whole["items"]
+    assert (item["partitions"], item["size_bytes"], item["health"]) == (2, 0, "single-replica")
+    assert whole["errors"] == []
+
+
+def test_unknown_topics_are_said_and_the_others_listed(on_broker: Kctl) -> None:
+    create(on_broker, "list-known")
+    ran = on_broker("topics", "list", "list-known", "list-knwn", "-o", "name")
+    assert (ran.code, ran.out) == (Exit.NOT_FOUND, "list-known\n")
+    assert 'topic "list-knwn" does not exist (UNKNOWN_TOPIC_OR_PARTITION)' in ran.err
+    assert 'did you mean "list-known"' in ran.err
+
+
+def test_a_name_is_no_pattern(on_broker: Kctl) -> None:
+    create(on_broker, "list-a.b")
+    create(on_broker, "list-a-b")
+    assert on_broker("topics", "list", "list-a.b", "-o", "name").out == "list-a.b\n"
+    assert on_broker("topics", "list", "--regex", "list-a.b", "-o", "name").out == "list-a-b\nlist-a.b\n"
+
+
+def test_a_pattern_that_matches_nothing(on_broker: Kctl) -> None:
+    ran = on_broker("topics", "list", "--match", "no-such-*")
+    assert ran.code == Exit.NOT_FOUND
+    assert "no topic matches no-such-*" in ran.err
+
+
+@pytest.mark.slow
+@pytest.mark.java
+def test_sizes_and_replicas_of_three_brokers(on_three: Kctl, three: Three) -> None:
+    create(on_three, "list-three", partitions=6, replication=3)
+    until(lambda: on_three("topics", "list", "list-three").code == Exit.DONE, "the topic is known to all brokers")
+    ran = on_three("topics", "list", "list-three", "-o", "json")
+    (item,) = json.loads(ran.out)["items"]
+    assert (item["partitions"], item["replication"], item["health"]) == (6, 3, "ok")
+    assert item["leaders"] == ["1:2", "2:2", "3:2"]
+    assert item["replicated_bytes"] == 0
