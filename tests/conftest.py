@@ -8,7 +8,8 @@ import pytest
 from hypothesis import settings
 
 settings.register_profile("kafkad", deadline=None)  # a busy machine is no failure
-settings.load_profile("kafkad")
+settings.register_profile("ci", deadline=None, derandomize=True)  # what a run there says must not depend on the run
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "kafkad"))
 
 ALLOWED_SKIPS: tuple[str, ...] = ("mounting a small disk needs root",)
 """Beginnings of the reasons for which a test may be skipped under CI=true; anything else there fails the run.
