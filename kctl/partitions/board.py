@@ -52,6 +52,11 @@ class Goal(NamedTuple):
     topics: frozenset[str] | None = None
 
     @property
+    def repairs_racks(self) -> bool:
+        """With racks off a replica would leave its rack mates for a place that may be no better, again and again."""
+        return self.repair_racks and self.racks != "off"
+
+    @property
     def exclusive(self) -> bool:
         return bool(self.to) and not self.drain and self.rf is None and self.balance is None
 

@@ -83,7 +83,7 @@ def _required(board: Board, at: int, goal: Goal) -> list[int]:
         planned.remove(None)
         planned.reverse()
     planned += [None] * (wanted - len(planned))
-    if goal.repair_racks:
+    if goal.repairs_racks:
         planned = _without_rack_mates(board, at, planned, goal)
     return _filled(board, at, planned, goal)
 
@@ -211,6 +211,6 @@ def _reasons(board: Board, partition: Partition, planned: tuple[int, ...], goal:
 def _reason_to_leave(board: Board, gone: Sequence[int], racks: Counter[str], goal: Goal) -> str:
     if goal.exclusive:
         return f"to {','.join(map(str, sorted(goal.to)))}"
-    if goal.repair_racks and (doubled := [board.rack(broker) for broker in gone if racks[board.rack(broker)] > 1]):
+    if goal.repairs_racks and (doubled := [board.rack(broker) for broker in gone if racks[board.rack(broker)] > 1]):
         return f"{doubled[0]} held {racks[doubled[0]]} replicas"
     return "evens out brokers"
