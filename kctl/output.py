@@ -144,6 +144,14 @@ class Writer:
             return tuple(column for column in self.all if not column.machine)
         return tuple(column for column in self.all if not column.shown)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The fields that are looked at; a row need not have others."""
+        names = {column.name for column in self.columns}
+        if self.settings.sort:
+            names.add(self._named(self.settings.sort.removeprefix("-")).name)
+        return frozenset(names)
+
     def _named(self, name: str) -> Column:
         for column in self.all:
             if name in (column.name, column.title):

@@ -24,7 +24,7 @@ from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex, used_entries
 from kafkad.log.indexed import INDEX, LOG, TIME_INDEX, segment_path
-from kafkad.log.leftovers import base_of
+from kafkad.log.names import base_of
 from kafkad.wire.records import crc_matches
 
 

@@ -25,7 +25,7 @@ from kafkad.log.compaction import (
 from kafkad.log.files import Files
 from kafkad.log.indexed import INDEX, LARGEST_RELATIVE_OFFSET, LOG, TIME_INDEX, segment_path
 from kafkad.log.keymap import KeyMap
-from kafkad.log.leftovers import base_of
+from kafkad.log.names import base_of
 from kafkad.log.sieve import Sieve, body_of, check_crc, is_spent
 from kafkad.log.source import Source
 from kafkad.log.transactions import Transactions

@@ -10,20 +10,8 @@ from __future__ import annotations
 from kafkad.log.batches import walk
 from kafkad.log.compaction import CLEANED
 from kafkad.log.files import Files
+from kafkad.log.names import LARGEST_BASE, base_of
 from kafkad.log.swap import DELETED, SWAP
-
-_DIGITS = 20
-LARGEST_BASE = 2**63 - 2**32
-"""A segment that began later would run out of numbers: no log has one."""
-
-
-def base_of(name: str) -> int | None:
-    """The offset that the name of a segment's file (or of a snapshot) begins with."""
-    digits = name[:_DIGITS]
-    if len(digits) < _DIGITS or not (digits.isascii() and digits.isdecimal()) or name[_DIGITS : _DIGITS + 1] != ".":
-        return None
-    base = int(digits)
-    return base if base <= LARGEST_BASE else None
 
 
 def clear(files: Files, directory: str, names: list[str]) -> list[str]:

@@ -31,6 +31,7 @@ from kafkad.log.batches import (
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files
 from kafkad.log.indexed import INDEX, LOG, TIME_INDEX, Hole
+from kafkad.log.names import LARGEST_BASE, base_of
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, read_marker
 from kafkad.log.segment import Segment
 from kafkad.log.snapshots import SUFFIX as SNAPSHOT
@@ -71,7 +72,7 @@ def load(
 ) -> Loaded:
     """Everything a `Log` is made of. OSError when the disk fails; ValueError, before anything is touched, when no log
     can begin at `start_offset`."""
-    if start_offset > leftovers.LARGEST_BASE:
+    if start_offset > LARGEST_BASE:
         raise ValueError(f"a checkpoint says that {directory} begins with offset {start_offset}, where no log can")
     names, made = _list(files, directory)
     names = leftovers.clear(files, directory, names)
@@ -81,7 +82,7 @@ def load(
         segment.create_files()
         segments.append(segment)
         made = clean = True  # there is nothing that could be damaged
-    snapshots = [base for name in names if name.endswith(SNAPSHOT) and (base := leftovers.base_of(name)) is not None]
+    snapshots = [base for name in names if name.endswith(SNAPSHOT) and (base := base_of(name)) is not None]
     epochs = LeaderEpochs(directory, files)
     epochs_known = epochs.load()
     loaded = Loaded(
@@ -114,7 +115,7 @@ def _segments(files: Files, directory: str, config: LogConfig, names: list[str],
     present = set(names)
     segments = []
     for name in names:
-        base = leftovers.base_of(name)
+        base = base_of(name)
         if base is None:
             continue
         stem = f"{base:020d}"

@@ -11,8 +11,7 @@ import click
 
 from kafkad.log import checkpoint
 from kafkad.log.check import check
-from kafkad.log.leftovers import base_of
-from kafkad.log.names import Kind, parse_name
+from kafkad.log.names import Kind, base_of, parse_name
 from kafkad.names import TopicPartition
 from kafkad.wire.records import RecordsError, iter_records
 from kctl.command import KctlCommand, pass_settings

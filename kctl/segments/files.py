@@ -13,8 +13,7 @@ from typing import NamedTuple
 from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, LENGTH, BadBatch, Header, header_at, read_whole
 from kafkad.log.files import Files, LogFile
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex, used_entries
-from kafkad.log.leftovers import base_of
-from kafkad.log.names import parse_name
+from kafkad.log.names import base_of, parse_name
 from kafkad.wire.records import HEADER_SIZE, PREFIX_SIZE, BatchHeader, crc_matches
 from kctl.errors import Exit, KctlError
 

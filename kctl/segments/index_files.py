@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kafkad.log import checkpoint, epochs, snapshots, txnindex
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex, used_entries
-from kafkad.log.leftovers import base_of
+from kafkad.log.names import base_of
 from kafkad.names import id_text
 from kctl.errors import Exit, KctlError
 from kctl.output import Column
@@ -23,6 +23,11 @@ class FileKind(NamedTuple):
     name: str
     columns: tuple[Column, ...]
     read: Callable[[str], Rows]
+
+    @property
+    def is_of_segment(self) -> bool:
+        """Whether it lies beside a segment, and Kafka's own dump tool reads it."""
+        return self.name in _SEGMENT_FILES
 
 
 _ENTRY = Column("entry", "Its number in the file.", "number")

@@ -1,62 +1,126 @@
-"""The text of Kafka 3.9's own dump tool, for the scripts that read it."""
+"""The text of Kafka 3.9's own dump tool of a segment, for the scripts that read it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from kafkad.wire.compression import CODEC_NAMES
-from kafkad.wire.control import read_control
-from kafkad.wire.legacy import read_messages
-from kafkad.wire.records import DECOMPRESSED_LIMIT, BatchHeader, Record, RecordsError, iter_records, next_sequence
-from kctl.segments.decoders import Decoded, kafka_text
-from kctl.segments.files import Batch, Damage
+from kafkad.wire.records import (
+    DECOMPRESSED_LIMIT,
+    MAX_SEQUENCE,
+    BatchHeader,
+    Record,
+    RecordsError,
+    iter_records,
+    next_sequence,
+)
+from kctl.segments.files import Batch
 
-Decoder = Callable[[Record], Decoded | None]
+if TYPE_CHECKING:
+    from kctl.segments.decoders import Decoded
+
+Decoder = Callable[[Record], "Decoded | None"]
+Accept = Callable[[Record], bool]
 
 
 class LogText:
-    """The lines of one segment; `contents` says whether keys and values are printed, `deep` whether records are."""
+    """The text of one segment.
 
-    def __init__(self, path: str, base: int, *, deep: bool, contents: bool, decoder: Decoder | None) -> None:
+    `deep` says whether records are printed, `metadata` whether what surrounds them is, `contents` whether keys and
+    values are.
+    """
+
+    def __init__(
+        self, path: str, *, deep: bool, contents: bool, metadata: bool = True, decoder: Decoder | None = None
+    ) -> None:
         self.path = path
-        self.base = base
         self.deep = deep
         self.contents = contents
+        self.metadata = metadata
         self.decoder = decoder
         self._last_offset = -1
         self._gaps: list[tuple[int, int]] = []
 
-    def head(self) -> Iterator[str]:
-        yield f"Dumping {self.path}"
-        yield f"Log starting offset: {self.base}"
+    def head(self, base: int) -> str:
+        return f"Dumping {self.path}\nLog starting offset: {base}\n"
 
-    def batch(self, batch: Batch) -> Iterator[str]:
-        yield (_batch_line if batch.header.magic == 2 else _message_line)(batch)
-        if self.deep:
-            yield from self._records(batch)
+    def batch(self, batch: Batch, accept: Accept | None = None) -> Iterator[str]:
+        """The batch and, of its records, those that `accept` takes; a RecordsError comes after those before it."""
+        yield _batch_line(batch) if batch.header.magic == 2 else _message_line(batch)
+        if not self.deep:
+            return
+        lines: list[str] = []
+        try:
+            self._records(lines, batch, accept)
+        finally:
+            if lines:
+                yield "".join(lines)
 
-    def tail(self, damage: Damage | None) -> Iterator[str]:
-        """Kafka's tool gives up at the first damage."""
-        if damage is not None:
-            yield f"Found {damage.size} invalid bytes at the end of {self.path.rpartition('/')[2]}"
-        if self._gaps:
-            yield f"Non-consecutive offsets in {self.path}"
-            for before, after in reversed(self._gaps):
-                yield f"  {before} is followed by {after}"
+    def gaps(self) -> list[str]:
+        """What Kafka's tool says at its end of offsets that do not follow one another."""
+        if not self._gaps:
+            return []
+        pairs = [f"  {before} is followed by {after}" for before, after in reversed(self._gaps)]
+        return [f"Non-consecutive offsets in {os.path.abspath(self.path)}", *pairs]
 
-    def _records(self, batch: Batch) -> Iterator[str]:
+    def _records(self, lines: list[str], batch: Batch, accept: Accept | None) -> None:
         header = batch.header
         if header.magic < 2:
-            for own, record in read_messages(batch.view, batch.at, DECOMPRESSED_LIMIT):
-                self._follow(record.offset)
-                yield f"{_record_line(header, record)} isValid: true crc: {own.crc}}}{self._contents(record)}"
+            self._messages(lines, batch, accept)
             return
-        for record in iter_records(batch.view, batch.at, header):
+        records = iter_records(batch.view, batch.at, header)
+        chosen = records if accept is None else filter(accept, records)
+        if not self.metadata:
+            for record in chosen:
+                self._follow(record.offset)
+                lines.append(f"| {'' if header.is_control else self._contents(record).lstrip(' ')}\n")
+        elif header.is_control:
+            lines += (f"{self._metadata(header, record)}{_control(record)}\n" for record in chosen)
+        else:
+            self._data(lines, header, chosen)
+
+    def _data(self, lines: list[str], header: BatchHeader, records: Iterable[Record]) -> None:
+        """HOT. The lines of most records."""
+        kind, contents, add = header.timestamp_type, self.contents, lines.append
+        first, base = header.base_sequence, header.base_offset
+        last = self._last_offset
+        sequence = -1
+        tail = "\n"
+        for record in records:
+            offset, timestamp, key, value, headers = record
+            if offset != last + 1 and last != -1:
+                self._gaps.append((last, offset))
+            self._last_offset = last = offset
+            if first >= 0:
+                sequence = (first + offset - base) & MAX_SEQUENCE
+            if contents:
+                tail = f"{self._contents(record)}\n"
+            add(
+                f"| offset: {offset} {kind}: {timestamp} keySize: {-1 if key is None else len(key)} "
+                f"valueSize: {-1 if value is None else len(value)} sequence: {sequence} "
+                f"headerKeys: [{_header_names(headers) if headers else ''}]{tail}"
+            )
+
+    def _metadata(self, header: BatchHeader, record: Record) -> str:
+        self._follow(record.offset)
+        names = _header_names(record.headers)
+        return f"{_record_line(header, record)} sequence: {sequence_of(header, record.offset)} headerKeys: [{names}]"
+
+    def _messages(self, lines: list[str], batch: Batch, accept: Accept | None) -> None:
+        """Of formats v0 and v1, each with a checksum of its own."""
+        from kafkad.wire.legacy import read_messages
+
+        for own, record in read_messages(batch.view, batch.at, DECOMPRESSED_LIMIT):
+            if accept is not None and not accept(record):
+                continue
             self._follow(record.offset)
-            sequence = sequence_of(header, record.offset)
-            names = ",".join(name for name, _ in record.headers)
-            line = f"{_record_line(header, record)} sequence: {sequence} headerKeys: [{names}]"
-            yield line + (_control(record) if header.is_control else self._contents(record))
+            if self.metadata:
+                line = _record_line(batch.header, record)
+                lines.append(f"{line} isValid: true crc: {own.crc}}}{self._contents(record)}\n")
+            else:
+                lines.append(f"| {self._contents(record).lstrip(' ')}\n")
 
     def _follow(self, offset: int) -> None:
         if self._last_offset not in (-1, offset - 1):
@@ -68,6 +132,8 @@ class LogText:
             return ""
         decoded = self.decoder(record) if self.decoder else None
         if decoded is not None:
+            from kctl.segments.decoders import kafka_text
+
             return " key: {} payload: {}".format(*kafka_text(decoded))
         key = "" if record.key is None else f" key: {record.key.decode('utf-8', 'replace')}"
         return key if record.value is None else f"{key} payload: {record.value.decode('utf-8', 'replace')}"
@@ -79,26 +145,31 @@ def sequence_of(header: BatchHeader, offset: int) -> int:
 
 
 def _batch_line(batch: Batch) -> str:
-    header = batch.header
-    horizon = header.delete_horizon_ms
+    """HOT."""
+    position, header, crc_ok, _, _ = batch
+    base, length, epoch, magic, crc, attributes, delta, _, max_time, producer, its_epoch, first, count = header
+    last_sequence = -1 if first < 0 else (first + delta) & MAX_SEQUENCE
+    if attributes & ~7:
+        transactional, control = _bool(header.is_transactional), _bool(header.is_control)
+        horizon, kind = optional(header.delete_horizon_ms), header.timestamp_type
+    else:
+        transactional = control = "false"
+        horizon, kind = "OptionalLong.empty", "CreateTime"
     return (
-        f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count} "
-        f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} "
-        f"producerId: {header.producer_id} producerEpoch: {header.producer_epoch} "
-        f"partitionLeaderEpoch: {header.leader_epoch} isTransactional: {_bool(header.is_transactional)} "
-        f"isControl: {_bool(header.is_control)} deleteHorizonMs: {_optional(horizon)} {_common(batch)}"
+        f"baseOffset: {base} lastOffset: {base + delta} count: {count} baseSequence: {first} "
+        f"lastSequence: {last_sequence} producerId: {producer} producerEpoch: {its_epoch} "
+        f"partitionLeaderEpoch: {epoch} isTransactional: {transactional} isControl: {control} "
+        f"deleteHorizonMs: {horizon} position: {position} {kind}: {max_time} size: {length + 12} magic: {magic} "
+        f"compresscodec: {codec_name(header)} crc: {crc} isvalid: {_bool(crc_ok)}\n"
     )
 
 
 def _message_line(batch: Batch) -> str:
-    return f"offset: {batch.header.base_offset} {_common(batch)}"
-
-
-def _common(batch: Batch) -> str:
     header = batch.header
     return (
-        f"position: {batch.position} {_time(header, header.max_timestamp)} size: {header.size} magic: {header.magic} "
-        f"compresscodec: {_codec(header)} crc: {header.crc} isvalid: {_bool(batch.crc_ok)}"
+        f"offset: {header.base_offset} position: {batch.position} {_time(header, header.max_timestamp)} "
+        f"size: {header.size} magic: {header.magic} compresscodec: {codec_name(header)} crc: {header.crc} "
+        f"isvalid: {_bool(batch.crc_ok)}\n"
     )
 
 
@@ -109,7 +180,13 @@ def _record_line(header: BatchHeader, record: Record) -> str:
     )
 
 
+def _header_names(headers: Iterable[tuple[str, bytes | None]]) -> str:
+    return ",".join(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name, _ in headers)
+
+
 def _control(record: Record) -> str:
+    from kafkad.wire.control import read_control
+
     try:
         marker = read_control(record)
     except RecordsError:
@@ -123,8 +200,9 @@ def _time(header: BatchHeader, timestamp: int) -> str:
     return f"{header.timestamp_type if header.magic else 'NoTimestampType'}: {timestamp}"
 
 
-def _codec(header: BatchHeader) -> str:
-    return CODEC_NAMES[header.codec] if header.codec < len(CODEC_NAMES) else str(header.codec)
+def codec_name(header: BatchHeader) -> str:
+    codec = header.codec
+    return CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else str(codec)
 
 
 def _size(data: bytes | None) -> int:
@@ -135,43 +213,6 @@ def _bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _optional(value: int | None) -> str:
+def optional(value: int | None) -> str:
+    """A Java OptionalLong."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
-
-
-# --- the other files of a segment
-
-
-def index_lines(path: str, kind: str, rows: list[dict[str, int]]) -> Iterator[str]:
-    """Of .index, .timeindex, .txnindex and .snapshot."""
-    yield f"Dumping {path}"
-    if kind == "index" and not rows:
-        yield f"{path} is empty."
-    for row in rows:
-        yield _INDEX_LINES[kind](row)
-
-
-def _snapshot_line(row: dict[str, int]) -> str:
-    text = (
-        f"producerId: {row['producer_id']} producerEpoch: {row['producer_epoch']} "
-        f"coordinatorEpoch: {row['coordinator_epoch']} "
-        f"currentTxnFirstOffset: {_optional(row['transaction_first_offset'])} lastTimestamp: {row['timestamp_ms']} "
-    )
-    if row["last_sequence"] < 0:
-        return text
-    first = (row["last_sequence"] - row["offset_delta"]) & 0x7FFFFFFF
-    return text + (
-        f"firstSequence: {first} lastSequence: {row['last_sequence']} lastOffset: {row['last_offset']} "
-        f"offsetDelta: {row['offset_delta']} timestamp: {row['timestamp_ms']}"
-    )
-
-
-_INDEX_LINES: dict[str, Callable[[dict[str, int]], str]] = {
-    "index": lambda row: f"offset: {row['offset']} position: {row['position']}",
-    "timeindex": lambda row: f"timestamp: {row['timestamp_ms']} offset: {row['offset']}",
-    "txnindex": lambda row: (
-        f"version: 0 producerId: {row['producer_id']} firstOffset: {row['first_offset']} "
-        f"lastOffset: {row['last_offset']} lastStableOffset: {row['last_stable_offset']}"
-    ),
-    "snapshot": _snapshot_line,
-}

@@ -2,41 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 FORMATS = ("auto", "text", "json", "hex", "base64", "none")
 
+Render = Callable[[bytes | None], Any]
 
-def render(data: bytes | None, how: str, *, machine: bool) -> Any:
+
+def renderer(how: str, *, machine: bool) -> Render:
     """For a program (`machine`) a string, or {"base64": …} where it is none; for a person always a string."""
-    if data is None or how == "none":
-        return None
     match how:
+        case "none":
+            return lambda data: None
         case "text":
-            return data.decode("utf-8", "replace")
+            return lambda data: None if data is None else data.decode("utf-8", "replace")
         case "hex":
-            return data.hex()
+            return lambda data: None if data is None else data.hex()
         case "base64":
-            return _base64(data)
+            return lambda data: None if data is None else base64_text(data)
         case "json":
-            return _parsed(data, machine)
+            return _json_for_programs if machine else _json_for_people
+    return _auto_for_programs if machine else _auto_for_people
+
+
+def _auto_for_programs(data: bytes | None) -> Any:
+    if data is None:
+        return None
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return {"base64": _base64(data)} if machine else f"0x{data.hex()}"
+        return {"base64": base64_text(data)}
 
 
-def _parsed(data: bytes, machine: bool) -> Any:
+def _auto_for_people(data: bytes | None) -> Any:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+
+
+def _json_for_programs(data: bytes | None) -> Any:
     import json
 
     try:
-        value = json.loads(data)
-    except ValueError:
-        return render(data, "auto", machine=machine)
-    return value if machine else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return None if data is None else json.loads(data)
+    except (ValueError, RecursionError):
+        return _auto_for_programs(data)
 
 
-def _base64(data: bytes) -> str:
+def _json_for_people(data: bytes | None) -> Any:
+    import json
+
+    try:
+        return None if data is None else compact(json.loads(data))
+    except (ValueError, RecursionError):
+        return _auto_for_people(data)
+
+
+def compact(value: Any) -> str:
+    """JSON on one line."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def base64_text(data: bytes) -> str:
     from binascii import b2a_base64
 
     return b2a_base64(data, newline=False).decode()

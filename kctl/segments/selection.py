@@ -1,0 +1,114 @@
+"""Which segments, batches and records of a log are asked for, read one after the other, around whatever is damaged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from kafkad.wire.records import BatchHeader, Record, RecordsError, iter_records
+from kctl.segments.files import FILES, Batch, Damage, Segment, position_of, read_batches
+from kctl.segments.ranges import EVERYTHING, Range
+
+Accept = Callable[[Record], bool]
+
+
+class Selection(NamedTuple):
+    offsets: Range = EVERYTHING
+    times: Range = EVERYTHING
+    key: Callable[[str], object] | None = None
+    """Whether a key, as text, is wanted."""
+    producer: int | None = None
+    max_bytes: int | None = None
+
+    def wants(self, header: BatchHeader) -> bool:
+        """Whether the batch may hold such records. A message that wraps others tells only its last offset."""
+        wrapper = header.magic < 2 and header.codec
+        if header.last_offset < self.offsets.start or (header.base_offset >= self.offsets.end and not wrapper):
+            return False
+        if self.producer is not None and header.producer_id != self.producer:
+            return False
+        return header.max_timestamp >= self.times.start or self.times is EVERYTHING
+
+    def accept(self, header: BatchHeader) -> Accept | None:
+        """What the records of a batch have to pass; None when all of them do."""
+        if self.key is not None or self.times is not EVERYTHING:
+            return self._accepts
+        inside = header.base_offset >= self.offsets.start and header.last_offset < self.offsets.end
+        return None if self.offsets is EVERYTHING or (inside and header.magic == 2) else self._accepts
+
+    def _accepts(self, record: Record) -> bool:
+        if record.offset not in self.offsets or record.timestamp not in self.times:
+            return False
+        return self.key is None or bool(self.key((record.key or b"").decode("utf-8", "replace")))
+
+
+class Reading:
+    """Reads what is selected and counts it; `damaged` is told what is wrong, with the file."""
+
+    def __init__(self, selection: Selection, damaged: Callable[[Segment, str], None]) -> None:
+        self.selection = selection
+        self.damaged = damaged
+        self.segments = self.records = 0
+        self.torn = 0
+        """How many bytes at the end of the segment that was read last are no batch."""
+
+    def batches(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, Batch]]:
+        for segment in self.chosen(segments):
+            for batch in self.segment(segment):
+                yield segment, batch
+
+    def chosen(self, segments: Sequence[Segment]) -> Iterator[Segment]:
+        """Those segments that the selection may touch."""
+        wanted = self.selection.offsets
+        for segment, following in zip(segments, [*segments[1:], None], strict=True):
+            same = following is not None and os.path.dirname(following.path) == os.path.dirname(segment.path)
+            if segment.base < wanted.end and not (same and following and following.base <= wanted.start):
+                self.segments += 1
+                yield segment
+
+    def segment(self, segment: Segment) -> Iterator[Batch]:
+        wanted = self.selection
+        file = FILES.open_log_file(segment.path, os.O_RDONLY)
+        time_ms = None if wanted.times is EVERYTHING else wanted.times.start
+        position = position_of(segment, file, wanted.offsets.start, time_ms)
+        end = None if wanted.max_bytes is None else min(position + wanted.max_bytes, file.size)
+        self.torn = 0
+        everything = wanted == Selection(max_bytes=wanted.max_bytes)
+        for step in read_batches(file, position, end):
+            if isinstance(step, Damage):
+                if end is None or step.end < end:  # where the caller cuts, a batch is cut too
+                    self.damaged(segment, _span(step))
+                    self.torn = step.size if step.end == file.size else 0
+                continue
+            header = step.header
+            if not step.crc_ok:
+                self.damaged(segment, f"{_place(step)} fails its checksum")
+            if everything or wanted.wants(header):
+                yield step
+            elif header.base_offset >= wanted.offsets.end and header.magic == 2:
+                return
+
+    def select(self, segment: Segment, batch: Batch) -> Iterator[Record]:
+        """The records of a batch that are wanted; of one that makes no sense, those before."""
+        header = batch.header
+        accept = self.selection.accept(header)
+        records: Iterable[Record] = iter_records(batch.view, batch.at, header)
+        try:
+            for record in records if accept is None else filter(accept, records):
+                self.records += 1
+                yield record
+        except RecordsError as error:
+            self.broken(segment, batch, error)
+
+    def broken(self, segment: Segment, batch: Batch, error: RecordsError) -> None:
+        if batch.crc_ok:  # else it has been told
+            self.damaged(segment, f"{_place(batch)}: {error}")
+
+
+def _span(damage: Damage) -> str:
+    return f"{damage.size} bytes from {damage.position:,} to {damage.end:,} are no batch: {damage.reason}"
+
+
+def _place(batch: Batch) -> str:
+    return f"the batch with offset {batch.header.base_offset} at byte {batch.position}"

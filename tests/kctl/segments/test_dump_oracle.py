@@ -1,0 +1,59 @@
+"""dump-segment --kafka-format beside the dump tool of Kafka 3.9 itself, over all of Kafka's own files."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.kctl.conftest import Kctl
+from tests.oracle.kafka import missing, tool
+
+LOGS = Path(__file__).parents[2] / "golden" / "logs"
+LOG_FILES = (
+    *sorted(LOGS.glob("main/[!_]*/*.log")),
+    *sorted(LOGS.glob("old-formats/*/*.log")),
+    *sorted(LOGS.glob("damaged/before/dmg-flip*/*.log")),
+    *sorted(LOGS.glob("damaged/before/dmg-torn*/*.log")),
+)
+INDEXES = sorted(LOGS.glob("main/[!_]*/*index"))
+OF_SEGMENTS = (*INDEXES, *sorted(LOGS.glob("main/*/*.snapshot")))
+BAD_INDEXES = sorted(LOGS.glob("damaged/before/dmg-bad*/*index"))
+CASES = {
+    "batches": (LOG_FILES, [], ["--batches"]),
+    "records": (LOG_FILES, ["--deep-iteration"], ["--values", "none"]),
+    "contents": (LOG_FILES, ["--print-data-log"], []),
+    "contents only": (LOG_FILES, ["--print-data-log", "--skip-record-metadata"], ["--skip-record-metadata"]),
+    "neither": (LOG_FILES, ["--deep-iteration", "--skip-record-metadata"], ["--values", "none", "--skip-record-metadata"]),
+    "the first bytes": (LOG_FILES, ["--print-data-log", "--max-bytes", "1000"], ["--max-bytes", "1000"]),
+    "offsets": (sorted(LOGS.glob("main/__consumer_offsets-*/*.log")), ["--offsets-decoder"], []),
+    "transactions": (sorted(LOGS.glob("main/__transaction_state-*/*.log")), ["--transaction-log-decoder"], []),
+    "raw": (sorted(LOGS.glob("main/__*/*.log")), ["--print-data-log"], ["--decode", "raw"]),
+    "indexes": (OF_SEGMENTS, [], []),
+    "verified indexes": (INDEXES, ["--verify-index-only"], ["--verify-index-only"]),
+    "sane indexes": (INDEXES, ["--index-sanity-check"], ["--index-sanity-check"]),
+    "bad indexes": (BAD_INDEXES, [], []),
+    "bad indexes verified": (BAD_INDEXES, ["--verify-index-only"], ["--verify-index-only"]),
+}  # fmt: skip
+
+pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_prints_what_kafka_prints(kctl: Kctl, case: str) -> None:
+    if reason := missing("3.9"):
+        pytest.skip(reason)
+    files, theirs, ours = CASES[case]
+    assert len(files) > 1
+    words = ["--files", ",".join(map(str, files)), *theirs]
+    real = subprocess.run(tool("3.9", "dump-log", *words), capture_output=True, timeout=120, check=True)
+    ran = kctl("dump-segment", "--kafka-format", *ours, *files)
+    expected = real.stdout.decode("utf-8", "replace").split("\n")
+    found = ran.out.split("\n")
+    for number, (line, wanted) in enumerate(zip(found, expected, strict=False)):
+        assert line == wanted, f"line {number} of {len(expected)}"
+    assert len(found) == len(expected)
+    # Theirs come in the order of a hash table of files, ours in that of the files; ours also says what is damaged.
+    complaints = sorted(line for line in ran.err.splitlines() if not line.startswith("damaged: "))
+    assert complaints == sorted(real.stderr.decode().splitlines())
