@@ -10,10 +10,12 @@ from typing import Any
 import click
 
 from kafkad.log.check import check
+from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from kctl.command import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Document, Writer, note
 from kctl.segments.index_files import Rows, read_rows
+from kctl.segments.lookup import Search, search
 from kctl.segments.ranges import parse_time
 from kctl.settings import Settings
 
@@ -21,7 +23,7 @@ PROBE_COLUMNS = (
     Column("step", "The number of the probe.", "number"),
     Column("entry", "The entry that was looked at.", "number"),
     Column("found", "What is in it: an offset, or a time in ms.", "number"),
-    Column("verdict", "before: the answer is this entry or a later one; after: an earlier one."),
+    Column("verdict", "before: the answer is this entry or a later one; equal: this one; after: an earlier one."),
     Column("offset", "The offset in the entry.", "number"),
     Column("position", "The position in the entry, of an offset index.", "number"),
 )
@@ -81,23 +83,20 @@ def _lookup(path: str, kind: str, rows: Rows, target: str) -> Rows:
         wanted = int(target) if field == "offset" else parse_time(target, time.time_ns() // 1_000_000)
     except ValueError:
         raise KctlError(f"{target!r} is neither an offset nor @ and a time", exit_code=Exit.USAGE) from None
-    return list(_probes(rows, field, wanted))
+    entry_size = OFFSET_ENTRY_SIZE if kind == "index" else TIME_ENTRY_SIZE
+    return list(_probes(rows, field, search([row[field] for row in rows], wanted, entry_size)))
 
 
-def _probes(rows: Rows, field: str, wanted: int) -> Iterator[dict[str, Any]]:
+def _probes(rows: Rows, field: str, done: Search) -> Iterator[dict[str, Any]]:
     """The last entry that is not after what is wanted: there reading begins; without one, where the segment does."""
-    low, high = 0, len(rows)
     step = 0
-    while low < high:
-        middle = (low + high) // 2
-        step += 1
-        before = rows[middle][field] <= wanted
-        yield _probe(step, rows[middle], field, "before" if before else "after")
-        low, high = (middle + 1, high) if before else (low, middle)
-    if low:
-        yield _probe(step + 1, rows[low - 1], field, "answer")
-    else:
+    for step, probe in enumerate(done.probes, 1):
+        verdict = "after" if probe.order > 0 else "before" if probe.order else "equal"
+        yield _probe(step, rows[probe.entry], field, verdict)
+    if done.found is None:
         yield {"step": step + 1, "verdict": "answer: the start of the segment"}
+    else:
+        yield _probe(step + 1, rows[done.found], field, "answer")
 
 
 def _probe(step: int, row: dict[str, Any], field: str, verdict: str) -> dict[str, Any]:

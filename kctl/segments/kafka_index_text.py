@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import struct
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, MAX_TIMESTAMP, BadBatch, Header, walk
 from kafkad.log.files import LogFile
+from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from kafkad.log.names import base_of
 from kctl.segments.files import FILES, Segment
 from kctl.segments.kafka_text import optional
+from kctl.segments.lookup import search
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -33,7 +34,7 @@ def text_of(path: str, kind: str, rows: Sequence[Mapping[str, Any]], *, verify_o
         return IndexText([*head, *_row_lines(kind, rows)], [])
     directory, name = os.path.split(path)
     segment = Segment(os.path.join(directory, name.replace(f".{kind}", ".log", 1)), base_of(name) or 0)
-    if kind == "index" and not os.path.getsize(path):
+    if kind == "index" and not _whole(path, OFFSET_ENTRY_SIZE):
         return IndexText([*head, f"{path} is empty."], [])
     if sanity:
         problem = sanity_problem(segment, path)
@@ -46,7 +47,10 @@ def text_of(path: str, kind: str, rows: Sequence[Mapping[str, Any]], *, verify_o
 
 def offset_index_text(segment: Segment, path: str, *, verify_only: bool) -> IndexText:
     """Each entry, and whether the batch it leads to ends with its offset."""
-    entries = [(segment.base + offset, position) for offset, position in _OFFSET_ENTRY.iter_unpack(_whole(path, 8))]
+    entries = [
+        (segment.base + offset, position)
+        for offset, position in _OFFSET_ENTRY.iter_unpack(_whole(path, OFFSET_ENTRY_SIZE))
+    ]
     entries = _until_zeros(entries, [offset for offset, _ in entries], segment.base)
     log = _log(segment)
     mismatches = []
@@ -61,20 +65,21 @@ def offset_index_text(segment: Segment, path: str, *, verify_only: bool) -> Inde
 
 def time_index_text(segment: Segment, path: str, *, verify_only: bool) -> IndexText:
     """Each entry, and whether the batch that ends with its offset has its time as the latest."""
-    entries = [(time, segment.base + offset) for time, offset in _TIME_ENTRY.iter_unpack(_whole(path, 12))]
+    entries = [(time, segment.base + offset) for time, offset in _TIME_ENTRY.iter_unpack(_whole(path, TIME_ENTRY_SIZE))]
     entries = _until_zeros(entries, [offset for _, offset in entries], segment.base)
-    index = list(_OFFSET_ENTRY.iter_unpack(_whole(segment.sibling(".index"), 8)))
+    index = list(_OFFSET_ENTRY.iter_unpack(_whole(segment.sibling(".index"), OFFSET_ENTRY_SIZE)))
     index = _until_zeros(index, [offset for offset, _ in index], 0)
+    indexed = [offset for offset, _ in index]
     log = _log(segment)
     mismatches, disordered, missing = [], [], []
     previous = -1
     for time, offset in entries:
-        number = bisect_right(index, offset - segment.base, key=lambda entry: entry[0])
-        start = index[number - 1][1] if number else 0
+        found = search(indexed, offset - segment.base, OFFSET_ENTRY_SIZE).found
+        start = 0 if found is None else index[found][1]
         header = next((header for header in _headers(log, start) if _last_offset(header) >= offset), None)
         if header is None or _last_offset(header) != offset:
-            found = -1 if header is None else _last_offset(header)
-            missing.append(f"Indexed offset: {offset}, found log offset: {found}")
+            last = -1 if header is None else _last_offset(header)
+            missing.append(f"Indexed offset: {offset}, found log offset: {last}")
         else:
             if header[MAX_TIMESTAMP] != time:
                 mismatches.append(f"  Index timestamp: {time}, log timestamp: {header[MAX_TIMESTAMP]}")
@@ -93,17 +98,17 @@ def time_index_text(segment: Segment, path: str, *, verify_only: bool) -> IndexT
 
 def sanity_problem(segment: Segment, path: str) -> str | None:
     """What a starting broker would have against the index, without looking at the log; None: nothing."""
-    kind, entry_size = ("time index", 12) if ".timeindex" in path else ("index", 8)
+    kind, entry_size = ("time index", TIME_ENTRY_SIZE) if ".timeindex" in path else ("index", OFFSET_ENTRY_SIZE)
     data = FILES.read(path)
     if len(data) % entry_size:
         return f"{len(data)} bytes are no whole number of entries"
     if not data:
         return None
-    last_offset = segment.base + struct.unpack(">i", data[-4:] if entry_size == 12 else data[-8:-4])[0]
+    last_offset = segment.base + struct.unpack(">i", data[-4:] if entry_size == TIME_ENTRY_SIZE else data[-8:-4])[0]
     if last_offset < segment.base:
         return f"the last offset of the {kind}, {last_offset}, is before that of the segment, {segment.base}"
-    if entry_size == 12:
-        first, last = _TIME_ENTRY.unpack_from(data)[0], _TIME_ENTRY.unpack_from(data, len(data) - 12)[0]
+    if entry_size == TIME_ENTRY_SIZE:
+        first, last = _TIME_ENTRY.unpack_from(data)[0], _TIME_ENTRY.unpack_from(data, len(data) - entry_size)[0]
         if last < first:
             return f"the last timestamp, {last}, is before the first, {first}"
     return None

@@ -75,7 +75,7 @@ class LogText:
         if not self.metadata:
             for record in chosen:
                 self._follow(record.offset)
-                lines.append(f"| {'' if header.is_control else self._contents(record).lstrip(' ')}\n")
+                lines.append("\n" if header.is_control else self._bare(record))
         elif header.is_control:
             lines += (f"{self._metadata(header, record)}{_control(record)}\n" for record in chosen)
         else:
@@ -120,7 +120,12 @@ class LogText:
                 line = _record_line(batch.header, record)
                 lines.append(f"{line} isValid: true crc: {own.crc}}}{self._contents(record)}\n")
             else:
-                lines.append(f"| {self._contents(record).lstrip(' ')}\n")
+                lines.append(self._bare(record))
+
+    def _bare(self, record: Record) -> str:
+        """Without what surrounds it: only a key is put behind a bar."""
+        contents = self._contents(record)
+        return f"|{contents}\n" if contents.startswith(" key:") else f"{contents}\n"
 
     def _follow(self, offset: int) -> None:
         if self._last_offset not in (-1, offset - 1):

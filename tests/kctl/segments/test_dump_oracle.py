@@ -14,18 +14,21 @@ LOGS = Path(__file__).parents[2] / "golden" / "logs"
 LOG_FILES = (
     *sorted(LOGS.glob("main/[!_]*/*.log")),
     *sorted(LOGS.glob("old-formats/*/*.log")),
-    *sorted(LOGS.glob("damaged/before/dmg-flip*/*.log")),
     *sorted(LOGS.glob("damaged/before/dmg-torn*/*.log")),
 )
 INDEXES = sorted(LOGS.glob("main/[!_]*/*index"))
 OF_SEGMENTS = (*INDEXES, *sorted(LOGS.glob("main/*/*.snapshot")))
 BAD_INDEXES = sorted(LOGS.glob("damaged/before/dmg-bad*/*index"))
 CASES = {
-    "batches": (LOG_FILES, [], ["--batches"]),
+    "batches": ([*LOG_FILES, *sorted(LOGS.glob("damaged/before/dmg-flip*/*.log"))], [], ["--batches"]),
     "records": (LOG_FILES, ["--deep-iteration"], ["--values", "none"]),
     "contents": (LOG_FILES, ["--print-data-log"], []),
     "contents only": (LOG_FILES, ["--print-data-log", "--skip-record-metadata"], ["--skip-record-metadata"]),
-    "neither": (LOG_FILES, ["--deep-iteration", "--skip-record-metadata"], ["--values", "none", "--skip-record-metadata"]),
+    "neither": (
+        LOG_FILES,
+        ["--deep-iteration", "--skip-record-metadata"],
+        ["--values", "none", "--skip-record-metadata"],
+    ),
     "the first bytes": (LOG_FILES, ["--print-data-log", "--max-bytes", "1000"], ["--max-bytes", "1000"]),
     "offsets": (sorted(LOGS.glob("main/__consumer_offsets-*/*.log")), ["--offsets-decoder"], []),
     "transactions": (sorted(LOGS.glob("main/__transaction_state-*/*.log")), ["--transaction-log-decoder"], []),
@@ -35,7 +38,7 @@ CASES = {
     "sane indexes": (INDEXES, ["--index-sanity-check"], ["--index-sanity-check"]),
     "bad indexes": (BAD_INDEXES, [], []),
     "bad indexes verified": (BAD_INDEXES, ["--verify-index-only"], ["--verify-index-only"]),
-}  # fmt: skip
+}
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(300)]
 

@@ -152,8 +152,8 @@ def test_lookup_walks_to_the_answer(kctl: Kctl) -> None:
     index = MAIN / "tx-0" / "00000000000000000030.index"
     ran = kctl("dump-index", index, "--lookup", 60)
     assert [line.split() for line in ran.out.splitlines()[1:]] == [
-        ["1", "2", "53", "before", "53", "1952"],
-        ["2", "4", "72", "after", "72", "3561"],
+        ["1", "0", "37", "before", "37", "533"],
+        ["2", "2", "53", "before", "53", "1952"],
         ["3", "3", "63", "after", "63", "2730"],
         ["4", "2", "53", "answer", "53", "1952"],
     ]
