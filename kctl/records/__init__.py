@@ -1,0 +1,1 @@
+"""Records in and out: produce, consume, copy, perf."""

@@ -1,0 +1,84 @@
+"""From where to where in each partition: `--from` and `--to`, and what they come to once the offsets are known."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from kctl.errors import Exit, KctlError
+
+EARLIEST, LATEST, TIME, OFFSET, BACK = "earliest", "latest", "time", "offset", "back"
+
+
+class Bound(NamedTuple):
+    """`number` is the time (ms), the offset, or how many offsets before the end."""
+
+    kind: str
+    number: int = 0
+
+
+FIRST, LAST = Bound(EARLIEST), Bound(LATEST)
+
+
+class Extent(NamedTuple):
+    """Where a partition's log starts and ends now."""
+
+    start: int
+    end: int
+
+
+class Span(NamedTuple):
+    """Offsets to read: from `start` up to, but not including, `end`."""
+
+    start: int
+    end: int
+
+
+def parse_bound(text: str, what: str, now_ms: int, utc: bool = False) -> Bound:
+    """`earliest`, `latest`, `@TIME`, an offset, or `-N`: N offsets before the end."""
+    word = text.lower()
+    if word in ("earliest", "beginning", "start"):
+        return FIRST
+    if word in ("latest", "end", "now"):
+        return LAST
+    if text.startswith("@"):
+        from kctl.parsing import parse_time_ms
+
+        return Bound(TIME, parse_time_ms(text, now_ms, utc))
+    if re.fullmatch(r"-\d+", text):
+        return Bound(BACK, int(text[1:]))
+    if text.isascii() and text.isdigit():
+        return Bound(OFFSET, int(text))
+    raise KctlError(
+        f'{what} "{text}" is not earliest, latest, @TIME, an offset or -N',
+        exit_code=Exit.USAGE,
+        hints=("a time is like @-30m, @2026-11-21T05:30 or @1763703000000",),
+    )
+
+
+def place(bound: Bound, extent: Extent, at_time: int | None) -> int:
+    """The offset that a bound means. `at_time`: of the first record at its time or later, None when there is none."""
+    match bound.kind:
+        case "earliest":
+            offset = extent.start
+        case "latest":
+            offset = extent.end
+        case "back":
+            offset = extent.end - bound.number
+        case "time":
+            offset = extent.end if at_time is None else at_time
+        case _:
+            offset = bound.number
+    return min(max(offset, extent.start), extent.end)
+
+
+def parse_numbers(text: str) -> list[int]:
+    """`0,3-5` as [0, 3, 4, 5]."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if not first <= last < first + 1_000_000:
+            raise KctlError(f'"{text}" are no partitions like 0,3-5', exit_code=Exit.USAGE)
+        numbers.update(range(first, last + 1))
+    return sorted(numbers)

@@ -1,0 +1,89 @@
+"""Which partition a record goes to: by its key as Java's clients do, or without one, or as a callable says."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from random import Random
+
+from kctl.errors import Exit, KctlError
+from kctl.loading import load_callable
+
+Choose = Callable[[bytes | None, bytes | None], int]
+"""The partition of a record with this key and this value."""
+
+PARTITIONERS = ("sticky", "round-robin")
+
+_SEED = 0x9747B28C
+_FACTOR = 0x5BD1E995
+_32_BITS = 0xFFFFFFFF
+_POSITIVE = 0x7FFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2 of 32 bits, unsigned, with the seed that Kafka's producers use."""
+    length = len(data)
+    words = length // 4
+    value = _SEED ^ length
+    for word in struct.unpack_from(f"<{words}I", data):
+        word = word * _FACTOR & _32_BITS
+        value = (value * _FACTOR & _32_BITS) ^ ((word ^ word >> 24) * _FACTOR & _32_BITS)
+    if rest := data[words * 4 :]:
+        value = (value ^ int.from_bytes(rest, "little")) * _FACTOR & _32_BITS
+    value = (value ^ value >> 13) * _FACTOR & _32_BITS
+    return value ^ value >> 15
+
+
+def partition_of_key(key: bytes, partitions: int) -> int:
+    """Where Java's default partitioner puts records with this key."""
+    return (murmur2(key) & _POSITIVE) % partitions
+
+
+def partitioner(how: str, partitions: int, usable: Sequence[int], batch_size: int, chance: Random) -> Choose:
+    """`how` is one of PARTITIONERS, which differ for records without a key, or the `module:callable` that decides.
+
+    `usable` are the partitions that have a leader: records that may go anywhere go there.
+    """
+    if ":" in how:
+        return _custom(how, partitions)
+    anywhere = list(usable) or list(range(partitions))
+    keyless = _in_turn(anywhere) if how == "round-robin" else _sticky(anywhere, batch_size, chance)
+
+    def choose(key: bytes | None, value: bytes | None) -> int:
+        return keyless(value) if key is None else partition_of_key(key, partitions)
+
+    return choose
+
+
+def _in_turn(usable: list[int]) -> Callable[[bytes | None], int]:
+    turn = cycle(usable)
+    return lambda value: next(turn)
+
+
+def _sticky(usable: list[int], batch_size: int, chance: Random) -> Callable[[bytes | None], int]:
+    """The same partition until it got a batch's worth of bytes, then another one, so that batches fill."""
+    current, left = chance.choice(usable), batch_size
+
+    def choose(value: bytes | None) -> int:
+        nonlocal current, left
+        if left <= 0:
+            others = [partition for partition in usable if partition != current]
+            current, left = chance.choice(others or usable), batch_size
+        left -= len(value or b"")
+        return current
+
+    return choose
+
+
+def _custom(name: str, partitions: int) -> Choose:
+    decide = load_callable(name)
+
+    def choose(key: bytes | None, value: bytes | None) -> int:
+        chosen = decide(key, value, partitions)
+        if not isinstance(chosen, int) or not 0 <= chosen < partitions:
+            what = f"partitioner {name} chose {chosen!r}; the topic has partitions 0 to {partitions - 1}"
+            raise KctlError(what, exit_code=Exit.USAGE)
+        return chosen
+
+    return choose
