@@ -19,6 +19,8 @@ from kctl.settings import Settings
 
 COMMANDS = {
     "topics": ("kctl.topics:topics", "List, create, change and delete topics."),
+    "produce": ("kctl.records.produce:produce", "Send records from standard input, files or the command line."),
+    "consume": ("kctl.records.consume:consume", "Print records of topics, to the end there is now or for ever."),
     "raw": ("kctl.raw:raw", "Send any request, given as JSON, and print the answer."),
     "version": ("kctl.version:version", "Print the version of kctl."),
     "dump-segment": ("kctl.segments.dump_segment:dump_segment", "Print what is in the files of a log."),

@@ -141,6 +141,15 @@ class Connection:
         self.send(request, version)
         return self.receive(deadline)
 
+    def tell(self, request: Any) -> None:
+        """Send what is never answered."""
+        self.send(request)
+        self._sent.pop()
+
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._socket.fileno()
+
     def is_stale(self) -> bool:
         """Whether the broker has closed it, or sent what nobody asked for, since the last answer."""
         return not self._sent and bool(select([self._socket], [], [], 0)[0])

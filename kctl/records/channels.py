@@ -1,0 +1,115 @@
+"""Connections for who keeps every broker busy: one request on its way to each, answers taken as they come.
+
+They are not the session's, so that nothing else that is asked meanwhile gets in between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from select import select
+from typing import Any, NamedTuple
+
+from kctl.connection import Address, Connection, Disconnected, connect
+from kctl.errors import KctlError
+from kctl.session import Session
+
+
+class Answer(NamedTuple):
+    broker: int
+    tag: Any
+    """What came with the request."""
+    response: Any
+    """Or the KctlError that there is instead."""
+    sent: bool = True
+    """False when the broker surely has not got the request as a whole."""
+
+
+class _Waiting(NamedTuple):
+    tag: Any
+    deadline: float
+
+
+class Channels:
+    def __init__(self, session: Session, clock: Callable[[], float] = time.monotonic) -> None:
+        self._session = session
+        self._clock = clock
+        self._open: dict[int, Connection] = {}
+        self._waiting: dict[int, _Waiting] = {}
+        self._refused: list[Answer] = []
+
+    def is_busy(self, broker: int) -> bool:
+        return broker in self._waiting
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._waiting or self._refused)
+
+    def send(
+        self, broker: int, build: Callable[[Connection], Any], tag: Any, seconds: float, version: int | None = None
+    ) -> None:
+        """What keeps a request from going out is told by `wait`, as an answer. `seconds`: how long one may take."""
+        try:
+            connection = self._connection(broker)
+            connection.send(build(connection), version)
+        except KctlError as error:
+            self.forget(broker)
+            self._refused.append(Answer(broker, tag, error, sent=False))
+        else:
+            self._waiting[broker] = _Waiting(tag, self._clock() + seconds)
+
+    def tell(self, broker: int, build: Callable[[Connection], Any]) -> None:
+        """A request that is never answered. KctlError when it could not go out."""
+        try:
+            connection = self._connection(broker)
+            connection.tell(build(connection))
+        except KctlError:
+            self.forget(broker)
+            raise
+
+    def wait(self, seconds: float) -> list[Answer]:
+        """The answers there are, at once if there are some, else after as long as this at most."""
+        answers, self._refused = self._refused, []
+        now = self._clock()
+        if self._waiting:
+            first = min(waiting.deadline for waiting in self._waiting.values())
+            patience = 0.0 if answers else max(min(seconds, first - now), 0.0)
+            brokers = {self._open[broker].fileno(): broker for broker in self._waiting}
+            readable, _, _ = select(brokers, [], [], patience)
+            answers += [self._received(brokers[descriptor]) for descriptor in readable]
+        elif seconds > 0 and not answers:
+            time.sleep(seconds)
+        now = self._clock()
+        for broker in [broker for broker, waiting in self._waiting.items() if waiting.deadline <= now]:
+            error = Disconnected(f"broker {self._open[broker].address} did not answer in time")
+            answers.append(Answer(broker, self._waiting[broker].tag, error))
+            self.forget(broker)
+        return answers
+
+    def _received(self, broker: int) -> Answer:
+        tag = self._waiting.pop(broker).tag
+        try:
+            return Answer(broker, tag, self._open[broker].receive(self._clock() + self._session.settings.timeout))
+        except KctlError as error:
+            self.forget(broker)
+            return Answer(broker, tag, error)
+
+    def _connection(self, broker: int) -> Connection:
+        connection = self._open.get(broker)
+        if connection is None:
+            known = self._session.cluster.brokers.get(broker)
+            if known is None:
+                raise Disconnected(f"broker {broker} is not there")
+            deadline = self._clock() + self._session.settings.timeout
+            connection = self._open[broker] = connect(Address(known.host, known.port), self._session.access, deadline)
+        return connection
+
+    def forget(self, broker: int) -> None:
+        """Close the connection; what it waits for will not come."""
+        self._waiting.pop(broker, None)
+        if connection := self._open.pop(broker, None):
+            connection.close()
+
+    def close(self) -> None:
+        for broker in list(self._open):
+            self.forget(broker)

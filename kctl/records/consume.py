@@ -1,0 +1,138 @@
+"""`kctl consume`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Generator
+from contextlib import closing
+from typing import Any
+
+import click
+
+from kctl.choosing import Choice, choosing
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError, exit_code
+from kctl.output import Column, note, render_error
+from kctl.records.filters import wanted
+from kctl.records.planning import Range, extents, parse_range, partitions_to_read, spans
+from kctl.records.printing import print_records
+from kctl.records.searching import Chunk, Search
+from kctl.session import Session, pass_session
+from kctl.topics.chosen import chosen_topics
+
+COLUMNS = (
+    Column("topic", "Its topic.", wide=True),
+    Column("partition", "Its partition.", "number", "PART"),
+    Column("offset", "Its offset.", "number"),
+    Column("timestamp_ms", "Its time.", "time", "TIME"),
+    Column("key", 'Its key; bytes that are not UTF-8 as {"base64": …}.'),
+    Column("value", "Its value, likewise; null is a tombstone."),
+    Column("headers", "Its headers: key and value of each.", machine=True),
+    Column("header_text", "Its headers.", header="HEADERS", shown=True, wide=True),
+)
+
+
+@click.command("consume", cls=KctlCommand, columns=COLUMNS)
+@choosing("topic", required=True)
+@click.option(
+    "--from",
+    "start",
+    metavar="WHERE",
+    help="earliest, latest, @TIME, OFFSET or -N (before the end).  [default: earliest; latest with --follow]",
+)
+@click.option("--to", "stop", metavar="WHERE", help="Likewise, not included.  [default: where the topic ends now]")
+@click.option("-n", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N records.")
+@click.option(
+    "--last", type=click.IntRange(min=1), metavar="N", help="The last N records of all partitions by their time."
+)
+@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--partitions", metavar="0,3-5", help="Only these partitions.")
+@click.option(
+    "--key",
+    metavar="GLOB",
+    help="Only keys that match. One without * ? [ is looked for only in the partition where it belongs.",
+)
+@click.option(
+    "--all-partitions",
+    is_flag=True,
+    help="Look for an exact --key everywhere: its producer may have its own partitioner.",
+)
+@click.option("--value", metavar="GLOB", help="Only values that match.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=GLOB", help="Only with such a header; repeatable.")
+@click.option("--grep", metavar="RE", help="Only with this regular expression in value or key.")
+@click.option(
+    "--filter", "expression", metavar="EXPR", help='Only where this holds: value.amount > 100 and key ~ "^a".'
+)
+@click.option("--committed", is_flag=True, help="Leave out what transactions have not committed.")
+@click.option("--fail-empty", is_flag=True, help="Exit 3 when no record was found.")
+@click.option(
+    "-f", "--format", "line_format", metavar="FORMAT", help="kcat's: %t %p %o %k %s %h %T %K %S %R and \\n \\t."
+)
+@click.option("--group", metavar="NAME", help="As a member of this group, which remembers how far it is.")
+@click.option(
+    "--assignor",
+    default="range",
+    metavar="HOW",
+    help="range, roundrobin, sticky, cooperative-sticky or module:callable.",
+    show_default=True,
+)
+@click.option("--instance", metavar="NAME", help="As this static member of the group.")
+@pass_session
+def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
+    """Print records of topics, to the end there is now or for ever.
+
+    Prints values, one a line; -o json prints a line of JSON with everything for each record, -o wide a table. How many
+    records were searched and matched is told on standard error.
+
+    --filter knows key, value, headers.NAME, topic, partition, offset and timestamp (ms, compared with @TIME), looks
+    into JSON (value.items[0].price), compares with == != < <= > >= ~ (regular expression), and joins with and, or,
+    not and ( ).
+
+    Example: kctl consume orders --from @-1h --filter 'value.amount > 100' -o json
+    """
+    settings = session.settings
+    now_ms = time.time_ns() // 1_000_000
+    limits = parse_range(options, now_ms, settings.utc)
+    filters = {name: options[name] for name in ("key", "value", "headers", "grep", "expression")}
+    test = wanted(**filters, now_ms=now_ms, utc=settings.utc)
+    topics, errors = chosen_topics(session, chosen)
+    if not topics:
+        raise errors[0]
+    count = options["count"] or settings.limit
+    search = Search(session, test, committed=limits.committed, count=count)
+    try:
+        with closing(_chunks(session, search, topics, limits, options)) as chunks:
+            print_records(settings, COLUMNS, options["line_format"], chunks)
+    except KeyboardInterrupt:
+        print(f"interrupted: {search.told()}", file=sys.stderr)
+        return Exit.INTERRUPTED
+    if test is not None:
+        note(settings, search.told())
+    errors += search.failed.values()
+    for error in errors:
+        render_error(error, settings, sys.stderr)
+    if errors:
+        note(settings, f"{search.matched:,} records were printed")
+        return exit_code(errors)
+    return Exit.NOT_FOUND if options["fail_empty"] and not search.matched else Exit.DONE
+
+
+def _chunks(
+    session: Session, search: Search, topics: dict[str, Any], limits: Range, options: dict[str, Any]
+) -> Generator[Chunk]:
+    key = None if options["all_partitions"] else options["key"]
+    if options["group"]:
+        if options["partitions"] or options["last"]:
+            what = "a member of a group reads what the group gives it: leave out --partitions and --last"
+            raise KctlError(what, exit_code=Exit.USAGE)
+        from kctl.records.grouped import Membership, read_as_member
+
+        membership = Membership(options["group"], options["assignor"], options["instance"])
+        return read_as_member(session, search, topics, limits, membership)
+    partitions = partitions_to_read(topics, options["partitions"], key)
+    if options["last"]:
+        known, search.failed = extents(session, partitions, limits.committed)
+        return search.last(options["last"], known)
+    found, search.failed = spans(session, partitions, limits)
+    return search.forward(found)

@@ -1,0 +1,245 @@
+"""Records to one topic: which partition each goes to, as whom they are sent, and what became of them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from random import Random
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from kafkad.names import TopicPartition
+from kafkad.wire.records import Record
+from kctl.choosing import Choice
+from kctl.command import answer
+from kctl.errors import Exit, KctlError
+from kctl.output import Column, Row
+from kctl.records.batches import NOBODY, Producer
+from kctl.records.formats import Headers, Parsed
+from kctl.records.interrupts import Interrupts
+from kctl.records.partitioning import partitioner
+from kctl.records.progress import Progress
+from kctl.records.sending import Delivered, Options, Sender
+from kctl.session import Session
+from kctl.topics.chosen import chosen_topics
+
+COLUMNS = (
+    Column("topic", "The topic."),
+    Column("partition", "Its partition.", "number"),
+    Column("records", "How many records it took.", "number"),
+    Column("first_offset", "The offset of the first of them; - if the broker does not say.", "number"),
+    Column("last_offset", "The offset of the last of them; others may have written in between.", "number"),
+)
+
+
+class Wishes(NamedTuple):
+    """How to deliver. Of `key`, `headers`, `partition` and `timestamp` a record's own come first."""
+
+    key: bytes | None = None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp: int | None = None
+    keep_partition: bool = True
+    partitioner: str = "sticky"
+    codec: int = 0
+    acks: int = -1
+    idempotent: bool | None = None
+    transactional_id: str | None = None
+    batch_bytes: int = 512 * 1024
+    linger: float = 0.005
+
+
+class _Taken:
+    __slots__ = ("first", "last", "records")
+
+    def __init__(self) -> None:
+        self.records, self.first, self.last = 0, -1, -1
+
+
+def one_topic(session: Session, name: str) -> Any:
+    topics, errors = chosen_topics(session, Choice("topic", [name], (), ()))
+    if errors:
+        raise errors[0]
+    return topics[name]
+
+
+class Delivery:
+    """A context manager: what is still unfinished when it is left is dropped, and a transaction aborted."""
+
+    def __init__(self, session: Session, topic: str, wishes: Wishes, interrupts: Interrupts) -> None:
+        self.committed = True
+        self._interrupts = interrupts
+        self._session = session
+        self._wishes = wishes
+        self._topic = topic
+        self._finished = False
+        self._sent = 0
+        self._bytes = 0
+        self._progress = Progress(session.settings)
+        self._taken: dict[TopicPartition, _Taken] = {}
+        partitions = one_topic(session, topic).partitions
+        self._count = len(partitions)
+        self._where = [TopicPartition(topic, index) for index in range(self._count)]
+        if wishes.partition is not None:
+            self._checked(wishes.partition)
+        usable = [part.partition_index for part in partitions if part.leader_id >= 0]
+        self._choose = partitioner(wishes.partitioner, self._count, sorted(usable), wishes.batch_bytes, Random())
+        self._transaction: Any = None
+        self._sender = self._open()
+
+    def _open(self) -> Sender:
+        wishes = self._wishes
+        producer = NOBODY
+        if wishes.transactional_id:
+            from kctl.records.transacting import Transaction
+
+            self._transaction = Transaction(self._session, wishes.transactional_id)
+            producer = self._transaction.begin()
+        elif wishes.acks == -1 and wishes.idempotent is not False:
+            producer = self._idempotent()
+        return Sender(
+            self._session,
+            Options(wishes.acks, wishes.codec, None, wishes.batch_bytes, wishes.linger),
+            producer,
+            transactional_id=wishes.transactional_id,
+            on_delivered=self._delivered,
+            before_send=self._transaction.add if self._transaction else lambda _: None,
+        )
+
+    def _idempotent(self) -> Producer:
+        from kctl.records.transacting import idempotent_producer
+
+        try:
+            return idempotent_producer(self._session)
+        except KctlError as error:
+            if self._wishes.idempotent or error.exit_code is Exit.UNREACHABLE:
+                raise
+            return NOBODY  # nobody asked for it, and this broker or user cannot have it
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.clear()
+        if self._transaction and not self._finished:
+            self._transaction.end(commit=False)
+        self._sender.close()
+
+    # --- sending
+
+    def send(self, parsed: Parsed, line: int) -> None:
+        """ValueError when it names a partition that there is none of."""
+        wishes = self._wishes
+        key = wishes.key if parsed.key is None else parsed.key
+        timestamp = parsed.timestamp if parsed.timestamp is not None else wishes.timestamp
+        if timestamp is None:
+            timestamp = time.time_ns() // 1_000_000
+        if wishes.keep_partition and parsed.partition is not None:
+            if parsed.partition >= self._count:
+                raise ValueError(f"names partition {parsed.partition}; {self._topic} has 0 to {self._count - 1}")
+            partition = parsed.partition
+        elif wishes.partition is not None:
+            partition = wishes.partition
+        else:
+            partition = self._choose(key, parsed.value)
+        self._sent += 1
+        record = Record(0, timestamp, key, parsed.value, parsed.headers + wishes.headers)
+        self._sender.add(self._where[partition], record, line)
+
+    def poll(self) -> None:
+        self._sender.poll(0)
+        self._progress.show(lambda: f"{self._records:,} records delivered")
+
+    @property
+    def over(self) -> bool:
+        """Whether it is useless to go on, or not wanted any more."""
+        return self._interrupts.asked or self._sender.broken is not None
+
+    def finish(self, *, commit: bool = True) -> None:
+        """Delivers what is waiting; of a transaction all of it, or nothing."""
+        if self._finished:
+            return
+        self._sender.flush()
+        self._finished = True
+        if self._transaction:
+            self.committed = commit and not self._sender.undelivered and not self._interrupts.asked
+            self._transaction.end(commit=self.committed)
+
+    def _checked(self, partition: int) -> None:
+        if partition >= self._count:
+            what = f"topic {self._topic} has no partition {partition}, only 0 to {self._count - 1}"
+            raise KctlError(what, exit_code=Exit.NOT_FOUND)
+
+    # --- telling
+
+    def _delivered(self, delivered: Delivered) -> None:
+        taken = self._taken.setdefault(delivered.where, _Taken())
+        count = len(delivered.batch.records)
+        taken.records += count
+        self._bytes += delivered.batch.bytes
+        if delivered.first_offset >= 0:
+            taken.first = delivered.first_offset if taken.first < 0 else taken.first
+            taken.last = delivered.first_offset + count - 1
+        self._progress.show(lambda: f"{self._records:,} records delivered")
+
+    @property
+    def _records(self) -> int:
+        return sum(taken.records for taken in self._taken.values())
+
+    def told(self) -> str:
+        count = self._records
+        if self._transaction and not self.committed:
+            return "nothing was sent: the transaction was aborted"
+        return f"{count:,} record{'' if count == 1 else 's'} {'was' if count == 1 else 'were'} delivered"
+
+    def report(self, errors: Sequence[KctlError]) -> int:
+        """Finishes, prints where the records are, and gives the exit code."""
+        self.finish()
+        self._progress.clear()
+        told = [*errors, *self._losses()]
+        aborted = self._transaction and not self.committed
+        code = answer(self._session, COLUMNS, [] if aborted else self._rows(), told)
+        if self._interrupts.asked:
+            print(f"interrupted: {self.told()}", file=sys.stderr)
+            return Exit.INTERRUPTED
+        return Exit.FAILED if told else code
+
+    def _rows(self) -> list[Row]:
+        return [
+            {
+                "topic": where.topic,
+                "partition": where.partition,
+                "records": taken.records,
+                "first_offset": None if taken.first < 0 else taken.first,
+                "last_offset": None if taken.last < 0 else taken.last,
+            }
+            for where, taken in sorted(self._taken.items())
+        ]
+
+    def _losses(self) -> list[KctlError]:
+        """One error for each reason and partition, with the lines that it concerns."""
+        lines: dict[tuple[str, str, str], list[int]] = {}
+        errors: dict[tuple[str, str, str], KctlError] = {}
+        for lost in self._sender.undelivered:
+            at = (str(lost.where), lost.error.what, lost.error.code)
+            lines.setdefault(at, []).extend(lost.lines)
+            errors[at] = lost.error
+        return [
+            KctlError(
+                f"{len(lines[at]):,} not delivered ({_lines(sorted(lines[at]))}): {error.what}",
+                exit_code=error.exit_code,
+                code=error.code,
+                hints=(*error.hints, self.told()),
+            )
+            for at, error in errors.items()
+        ]
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"line {numbers[0]}"
+    together = numbers[-1] - numbers[0] == len(numbers) - 1
+    return f"lines {numbers[0]} {'to' if together else '…'} {numbers[-1]}"

@@ -1,0 +1,87 @@
+"""What one Fetch brought of one partition: how far it goes, at once, and its records, when they are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kafkad.names import TopicPartition
+from kafkad.wire.records import (
+    MAGIC_AT,
+    PREFIX_SIZE,
+    BatchHeader,
+    Record,
+    RecordsError,
+    crc_matches,
+    iter_records,
+    read_header,
+)
+from kctl.errors import KctlError
+from kctl.records.transactions import Aborted
+
+_LENGTH_AT = 8
+
+
+class Fetched:
+    """`next` is the offset to go on from; the last batch, which the broker may have cut off, is left for then."""
+
+    __slots__ = ("_aborted", "_batches", "_view", "end", "next", "size", "start", "where")
+
+    def __init__(self, where: TopicPartition, part: Any, start: int, end: int) -> None:
+        """Of `part` of a FetchResponse, the records from `start` up to, not including, `end`."""
+        self.where = where
+        self.start = start
+        self.end = end
+        self._view = memoryview(part.records or b"")
+        self._aborted = [(one.producer_id, one.first_offset) for one in part.aborted_transactions or ()]
+        self._batches: list[tuple[int, BatchHeader]] = []
+        self.next = start
+        at = 0
+        while _is_whole(self._view, at):
+            header = self._header(at)
+            self.next = max(self.next, header.last_offset + 1)
+            if header.last_offset >= start and header.base_offset < end:
+                self._batches.append((at, header))
+            at += header.size
+        self.size = at
+
+    def _header(self, at: int) -> BatchHeader:
+        try:
+            return read_header(self._view, at)
+        except RecordsError as error:
+            raise self._damaged(str(error)) from None
+
+    def _damaged(self, why: str) -> KctlError:
+        return KctlError(f"{self.where} has a damaged batch at offset {self.next}: {why}", code="CORRUPT_MESSAGE")
+
+    def records(self) -> Iterator[Record]:
+        """KctlError at a batch that is damaged, after the records before it."""
+        aborted = Aborted(self._aborted) if self._aborted else None
+        for at, header in self._batches:
+            if not crc_matches(self._view, at, header):
+                raise self._damaged(f"the checksum of the batch from {header.base_offset} does not fit")
+            try:
+                yield from self._of_batch(at, header, aborted)
+            except RecordsError as error:
+                raise self._damaged(str(error)) from None
+
+    def _of_batch(self, at: int, header: BatchHeader, aborted: Aborted | None) -> Iterator[Record]:
+        if header.is_control:
+            if aborted is not None:
+                for record in iter_records(self._view, at, header):
+                    aborted.marker(header, record)
+            return iter(())
+        if aborted is not None and aborted.hides(header):
+            return iter(())
+        records = iter_records(self._view, at, header)
+        first, end = self.start, self.end
+        if header.magic == 2 and header.base_offset >= first and header.last_offset < end:
+            return records
+        return (record for record in records if first <= record.offset < end)
+
+
+def _is_whole(view: memoryview, at: int) -> bool:
+    left = len(view) - at
+    if left <= MAGIC_AT:
+        return False
+    return left >= PREFIX_SIZE + int.from_bytes(view[at + _LENGTH_AT : at + PREFIX_SIZE], "big", signed=True)

@@ -1,0 +1,128 @@
+"""`consume --group`: reads what the group gives it, and commits what was printed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping
+from typing import Any, NamedTuple
+
+from kafkad.names import TopicPartition
+from kctl.errors import Exit, KctlError
+from kctl.output import note
+from kctl.records.assignors import ASSIGNORS, assignor
+from kctl.records.bounds import Span
+from kctl.records.membership import Evicted, Member
+from kctl.records.planning import Range, spans
+from kctl.records.searching import Chunk, Search
+from kctl.session import Session
+
+_COMMIT_SECONDS = 5.0
+_POLL_SECONDS = 0.5
+
+
+class Membership(NamedTuple):
+    group: str
+    assignor: str
+    instance: str | None
+
+
+def read_as_member(
+    session: Session, search: Search, topics: Mapping[str, Any], limits: Range, membership: Membership
+) -> Generator[Chunk]:
+    """Until each of its partitions is read to where it ended when we got it; with --follow, for ever."""
+    chosen = assignor(membership.assignor)
+    if chosen is None:
+        what = f'there is no assignor "{membership.assignor}"'
+        raise KctlError(what, exit_code=Exit.USAGE, hints=(f"there are: {', '.join(ASSIGNORS)}, module:callable",))
+    counts = {name: len(topic.partitions) for name, topic in topics.items()}
+    member = Member(session, membership.group, counts, chosen, membership.instance)
+    share = _Share(session, search, limits, member)
+    try:
+        yield from share.chunks()
+    finally:
+        share.finish()
+
+
+class _Share:
+    """What one member has of the topics, and how far it is."""
+
+    def __init__(self, session: Session, search: Search, limits: Range, member: Member) -> None:
+        self._session = session
+        self._search = search
+        self._limits = limits
+        self._member = member
+        self._reader = search.reader({}, few=False)
+        self._printed: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, Span] = {}
+        self._commit_at = 0.0
+        self._given = False
+
+    def chunks(self) -> Generator[Chunk]:
+        while not (self._given and not self._member.must_join and self._reader.done and not self._limits.follow):
+            try:
+                if self._member.must_join:
+                    self._join()
+                self._member.beat()
+                yield from self._read()
+                if time.monotonic() >= self._commit_at:
+                    self._commit()
+            except Evicted as why:
+                note(self._session.settings, f"the group went on without this member ({why}): joining again")
+                self._printed.clear()
+                self._ends.clear()
+                self._member.lose_everything()
+                self._reader.assign({})
+            if self._search.enough:
+                return
+
+    def _read(self) -> Generator[Chunk]:
+        for fetched in self._reader.poll(_POLL_SECONDS):
+            if fetched.where not in self._ends:
+                continue  # given to another member since it was asked for
+            chunk = self._search.chunk(fetched)
+            yield chunk
+            cut = self._search.enough and chunk.records
+            self._printed[fetched.where] = chunk.records[-1].offset + 1 if cut else fetched.next
+            if self._search.enough:
+                return
+        if self._reader.done:
+            time.sleep(0.05 if self._limits.follow else 0)
+        self._search.show()
+
+    def _join(self) -> None:
+        self._commit()
+        if not self._member.cooperative:  # all give up everything before it is shared out again
+            self._reader.assign({})
+            self._ends.clear()
+        self._member.join()
+        owned = set(self._member.owned)
+        self._ends = {where: span for where, span in self._ends.items() if where in owned}
+        self._printed = {where: offset for where, offset in self._printed.items() if where in owned}
+        self._ends |= self._spans([where for where in self._member.owned if where not in self._ends])
+        self._reader.assign({where: span for where, span in self._ends.items() if where not in self._search.failed})
+        self._commit_at = time.monotonic() + _COMMIT_SECONDS
+        self._given = True
+
+    def _spans(self, added: list[TopicPartition]) -> dict[TopicPartition, Span]:
+        """From the group's commit on, or from --from where there is none."""
+        if not added:
+            return {}
+        found, failed = spans(self._session, added, self._limits)
+        self._search.failed |= failed
+        commits = self._member.committed(added)
+        return {where: Span(commits.get(where, span.start), span.end) for where, span in found.items()}
+
+    def _commit(self) -> None:
+        self._commit_at = time.monotonic() + _COMMIT_SECONDS
+        if self._printed:
+            self._member.commit(self._printed)
+            self._printed.clear()
+
+    def finish(self) -> None:
+        try:
+            self._commit()
+        except Evicted:
+            note(self._session.settings, "the group went on without this member: its last offsets are not committed")
+        finally:
+            self._member.leave()
+            self._search.done_with(self._reader)

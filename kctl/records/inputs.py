@@ -1,0 +1,38 @@
+"""What `produce` reads: lines as they come, so that a slow pipe's first record does not wait for its second."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from select import select
+
+from kctl.errors import KctlError
+
+_CHUNK = 1 << 20
+_LONGEST_LINE = 256 << 20
+
+
+def lines(descriptor: int, patience: float) -> Iterator[list[bytes]]:
+    """The lines that have come, without their ends; an empty list when none came within `patience` seconds."""
+    rest = b""
+    while True:
+        if not select([descriptor], [], [], patience)[0]:
+            yield []
+            continue
+        chunk = os.read(descriptor, _CHUNK)
+        if not chunk:
+            break
+        *whole, rest = (rest + chunk).split(b"\n")
+        if len(rest) > _LONGEST_LINE:
+            raise KctlError(f"a line of more than {_LONGEST_LINE >> 20} MiB")
+        if whole:
+            yield [line.removesuffix(b"\r") for line in whole]
+    if rest:
+        yield [rest]
+
+
+def all_of(descriptor: int) -> bytes:
+    parts = []
+    while chunk := os.read(descriptor, _CHUNK):
+        parts.append(chunk)
+    return b"".join(parts)

@@ -1,0 +1,324 @@
+"""A member of a consumer group, by the classic protocol: joins, agrees on who reads what, beats, commits, leaves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kctl.connection import Connection, Disconnected, connect
+from kctl.errors import Exit, KctlError, code_name, failure
+from kctl.records.assignors import Assignment, Assignor, Subscriptions, without_moving
+from kctl.records.subscriptions import read_assignment, read_subscription, write_assignment, write_subscription
+from kctl.session import Session
+
+SESSION_MS = 45_000
+REBALANCE_MS = 60_000
+HEARTBEAT_SECONDS = 3.0
+_BACKOFF_SECONDS = 0.1
+_PROTOCOL = "consumer"
+_NO_GENERATION = -1
+_COORDINATOR_MOVED = {
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+_JOIN_AGAIN = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID}
+
+
+class Evicted(Exception):
+    """The group goes on without us, or in another generation: what was not committed is lost to us."""
+
+
+class Member:
+    """`owned` are its partitions. `join` whenever `must_join`; `beat` often."""
+
+    def __init__(
+        self,
+        session: Session,
+        group: str,
+        topics: Mapping[str, int],
+        assignor: Assignor,
+        instance: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.group = group
+        self.owned: list[TopicPartition] = []
+        self.must_join = True
+        self.cooperative = assignor.cooperative
+        self._session = session
+        self._topics = dict(topics)
+        self._assignor = assignor
+        self._instance = instance
+        self._clock = clock
+        self._id = ""
+        self._generation = _NO_GENERATION
+        self._connection: Connection | None = None
+        self._next_beat = 0.0
+
+    # --- joining
+
+    def join(self) -> None:
+        """Until there is an assignment; `must_join` may be true again after it, in a cooperative rebalance."""
+        deadline = self._clock() + self._session.settings.timeout + REBALANCE_MS / 1000
+        while True:
+            try:
+                given = self._join_once()
+            except Disconnected as error:
+                self._pass_or_raise(error, deadline)
+                continue
+            if given is not None:
+                break
+            if self._clock() >= deadline:
+                raise KctlError(f'group "{self.group}" did not settle in time', exit_code=Exit.UNREACHABLE)
+        revoked = [where for where in self.owned if where not in given]
+        self.must_join = self.cooperative and bool(revoked)
+        self.owned = given
+        self._next_beat = self._clock() + HEARTBEAT_SECONDS
+
+    def lose_everything(self) -> None:
+        """After an eviction: whoever is in the group now may have our partitions."""
+        self.owned = []
+        self._generation = _NO_GENERATION
+        self.must_join = True
+
+    def _join_once(self) -> list[TopicPartition] | None:
+        from kafkad.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+
+        metadata = write_subscription(self._assignor.name, sorted(self._topics), self.owned, self._generation)
+        request = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self._id,
+            group_instance_id=self._instance,
+            protocol_type=_PROTOCOL,
+            protocols=[JoinGroupRequestProtocol(name=self._assignor.name, metadata=metadata)],
+            reason="kctl consume",
+        )
+        answer = self._ask(request, REBALANCE_MS / 1000)
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._id = answer.member_id
+            return None
+        if answer.error_code:
+            self._repeat_or_raise(answer.error_code)
+            return None
+        self._id, self._generation = answer.member_id, answer.generation_id
+        return self._synced(answer)
+
+    def _synced(self, joined: Any) -> list[TopicPartition] | None:
+        from kafkad.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+        shares = []
+        if joined.leader == self._id and not joined.skip_assignment:
+            assignment = self._shared_out(joined.members)
+            shares = [
+                SyncGroupRequestAssignment(member_id=member, assignment=write_assignment(partitions))
+                for member, partitions in assignment.items()
+            ]
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=self._generation,
+            member_id=self._id,
+            group_instance_id=self._instance,
+            protocol_type=_PROTOCOL,
+            protocol_name=self._assignor.name,
+            assignments=shares,
+        )
+        answer = self._ask(request, REBALANCE_MS / 1000)
+        if answer.error_code:
+            self._repeat_or_raise(answer.error_code)
+            return None
+        return read_assignment(answer.assignment)
+
+    def _shared_out(self, members: Iterable[Any]) -> Assignment:
+        subscriptions: Subscriptions = {
+            member.member_id: read_subscription(self._assignor.name, member.metadata, member.group_instance_id)
+            for member in members
+        }
+        assignment = self._assignor.assign(subscriptions, self._partitions_of(subscriptions))
+        return without_moving(assignment, subscriptions) if self.cooperative else assignment
+
+    def _partitions_of(self, subscriptions: Subscriptions) -> Mapping[str, int]:
+        """Others may want topics that we do not."""
+        foreign = {topic for wants in subscriptions.values() for topic in wants.topics} - self._topics.keys()
+        counts = {}
+        if foreign:
+            found = self._session.metadata(sorted(foreign)).topics
+            counts = {topic.name: len(topic.partitions) for topic in found if not topic.error_code}
+        return self._topics | counts
+
+    def _repeat_or_raise(self, code: int) -> None:
+        if code in _COORDINATOR_MOVED:
+            self._forget_coordinator()
+            time.sleep(_BACKOFF_SECONDS)
+        elif code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self._id = ""
+        elif code not in _JOIN_AGAIN:
+            raise self._refusal(code)
+
+    def _refusal(self, code: int) -> KctlError:
+        hints = []
+        if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+            hints = [f"its members have no assignor in common with ours: {self._assignor.name}; --assignor has others"]
+        return failure(code, f'group "{self.group}"', hints=hints)
+
+    # --- being a member
+
+    def beat(self) -> None:
+        """When it is time to. Evicted when the group has gone on without us."""
+        from kafkad.wire.messages.heartbeat import HeartbeatRequest
+
+        if self.must_join or self._clock() < self._next_beat:
+            return
+        self._next_beat = self._clock() + HEARTBEAT_SECONDS
+        request = HeartbeatRequest(
+            group_id=self.group,
+            generation_id=self._generation,
+            member_id=self._id,
+            group_instance_id=self._instance,
+        )
+        try:
+            code = self._ask(request).error_code
+        except Disconnected:
+            self._next_beat = self._clock() + _BACKOFF_SECONDS
+            return
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self.must_join = True
+        elif code:
+            self._out_or_raise(code)
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Evicted when it is too late for that."""
+        from kafkad.wire.messages.offset_commit import (
+            OffsetCommitRequest,
+            OffsetCommitRequestPartition,
+            OffsetCommitRequestTopic,
+        )
+
+        topics: dict[str, list[Any]] = {}
+        for (topic, partition), offset in offsets.items():
+            committed = OffsetCommitRequestPartition(
+                partition_index=partition, committed_offset=offset, committed_metadata=""
+            )
+            topics.setdefault(topic, []).append(committed)
+        request = OffsetCommitRequest(
+            group_id=self.group,
+            generation_id_or_member_epoch=self._generation,
+            member_id=self._id,
+            group_instance_id=self._instance,
+            topics=[OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        )
+        deadline = self._clock() + self._session.settings.timeout
+        while True:
+            try:
+                answer = self._ask(request)
+            except Disconnected as error:
+                self._pass_or_raise(error, deadline)
+                continue
+            codes = {part.error_code for topic in answer.topics for part in topic.partitions} - {0}
+            if codes & _COORDINATOR_MOVED and self._clock() < deadline:
+                self._forget_coordinator()
+                time.sleep(_BACKOFF_SECONDS)
+                continue
+            if ErrorCode.REBALANCE_IN_PROGRESS in codes:
+                self.must_join = True
+            elif codes:
+                self._out_or_raise(codes.pop())
+            return
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Of those of the partitions that have a commit."""
+        from kafkad.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+
+        topics: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, []).append(partition)
+        asked = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
+        deadline = self._clock() + self._session.settings.timeout
+        while True:
+            try:
+                answer = self._ask(OffsetFetchRequest(group_id=self.group, topics=asked), version=7)
+            except Disconnected as error:
+                self._pass_or_raise(error, deadline)
+                continue
+            if answer.error_code in _COORDINATOR_MOVED and self._clock() < deadline:
+                self._forget_coordinator()
+                time.sleep(_BACKOFF_SECONDS)
+                continue
+            if answer.error_code:
+                raise self._refusal(answer.error_code)
+            return {
+                TopicPartition(topic.name, part.partition_index): part.committed_offset
+                for topic in answer.topics
+                for part in topic.partitions
+                if part.committed_offset >= 0
+            }
+
+    def leave(self) -> None:
+        """At once, rather than when the session times out; a static member stays."""
+        from kafkad.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+
+        if self._id and self._instance is None:
+            who = MemberIdentity(member_id=self._id, reason="kctl consume is done")
+            try:
+                connection = self._coordinator()
+                version = connection.version_of(LeaveGroupRequest)
+                request = (
+                    LeaveGroupRequest(group_id=self.group, members=[who])
+                    if version is not None and version >= 3
+                    else LeaveGroupRequest(group_id=self.group, member_id=self._id)
+                )
+                self._ask(request)
+            except KctlError:
+                pass  # its session will end
+        self._forget_coordinator()
+
+    def _out_or_raise(self, code: int) -> None:
+        if code in _COORDINATOR_MOVED:
+            self._forget_coordinator()
+        elif code in _JOIN_AGAIN:
+            if code == ErrorCode.UNKNOWN_MEMBER_ID:
+                self._id = ""
+            raise Evicted(code_name(code))
+        else:
+            raise self._refusal(code)
+
+    # --- the coordinator
+
+    def _ask(self, request: Any, patience: float = 0.0, version: int | None = None) -> Any:
+        connection = self._coordinator()
+        try:
+            return connection.call(request, self._clock() + self._session.settings.timeout + patience, version)
+        except Disconnected:
+            self._forget_coordinator()
+            raise
+
+    def _coordinator(self) -> Connection:
+        """A connection of its own: a join may take long to be answered."""
+        if self._connection is None:
+            found = self._session.coordinators([self.group])[self.group]
+            if isinstance(found, KctlError):
+                raise _as_passing(found)
+            address = self._session.cluster.brokers[found].address
+            deadline = self._clock() + self._session.settings.timeout
+            self._connection = connect(address, self._session.access, deadline)
+        return self._connection
+
+    def _forget_coordinator(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _pass_or_raise(self, error: KctlError, deadline: float) -> None:
+        if self._clock() >= deadline:
+            raise error
+        time.sleep(_BACKOFF_SECONDS)
+
+
+def _as_passing(error: KctlError) -> KctlError:
+    if error.exit_code is Exit.UNREACHABLE:
+        return Disconnected(error.what, hints=error.hints)
+    return error

@@ -1,0 +1,88 @@
+"""Records as the settings say: values a line, a format, JSON lines, or a table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from kafkad.wire.records import Record
+from kctl.output import Column, Document, Row, Writer
+from kctl.records.located import Located
+from kctl.records.searching import Chunk
+from kctl.settings import Settings
+
+Encode = Callable[[Chunk], bytes]
+
+
+def print_records(
+    settings: Settings, columns: Sequence[Column], line_format: str | None, chunks: Iterable[Chunk]
+) -> None:
+    """Everything of a chunk is out before the next one is asked for, unless it goes into a table."""
+    encode = _encoder(settings, line_format)
+    if encode is None:
+        Writer(settings, columns, Document(settings.command, stream=True)).write(_rows(chunks))
+        sys.stdout.flush()
+        return
+    sys.stdout.flush()
+    out = sys.stdout.buffer
+    for chunk in chunks:
+        out.write(encode(chunk))
+        out.flush()
+
+
+def _encoder(settings: Settings, line_format: str | None) -> Encode | None:
+    """None: it is a matter for the Writer."""
+    if line_format is not None:
+        from kctl.records.formats import formatter
+
+        render = formatter(line_format)
+        return lambda chunk: b"".join([render(Located(chunk[0], chunk[1], record)) for record in chunk.records])
+    if settings.columns or settings.output not in ("table", "json"):
+        return None
+    return _json if settings.output == "json" else _values
+
+
+def _json(chunk: Chunk) -> bytes:
+    from kctl.records.jsonlines import json_line
+
+    topic, partition, records = chunk
+    return "".join([json_line(Located(topic, partition, record)) + "\n" for record in records]).encode()
+
+
+def _values(chunk: Chunk) -> bytes:
+    lines = [record.value or b"" for record in chunk.records]
+    lines.append(b"")
+    return b"\n".join(lines)
+
+
+def _rows(chunks: Iterable[Chunk]) -> Iterator[Row]:
+    for topic, partition, records in chunks:
+        for record in records:
+            yield _row(topic, partition, record)
+
+
+def _row(topic: str, partition: int, record: Record) -> Row:
+    from kctl.records.formats import headers_text
+
+    return {
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+        "key": _plain(record.key),
+        "value": _plain(record.value),
+        "headers": [{"key": name, "value": _plain(value)} for name, value in record.headers],
+        "header_text": headers_text(record.headers).decode("utf-8", "replace"),
+    }
+
+
+def _plain(data: bytes | None) -> Any:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        from base64 import b64encode
+
+        return {"base64": b64encode(data).decode()}

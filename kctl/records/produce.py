@@ -1,0 +1,217 @@
+"""`kctl produce`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from kafkad.wire.compression import CODEC_NAMES
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError
+from kctl.records.delivery import COLUMNS, Delivery, Wishes
+from kctl.records.formats import Headers, Parsed
+from kctl.records.interrupts import Interrupts
+from kctl.session import Session, pass_session
+
+Read = Callable[[bytes], Parsed]
+_PATIENCE_SECONDS = 0.02
+
+
+class Source(NamedTuple):
+    """Where records come from: one by one with the number of their line, or None when none came for a while."""
+
+    name: str
+    records: Iterator[tuple[int, Parsed] | None]
+
+
+class BadLine(Exception):
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(why)
+        self.line = line
+        self.why = why
+
+
+@click.command("produce", cls=KctlCommand, columns=COLUMNS)
+@click.argument("topic")
+@click.option("--value", metavar="TEXT", help="One record with this value, instead of what standard input holds.")
+@click.option("--tombstone", is_flag=True, help="One record without a value, which deletes its key when compacted.")
+@click.option("--key", metavar="TEXT", help="The key of all records that do not bring their own.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records; repeatable.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="All records to this partition.")
+@click.option(
+    "--timestamp", metavar="TIME", help="The time of all records that do not bring their own.  [default: now]"
+)
+@click.option("--file", "files", multiple=True, metavar="FILE", help="Read lines from files instead; repeatable.")
+@click.option("--whole", is_flag=True, help="Each file, or all of standard input, is the value of one record.")
+@click.option("-f", "--format", "line_format", metavar="FORMAT", help="What a line is: %k\\t%v, also %h %T %p.")
+@click.option("--key-delimiter", metavar="TEXT", help="A line is a key, this, and a value; without it only a value.")
+@click.option("--json", "as_json", is_flag=True, help="A line is a JSON object, as consume -o json prints them.")
+@click.option("--keep-partition", is_flag=True, help="With --json: to the partitions that the lines name.")
+@click.option("--empty-is-null", is_flag=True, help="Empty keys and values are none: such a value is a tombstone.")
+@click.option("--partitioner", metavar="HOW", help="sticky, round-robin, or module:callable.  [default: sticky]")
+@click.option("--compression", type=click.Choice(CODEC_NAMES), default="none", help="Codec of the batches.")
+@click.option("--acks", type=click.Choice(("all", "1", "0")), default="all", help="Who has to have written a record.")
+@click.option(
+    "--idempotent/--no-idempotent", default=None, help="Each record once, whatever happens.  [default: with acks all]"
+)
+@click.option("--transactional-id", metavar="ID", help="All records or none, in one transaction.")
+@click.option("--batch-size", metavar="SIZE", default="512KB", help="Largest batch.", show_default=True)
+@click.option("--linger", metavar="TIME", default="5ms", help="How long a batch waits to be filled.", show_default=True)
+@pass_session
+def produce(session: Session, /, topic: str, **options: Any) -> int:
+    """Send records from standard input, files or the command line.
+
+    A line is a value, or what --format, --key-delimiter or --json say. Records with a key go to the partition that
+    Java's producer would choose; without one they stay with a partition until a batch is full (sticky) or go round.
+    The partitioner module:callable is called with key, value (bytes or None) and the number of partitions.
+
+    A line that is wrong ends the input; its number is told, and what was sent before it. Exits 1 when any record was
+    not delivered.
+
+    Example: kctl consume orders -o json | kctl produce orders-copy --json
+    """
+    wishes = _wishes(session, options)
+    sources = _sources(options)
+    with Interrupts() as interrupts, Delivery(session, topic, wishes, interrupts) as delivery:
+        return delivery.report(_deliver(delivery, sources))
+
+
+def _wishes(session: Session, options: dict[str, Any]) -> Wishes:
+    from kctl.parsing import parse_duration_ms, parse_size, parse_time_ms
+
+    now_ms = time.time_ns() // 1_000_000
+    if options["idempotent"] and options["acks"] != "all":
+        raise KctlError("--idempotent needs --acks all", exit_code=Exit.USAGE)
+    if options["transactional_id"] and (options["acks"] != "all" or options["idempotent"] is False):
+        raise KctlError("--transactional-id needs --acks all and idempotence", exit_code=Exit.USAGE)
+    timestamp = options["timestamp"]
+    return Wishes(
+        key=_encoded(options["key"]),
+        headers=_headers(options["headers"]),
+        partition=options["partition"],
+        timestamp=None if timestamp is None else parse_time_ms(timestamp, now_ms, session.settings.utc),
+        keep_partition=options["keep_partition"] or not options["as_json"],
+        partitioner=options["partitioner"] or "sticky",
+        codec=CODEC_NAMES.index(options["compression"]),
+        acks={"all": -1, "1": 1, "0": 0}[options["acks"]],
+        idempotent=options["idempotent"],
+        transactional_id=options["transactional_id"],
+        batch_bytes=parse_size(options["batch_size"]),
+        linger=parse_duration_ms(options["linger"]) / 1000,
+    )
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("utf-8", "surrogateescape")
+
+
+def _headers(texts: Sequence[str]) -> Headers:
+    pairs = (text.partition("=") for text in texts)
+    return tuple((name, _encoded(value) if equals else None) for name, equals, value in pairs)
+
+
+def _sources(options: dict[str, Any]) -> Iterable[Source]:
+    if options["tombstone"] or options["value"] is not None:
+        if options["tombstone"] and options["key"] is None:
+            raise KctlError("--tombstone needs --key: it deletes what has that key", exit_code=Exit.USAGE)
+        yield Source("the command line", iter([(1, Parsed(None, _encoded(options["value"])))]))
+        return
+    read = _reader(options)
+    for file in options["files"] or ("-",):
+        if file == "-":
+            if sys.stdin.isatty():
+                print("type records, one a line; Ctrl-D ends", file=sys.stderr)
+            yield Source("standard input", _records(sys.stdin.fileno(), read, options["whole"]))
+        else:
+            with open(file, "rb") as stream:
+                yield Source(file, _records(stream.fileno(), read, options["whole"]))
+
+
+def _reader(options: dict[str, Any]) -> Read:
+    from kctl.records.formats import line_reader, unescaped
+
+    ways = [name for name in ("line_format", "key_delimiter", "as_json", "whole") if options[name]]
+    if len(ways) > 1:
+        what = "only one of --format, --key-delimiter, --json and --whole says what a line is"
+        raise KctlError(what, exit_code=Exit.USAGE)
+    if options["as_json"]:
+        from kctl.records.jsonlines import read_json_line
+
+        return read_json_line
+    if options["line_format"]:
+        read = line_reader(options["line_format"])
+    elif options["key_delimiter"]:
+        read = _delimited(unescaped(options["key_delimiter"]))
+    else:
+        read = _plain
+    return _nulling(read) if options["empty_is_null"] else read
+
+
+def _plain(line: bytes) -> Parsed:
+    return Parsed(None, line)
+
+
+def _delimited(delimiter: bytes) -> Read:
+    def read(line: bytes) -> Parsed:
+        key, found, value = line.partition(delimiter)
+        if not found:
+            raise ValueError(f"has no {delimiter.decode('utf-8', 'replace')!r} between a key and a value")
+        return Parsed(key, value)
+
+    return read
+
+
+def _nulling(read: Read) -> Read:
+    def nulled(line: bytes) -> Parsed:
+        parsed = read(line)
+        return parsed._replace(key=parsed.key or None, value=parsed.value or None)
+
+    return nulled
+
+
+def _records(descriptor: int, read: Read, whole: bool) -> Iterator[tuple[int, Parsed] | None]:
+    from kctl.records.inputs import all_of, lines
+
+    if whole:
+        yield 1, read(all_of(descriptor))
+        return
+    number = 0
+    for chunk in lines(descriptor, _PATIENCE_SECONDS):
+        if not chunk:
+            yield None
+        for line in chunk:
+            number += 1
+            try:
+                parsed = read(line)
+            except ValueError as error:
+                raise BadLine(number, str(error)) from None
+            yield number, parsed
+
+
+def _deliver(delivery: Delivery, sources: Iterable[Source]) -> list[KctlError]:
+    """Everything that the sources have, until one is wrong or nothing more can be sent."""
+    for source in sources:
+        try:
+            for item in source.records:
+                if item is None:
+                    delivery.poll()
+                else:
+                    _send(delivery, *item)
+                if delivery.over:
+                    return []
+        except BadLine as bad:
+            delivery.finish(commit=False)
+            what = f"line {bad.line} of {source.name} {bad.why}"
+            return [KctlError(what, hints=(f"before it {delivery.told()}; nothing from it on",))]
+    return []
+
+
+def _send(delivery: Delivery, line: int, parsed: Parsed) -> None:
+    try:
+        delivery.send(parsed, line)
+    except ValueError as error:
+        raise BadLine(line, str(error)) from None

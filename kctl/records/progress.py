@@ -1,0 +1,41 @@
+"""How far long work is: a line on a terminal that changes, else a line every ten seconds; always on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from kctl.settings import Settings
+
+_LIVE_SECONDS = 0.2
+_LINE_SECONDS = 10.0
+
+
+class Progress:
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._live = sys.stderr.isatty() and not settings.quiet
+        self._quiet = settings.quiet
+        self._clock = clock
+        self._every = _LIVE_SECONDS if self._live else _LINE_SECONDS
+        self._next = clock() + self._every
+        self._shown = False
+
+    def show(self, text: Callable[[], str]) -> None:
+        """When it is time to."""
+        if self._quiet or self._clock() < self._next:
+            return
+        self._next = self._clock() + self._every
+        if self._live:
+            sys.stderr.write(f"\r\x1b[K{text()}")
+            sys.stderr.flush()
+            self._shown = True
+        else:
+            print(text(), file=sys.stderr)
+
+    def clear(self) -> None:
+        """Before anything else is said."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._shown = False

@@ -1,0 +1,232 @@
+"""Reads partitions, all leaders at once. The next Fetch goes out as soon as an answer is in, before it is looked into:
+while the broker is at work on the one, we are on the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kctl.connection import Disconnected
+from kctl.errors import KctlError, failure
+from kctl.offsets import EARLIEST, offsets_at
+from kctl.records.bounds import Span
+from kctl.records.channels import Answer, Channels
+from kctl.records.fetched import Fetched
+from kctl.session import Session
+
+_WAIT_MS = 500
+_BACKOFF_SECONDS = 0.1
+_PARTITION_BYTES = 4 << 20
+_LARGEST_PARTITION_BYTES = 1 << 30
+_FETCH_BYTES = 32 << 20
+_PASSING = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+}
+"""What a partition answers while its leader moves."""
+
+
+class _Partition:
+    __slots__ = ("bytes", "end", "leader", "position", "trouble", "trouble_since")
+
+    def __init__(self, span: Span, partition_bytes: int) -> None:
+        self.position, self.end = span
+        self.leader: int | None = None
+        self.bytes = partition_bytes
+        self.trouble: KctlError | None = None
+        self.trouble_since = 0.0
+
+    def fine(self) -> None:
+        self.trouble = None
+
+
+class Reader:
+    """`poll` gives what has come. Partitions that could not be read for as long as the time-out are in `failed`."""
+
+    def __init__(
+        self,
+        session: Session,
+        spans: Mapping[TopicPartition, Span],
+        *,
+        committed: bool = False,
+        partition_bytes: int = _PARTITION_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.failed: dict[TopicPartition, KctlError] = {}
+        self.skipped: list[str] = []
+        self._session = session
+        self._committed = committed
+        self._partition_bytes = partition_bytes
+        self._clock = clock
+        self._channels = Channels(session, clock)
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._look_again = 0.0
+        self.assign(spans)
+
+    def assign(self, spans: Mapping[TopicPartition, Span]) -> None:
+        """Read these from now on; those that were read before go on where they are."""
+        kept = {where: state for where, state in self._partitions.items() if where in spans}
+        self._partitions = {
+            where: kept.get(where) or _Partition(span, self._partition_bytes)
+            for where, span in spans.items()
+            if where in kept or span.start < span.end
+        }
+
+    @property
+    def done(self) -> bool:
+        return not self._partitions
+
+    def close(self) -> None:
+        self._channels.close()
+
+    def poll(self, seconds: float) -> list[Fetched]:
+        """What has come by now, or within that time. Empty when nothing has, or everything is read."""
+        self._find_leaders()
+        for broker in {state.leader for state in self._partitions.values()}:
+            if broker is not None and not self._channels.is_busy(broker):
+                self._ask(broker)
+        if not self._channels.busy:
+            if self._partitions:
+                time.sleep(min(seconds, _BACKOFF_SECONDS))
+            return []
+        fetched: list[Fetched] = []
+        for answer in self._channels.wait(seconds):
+            fetched += self._taken(answer)
+            if any(state.leader == answer.broker for state in self._partitions.values()):
+                self._ask(answer.broker)
+        return fetched
+
+    # --- asking
+
+    def _find_leaders(self) -> None:
+        now = self._clock()
+        lost = [where for where, state in self._partitions.items() if state.leader is None]
+        if not lost or now < self._look_again:
+            return
+        if self._look_again:  # a leader was lost: what the session knows of it is old
+            self._learn({where.topic for where in lost})
+        for where, leader in self._session.leaders(lost).items():
+            if isinstance(leader, KctlError):
+                self._in_trouble(where, leader)
+            else:
+                self._partitions[where].leader = leader
+        self._look_again = now + _BACKOFF_SECONDS
+
+    def _learn(self, topics: set[str]) -> None:
+        try:
+            self._session.metadata(sorted(topics))
+        except KctlError as error:
+            for where in [where for where, state in self._partitions.items() if state.leader is None]:
+                self._in_trouble(where, error)
+
+    def _ask(self, broker: int) -> None:
+        asked = {where: state.position for where, state in self._partitions.items() if state.leader == broker}
+        if asked:
+            patience = self._session.settings.timeout + _WAIT_MS / 1000
+            self._channels.send(broker, lambda _: self._request(asked), asked, patience)
+
+    def _request(self, asked: Mapping[TopicPartition, int]) -> Any:
+        from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+        topics: dict[str, list[Any]] = {}
+        for (topic, partition), position in asked.items():
+            size = self._partitions[TopicPartition(topic, partition)].bytes
+            wanted = FetchPartition(partition=partition, fetch_offset=position, partition_max_bytes=size)
+            topics.setdefault(topic, []).append(wanted)
+        return FetchRequest(
+            max_wait_ms=_WAIT_MS,
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES,
+            isolation_level=int(self._committed),
+            topics=[FetchTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+        )
+
+    # --- taking
+
+    def _taken(self, answer: Answer) -> list[Fetched]:
+        asked: dict[TopicPartition, int] = answer.tag
+        if isinstance(answer.response, KctlError):
+            if not isinstance(answer.response, Disconnected):
+                raise answer.response
+            for where in asked:
+                self._in_trouble(where, answer.response)
+            return []
+        if answer.response.error_code:
+            raise failure(answer.response.error_code, f"broker {answer.broker} refuses to be read from")
+        fetched = []
+        nothing = not any(part.records for topic in answer.response.responses for part in topic.partitions)
+        for topic in answer.response.responses:
+            for part in topic.partitions:
+                where = TopicPartition(topic.topic, part.partition_index)
+                state = self._partitions.get(where)
+                if state is None or asked.get(where) != state.position:
+                    continue  # given up, or given back, meanwhile
+                if part.error_code:
+                    self._refused(where, state, part)
+                elif one := self._progress(where, state, part, nothing):
+                    fetched.append(one)
+        return fetched
+
+    def _progress(self, where: TopicPartition, state: _Partition, part: Any, nothing: bool) -> Fetched | None:
+        state.fine()
+        try:
+            fetched = Fetched(where, part, state.position, state.end)
+        except KctlError as error:
+            self._fail(where, error)
+            return None
+        if part.records and not fetched.size:
+            state.bytes = min(state.bytes * 2, _LARGEST_PARTITION_BYTES)
+        limit = part.last_stable_offset if self._committed and part.last_stable_offset >= 0 else part.high_watermark
+        if nothing and limit >= state.end:  # compaction left nothing up to there
+            fetched.next = state.end
+        state.position = fetched.next
+        if state.position >= state.end:
+            del self._partitions[where]
+        return fetched if fetched.next > fetched.start else None
+
+    def _refused(self, where: TopicPartition, state: _Partition, part: Any) -> None:
+        error = failure(part.error_code, f"partition {where} cannot be read at offset {state.position}")
+        if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(where, state, error)
+        elif part.error_code in _PASSING:
+            self._in_trouble(where, error)
+        else:
+            self._fail(where, error)
+
+    def _out_of_range(self, where: TopicPartition, state: _Partition, error: KctlError) -> None:
+        """Retention or a truncation was faster: go on where the log starts now, and say so."""
+        start = offsets_at(self._session, {where: EARLIEST})[where]
+        if isinstance(start, KctlError) or start.offset <= state.position:
+            self._fail(where, error if not isinstance(start, KctlError) else start)
+            return
+        self.skipped.append(f"{where}: offsets {state.position} to {start.offset - 1} were deleted meanwhile")
+        state.position = start.offset
+        if state.position >= state.end:
+            del self._partitions[where]
+
+    def _in_trouble(self, where: TopicPartition, error: KctlError) -> None:
+        """It may pass: look for its leader again, until the time-out is over."""
+        state = self._partitions.get(where)
+        if state is None:
+            return
+        now = self._clock()
+        state.leader = None
+        if state.trouble is None:
+            state.trouble_since = now
+        state.trouble = error
+        if now - state.trouble_since >= self._session.settings.timeout:
+            self._fail(where, error)
+
+    def _fail(self, where: TopicPartition, error: KctlError) -> None:
+        self.failed[where] = error
+        del self._partitions[where]

@@ -1,0 +1,122 @@
+"""Who a producer is to the brokers, and the one transaction that a transactional one writes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kctl.connection import Disconnected
+from kctl.errors import KctlError, failure
+from kctl.records.batches import Producer
+from kctl.session import TRANSACTION, Session
+
+_TIMEOUT_MS = 60_000
+_BACKOFF_SECONDS = 0.05
+_LAST_FOR_CLIENTS = 3
+"""From the next version of AddPartitionsToTxn on, only brokers ask."""
+_LAST_EXPLICIT_END = 4
+"""From the next version of EndTxn on, brokers add the partitions by themselves."""
+_PASSING = {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+
+
+def idempotent_producer(session: Session) -> Producer:
+    from kafkad.wire.messages.init_producer_id import InitProducerIdRequest
+
+    answer = session.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_TIMEOUT_MS))
+    if answer.error_code:
+        raise failure(answer.error_code, "the broker gives no producer id")
+    return Producer(answer.producer_id, answer.producer_epoch)
+
+
+class Transaction:
+    """Begun by `begin`, which also ends one that an earlier run with this id has left open."""
+
+    def __init__(self, session: Session, transactional_id: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.id = transactional_id
+        self.producer = Producer()
+        self._session = session
+        self._clock = clock
+        self._partitions: set[TopicPartition] = set()
+
+    def begin(self) -> Producer:
+        from kafkad.wire.messages.init_producer_id import InitProducerIdRequest
+
+        request = InitProducerIdRequest(transactional_id=self.id, transaction_timeout_ms=_TIMEOUT_MS)
+        answer = self._ask(request, lambda answer: answer.error_code, None)
+        self.producer = Producer(answer.producer_id, answer.producer_epoch, transactional=True)
+        return self.producer
+
+    def add(self, where: TopicPartition) -> None:
+        """Before the first batch goes to a partition, the coordinator has to know of it."""
+        from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+
+        if where in self._partitions:
+            return
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.id,
+            v3_and_below_producer_id=self.producer.id,
+            v3_and_below_producer_epoch=self.producer.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=where.topic, partitions=[where.partition])],
+        )
+        self._ask(request, _partition_code, _LAST_FOR_CLIENTS)
+        self._partitions.add(where)
+
+    def end(self, *, commit: bool) -> None:
+        from kafkad.wire.messages.end_txn import EndTxnRequest
+
+        if not self._partitions:
+            return
+        request = EndTxnRequest(
+            transactional_id=self.id,
+            producer_id=self.producer.id,
+            producer_epoch=self.producer.epoch,
+            committed=commit,
+        )
+        self._ask(request, lambda answer: answer.error_code, _LAST_EXPLICIT_END)
+
+    def _ask(self, request: Any, code_of: Callable[[Any], int], last_version: int | None) -> Any:
+        """Of the coordinator, wherever it moves within the time-out. All these requests may be repeated."""
+        deadline = self._clock() + self._session.settings.timeout
+        while True:
+            error = self._asked(request, code_of, last_version)
+            if not isinstance(error, KctlError):
+                return error
+            passing = isinstance(error, Disconnected) or error.code in _PASSING_NAMES
+            if not passing or self._clock() >= deadline:
+                raise error
+            time.sleep(_BACKOFF_SECONDS)
+
+    def _asked(self, request: Any, code_of: Callable[[Any], int], last_version: int | None) -> Any:
+        try:
+            coordinator = self._session.coordinators([self.id], TRANSACTION)[self.id]
+            if isinstance(coordinator, KctlError):
+                return coordinator
+            connection = self._session.connection(coordinator)
+            version = connection.version_of(request)
+            if version is not None and last_version is not None:
+                version = min(version, last_version)
+            answer = self._session.exchange(connection, request, version)
+        except Disconnected as error:
+            return error
+        code = code_of(answer)
+        return failure(code, f'transactional id "{self.id}"') if code else answer
+
+
+_PASSING_NAMES = {code.name for code in _PASSING}
+
+
+def _partition_code(answer: Any) -> int:
+    codes = [
+        part.partition_error_code
+        for topic in answer.results_by_topic_v3_and_below
+        for part in topic.results_by_partition
+    ]
+    return next((code for code in codes if code), 0)

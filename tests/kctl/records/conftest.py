@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.bench.figures import create, new_topic
+from tests.broker import KafkadProcess
+from tests.clients.probes import Asker
+
+Feed = Callable[[str | bytes], None]
+NewTopic = Callable[..., str]
+
+
+@pytest.fixture
+def feed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Feed]:
+    """Makes this the standard input."""
+    with ExitStack() as stack:
+
+        def give(data: str | bytes) -> None:
+            path = tmp_path / f"input-{uuid.uuid4().hex}"
+            path.write_bytes(data.encode() if isinstance(data, str) else data)
+            monkeypatch.setattr("sys.stdin", stack.enter_context(path.open()))
+
+        yield give
+
+
+@pytest.fixture
+def new_name() -> Callable[[], str]:
+    return lambda: f"records-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def topic(broker: KafkadProcess, new_name: Callable[[], str]) -> NewTopic:
+    """`topic(4)` creates one with so many partitions and gives its name."""
+
+    def make(partitions: int = 1, **configs: str) -> str:
+        name = new_name()
+        asker = Asker(broker.port)
+        create(asker, new_topic(name, partitions, **configs))
+        asker.client.close()
+        return name
+
+    return make

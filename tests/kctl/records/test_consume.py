@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.broker import KafkadProcess
+from tests.kctl.conftest import Kctl
+from tests.kctl.records.conftest import Feed, NewTopic
+
+START = 1763703000000
+
+
+@pytest.fixture
+def orders(on_broker: Kctl, topic: NewTopic, feed: Feed) -> str:
+    """120 records of three partitions, one a second, their offsets in the same order."""
+    name = topic(3)
+    lines = [
+        json.dumps(
+            {
+                "key": f"user-{number % 10}",
+                "value": json.dumps({"amount": number, "name": f"n{number}"}),
+                "headers": [{"key": "type", "value": "big" if number >= 100 else "small"}],
+                "partition": number % 3,
+                "timestamp_ms": START + number * 1000,
+            }
+        )
+        for number in range(120)
+    ]
+    feed("\n".join(lines))
+    assert on_broker("produce", name, "--json", "--keep-partition").code == 0
+    return name
+
+
+def amounts(text: str) -> list[int]:
+    return sorted(json.loads(line)["amount"] for line in text.splitlines())
+
+
+EVERYTHING = list(range(120))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], EVERYTHING),
+        (["--from", "earliest"], EVERYTHING),
+        (["--from", "latest"], []),
+        (["--from", "38"], [114, 115, 116, 117, 118, 119]),
+        (["--from", "-1"], [117, 118, 119]),
+        (["--to", "2"], [0, 1, 2, 3, 4, 5]),
+        (["--from", "1", "--to", "2"], [3, 4, 5]),
+        (["--from", f"@{START + 115_000}"], [115, 116, 117, 118, 119]),
+        (["--to", f"@{START + 3_000}"], [0, 1, 2]),
+        (["--from", f"@{START + 500_000}"], []),
+        (["--from", "@2025-11-21T05:31:50Z"], list(range(110, 120))),
+        (["--partitions", "1", "--to", "2"], [1, 4]),
+        (["--partitions", "0-1", "--from", "39"], [117, 118]),
+        (["--last", "4"], [116, 117, 118, 119]),
+        (["--last", "4", "--partitions", "0"], [108, 111, 114, 117]),
+        (["--last", "1000"], EVERYTHING),
+        (["--last", "2", "--header", "type=small"], [98, 99]),
+        (["--key", "user-7", "--all-partitions"], list(range(7, 120, 10))),
+        (["--key", "user-[12]"], sorted([*range(1, 120, 10), *range(2, 120, 10)])),
+        (["--value", '*"n11?"*'], list(range(110, 120))),
+        (["--header", "type=b*"], list(range(100, 120))),
+        (["--grep", 'n5$|n6"'], [6]),
+        (["--filter", "value.amount >= 118 or offset == 0"], [0, 1, 2, 118, 119]),
+        (["--filter", f"timestamp < @{START + 2000}"], [0, 1]),
+        (["--from", "0", "--filter", "partition == 2 and value.amount < 9"], [2, 5, 8]),
+    ],
+)
+def test_ranges_and_filters(on_broker: Kctl, orders: str, words: list[str], expected: list[int]) -> None:
+    ran = on_broker("consume", orders, *words)
+    assert ran.code == 0
+    assert amounts(ran.out) == expected
+
+
+def test_last_is_in_the_order_of_time(on_broker: Kctl, orders: str) -> None:
+    ran = on_broker("consume", orders, "--last", "5", "-f", "%T ")
+    assert ran.out.split() == [str(START + number * 1000) for number in range(115, 120)]
+
+
+def test_exact_key_is_looked_for_where_it_belongs(on_broker: Kctl, orders: str) -> None:
+    ran = on_broker("consume", orders, "--key", "user-7")
+    assert ran.err == "searched 40, matched 4\n"
+    ran = on_broker("consume", orders, "--key", "user-7", "--all-partitions")
+    assert ran.err == "searched 120, matched 12\n"
+    assert on_broker("consume", orders, "--key", "user-7", "-q").err == ""
+
+
+def test_count_and_limit_stop_early(on_broker: Kctl, orders: str) -> None:
+    for words in (("-n", "7"), ("--limit", "7")):
+        assert len(on_broker("consume", orders, *words).out.splitlines()) == 7
+    ran = on_broker("consume", orders, "-n", "2", "--filter", "value.amount > 50", "--partitions", "0")
+    assert amounts(ran.out) == [51, 54]
+    assert ran.err.endswith("matched 2\n")
+
+
+def test_nothing_found_is_an_error_only_if_asked_for(on_broker: Kctl, orders: str) -> None:
+    assert on_broker("consume", orders, "--key", "nobody*").code == 0
+    assert on_broker("consume", orders, "--key", "nobody*", "--fail-empty").code == 3
+    assert on_broker("consume", orders, "--key", "user-1*", "--fail-empty").code == 0
+
+
+def test_several_topics_and_one_that_is_not(on_broker: Kctl, orders: str, topic: NewTopic) -> None:
+    other = topic(1)
+    on_broker("produce", other, "--value", '{"amount": 500}')
+    assert amounts(on_broker("consume", orders, other).out) == [*EVERYTHING, 500]
+    ran = on_broker("consume", orders, "no-such-topic")
+    assert ran.code == 3
+    assert amounts(ran.out) == EVERYTHING
+    assert "120 records were printed" in ran.err
+
+
+def test_tables_and_csv(on_broker: Kctl, orders: str) -> None:
+    ran = on_broker("consume", orders, "--last", "1", "-o", "wide", "--utc")
+    assert ran.out.splitlines()[1].split()[1:6] == ["2", "39", "2025-11-21", "05:31:59.000", "user-9"]
+    ran = on_broker("consume", orders, "--last", "1", "-o", "csv")
+    (row,) = csv.DictReader(io.StringIO(ran.out))
+    assert (row["offset"], row["key"], json.loads(row["value"])["amount"]) == ("39", "user-9", 119)
+    assert json.loads(row["headers"]) == [{"key": "type", "value": "big"}]
+    ran = on_broker("consume", orders, "--last", "1", "--columns", "offset,key", "--no-headers")
+    assert ran.out.split() == ["39", "user-9"]
+
+
+def test_deleted_and_compacted_offsets_are_passed_over(
+    on_broker: Kctl, topic: NewTopic, feed: Feed, broker: KafkadProcess
+) -> None:
+    from tests.clients.probes import Asker
+
+    name = topic(1)
+    feed("".join(f"{number}\n" for number in range(10)))
+    on_broker("produce", name)
+    asker = Asker(broker.port)
+    partitions = [{"partition_index": 0, "offset": 6}]
+    asker.ask("DeleteRecords", 2, {"topics": [{"name": name, "partitions": partitions}], "timeout_ms": 10000})
+    asker.client.close()
+    assert on_broker("consume", name).out.split() == ["6", "7", "8", "9"]
+    assert on_broker("consume", name, "--from", "2", "--to", "7").out.split() == ["6"]
+    assert on_broker("consume", name, "--last", "8").out.split() == ["6", "7", "8", "9"]
+
+
+def test_following_goes_on_with_what_comes(broker: KafkadProcess, on_broker: Kctl, orders: str) -> None:
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "consume", orders, "--from", "-1", "--follow"]
+    with subprocess.Popen(
+        [*command, "-f", "%s\\n"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert amounts("".join(process.stdout.readline() for _ in range(3))) == [117, 118, 119]
+        on_broker("produce", orders, "--value", '{"amount": 1000}')
+        assert amounts(process.stdout.readline()) == [1000]
+        os.kill(process.pid, 2)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == "interrupted: searched 4, matched 4\n"
+
+
+def test_time_zone_of_times_is_local_unless_utc(on_broker: Kctl, orders: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = on_broker("consume", orders, "--from", "@2025-11-21T05:31:55", "--utc")
+    assert amounts(ran.out) == [115, 116, 117, 118, 119]
+
+
+def test_nobody_there(kctl: Kctl) -> None:
+    ran = kctl("-b", "127.0.0.1:1", "consume", "t")
+    assert ran.code == 4
+    assert "Traceback" not in ran.err

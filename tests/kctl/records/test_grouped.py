@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kctl.records.assignors import ASSIGNORS
+from kctl.records.subscriptions import read_assignment, read_subscription, write_assignment, write_subscription
+from tests.broker import KafkadProcess
+from tests.kctl.conftest import Kctl
+from tests.kctl.records.conftest import Feed, NewTopic
+
+PARTITIONS = 4
+
+
+def numbers(first: int, last: int) -> str:
+    return "".join(f"{number}\n" for number in range(first, last))
+
+
+@pytest.fixture
+def name(on_broker: Kctl, topic: NewTopic, feed: Feed) -> str:
+    """A topic with the numbers from 0 to 39, ten in each partition."""
+    made = topic(PARTITIONS)
+    feed(numbers(0, 40))
+    assert on_broker("produce", made, "--partitioner", "round-robin").code == 0
+    return made
+
+
+def test_group_goes_on_where_it_was(on_broker: Kctl, name: str, feed: Feed, new_name: Callable[[], str]) -> None:
+    group = new_name()
+    ran = on_broker("consume", name, "--group", group)
+    assert (ran.code, sorted(map(int, ran.out.split()))) == (0, list(range(40)))
+    assert on_broker("consume", name, "--group", group, "--fail-empty").code == 3
+    feed(numbers(40, 44))
+    on_broker("produce", name, "--partitioner", "round-robin")
+    assert sorted(on_broker("consume", name, "--group", group).out.split()) == ["40", "41", "42", "43"]
+    assert on_broker("consume", name, "--group", new_name(), "--from", "latest").out == ""
+
+
+def test_only_what_was_printed_is_committed(on_broker: Kctl, name: str, new_name: Callable[[], str]) -> None:
+    group = new_name()
+    got = [on_broker("consume", name, "--group", group, "-n", "7").out.split() for _ in range(6)]
+    assert [len(some) for some in got] == [7, 7, 7, 7, 7, 5]
+    assert sorted(int(number) for some in got for number in some) == list(range(40))
+
+
+@contextmanager
+def member(broker: KafkadProcess, name: str, group: str, out: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "consume", name, "--group", group, "--follow"]
+    command += ["--from", "earliest", "-f", "%p %s\\n", *words]
+    with out.open("a") as file, subprocess.Popen(command, stdout=file, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def seen(*files: Path) -> list[int]:
+    return sorted(int(line.split()[1]) for file in files if file.exists() for line in file.read_text().splitlines())
+
+
+def until(condition: Callable[[], bool], turn: Callable[[], object] = lambda: None) -> None:
+    """Has the work go on until it shows; a member may take its time on a busy machine."""
+    end = time.monotonic() + 90
+    while time.monotonic() < end:
+        if condition():
+            return
+        turn()
+        time.sleep(0.05)
+    raise AssertionError("it did not come to that")
+
+
+@pytest.mark.parametrize(
+    "assignor", ["cooperative-sticky", *(pytest.param(name, marks=pytest.mark.slow) for name in ASSIGNORS[:3])]
+)
+def test_two_members_share_and_one_takes_over(
+    broker: KafkadProcess, on_broker: Kctl, topic: NewTopic, tmp_path: Path, new_name: Callable[[], str], assignor: str
+) -> None:
+    name, group = topic(PARTITIONS), new_name()
+    one, two = tmp_path / "one", tmp_path / "two"
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        for partition in range(PARTITIONS):
+            on_broker("produce", name, "--value", str(sent), "--partition", str(partition))
+            sent += 1
+
+    def partitions(file: Path, after: int) -> set[str]:
+        lines = [line.split() for line in file.read_text().splitlines()]
+        return {partition for partition, number in lines if int(number) >= after}
+
+    with member(broker, name, group, one, "--assignor", assignor) as first:
+        until(lambda: partitions(one, 0) == {"0", "1", "2", "3"}, send)
+        with member(broker, name, group, two, "--assignor", assignor) as second:
+            until(lambda: len(partitions(two, 0)) == 2, send)
+            shared = sent
+            until(lambda: len(partitions(one, shared)) == 2 and len(partitions(two, shared)) == 2, send)
+            assert partitions(one, shared).isdisjoint(partitions(two, shared))
+            second.send_signal(signal.SIGINT)
+            assert second.wait(30) == 130
+            assert second.stderr is not None
+            assert second.stderr.read().startswith("interrupted: searched ")
+        alone = sent
+        until(lambda: partitions(one, alone) == {"0", "1", "2", "3"}, send)
+        until(lambda: len(set(seen(one, two))) == sent)
+        first.send_signal(signal.SIGINT)
+        assert first.wait(30) == 130
+    got = seen(one, two)
+    assert sorted(set(got)) == list(range(sent))
+    assert on_broker("consume", name, "--group", group, "--assignor", assignor).out == ""
+
+
+def test_assignor_of_ones_own(
+    broker: KafkadProcess, on_broker: Kctl, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kctl_my_assignor.py").write_text(
+        "def mine(subscriptions, partitions):\n"
+        "    (member,) = subscriptions\n"
+        "    return {member: [(topic, 1) for topic in partitions]}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    words = ("--group", f"{name}-group", "--assignor", "kctl_my_assignor:mine")
+    ran = on_broker("consume", name, *words, "-f", "%p ")
+    assert ran.out.split() == ["1"] * 10
+
+
+def test_static_member_keeps_its_place(on_broker: Kctl, name: str, new_name: Callable[[], str]) -> None:
+    group = new_name()
+    assert len(on_broker("consume", name, "--group", group, "--instance", "a", "-n", "5").out.split()) == 5
+    assert len(on_broker("consume", name, "--group", group, "--instance", "a").out.split()) == 35
+
+
+def test_member_that_is_put_out_comes_back(
+    broker: KafkadProcess, on_broker: Kctl, topic: NewTopic, tmp_path: Path, new_name: Callable[[], str]
+) -> None:
+    """As `LeaveGroup` by somebody else, or a session that timed out, does."""
+    name, group, out = topic(1), new_name(), tmp_path / "out"
+    with member(broker, name, group, out) as process:
+        until(lambda: seen(out) != [], lambda: on_broker("produce", name, "--value", "1"))
+        put_out(broker, group)
+        until(lambda: bool(members(broker, group)))
+        on_broker("produce", name, "--value", "2")
+        until(lambda: 2 in seen(out))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr is not None
+        assert "the group went on without this member" in process.stderr.read()
+
+
+def members(broker: KafkadProcess, group: str) -> list[str]:
+    from tests.clients.probes import Asker
+
+    asker = Asker(broker.port)
+    answer = asker.ask("DescribeGroups", 5, {"groups": [group]})
+    asker.client.close()
+    return [one.member_id for one in answer.groups[0].members]
+
+
+def put_out(broker: KafkadProcess, group: str) -> None:
+    from tests.clients.probes import Asker
+
+    asker = Asker(broker.port)
+    out = [{"member_id": member, "group_instance_id": None, "reason": None} for member in members(broker, group)]
+    asker.ask("LeaveGroup", 5, {"group_id": group, "members": out})
+    asker.client.close()
+
+
+OWNED = [("t", 0), ("u", 3), ("t", 1)]
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_subscriptions_there_and_back(assignor: str) -> None:
+    said = read_subscription(assignor, write_subscription(assignor, ["t", "u"], OWNED, 7), "i")
+    assert (said.topics, sorted(said.owned), said.generation, said.instance_id) == (("t", "u"), sorted(OWNED), 7, "i")
+
+
+def test_assignments_there_and_back() -> None:
+    assert sorted(read_assignment(write_assignment(OWNED))) == sorted(OWNED)
+    assert read_assignment(b"") == []
+
+
+def test_subscription_of_an_old_client() -> None:
+    data = bytes.fromhex("0000 00000001 0001 74 ffffffff")
+    assert read_subscription("range", data, None).topics == ("t",)

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkad.wire.compression import CODEC_NAMES
+from kctl.records.partitioning import partition_of_key
+from tests.bench.figures import create, new_topic
+from tests.broker import KafkadProcess
+from tests.clients.probes import Asker
+from tests.kctl.conftest import Kctl
+from tests.kctl.records.conftest import Feed, NewTopic
+
+
+def rows(kctl: Kctl, name: str, *options: object) -> list[str]:
+    """`partition:key:value` of all records, in the order of partition and offset."""
+    ran = kctl("consume", name, "-f", "%p:%k:%s\\n", *options)
+    assert (ran.code, ran.err) == (0, "")
+    return sorted(ran.out.splitlines(), key=lambda line: int(line.partition(":")[0]))
+
+
+def test_lines_and_where_they_went(on_broker: Kctl, topic: NewTopic, feed: Feed) -> None:
+    name = topic(1)
+    feed("one\r\ntwo\n\nlast without an end")
+    ran = on_broker("produce", name, "-o", "json")
+    assert (ran.code, ran.err) == (0, "")
+    assert json.loads(ran.out)["items"] == [
+        {"topic": name, "partition": 0, "records": 4, "first_offset": 0, "last_offset": 3}
+    ]
+    assert rows(on_broker, name) == ["0::one", "0::two", "0::", "0::last without an end"]
+
+
+def test_keys_go_where_java_puts_them(on_broker: Kctl, topic: NewTopic, feed: Feed) -> None:
+    name = topic(4)
+    keys = [f"key-{number}" for number in range(20)]
+    feed("".join(f"{key}\tvalue of {key}\n" for key in keys))
+    assert on_broker("produce", name, "--key-delimiter", "\\t").code == 0
+    expected = {f"{partition_of_key(key.encode(), 4)}:{key}:value of {key}" for key in keys}
+    assert set(rows(on_broker, name)) == expected
+
+
+@pytest.mark.parametrize("codec", CODEC_NAMES)
+@pytest.mark.parametrize("acks", ["all", "1", "0"])
+def test_json_round_trip(on_broker: Kctl, topic: NewTopic, feed: Feed, codec: str, acks: str) -> None:
+    name, copy = topic(3), topic(3)
+    records = [
+        {"key": "a", "value": "plain é", "headers": [{"key": "h", "value": "1"}, {"key": "h", "value": None}]},
+        {"key": None, "value": {"base64": "/wD+"}, "headers": [{"key": "", "value": {"base64": "gA=="}}]},
+        {"key": "gone", "value": None, "headers": []},
+        {"key": "", "value": "", "headers": []},
+    ]
+    lines = [record | {"partition": at % 3, "timestamp_ms": 1763703000000 + at} for at, record in enumerate(records)]
+    feed("".join(json.dumps(line) + "\n" for line in lines))
+    assert on_broker("produce", name, "--json", "--keep-partition", "--compression", codec, "--acks", acks).code == 0
+    first = on_broker("consume", name, "-o", "json")
+    feed(first.out)
+    assert on_broker("produce", copy, "--json", "--keep-partition", "--compression", codec).code == 0
+    second = on_broker("consume", copy, "-o", "json")
+
+    def told(text: str) -> list[dict[str, object]]:
+        said = [json.loads(line) for line in text.splitlines()]
+        return sorted(({**one, "topic": ""} for one in said), key=lambda one: one["timestamp_ms"])
+
+    assert told(first.out) == told(second.out)
+    kept = [{name: one[name] for name in line} for one, line in zip(told(first.out), lines, strict=True)]
+    assert kept == lines
+
+
+def test_options_for_all_records(on_broker: Kctl, topic: NewTopic) -> None:
+    name = topic(3)
+    words = ("--value", "v", "--key", "k", "--partition", "2", "--timestamp", "1763703000000")
+    ran = on_broker("produce", name, *words, "--header", "a=1", "--header", "b", "--header", "c=")
+    assert ran.code == 0
+    assert on_broker("produce", name, "--key", "k", "--tombstone", "--partition", "2").code == 0
+    ran = on_broker("consume", name, "-f", "%p %o %k %S %h %K\\n")
+    assert ran.out == "2 0 k 1 a=1,b=NULL,c= 1\n2 1 k -1  1\n"
+    assert on_broker("consume", name, "-n", "1", "-f", "%T").out == "1763703000000"
+
+
+def test_formats_files_and_whole_ones(on_broker: Kctl, topic: NewTopic, tmp_path: Path) -> None:
+    name = topic(1)
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_bytes(b"k1|v1\nk2|\n")
+    two.write_bytes(b"k3|v|3\n")
+    assert on_broker("produce", name, "-f", "%k|%s", "--file", one, "--file", two, "--empty-is-null").code == 0
+    assert on_broker("produce", name, "--whole", "--file", one, "--key", "all").code == 0
+    ran = on_broker("consume", name, "-f", "%k=%s(%S);")
+    assert ran.out == "k1=v1(2);k2=(-1);k3=v|3(3);all=k1|v1\nk2|\n(10);"
+
+
+def test_round_robin(on_broker: Kctl, topic: NewTopic, feed: Feed) -> None:
+    name = topic(4)
+    feed("".join(f"{number}\n" for number in range(8)))
+    assert on_broker("produce", name, "--partitioner", "round-robin").code == 0
+    assert rows(on_broker, name) == [f"{p}::{n}" for p in range(4) for n in (p, p + 4)]
+
+
+def test_partitioner_of_ones_own(
+    on_broker: Kctl, topic: NewTopic, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic(4)
+    (tmp_path / "kctl_by_length.py").write_text("def choose(key, value, partitions):\n    return len(value) - 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    feed("a\nbb\nccc\n")
+    assert on_broker("produce", name, "--partitioner", "kctl_by_length:choose").code == 0
+    assert rows(on_broker, name) == ["0::a", "1::bb", "2::ccc"]
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "text"),
+    [
+        ('{"valu": 1}', ["--json"], 'has a field "valu"'),
+        ("no delimiter", ["--key-delimiter", ":"], "has no ':' between a key and a value"),
+        ("no delimiter", ["-f", "%k:%s"], 'is not like "%k:%s"'),
+        ('{"value": "x", "partition": 7}', ["--json", "--keep-partition"], "names partition 7; "),
+    ],
+)
+def test_bad_line_tells_its_number_and_what_was_sent(
+    on_broker: Kctl, topic: NewTopic, feed: Feed, line: str, options: list[str], text: str
+) -> None:
+    name = topic(1)
+    good = '{"value": "good"}' if "--json" in options else "good:good"
+    feed(f"{good}\n{good}\n{line}\n{good}\n")
+    ran = on_broker("produce", name, *options)
+    assert ran.code == 1
+    assert f"error: line 3 of standard input {text}" in ran.err
+    assert "before it 2 records were delivered" in ran.err
+    assert len(rows(on_broker, name)) == 2
+
+
+def test_too_large_records_are_told_and_the_others_sent(on_broker: Kctl, topic: NewTopic, feed: Feed) -> None:
+    name = topic(1, max_message_bytes="2000")
+    feed("small\n" + "x" * 3000 + "\n" + "y" * 900 + "\n" + "z" * 900 + "\nlast\n")
+    ran = on_broker("produce", name)
+    assert ran.code == 1
+    assert "error: 1 not delivered (line 2):" in ran.err
+    assert "MESSAGE_TOO_LARGE" in ran.err
+    assert "4 records were delivered" in ran.err
+    assert [line[:6] for line in rows(on_broker, name)] == ["0::sma", "0::yyy", "0::zzz", "0::las"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["produce", "no-such-topic", "--value", "x"], 3, 'topic "no-such-topic" does not exist'),
+        (["produce", "TOPIC", "--value", "x", "--partition", "5"], 3, "has no partition 5, only 0 to 1"),
+        (["produce", "TOPIC", "--tombstone"], 2, "--tombstone needs --key"),
+        (["produce", "TOPIC", "--idempotent", "--acks", "1", "--value", "x"], 2, "--idempotent needs --acks all"),
+        (["produce", "TOPIC", "--json", "--whole"], 2, "only one of"),
+        (["produce", "TOPIC", "--file", "/no/such/file"], 3, "/no/such/file"),
+        (["produce", "TOPIC", "--batch-size", "huge", "--value", "x"], 2, "huge"),
+        (["consume", "no-such-topic"], 3, 'topic "no-such-topic" does not exist'),
+        (["consume"], 2, "no topic is named"),
+        (["consume", "TOPIC", "--partitions", "1,7"], 3, "has no partition 7, only 0 to 1"),
+        (["consume", "TOPIC", "--from", "yesterday"], 2, '--from "yesterday" is not'),
+        (["consume", "TOPIC", "--follow", "--to", "5"], 2, "--follow has no end"),
+        (["consume", "TOPIC", "-f", "%y"], 2, "%y is none of"),
+        (["consume", "TOPIC", "--group", "g", "--last", "5"], 2, "leave out --partitions and --last"),
+        (["consume", "TOPIC", "--group", "g", "--assignor", "best"], 2, 'there is no assignor "best"'),
+    ],
+)
+def test_what_cannot_be(on_broker: Kctl, topic: NewTopic, words: list[str], code: int, text: str) -> None:
+    name = topic(2)
+    ran = on_broker(*[name if word == "TOPIC" else word for word in words])
+    assert ran.code == code, ran.err
+    assert text in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_slow_pipe_does_not_hold_back_a_record(broker: KafkadProcess, on_broker: Kctl, topic: NewTopic) -> None:
+    name = topic(1)
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "produce", name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        process.stdin.write("first\n")
+        process.stdin.flush()
+        ran = on_broker("consume", name, "--follow", "--from", "earliest", "-n", "1")
+        assert ran.out == "first\n"
+        assert process.poll() is None
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+def test_interrupted_input_is_delivered_and_told(broker: KafkadProcess, on_broker: Kctl, topic: NewTopic) -> None:
+    name = topic(1)
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "produce", name]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write("first\n")
+        process.stdin.flush()
+        on_broker("consume", name, "--follow", "--from", "earliest", "-n", "1")
+        os.kill(process.pid, 2)
+        assert process.wait(30) == 130
+        assert process.stderr.read().endswith("interrupted: 1 record was delivered\n")
+
+
+def test_reader_that_goes_away_is_no_error(broker: KafkadProcess, on_broker: Kctl, topic: NewTopic, feed: Feed) -> None:
+    name = topic(1)
+    feed("x" * 1000 + "\n" + ("y" * 1000 + "\n") * 2000)
+    assert on_broker("produce", name).code == 0
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "consume", name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "x" * 1000 + "\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(30) == 0
+
+
+def test_broker_that_restarts_meanwhile_is_survived(tmp_path: Path, kctl: Kctl) -> None:
+    with KafkadProcess(tmp_path / "kafkad") as broker:
+        asker = Asker(broker.port)
+        create(asker, new_topic("t"))
+        asker.client.close()
+        command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "--timeout", "60s", "produce", "t"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None
+            process.stdin.write("".join(f"{number}\n" for number in range(1000)))
+            process.stdin.flush()
+            kctl("-b", broker.bootstrap, "consume", "t", "--follow", "--from", "earliest", "-n", "1000")
+            broker.kill()
+            process.stdin.write("".join(f"{number}\n" for number in range(1000, 2000)))
+            process.stdin.flush()
+            broker.start()
+            kctl("-b", broker.bootstrap, "consume", "t", "--follow", "--from", "1000", "-n", "1000")
+            broker.restart()
+            process.stdin.write("".join(f"{number}\n" for number in range(2000, 3000)))
+            process.stdin.close()
+            assert process.wait(90) == 0
+        ran = kctl("-b", broker.bootstrap, "consume", "t")
+        assert ran.out.splitlines() == [str(number) for number in range(3000)]
