@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from kafkad.log.compact_worker import MODULE
+from kafkad.log.compact_worker import MODULE, NICENESS
 from kafkad.log.compaction import AbandonedError, CompactionJob, CompactionResult, Outcome
 from kafkad.log.worker import Worker
 
@@ -45,7 +45,7 @@ class Compactor:
         if self._worker is not None and self._worker.has_ended:  # it had nothing to do for long
             self._end()
         if self._worker is None:
-            self._worker = Worker(MODULE)
+            self._worker = Worker(MODULE, NICENESS)
         try:
             if self._closed or self._abandoned:
                 raise EOFError

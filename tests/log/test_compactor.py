@@ -71,7 +71,9 @@ def test_a_worker_does_what_the_function_does(compactor: Compactor, partition: P
 def test_one_worker_does_all_jobs_and_gives_way_to_the_broker(compactor: Compactor, partition: Partition) -> None:
     compactor.submit(partition.job()).result()
     (pid,) = children()
-    assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + compact_worker.NICENESS
+    lowest = 19
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, pid) == min(mine + compact_worker.NICENESS, lowest)
     compactor.submit(partition.job()).result()
     assert children() == [pid]
 
@@ -134,10 +136,10 @@ def test_a_job_is_broken_off_while_its_worker_starts(
 ) -> None:
     begun, may_go_on = threading.Event(), threading.Event()
 
-    def start_slowly(module: str) -> Worker:
+    def start_slowly(module: str, niceness: int) -> Worker:
         begun.set()
         may_go_on.wait()
-        return Worker(module)
+        return Worker(module, niceness)
 
     monkeypatch.setattr(compactor_module, "Worker", start_slowly)
     future = compactor.submit(partition.job(max_bytes_per_second=SLOW))
