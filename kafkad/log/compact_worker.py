@@ -11,6 +11,7 @@ import select
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 
 from kafkad.clock import SystemClock
@@ -63,6 +64,7 @@ def _run(job: CompactionJob) -> Outcome:
     except AbandonedError:
         raise
     except Exception as error:  # a fault of ours must stop the compaction of this log only
+        traceback.print_exc()
         return UncleanableError(job.directory, 0, f"{type(error).__name__}: {error}")
 
 

@@ -122,6 +122,14 @@ def test_a_refusal_of_the_disk_is_no_damage(compactor: Compactor, partition: Par
         compactor.submit(job).result()
 
 
+def test_a_fault_of_ours_is_told_with_where_it_is(
+    compactor: Compactor, partition: Partition, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UncleanableError, match="TypeError"):
+        compactor.submit(partition.job(load_factor=None)).result()
+    assert "Traceback" in capfd.readouterr().err
+
+
 def test_a_job_can_be_broken_off_and_the_next_one_done(compactor: Compactor, partition: Partition) -> None:
     future = compactor.submit(partition.job(max_bytes_per_second=SLOW))
     wait_for_worker()
