@@ -52,7 +52,7 @@ class CleanedSegment(IndexedFile):
         if self._parts:
             data = b"".join(self._parts)
             self._parts.clear()
-            self.files.write_all(self.file.fd, data, self._written)
+            self.files.write_in_pieces(self.file.fd, data, self._written)
             self._written += len(data)
             self._spend(len(data))
 

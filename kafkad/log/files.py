@@ -16,6 +16,7 @@ from typing import NamedTuple
 from kafkad.errors import StorageError
 
 _FALLOC_FL_KEEP_SIZE = 1
+_PIECE = 32 << 10
 
 
 class LogFile:
@@ -79,11 +80,26 @@ class Files:
             at += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def write_all(self, fd: int, data: bytes, at: int) -> None:
+    def write_all(self, fd: int, data: bytes | memoryview, at: int) -> None:
         """Everything or an OSError."""
         written = self.pwrite(fd, data, at)
         if written != len(data):
             raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes were written")
+
+    def read_in_pieces(self, fd: int, length: int, at: int) -> bytes:
+        """As `pread`. While it copies for one process, a kernel gives the processor to no other: not for long, so."""
+        pieces = []
+        end = at + length
+        while at < end and (piece := self.pread(fd, min(_PIECE, end - at), at)):
+            pieces.append(piece)
+            at += len(piece)
+        return b"".join(pieces)
+
+    def write_in_pieces(self, fd: int, data: bytes, at: int) -> None:
+        """As `write_all`, for the reason of `read_in_pieces`."""
+        view = memoryview(data)
+        for begin in range(0, len(data), _PIECE):
+            self.write_all(fd, view[begin : begin + _PIECE], at + begin)
 
     def write_file(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Put `data` in the place of `path` in one step: after a crash the old or the new content is there, whole.

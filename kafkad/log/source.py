@@ -67,7 +67,7 @@ class Source:
         position, size = self.position, self.size
         expected = self.base
         while position < size:
-            data = self._files.pread(self._file.fd, min(step, size - position), position)
+            data = self._files.read_in_pieces(self._file.fd, min(step, size - position), position)
             spend(len(data))
             at, start, got = 0, position, len(data)
             while (left := size - position) and (got - at >= HEADER_SIZE or got - at >= left):

@@ -1,0 +1,30 @@
+"""Reading and writing in pieces: the same bytes as at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkad.log.files import Files
+from tests.fakes import FaultyFiles
+
+
+@pytest.mark.parametrize("size", [0, 1, 32 << 10, (32 << 10) + 1, 100_000])
+def test_pieces_are_the_whole(tmp_path: Path, size: int) -> None:
+    files = Files()
+    file = files.open_log_file(str(tmp_path / "a.log"), os.O_RDWR | os.O_CREAT)
+    data = os.urandom(size)
+    files.write_in_pieces(file.fd, data, 7)
+    assert files.read_in_pieces(file.fd, size, 7) == data
+    assert files.read_in_pieces(file.fd, size + 50_000, 7) == data, "the file ends before"
+    assert file.size == (7 + size if size else 0)
+
+
+def test_a_piece_that_is_cut_short_is_an_error(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    file = files.open_log_file(str(tmp_path / "a.log"), os.O_RDWR | os.O_CREAT)
+    files.shorten_next_write(10)
+    with pytest.raises(OSError, match="only 10 of"):
+        files.write_in_pieces(file.fd, bytes(100_000), 0)
