@@ -21,6 +21,8 @@ COMMANDS = {
     "topics": ("kctl.topics:topics", "List, create, change and delete topics."),
     "produce": ("kctl.records.produce:produce", "Send records from standard input, files or the command line."),
     "consume": ("kctl.records.consume:consume", "Print records of topics, to the end there is now or for ever."),
+    "copy": ("kctl.records.copy:copy", "Copy the records of one topic to another, here or on another cluster."),
+    "perf": ("kctl.records.perf:perf", "Measure throughput and latency."),
     "raw": ("kctl.raw:raw", "Send any request, given as JSON, and print the answer."),
     "version": ("kctl.version:version", "Print the version of kctl."),
     "dump-segment": ("kctl.segments.dump_segment:dump_segment", "Print what is in the files of a log."),

@@ -23,13 +23,13 @@ NOBODY = Producer()
 
 
 class Batch:
-    """`lines` says for each record where it comes from; `tries` and `sequence` are those of its sendings."""
+    """`marks` are what came with each record, such as its line; `tries` and `sequence` are those of its sendings."""
 
-    __slots__ = ("bytes", "lines", "records", "sequence", "since", "tries")
+    __slots__ = ("bytes", "marks", "records", "sequence", "since", "tries")
 
     def __init__(self, since: float) -> None:
         self.records: list[Record] = []
-        self.lines: list[int] = []
+        self.marks: list[int] = []
         self.bytes = HEADER_SIZE
         self.since = since
         self.sequence = -1
@@ -54,7 +54,7 @@ class PartitionQueue:
         self.in_flight = False
         self._next_sequence = 0
 
-    def add(self, record: Record, line: int, limit: int, now: float) -> int:
+    def add(self, record: Record, mark: int, limit: int, now: float) -> int:
         """The number of bytes it takes. The first batch does not grow while it is on its way, or had been."""
         size = record_size(record)
         last = self.batches[-1] if self.batches else None
@@ -62,7 +62,7 @@ class PartitionQueue:
             last = Batch(now)
             self.batches.append(last)
         last.records.append(record._replace(offset=len(last.records)))
-        last.lines.append(line)
+        last.marks.append(mark)
         last.bytes += size
         return size
 
@@ -97,7 +97,7 @@ class PartitionQueue:
         for start, end in ((middle, len(whole.records)), (0, middle)):
             part = Batch(whole.since)
             part.records = [record._replace(offset=at) for at, record in enumerate(whole.records[start:end])]
-            part.lines = whole.lines[start:end]
+            part.marks = whole.marks[start:end]
             part.bytes = HEADER_SIZE + sum(map(record_size, part.records))
             part.tries = 1
             if whole.sequence >= 0:

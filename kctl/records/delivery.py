@@ -67,7 +67,11 @@ def one_topic(session: Session, name: str) -> Any:
 class Delivery:
     """A context manager: what is still unfinished when it is left is dropped, and a transaction aborted."""
 
-    def __init__(self, session: Session, topic: str, wishes: Wishes, interrupts: Interrupts) -> None:
+    def __init__(
+        self, session: Session, topic: str, wishes: Wishes, interrupts: Interrupts, unit: str = "line"
+    ) -> None:
+        """`unit` is what records are counted in where they come from."""
+        self._unit = unit
         self.committed = True
         self._interrupts = interrupts
         self._session = session
@@ -151,7 +155,11 @@ class Delivery:
 
     def poll(self) -> None:
         self._sender.poll(0)
-        self._progress.show(lambda: f"{self._records:,} records delivered")
+        self._progress.show("{:,} records delivered".format, self._records)
+
+    def flush(self) -> None:
+        """Returns when nothing is on its way any more."""
+        self._sender.flush()
 
     @property
     def over(self) -> bool:
@@ -183,7 +191,7 @@ class Delivery:
         if delivered.first_offset >= 0:
             taken.first = delivered.first_offset if taken.first < 0 else taken.first
             taken.last = delivered.first_offset + count - 1
-        self._progress.show(lambda: f"{self._records:,} records delivered")
+        self._progress.show("{:,} records delivered".format, self._records)
 
     @property
     def _records(self) -> int:
@@ -225,11 +233,11 @@ class Delivery:
         errors: dict[tuple[str, str, str], KctlError] = {}
         for lost in self._sender.undelivered:
             at = (str(lost.where), lost.error.what, lost.error.code)
-            lines.setdefault(at, []).extend(lost.lines)
+            lines.setdefault(at, []).extend(lost.marks)
             errors[at] = lost.error
         return [
             KctlError(
-                f"{len(lines[at]):,} not delivered ({_lines(sorted(lines[at]))}): {error.what}",
+                f"{len(lines[at]):,} not delivered ({self._told_marks(sorted(lines[at]))}): {error.what}",
                 exit_code=error.exit_code,
                 code=error.code,
                 hints=(*error.hints, self.told()),
@@ -237,9 +245,8 @@ class Delivery:
             for at, error in errors.items()
         ]
 
-
-def _lines(numbers: Sequence[int]) -> str:
-    if len(numbers) == 1:
-        return f"line {numbers[0]}"
-    together = numbers[-1] - numbers[0] == len(numbers) - 1
-    return f"lines {numbers[0]} {'to' if together else '…'} {numbers[-1]}"
+    def _told_marks(self, numbers: Sequence[int]) -> str:
+        if len(numbers) == 1:
+            return f"{self._unit} {numbers[0]}"
+        together = numbers[-1] - numbers[0] == len(numbers) - 1
+        return f"{self._unit}s {numbers[0]} {'to' if together else '…'} {numbers[-1]}"

@@ -54,12 +54,23 @@ class Fetched:
     def _damaged(self, why: str) -> KctlError:
         return KctlError(f"{self.where} has a damaged batch at offset {self.next}: {why}", code="CORRUPT_MESSAGE")
 
+    def check(self) -> int:
+        """How many records there are, by the batches' headers; KctlError when a checksum does not fit."""
+        count = 0
+        for at, header in self._batches:
+            self._check(at, header)
+            count += max(header.record_count, 0)
+        return count
+
+    def _check(self, at: int, header: BatchHeader) -> None:
+        if not crc_matches(self._view, at, header):
+            raise self._damaged(f"the checksum of the batch from {header.base_offset} does not fit")
+
     def records(self) -> Iterator[Record]:
         """KctlError at a batch that is damaged, after the records before it."""
         aborted = Aborted(self._aborted) if self._aborted else None
         for at, header in self._batches:
-            if not crc_matches(self._view, at, header):
-                raise self._damaged(f"the checksum of the batch from {header.base_offset} does not fit")
+            self._check(at, header)
             try:
                 yield from self._of_batch(at, header, aborted)
             except RecordsError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 from kctl.settings import Settings
 
@@ -21,17 +22,17 @@ class Progress:
         self._next = clock() + self._every
         self._shown = False
 
-    def show(self, text: Callable[[], str]) -> None:
-        """When it is time to."""
+    def show(self, text: Callable[..., str], *about: Any) -> None:
+        """`text(*about)`, when it is time to."""
         if self._quiet or self._clock() < self._next:
             return
         self._next = self._clock() + self._every
         if self._live:
-            sys.stderr.write(f"\r\x1b[K{text()}")
+            sys.stderr.write(f"\r\x1b[K{text(*about)}")
             sys.stderr.flush()
             self._shown = True
         else:
-            print(text(), file=sys.stderr)
+            print(text(*about), file=sys.stderr)
 
     def clear(self) -> None:
         """Before anything else is said."""

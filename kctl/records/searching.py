@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from heapq import heappush, heappushpop
 from typing import NamedTuple
 
@@ -32,7 +32,13 @@ class Search:
     """`searched` and `matched` count; `failed` says which partitions could not be read, and why."""
 
     def __init__(
-        self, session: Session, wanted: Wanted | None, *, committed: bool = False, count: int | None = None
+        self,
+        session: Session,
+        wanted: Wanted | None,
+        *,
+        committed: bool = False,
+        count: int | None = None,
+        asked_to_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.searched = 0
         self.matched = 0
@@ -41,13 +47,14 @@ class Search:
         self._wanted = wanted
         self._committed = committed
         self._count = count
+        self._asked_to_stop = asked_to_stop
         self._progress = Progress(session.settings)
 
     def forward(self, spans: Mapping[TopicPartition, Span]) -> Generator[Chunk]:
         """From the start of each span to its end, or until enough has matched."""
         reader = self.reader(spans, few=self._count is not None)
         try:
-            while not reader.done:
+            while not (reader.done or self._asked_to_stop()):
                 for fetched in reader.poll(_POLL_SECONDS):
                     yield self.chunk(fetched)
                     if self.enough:
@@ -127,6 +134,8 @@ class Search:
         self._progress.show(self.told)
 
     def told(self) -> str:
+        if self._wanted is None:
+            return f"{self.searched:,} records read"
         return f"searched {self.searched:,}, matched {self.matched:,}"
 
 

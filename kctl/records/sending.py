@@ -54,10 +54,10 @@ class Options(NamedTuple):
 
 
 class Undelivered(NamedTuple):
-    """The records of one batch, by where they come from."""
+    """The records of one batch, by their marks."""
 
     where: TopicPartition
-    lines: list[int]
+    marks: list[int]
     error: KctlError
 
 
@@ -99,13 +99,13 @@ class Sender:
         self._trouble_since: dict[TopicPartition, float] = {}
         self._buffered = 0
 
-    def add(self, where: TopicPartition, record: Record, line: int = 0) -> None:
-        """Takes a record to be sent; waits when too much is on its way already."""
+    def add(self, where: TopicPartition, record: Record, mark: int = 0) -> None:
+        """Takes a record to be sent, and what it is to be known by; waits when too much is on its way already."""
         queue = self._queues.get(where)
         if queue is None:
             queue = self._queues[where] = PartitionQueue(where.partition)
         batches = len(queue.batches)
-        self._buffered += queue.add(record, line, self._options.batch_bytes, self._clock())
+        self._buffered += queue.add(record, mark, self._options.batch_bytes, self._clock())
         if len(queue.batches) > max(batches, 1):  # one has just become full
             self.poll(0)
             while self._buffered > _BUFFERED_BYTES and self.broken is None:
@@ -280,7 +280,7 @@ class Sender:
     def _give_up(self, where: TopicPartition, error: KctlError) -> None:
         batch = self._queues[where].drop()
         self._buffered -= batch.bytes
-        self.undelivered.append(Undelivered(where, batch.lines, error))
+        self.undelivered.append(Undelivered(where, batch.marks, error))
 
     def _give_up_rest(self, error: KctlError) -> None:
         for where, queue in self._queues.items():

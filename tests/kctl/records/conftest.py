@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -45,3 +46,14 @@ def topic(broker: KafkadProcess, new_name: Callable[[], str]) -> NewTopic:
         return name
 
     return make
+
+
+def until(condition: Callable[[], bool], turn: Callable[[], object] = lambda: None) -> None:
+    """Has the work go on until it shows; a member may take its time on a busy machine."""
+    end = time.monotonic() + 90
+    while time.monotonic() < end:
+        if condition():
+            return
+        turn()
+        time.sleep(0.05)
+    raise AssertionError("it did not come to that")

@@ -46,7 +46,7 @@ def test_batch_on_its_way_does_not_grow() -> None:
     queue.in_flight = True
     queue.add(record(), 2, 10**6, now=0)
     queue.add(record(), 3, 10**6, now=0)
-    assert [batch.lines for batch in queue.batches] == [[1], [2, 3]]
+    assert [batch.marks for batch in queue.batches] == [[1], [2, 3]]
 
 
 def test_due_when_full_or_old_or_sent_before() -> None:
@@ -89,7 +89,7 @@ def test_halves_of_a_batch_follow_each_other() -> None:
     queue = filled([b"a", b"b", b"c"])
     queue.encoded(IDEMPOTENT, 0)
     queue.split()
-    assert [batch.lines for batch in queue.batches] == [[1], [2, 3]]
+    assert [batch.marks for batch in queue.batches] == [[1], [2, 3]]
     assert sequences(queue) == [(0, 1), (1, 2)]
 
 
@@ -97,7 +97,7 @@ def test_numbers_of_a_batch_given_up_go_to_the_next() -> None:
     queue = filled([b"a", b"b", b"c"])
     queue.encoded(IDEMPOTENT, 0)
     queue.split()
-    assert queue.drop().lines == [1]
+    assert queue.drop().marks == [1]
     assert sequences(queue) == [(0, 2)]
 
 

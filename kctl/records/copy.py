@@ -1,0 +1,119 @@
+"""`kctl copy`."""
+
+from __future__ import annotations
+
+import copy as copying
+import time
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+from kafkad.wire.compression import CODEC_NAMES
+from kctl.choosing import Choice
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError
+from kctl.output import note
+from kctl.records.delivery import COLUMNS, Delivery, Wishes
+from kctl.records.filters import wanted
+from kctl.records.formats import Parsed
+from kctl.records.interrupts import Interrupts
+from kctl.records.planning import parse_range, partitions_to_read, spans
+from kctl.records.searching import Chunk, Search
+from kctl.session import Session, open_session, pass_session
+from kctl.topics.chosen import chosen_topics
+
+
+@click.command("copy", cls=KctlCommand, columns=COLUMNS)
+@click.argument("source")
+@click.argument("target")
+@click.option("--to-context", metavar="NAME", help="The target is on the cluster of this context.")
+@click.option(
+    "--from",
+    "start",
+    metavar="WHERE",
+    help="earliest, latest, @TIME, OFFSET or -N (before the end).  [default: earliest]",
+)
+@click.option("--to", "stop", metavar="WHERE", help="Likewise, not included.  [default: where the topic ends now]")
+@click.option("-n", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N records.")
+@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--partitions", metavar="0,3-5", help="Only from these partitions.")
+@click.option("--key", metavar="GLOB", help="Only keys that match.")
+@click.option("--value", metavar="GLOB", help="Only values that match.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=GLOB", help="Only with such a header; repeatable.")
+@click.option("--grep", metavar="RE", help="Only with this regular expression in value or key.")
+@click.option("--filter", "expression", metavar="EXPR", help="Only where this holds: see kctl consume.")
+@click.option("--committed", is_flag=True, help="Leave out what transactions have not committed.")
+@click.option("--keep-partition", is_flag=True, help="Each record to the partition of the same number.")
+@click.option(
+    "--partitioner", metavar="HOW", default="sticky", help="sticky, round-robin, or module:callable.", show_default=True
+)
+@click.option(
+    "--compression", type=click.Choice(CODEC_NAMES), default="none", help="Codec of the batches.", show_default=True
+)
+@click.option("--transactional-id", metavar="ID", help="All records or none, in one transaction.")
+@pass_session
+def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
+    """Copy the records of one topic to another, here or on another cluster.
+
+    Keys, values, headers and timestamps stay as they are. Without --keep-partition keys decide about the partition, as
+    they do in Java's producer.
+
+    Example: kctl copy orders orders --to-context staging --from @-1h
+    """
+    settings = session.settings
+    if source == target and not options["to_context"]:
+        raise KctlError("source and target are the same topic", exit_code=Exit.USAGE)
+    now_ms = time.time_ns() // 1_000_000
+    limits = parse_range(options, now_ms, settings.utc)
+    filters = {name: options[name] for name in ("key", "value", "headers", "grep", "expression")}
+    test = wanted(**filters, now_ms=now_ms, utc=settings.utc)
+    topics, errors = chosen_topics(session, Choice("topic", [source], (), ()))
+    if errors:
+        raise errors[0]
+    partitions = partitions_to_read(topics, options["partitions"], None)
+    with ExitStack() as stack:
+        there = _target(session, options["to_context"], stack)
+        interrupts = stack.enter_context(Interrupts())
+        delivery = stack.enter_context(Delivery(there, target, _wishes(options), interrupts, "offset"))
+        count = options["count"] or settings.limit
+        search = Search(session, test, committed=limits.committed, count=count, asked_to_stop=lambda: interrupts.asked)
+        found, search.failed = spans(session, partitions, limits)
+        for chunk in search.forward(found):
+            _send(delivery, chunk)
+            if limits.follow:
+                delivery.flush()
+            if delivery.over:
+                break
+        if test is not None:
+            note(settings, search.told())
+        return delivery.report([*search.failed.values()])
+
+
+def _target(session: Session, context: str | None, stack: ExitStack) -> Session:
+    if context is None:
+        return session
+    settings = copying.copy(session.settings)
+    settings.context, settings.bootstrap, settings.command_config, settings.extra = context, "", "", {}
+    there = open_session(settings)
+    stack.callback(there.close)
+    return there
+
+
+def _wishes(options: dict[str, Any]) -> Wishes:
+    return Wishes(
+        keep_partition=options["keep_partition"],
+        partitioner=options["partitioner"],
+        codec=CODEC_NAMES.index(options["compression"]),
+        transactional_id=options["transactional_id"],
+    )
+
+
+def _send(delivery: Delivery, chunk: Chunk) -> None:
+    for record in chunk.records:
+        parsed = Parsed(record.key, record.value, record.headers, record.timestamp, chunk.partition)
+        try:
+            delivery.send(parsed, record.offset)
+        except ValueError as error:
+            what = f"offset {record.offset} of {chunk.topic}-{chunk.partition} {error}"
+            raise KctlError(what, hints=("leave out --keep-partition, or add partitions",)) from None

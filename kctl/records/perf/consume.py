@@ -1,0 +1,113 @@
+"""`kctl perf consume`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from kafkad.names import TopicPartition
+from kafkad.wire.records import Record
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError
+from kctl.parsing import parse_duration_ms, parse_size
+from kctl.records.bounds import FIRST, LAST
+from kctl.records.delivery import one_topic
+from kctl.records.interrupts import Interrupts
+from kctl.records.perf.measuring import RATE_COLUMNS, Rate
+from kctl.records.perf.stage import Payloads, show, stage
+from kctl.records.planning import Range, spans
+from kctl.records.progress import Progress
+from kctl.records.reading import Reader
+from kctl.records.sending import Options, Sender
+from kctl.session import Session, pass_session
+
+_POLL_SECONDS = 0.5
+
+
+@click.command("consume", cls=KctlCommand, columns=RATE_COLUMNS)
+@click.option("--topic", metavar="NAME", help="Read this topic, from its beginning to its end.")
+@click.option(
+    "-n",
+    "--records",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Stop after so many records; of its own topic, how many to write first.  [default: 200000]",
+)
+@click.option("--duration", metavar="TIME", help="Stop after this time.")
+@click.option(
+    "--record-size", metavar="SIZE", default="1KB", show_default=True, help="Size of the values in its own topic."
+)
+@click.option(
+    "--partitions", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="Of its own topic."
+)
+@click.option(
+    "--replication", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="Of its own topic."
+)
+@click.option("--batches", is_flag=True, help="Count and check batches only: how fast the broker is, not this program.")
+@pass_session
+def perf_consume(session: Session, /, **options: Any) -> int:
+    """Measure how fast records are read.
+
+    Every record is decoded, and its batch's checksum compared. Without --topic a new one is filled first, and removed
+    at the end.
+
+    Example: kctl perf consume --topic orders
+    """
+    with (
+        Interrupts() as interrupts,
+        stage(session, options["topic"], options["partitions"], options["replication"]) as topic,
+    ):
+        if not options["topic"]:
+            options["records"] = options["records"] or 200_000
+            _fill(session, topic, options["records"], parse_size(options["record_size"]), lambda: interrupts.asked)
+        rate, errors = _read(session, topic, options, lambda: interrupts.asked)
+        code = show(session, RATE_COLUMNS, {"topic": topic, **rate.fields()}, rate.told("read"), errors)
+    return Exit.INTERRUPTED if interrupts.asked else code
+
+
+def _fill(session: Session, topic: str, records: int, size: int, asked: Callable[[], bool]) -> None:
+    where = [TopicPartition(topic, part.partition_index) for part in one_topic(session, topic).partitions]
+    sender, payloads, progress = Sender(session, Options()), Payloads(size), Progress(session.settings)
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        for number in range(records):
+            sender.add(where[number % len(where)], Record(0, now_ms, None, payloads.next(), ()))
+            if not number % 1000:
+                progress.show("filling the topic: {:,} of {:,}".format, number, records)
+                if asked() or sender.broken:
+                    break
+        sender.flush()
+        if sender.undelivered:
+            raise sender.undelivered[0].error
+    finally:
+        progress.clear()
+        sender.close()
+
+
+def _read(
+    session: Session, topic: str, options: dict[str, Any], asked: Callable[[], bool]
+) -> tuple[Rate, list[KctlError]]:
+    where = [TopicPartition(topic, part.partition_index) for part in one_topic(session, topic).partitions]
+    found, failed = spans(session, where, Range(FIRST, LAST, follow=False, committed=False))
+    most = options["records"]
+    end = parse_duration_ms(options["duration"]) / 1000 if options["duration"] else None
+    reader, progress = Reader(session, found), Progress(session.settings)
+    begin = last = time.monotonic()
+    records = size = 0
+    try:
+        while not (reader.done or asked() or (most and records >= most) or (end and last - begin >= end)):
+            for fetched in reader.poll(_POLL_SECONDS):
+                if options["batches"]:
+                    records += fetched.check()
+                else:
+                    records += sum(1 for _ in fetched.records())
+                size += fetched.size
+            last = time.monotonic()
+            progress.show(Rate.told, Rate(records, size, last - begin), "read")
+    finally:
+        progress.clear()
+        reader.close()
+    return Rate(records, size, last - begin), [*(failed | reader.failed).values()]

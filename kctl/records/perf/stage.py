@@ -1,0 +1,108 @@
+"""What the measurements share: a topic that goes when they end, payloads, and how results are shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kafkad.errors import ErrorCode
+from kctl.command import answer
+from kctl.errors import Exit, KctlError, failure
+from kctl.output import Column, note
+from kctl.records.delivery import one_topic
+from kctl.records.perf.measuring import Latencies
+from kctl.session import Session
+
+_SETTLE_SECONDS = 0.05
+_POOL = 1 << 20
+_LETTERS = bytes(ord("A") + byte % 26 for byte in range(256))
+_HISTOGRAM_WIDTH = 40
+
+
+@contextmanager
+def stage(session: Session, topic: str | None, partitions: int, replication: int) -> Iterator[str]:
+    """The topic to measure with: the named one, which stays, or a new one, which does not."""
+    if topic:
+        one_topic(session, topic)
+        yield topic
+        return
+    name = f"kctl-perf-{os.urandom(4).hex()}"
+    _create(session, name, partitions, replication)
+    try:
+        yield name
+    finally:
+        _delete(session, name)
+
+
+def _create(session: Session, name: str, partitions: int, replication: int) -> None:
+    from kafkad.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=int(session.settings.timeout * 1000))
+    (made,) = session.ask_controller(request, lambda answer: [one.error_code for one in answer.topics]).topics
+    if made.error_code:
+        raise failure(made.error_code, f'topic "{name}" cannot be made', made.error_message)
+    deadline = time.monotonic() + session.settings.timeout
+    while not _has_leaders(session, name, partitions):
+        if time.monotonic() >= deadline:
+            raise KctlError(f'topic "{name}" has no leaders yet', exit_code=Exit.UNREACHABLE)
+        time.sleep(_SETTLE_SECONDS)
+
+
+def _has_leaders(session: Session, name: str, partitions: int) -> bool:
+    (topic,) = session.metadata([name]).topics
+    return len([part for part in topic.partitions if part.leader_id >= 0]) == partitions
+
+
+def _delete(session: Session, name: str) -> None:
+    from kafkad.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+    version = session.version_of(DeleteTopicsRequest)
+    request = DeleteTopicsRequest(timeout_ms=int(session.settings.timeout * 1000))
+    if version is not None and version >= 6:
+        request.topics = [DeleteTopicState(name=name)]
+    else:
+        request.topic_names = [name]
+    try:
+        (gone,) = session.ask_controller(request, lambda answer: [one.error_code for one in answer.responses]).responses
+    except KctlError as error:
+        note(session.settings, f'topic "{name}" could not be removed: {error.what}')
+        return
+    if gone.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        note(session.settings, f'topic "{name}" could not be removed: {ErrorCode(gone.error_code).name}')
+
+
+class Payloads:
+    """Values of one size, random letters, no two the same in a row."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        length = max(_POOL, 2 * size)
+        self._pool = os.urandom(length).translate(_LETTERS)
+        self._at = 0
+
+    def next(self) -> bytes:
+        self._at = (self._at + 7919) % (len(self._pool) - self._size + 1)
+        return self._pool[self._at : self._at + self._size]
+
+
+def show(
+    session: Session,
+    columns: Sequence[Column],
+    row: dict[str, Any],
+    text: str,
+    errors: Sequence[KctlError] = (),
+    latencies: Latencies | None = None,
+) -> int:
+    """A sentence for people, with a histogram on a terminal; the numbers for programs."""
+
+    def lines() -> Iterator[str]:
+        yield text
+        if latencies is not None and len(latencies) and sys.stdout.isatty():
+            yield from latencies.histogram(_HISTOGRAM_WIDTH)
+
+    return answer(session, columns, [row], errors, text=lines)

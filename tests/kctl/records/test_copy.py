@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.kctl.conftest import Kctl
+from tests.kctl.records.conftest import Feed, NewTopic
+
+
+@pytest.fixture
+def source(on_broker: Kctl, topic: NewTopic, feed: Feed) -> str:
+    name = topic(3)
+    records = [
+        {"key": None if number % 5 == 0 else f"k{number}", "value": None if number % 7 == 0 else {"base64": "/w=="}}
+        | {"headers": [{"key": "n", "value": str(number)}], "timestamp_ms": 1763703000000 + number}
+        | {"partition": number % 3}
+        for number in range(30)
+    ]
+    feed("".join(json.dumps(record) + "\n" for record in records))
+    assert on_broker("produce", name, "--json", "--keep-partition").code == 0
+    return name
+
+
+def records(kctl: Kctl, name: str, *without: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in kctl("consume", name, "-o", "json").out.splitlines()]
+    for one in found:
+        for field in ("topic", *without):
+            del one[field]
+    return sorted(found, key=lambda one: one["timestamp_ms"])
+
+
+def test_everything_stays(on_broker: Kctl, source: str, topic: NewTopic) -> None:
+    target = topic(3)
+    ran = on_broker("copy", source, target, "--keep-partition", "--compression", "zstd", "-o", "json")
+    assert ran.code == 0, ran.err
+    assert [row["records"] for row in json.loads(ran.out)["items"]] == [10, 10, 10]
+    assert records(on_broker, target) == records(on_broker, source)
+
+
+def test_keys_decide_in_another_number_of_partitions(on_broker: Kctl, source: str, topic: NewTopic) -> None:
+    target, again = topic(5), topic(5)
+    assert on_broker("copy", source, target).code == 0
+    assert records(on_broker, target, "partition", "offset") == records(on_broker, source, "partition", "offset")
+    assert on_broker("copy", source, again).code == 0
+    keyed = [[r for r in records(on_broker, name, "offset") if r["key"]] for name in (target, again)]
+    assert keyed[0] == keyed[1]
+
+
+def test_part_of_it(on_broker: Kctl, source: str, topic: NewTopic) -> None:
+    target = topic(1)
+    ran = on_broker("copy", source, target, "--filter", "headers.n == '3' or headers.n == '4'", "--from", "1")
+    assert (ran.code, ran.err) == (0, "searched 27, matched 2\n")
+    assert [one["headers"][0]["value"] for one in records(on_broker, target)] == ["3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["SOURCE", "SOURCE"], 2, "the same topic"),
+        (["SOURCE", "no-such-topic"], 3, '"no-such-topic" does not exist'),
+        (["no-such-topic", "SOURCE"], 3, '"no-such-topic" does not exist'),
+        (["SOURCE", "SMALL", "--keep-partition"], 1, "names partition "),
+    ],
+)
+def test_what_cannot_be(on_broker: Kctl, source: str, topic: NewTopic, words: list[str], code: int, text: str) -> None:
+    small = topic(1)
+    ran = on_broker("copy", *[{"SOURCE": source, "SMALL": small}.get(word, word) for word in words])
+    assert ran.code == code
+    assert text in ran.err
