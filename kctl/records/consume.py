@@ -12,6 +12,7 @@ import click
 
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand
+from kctl.completing import group_names, topic_names
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.output import Column, note, render_error
 from kctl.records.filters import wanted
@@ -34,7 +35,7 @@ COLUMNS = (
 
 
 @click.command("consume", cls=KctlCommand, columns=COLUMNS)
-@choosing("topic", required=True)
+@choosing("topic", complete=topic_names, required=True)
 @click.option(
     "--from",
     "start",
@@ -69,7 +70,12 @@ COLUMNS = (
 @click.option(
     "-f", "--format", "line_format", metavar="FORMAT", help="kcat's: %t %p %o %k %s %h %T %K %S %R and \\n \\t."
 )
-@click.option("--group", metavar="NAME", help="As a member of this group, which remembers how far it is.")
+@click.option(
+    "--group",
+    metavar="NAME",
+    shell_complete=group_names,
+    help="As a member of this group, which remembers how far it is.",
+)
 @click.option(
     "--assignor",
     default="range",

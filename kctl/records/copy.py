@@ -12,6 +12,7 @@ import click
 from kafkad.wire.compression import CODEC_NAMES
 from kctl.choosing import Choice
 from kctl.command import KctlCommand
+from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError
 from kctl.output import note
 from kctl.records.delivery import COLUMNS, Delivery, Wishes
@@ -25,8 +26,8 @@ from kctl.topics.chosen import chosen_topics
 
 
 @click.command("copy", cls=KctlCommand, columns=COLUMNS)
-@click.argument("source")
-@click.argument("target")
+@click.argument("source", shell_complete=topic_names)
+@click.argument("target", shell_complete=topic_names)
 @click.option("--to-context", metavar="NAME", help="The target is on the cluster of this context.")
 @click.option(
     "--from",

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
+from kctl.changes import Change
 from kctl.choosing import Choice
 from kctl.command import answer
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Row
-from kctl.records.batches import NOBODY, Producer
+from kctl.output import Column, Row, note
+from kctl.records.batches import NOBODY, Batch, Producer
 from kctl.records.formats import Headers, Parsed
 from kctl.records.interrupts import Interrupts
 from kctl.records.partitioning import partitioner
 from kctl.records.progress import Progress
-from kctl.records.sending import Delivered, Options, Sender
+from kctl.records.sending import Delivered, Options, Sender, Undelivered
 from kctl.session import Session
 from kctl.topics.chosen import chosen_topics
 
@@ -64,6 +65,29 @@ def one_topic(session: Session, name: str) -> Any:
     return topics[name]
 
 
+class Rehearsal:
+    """A sender for --dry-run: takes everything, and sends nothing."""
+
+    def __init__(self, on_delivered: Callable[[Delivered], None]) -> None:
+        self.undelivered: list[Undelivered] = []
+        self.broken: KctlError | None = None
+        self._on_delivered = on_delivered
+
+    def add(self, where: TopicPartition, record: Record, mark: int) -> None:
+        batch = Batch(0)
+        batch.records.append(record)
+        self._on_delivered(Delivered(where, -1, batch))
+
+    def poll(self, seconds: float) -> None:
+        """Nothing is on its way."""
+
+    def flush(self) -> None:
+        """Nothing is on its way."""
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
 class Delivery:
     """A context manager: what is still unfinished when it is left is dropped, and a transaction aborted."""
 
@@ -92,8 +116,12 @@ class Delivery:
         self._transaction: Any = None
         self._sender = self._open()
 
-    def _open(self) -> Sender:
+    def _open(self) -> Sender | Rehearsal:
         wishes = self._wishes
+        if self._session.settings.dry_run:
+            return Rehearsal(self._delivered)
+        if self._session.access.protected:
+            Change(self._session, COLUMNS, ()).confirmed(f"Write to topic {self._topic}?")
         producer = NOBODY
         if wishes.transactional_id:
             from kctl.records.transacting import Transaction
@@ -128,9 +156,13 @@ class Delivery:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._progress.clear()
-        if self._transaction and not self._finished:
-            self._transaction.end(commit=False)
         self._sender.close()
+        if self._transaction and not self._finished:
+            try:
+                self._transaction.end(commit=False)
+            except KctlError:
+                if error is None:
+                    raise  # else what went wrong first is what there is to tell
 
     # --- sending
 
@@ -209,7 +241,10 @@ class Delivery:
         self._progress.clear()
         told = [*errors, *self._losses()]
         aborted = self._transaction and not self.committed
-        code = answer(self._session, COLUMNS, [] if aborted else self._rows(), told)
+        dry_run = self._session.settings.dry_run
+        code = answer(self._session, COLUMNS, [] if aborted else self._rows(), told, dry_run=dry_run)
+        if dry_run:
+            note(self._session.settings, "dry run: nothing was sent")
         if self._interrupts.asked:
             print(f"interrupted: {self.told()}", file=sys.stderr)
             return Exit.INTERRUPTED

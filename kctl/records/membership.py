@@ -20,6 +20,8 @@ HEARTBEAT_SECONDS = 3.0
 _BACKOFF_SECONDS = 0.1
 _PROTOCOL = "consumer"
 _NO_GENERATION = -1
+_LAST_FOR_ONE_GROUP = 7
+"""From the next version of OffsetFetch on, it asks for several groups."""
 _COORDINATOR_MOVED = {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -240,7 +242,9 @@ class Member:
         deadline = self._clock() + self._session.settings.timeout
         while True:
             try:
-                answer = self._ask(OffsetFetchRequest(group_id=self.group, topics=asked), version=7)
+                answer = self._ask(
+                    OffsetFetchRequest(group_id=self.group, topics=asked), last_version=_LAST_FOR_ONE_GROUP
+                )
             except Disconnected as error:
                 self._pass_or_raise(error, deadline)
                 continue
@@ -288,8 +292,11 @@ class Member:
 
     # --- the coordinator
 
-    def _ask(self, request: Any, patience: float = 0.0, version: int | None = None) -> Any:
+    def _ask(self, request: Any, patience: float = 0.0, last_version: int | None = None) -> Any:
         connection = self._coordinator()
+        version = connection.version_of(request)
+        if version is not None and last_version is not None:
+            version = min(version, last_version)
         try:
             return connection.call(request, self._clock() + self._session.settings.timeout + patience, version)
         except Disconnected:
@@ -299,13 +306,19 @@ class Member:
     def _coordinator(self) -> Connection:
         """A connection of its own: a join may take long to be answered."""
         if self._connection is None:
-            found = self._session.coordinators([self.group])[self.group]
-            if isinstance(found, KctlError):
-                raise _as_passing(found)
-            address = self._session.cluster.brokers[found].address
+            address = self._session.cluster.brokers[self._coordinator_id()].address
             deadline = self._clock() + self._session.settings.timeout
             self._connection = connect(address, self._session.access, deadline)
         return self._connection
+
+    def _coordinator_id(self) -> int:
+        try:
+            found = self._session.coordinators([self.group])[self.group]
+        except KctlError as error:
+            found = error
+        if isinstance(found, int):
+            return found
+        raise Disconnected(found.what, hints=found.hints) if found.exit_code is Exit.UNREACHABLE else found
 
     def _forget_coordinator(self) -> None:
         if self._connection is not None:
@@ -316,9 +329,3 @@ class Member:
         if self._clock() >= deadline:
             raise error
         time.sleep(_BACKOFF_SECONDS)
-
-
-def _as_passing(error: KctlError) -> KctlError:
-    if error.exit_code is Exit.UNREACHABLE:
-        return Disconnected(error.what, hints=error.hints)
-    return error

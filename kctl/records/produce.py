@@ -11,6 +11,7 @@ import click
 
 from kafkad.wire.compression import CODEC_NAMES
 from kctl.command import KctlCommand
+from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError
 from kctl.records.delivery import COLUMNS, Delivery, Wishes
 from kctl.records.formats import Headers, Parsed
@@ -36,7 +37,7 @@ class BadLine(Exception):
 
 
 @click.command("produce", cls=KctlCommand, columns=COLUMNS)
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("--value", metavar="TEXT", help="One record with this value, instead of what standard input holds.")
 @click.option("--tombstone", is_flag=True, help="One record without a value, which deletes its key when compacted.")
 @click.option("--key", metavar="TEXT", help="The key of all records that do not bring their own.")

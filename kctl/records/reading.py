@@ -113,21 +113,18 @@ class Reader:
         lost = [where for where, state in self._partitions.items() if state.leader is None]
         if not lost or now < self._look_again:
             return
-        if self._look_again:  # a leader was lost: what the session knows of it is old
-            self._learn({where.topic for where in lost})
-        for where, leader in self._session.leaders(lost).items():
+        try:
+            if self._look_again:  # a leader was lost: what the session knows of it is old
+                self._session.metadata(sorted({where.topic for where in lost}))
+            found = self._session.leaders(lost)
+        except KctlError as error:
+            found = dict.fromkeys(lost, error)
+        for where, leader in found.items():
             if isinstance(leader, KctlError):
                 self._in_trouble(where, leader)
             else:
                 self._partitions[where].leader = leader
         self._look_again = now + _BACKOFF_SECONDS
-
-    def _learn(self, topics: set[str]) -> None:
-        try:
-            self._session.metadata(sorted(topics))
-        except KctlError as error:
-            for where in [where for where, state in self._partitions.items() if state.leader is None]:
-                self._in_trouble(where, error)
 
     def _ask(self, broker: int) -> None:
         asked = {where: state.position for where, state in self._partitions.items() if state.leader == broker}

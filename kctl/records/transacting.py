@@ -30,9 +30,12 @@ _PASSING = {
 def idempotent_producer(session: Session) -> Producer:
     from kafkad.wire.messages.init_producer_id import InitProducerIdRequest
 
-    answer = session.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_TIMEOUT_MS))
-    if answer.error_code:
-        raise failure(answer.error_code, "the broker gives no producer id")
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_TIMEOUT_MS)
+    deadline = time.monotonic() + session.settings.timeout
+    while (answer := session.call(request)).error_code:
+        if answer.error_code not in _PASSING or time.monotonic() >= deadline:
+            raise failure(answer.error_code, "the broker gives no producer id")
+        time.sleep(_BACKOFF_SECONDS)  # Kafka has not yet got the next thousand ids from its controller
     return Producer(answer.producer_id, answer.producer_epoch)
 
 

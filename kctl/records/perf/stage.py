@@ -26,6 +26,8 @@ _HISTOGRAM_WIDTH = 40
 @contextmanager
 def stage(session: Session, topic: str | None, partitions: int, replication: int) -> Iterator[str]:
     """The topic to measure with: the named one, which stays, or a new one, which does not."""
+    if session.settings.dry_run:
+        raise KctlError("a measurement sends what it measures: there is no --dry-run of it", exit_code=Exit.USAGE)
     if topic:
         one_topic(session, topic)
         yield topic

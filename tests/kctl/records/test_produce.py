@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -217,7 +218,8 @@ def test_reader_that_goes_away_is_no_error(broker: KafkadProcess, on_broker: Kct
 
 
 def test_broker_that_restarts_meanwhile_is_survived(tmp_path: Path, kctl: Kctl) -> None:
-    with KafkadProcess(tmp_path / "kafkad") as broker:
+    with ExitStack() as stack:
+        broker = stack.enter_context(KafkadProcess(tmp_path / "kafkad"))
         asker = Asker(broker.port)
         create(asker, new_topic("t"))
         asker.client.close()
@@ -227,6 +229,10 @@ def test_broker_that_restarts_meanwhile_is_survived(tmp_path: Path, kctl: Kctl) 
             process.stdin.write("".join(f"{number}\n" for number in range(1000)))
             process.stdin.flush()
             kctl("-b", broker.bootstrap, "consume", "t", "--follow", "--from", "earliest", "-n", "1000")
+            follow = [*command[:-2], "consume", "t", "--follow", "--from", "earliest", "-n", "3000", "--group", "g"]
+            consumer = stack.enter_context(subprocess.Popen(follow, stdout=subprocess.PIPE, text=True))
+            assert consumer.stdout is not None
+            consumer.stdout.readline()
             broker.kill()
             process.stdin.write("".join(f"{number}\n" for number in range(1000, 2000)))
             process.stdin.flush()
@@ -236,5 +242,22 @@ def test_broker_that_restarts_meanwhile_is_survived(tmp_path: Path, kctl: Kctl) 
             process.stdin.write("".join(f"{number}\n" for number in range(2000, 3000)))
             process.stdin.close()
             assert process.wait(90) == 0
+            assert consumer.stdout.read().split() == [str(number) for number in range(1, 3000)]
+            assert consumer.wait(90) == 0
         ran = kctl("-b", broker.bootstrap, "consume", "t")
         assert ran.out.splitlines() == [str(number) for number in range(3000)]
+
+
+def test_dry_run_sends_nothing(on_broker: Kctl, topic: NewTopic, feed: Feed) -> None:
+    name = topic(2)
+    feed("a\nb\n")
+    ran = on_broker("produce", name, "--partitioner", "round-robin", "--dry-run", "-o", "json")
+    assert (ran.code, ran.err) == (0, "dry run: nothing was sent\n")
+    said = json.loads(ran.out)
+    assert said["dry_run"] is True
+    assert [(row["partition"], row["records"], row["first_offset"]) for row in said["items"]] == [
+        (0, 1, None),
+        (1, 1, None),
+    ]
+    assert on_broker("consume", name).out == ""
+    assert on_broker("perf", "produce", "--dry-run").code == 2
