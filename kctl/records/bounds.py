@@ -18,6 +18,8 @@ class Bound(NamedTuple):
 
 
 FIRST, LAST = Bound(EARLIEST), Bound(LATEST)
+FOR_EVER = 2**63 - 1
+"""The end of a span that has none."""
 
 
 class Extent(NamedTuple):

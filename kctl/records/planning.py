@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
 from kctl.offsets import EARLIEST, LATEST, offsets_at
-from kctl.records.bounds import FIRST, LAST, TIME, Bound, Extent, Span, parse_bound, parse_numbers, place
+from kctl.records.bounds import FIRST, FOR_EVER, LAST, TIME, Bound, Extent, Span, parse_bound, parse_numbers, place
 from kctl.records.filters import is_exact
 from kctl.records.partitioning import partition_of_key
 from kctl.session import Session
-
-FOR_EVER = 2**63 - 1
 
 
 class Range(NamedTuple):

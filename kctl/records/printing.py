@@ -21,7 +21,7 @@ def print_records(
     """Everything of a chunk is out before the next one is asked for, unless it goes into a table."""
     encode = _encoder(settings, line_format)
     if encode is None:
-        Writer(settings, columns, Document(settings.command, stream=True)).write(_rows(chunks))
+        Writer(settings, columns, Document(settings.command, stream=True)).write(_rows(chunks, settings.is_text))
         sys.stdout.flush()
         return
     sys.stdout.flush()
@@ -56,13 +56,16 @@ def _values(chunk: Chunk) -> bytes:
     return b"\n".join(lines)
 
 
-def _rows(chunks: Iterable[Chunk]) -> Iterator[Row]:
+def _rows(chunks: Iterable[Chunk], for_people: bool) -> Iterator[Row]:
+    from kctl.segments.values import renderer
+
+    render = renderer("auto", machine=not for_people)
     for topic, partition, records in chunks:
         for record in records:
-            yield _row(topic, partition, record)
+            yield _row(topic, partition, record, render)
 
 
-def _row(topic: str, partition: int, record: Record) -> Row:
+def _row(topic: str, partition: int, record: Record, shown: Callable[[bytes | None], Any]) -> Row:
     from kctl.records.formats import headers_text
 
     return {
@@ -70,19 +73,8 @@ def _row(topic: str, partition: int, record: Record) -> Row:
         "partition": partition,
         "offset": record.offset,
         "timestamp_ms": record.timestamp,
-        "key": _plain(record.key),
-        "value": _plain(record.value),
-        "headers": [{"key": name, "value": _plain(value)} for name, value in record.headers],
+        "key": shown(record.key),
+        "value": shown(record.value),
+        "headers": [{"key": name, "value": shown(value)} for name, value in record.headers],
         "header_text": headers_text(record.headers).decode("utf-8", "replace"),
     }
-
-
-def _plain(data: bytes | None) -> Any:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        from base64 import b64encode
-
-        return {"base64": b64encode(data).decode()}

@@ -13,6 +13,16 @@ _LIVE_SECONDS = 0.2
 _LINE_SECONDS = 10.0
 
 
+_BAR_WIDTH = 24
+
+
+def bar(share: float) -> str:
+    """What is done of the whole, as a bar and a number."""
+    share = min(max(share, 0.0), 1.0)
+    filled = round(share * _BAR_WIDTH)
+    return f"{'█' * filled}{'░' * (_BAR_WIDTH - filled)} {share:4.0%}"
+
+
 class Progress:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._live = sys.stderr.isatty() and not settings.quiet

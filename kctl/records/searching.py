@@ -10,11 +10,11 @@ from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
 from kctl.errors import KctlError
 from kctl.output import note
-from kctl.records.bounds import Extent, Span
+from kctl.records.bounds import FOR_EVER, Extent, Span
 from kctl.records.fetched import Fetched
 from kctl.records.filters import Wanted
 from kctl.records.located import Located
-from kctl.records.progress import Progress
+from kctl.records.progress import Progress, bar
 from kctl.records.reading import Reader
 from kctl.session import Session
 
@@ -49,9 +49,12 @@ class Search:
         self._count = count
         self._asked_to_stop = asked_to_stop
         self._progress = Progress(session.settings)
+        self._total = 0
+        self._done = 0
 
     def forward(self, spans: Mapping[TopicPartition, Span]) -> Generator[Chunk]:
         """From the start of each span to its end, or until enough has matched."""
+        self._total = sum(span.end - span.start for span in spans.values() if span.start < span.end < FOR_EVER)
         reader = self.reader(spans, few=self._count is not None)
         try:
             while not (reader.done or self._asked_to_stop()):
@@ -125,13 +128,17 @@ class Search:
         except KctlError as error:
             self.failed[fetched.where] = error
         self.searched += len(records)
+        self._done += fetched.next - fetched.start
         if wanted is not None:
             records = [record for record in records if wanted(Located(topic, partition, record))]
         self.matched += len(records)
         return records
 
     def show(self) -> None:
-        self._progress.show(self.told)
+        self._progress.show(self._line)
+
+    def _line(self) -> str:
+        return f"{bar(self._done / self._total)}  {self.told()}" if self._total else self.told()
 
     def told(self) -> str:
         if self._wanted is None:

@@ -13,12 +13,12 @@ from kctl.command import KctlCommand
 from kctl.errors import Exit, KctlError
 from kctl.output import Column
 from kctl.parsing import parse_duration_ms, parse_size
-from kctl.records.bounds import Span
+from kctl.records.bounds import FOR_EVER, Span
 from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
 from kctl.records.perf.measuring import LATENCY_COLUMNS, Latencies, latency_text
 from kctl.records.perf.stage import Payloads, show, stage
-from kctl.records.planning import FOR_EVER, extents
+from kctl.records.planning import extents
 from kctl.records.progress import Progress
 from kctl.records.reading import Reader
 from kctl.records.sending import Options, Sender

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -115,6 +116,21 @@ def test_several_topics_and_one_that_is_not(on_broker: Kctl, orders: str, topic:
     assert ran.code == 3
     assert amounts(ran.out) == EVERYTHING
     assert "120 records were printed" in ran.err
+
+
+def test_wide_table(on_broker: Kctl, topic: NewTopic, feed: Feed, approved: Callable[[str, str], None]) -> None:
+    name = topic(2)
+    records = [
+        {"key": "order-1", "value": '{"amount": 12.5}', "headers": [{"key": "type", "value": "small"}]},
+        {"key": "order-2", "value": None},
+        {"key": {"base64": "/wA="}, "value": "a line\nand another", "headers": [{"key": "none", "value": None}]},
+        {"value": "Käse"},
+    ]
+    feed("".join(json.dumps({"timestamp_ms": START + at, **record}) + "\n" for at, record in enumerate(records)))
+    ran = on_broker("produce", name, "--json", "--partition", "1")
+    approved("produce", ran.out.replace(name, "orders".ljust(len(name))))
+    ran = on_broker("consume", name, "-o", "wide", "--utc")
+    approved("consume-wide", ran.out.replace(name, "orders".ljust(len(name))))
 
 
 def test_tables_and_csv(on_broker: Kctl, orders: str) -> None:

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from contextlib import ExitStack
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -198,7 +201,7 @@ def test_interrupted_input_is_delivered_and_told(broker: KafkadProcess, on_broke
         process.stdin.write("first\n")
         process.stdin.flush()
         on_broker("consume", name, "--follow", "--from", "earliest", "-n", "1")
-        os.kill(process.pid, 2)
+        os.kill(process.pid, signal.SIGINT)
         assert process.wait(30) == 130
         assert process.stderr.read().endswith("interrupted: 1 record was delivered\n")
 
@@ -261,3 +264,52 @@ def test_dry_run_sends_nothing(on_broker: Kctl, topic: NewTopic, feed: Feed) -> 
     ]
     assert on_broker("consume", name).out == ""
     assert on_broker("perf", "produce", "--dry-run").code == 2
+
+
+def test_what_may_be_written_is_not_sent_again_without_idempotence(
+    broker: KafkadProcess, on_broker: Kctl, topic: NewTopic
+) -> None:
+    name = topic(1)
+    words = ("--timeout", "2s", "produce", name, "--acks", "1")
+    with paused_after_the_first_record(broker, on_broker, name, *words) as process:
+        assert process.wait(60) == 1
+        assert process.stderr is not None
+        told = process.stderr.read()
+    assert (
+        f"1 not delivered (line 2): broker 127.0.0.1:{broker.port} did not answer in time; the records may be" in told
+    )
+    assert "1 record was delivered" in told
+
+
+@pytest.mark.slow
+def test_what_may_be_written_is_sent_again_with_idempotence_and_is_there_once(
+    broker: KafkadProcess, on_broker: Kctl, topic: NewTopic
+) -> None:
+    name = topic(1)
+    with paused_after_the_first_record(broker, on_broker, name, "--timeout", "5s", "produce", name) as process:
+        time.sleep(7)  # past the time-out of the request, within that of the record
+        os.kill(broker.pid, signal.SIGCONT)
+        assert process.wait(60) == 0
+    assert on_broker("consume", name).out.split() == ["first", "second"]
+
+
+@contextmanager
+def paused_after_the_first_record(
+    broker: KafkadProcess, on_broker: Kctl, name: str, *words: str
+) -> Iterator[subprocess.Popen[str]]:
+    """`produce`, with a second record sent to a broker that hears it but does not move."""
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, *words]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write("first\n")
+        process.stdin.flush()
+        on_broker("consume", name, "--follow", "--from", "earliest", "-n", "1")
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            process.stdin.write("second\n")
+            process.stdin.close()
+            yield process
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
