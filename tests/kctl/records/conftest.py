@@ -12,6 +12,9 @@ from tests.bench.figures import create, new_topic
 from tests.broker import KafkadProcess
 from tests.clients.probes import Asker
 
+WAIT = 200
+"""Seconds that a process may take on a busy machine."""
+
 Feed = Callable[[str | bytes], None]
 NewTopic = Callable[..., str]
 
@@ -50,7 +53,7 @@ def topic(broker: KafkadProcess, new_name: Callable[[], str]) -> NewTopic:
 
 def until(condition: Callable[[], bool], turn: Callable[[], object] = lambda: None) -> None:
     """Has the work go on until it shows; a member may take its time on a busy machine."""
-    end = time.monotonic() + 90
+    end = time.monotonic() + WAIT
     while time.monotonic() < end:
         if condition():
             return

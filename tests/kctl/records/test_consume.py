@@ -12,7 +12,9 @@ import pytest
 
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
-from tests.kctl.records.conftest import Feed, NewTopic
+from tests.kctl.records.conftest import WAIT, Feed, NewTopic
+
+pytestmark = pytest.mark.timeout(600)
 
 START = 1763703000000
 
@@ -172,7 +174,7 @@ def test_following_goes_on_with_what_comes(broker: KafkadProcess, on_broker: Kct
         on_broker("produce", orders, "--value", '{"amount": 1000}')
         assert amounts(process.stdout.readline()) == [1000]
         os.kill(process.pid, 2)
-        assert process.wait(30) == 130
+        assert process.wait(WAIT) == 130
         assert process.stderr.read() == "interrupted: 4 records read\n"
 
 

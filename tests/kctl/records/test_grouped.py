@@ -13,7 +13,9 @@ from kctl.records.assignors import ASSIGNORS
 from kctl.records.subscriptions import read_assignment, read_subscription, write_assignment, write_subscription
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
-from tests.kctl.records.conftest import Feed, NewTopic, until
+from tests.kctl.records.conftest import WAIT, Feed, NewTopic, until
+
+pytestmark = pytest.mark.timeout(600)
 
 PARTITIONS = 4
 
@@ -92,14 +94,14 @@ def test_two_members_share_and_one_takes_over(
             until(lambda: len(partitions(one, shared)) == 2 and len(partitions(two, shared)) == 2, send)
             assert partitions(one, shared).isdisjoint(partitions(two, shared))
             second.send_signal(signal.SIGINT)
-            assert second.wait(30) == 130
+            assert second.wait(WAIT) == 130
             assert second.stderr is not None
             assert second.stderr.read().endswith(" records read\n")
         alone = sent
         until(lambda: partitions(one, alone) == {"0", "1", "2", "3"}, send)
         until(lambda: len(set(seen(one, two))) == sent)
         first.send_signal(signal.SIGINT)
-        assert first.wait(30) == 130
+        assert first.wait(WAIT) == 130
     got = seen(one, two)
     assert sorted(set(got)) == list(range(sent))
     assert on_broker("consume", name, "--group", group, "--assignor", assignor).out == ""
@@ -137,7 +139,7 @@ def test_member_that_is_put_out_comes_back(
         on_broker("produce", name, "--value", "2")
         until(lambda: 2 in seen(out))
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(WAIT) == 130
         assert process.stderr is not None
         assert "the group went on without this member" in process.stderr.read()
 

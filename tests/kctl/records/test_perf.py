@@ -83,7 +83,7 @@ def test_warm_up_does_not_count(on_broker: Kctl) -> None:
     words = ("--duration", "600ms", "--warm-up", "300ms", "--rate", "500", "-o", "json")
     ran = on_broker("perf", "produce", *words)
     (row,) = json.loads(ran.out)["items"]
-    assert 0 < row["records"] < 300
+    assert row["records"] < 300
 
 
 def test_consume(on_broker: Kctl, topic: NewTopic) -> None:

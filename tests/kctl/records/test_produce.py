@@ -18,7 +18,9 @@ from tests.bench.figures import create, new_topic
 from tests.broker import KafkadProcess
 from tests.clients.probes import Asker
 from tests.kctl.conftest import Kctl
-from tests.kctl.records.conftest import Feed, NewTopic
+from tests.kctl.records.conftest import WAIT, Feed, NewTopic
+
+pytestmark = pytest.mark.timeout(600)  # brokers are paused and restarted, perhaps on a busy machine
 
 
 def rows(kctl: Kctl, name: str, *options: object) -> list[str]:
@@ -187,7 +189,7 @@ def test_slow_pipe_does_not_hold_back_a_record(broker: KafkadProcess, on_broker:
         assert ran.out == "first\n"
         assert process.poll() is None
         process.stdin.close()
-        assert process.wait(30) == 0
+        assert process.wait(WAIT) == 0
 
 
 def test_interrupted_input_is_delivered_and_told(broker: KafkadProcess, on_broker: Kctl, topic: NewTopic) -> None:
@@ -202,7 +204,7 @@ def test_interrupted_input_is_delivered_and_told(broker: KafkadProcess, on_broke
         process.stdin.flush()
         on_broker("consume", name, "--follow", "--from", "earliest", "-n", "1")
         os.kill(process.pid, signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(WAIT) == 130
         assert process.stderr.read().endswith("interrupted: 1 record was delivered\n")
 
 
@@ -217,7 +219,7 @@ def test_reader_that_goes_away_is_no_error(broker: KafkadProcess, on_broker: Kct
         assert process.stdout.readline() == "x" * 1000 + "\n"
         process.stdout.close()
         assert process.stderr.read() == ""
-        assert process.wait(30) == 0
+        assert process.wait(WAIT) == 0
 
 
 def test_broker_that_restarts_meanwhile_is_survived(tmp_path: Path, kctl: Kctl) -> None:
@@ -244,9 +246,9 @@ def test_broker_that_restarts_meanwhile_is_survived(tmp_path: Path, kctl: Kctl) 
             broker.restart()
             process.stdin.write("".join(f"{number}\n" for number in range(2000, 3000)))
             process.stdin.close()
-            assert process.wait(90) == 0
+            assert process.wait(WAIT) == 0
             assert consumer.stdout.read().split() == [str(number) for number in range(1, 3000)]
-            assert consumer.wait(90) == 0
+            assert consumer.wait(WAIT) == 0
         ran = kctl("-b", broker.bootstrap, "consume", "t")
         assert ran.out.splitlines() == [str(number) for number in range(3000)]
 
@@ -272,7 +274,7 @@ def test_what_may_be_written_is_not_sent_again_without_idempotence(
     name = topic(1)
     words = ("--timeout", "2s", "produce", name, "--acks", "1")
     with paused_after_the_first_record(broker, on_broker, name, *words) as process:
-        assert process.wait(60) == 1
+        assert process.wait(WAIT) == 1
         assert process.stderr is not None
         told = process.stderr.read()
     assert (
@@ -289,7 +291,7 @@ def test_what_may_be_written_is_sent_again_with_idempotence_and_is_there_once(
     with paused_after_the_first_record(broker, on_broker, name, "--timeout", "5s", "produce", name) as process:
         time.sleep(7)  # past the time-out of the request, within that of the record
         os.kill(broker.pid, signal.SIGCONT)
-        assert process.wait(60) == 0
+        assert process.wait(WAIT) == 0
     assert on_broker("consume", name).out.split() == ["first", "second"]
 
 
