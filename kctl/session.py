@@ -69,6 +69,7 @@ class Session:
         self._first: Connection | None = None
         self._cluster: Cluster | None = None
         self._leaders: dict[TopicPartition, int | KctlError] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
 
     # --- the cluster
 
@@ -262,6 +263,7 @@ class Session:
         def pause() -> None:
             self._sleep(BACKOFF_SECONDS)
             self._leaders.clear()
+            self._coordinators.clear()
 
         rounds = Rounds(name, find, build, read, self.settings.timeout)
         return rounds.run(keys, self.call_each, self._clock, pause)
@@ -279,10 +281,16 @@ class Session:
         return {where: self._leaders[where] for where in partitions}
 
     def coordinators(self, keys: Iterable[str], kind: int = GROUP) -> dict[str, int | KctlError]:
-        """The broker that each group or transactional id is to ask."""
+        """The broker that each group or transactional id is to ask; it is remembered until it was the wrong one."""
+        asked = list(keys)
+        missing = [key for key in dict.fromkeys(asked) if (kind, key) not in self._coordinators]
+        found = self._find_coordinators(missing, kind) if missing else {}
+        self._coordinators |= {(kind, key): place for key, place in found.items() if isinstance(place, int)}
+        return {key: found[key] if key in found else self._coordinators[kind, key] for key in asked}
+
+    def _find_coordinators(self, asked: list[str], kind: int) -> dict[str, int | KctlError]:
         from kafkad.wire.messages.find_coordinator import FindCoordinatorRequest
 
-        asked = list(keys)
         version = self.version_of(FindCoordinatorRequest)
         if version is not None and version >= 4:
             answer = self.call(FindCoordinatorRequest(key_type=kind, coordinator_keys=asked))
