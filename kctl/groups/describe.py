@@ -1,0 +1,186 @@
+"""`kctl groups describe`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from kafkad.names import TopicPartition
+from kctl.choosing import Choice, choosing
+from kctl.command import KctlCommand, answer
+from kctl.errors import KctlError
+from kctl.groups.group import REBALANCING, Group, labels
+from kctl.groups.history import History, read_history
+from kctl.groups.looking import Look, chosen_groups, look_at
+from kctl.groups.members import MEMBER_COLUMNS, member_rows
+from kctl.groups.partition_lag import NO_COMMIT, PartitionLag, total
+from kctl.groups.record_times import times_of
+from kctl.offsets import MAX_TIMESTAMP, offsets_at
+from kctl.output import Column, Document, Row, Writer, note
+from kctl.session import Session, pass_session
+
+COLUMNS = (
+    Column("group", "The group's name."),
+    Column("state", "Stable, Empty, or what its rebalance waits for.", "state"),
+    Column("type", "classic, or consumer for the protocol of KIP-848."),
+    Column("protocol", "The assignor."),
+    Column("generation", "Of its last complete rebalance, where it could be read; KIP-848: its epoch.", "number"),
+    Column("coordinator", "The broker that coordinates it.", "number"),
+    Column("lag", "Records not yet read, those of partitions without a commit included.", "number"),
+    Column("members", "member_id, instance, client, host, topics, assignment and lag of each.", "list", machine=True),
+    Column("offsets", "One for each partition: the columns of csv but for the group.", "list", machine=True),
+)
+OFFSETS = (
+    Column("group", "The group's name.", machine=True),
+    Column("topic", "A topic that it has committed or assigned."),
+    Column("partition", "One of its partitions.", "number", "PART"),
+    Column("committed", "The offset of the record that is read next.", "number"),
+    Column("end", "The offset of the record that is written next.", "number"),
+    Column("lag", "Records not yet read; where nothing is committed, all there are.", "number"),
+    Column("behind_ms", "Between the record that is read next and the last one.", "duration", "BEHIND"),
+    Column("commit_age_ms", "Since the last commit, if __consumer_offsets has it.", "duration", "COMMIT AGE"),
+    Column("member", "Who has it assigned."),
+    Column("host", "Where that member is."),
+    Column("note", "no commit, deleted, or no leader."),
+    Column("metadata", "What was committed beside the offset.", wide=True),
+    Column("member_id", "The whole id of the member.", wide=True),
+)
+
+
+@click.command("describe", cls=KctlCommand, columns=COLUMNS, watchable=True)
+@choosing("group", required=True)
+@click.option("--members", is_flag=True, help="The members and what they read, instead of partitions.")
+@click.option("--lagging", is_flag=True, help="Only partitions with lag.")
+@click.option("--no-time", is_flag=True, help="Without BEHIND and COMMIT AGE, which take a few requests more.")
+@pass_session
+def describe_groups(session: Session, chosen: Choice, members: bool, lagging: bool, no_time: bool) -> int:
+    """Show a group's members and how far it has read.
+
+    Every partition that is committed or assigned has a line; csv has the same lines, json and yaml one object for
+    each group. BEHIND is the time between the record that is read next and the last one.
+
+    Example: kctl groups describe billing
+    """
+    looks, errors = look_at(session, chosen_groups(session, chosen))
+    shown = [_Shown(session, look, lagging, no_time) for look in looks.values()]
+    if session.settings.output in ("json", "yaml", "name"):
+        return answer(session, COLUMNS, [one.item for one in shown], errors)
+    if members:
+        lines = [row for one in shown for row in one.members]
+        return answer(session, MEMBER_COLUMNS, lines, errors, text=lambda: _text(session, shown, members=True))
+    lines = [row for one in shown for row in one.offsets]
+    return answer(session, OFFSETS, lines, errors, text=lambda: _text(session, shown, members=False))
+
+
+class _Shown:
+    """One group with all that is printed of it."""
+
+    def __init__(self, session: Session, look: Look, lagging: bool, no_time: bool) -> None:
+        self.look = look
+        commits = [] if no_time else [lag.where for lag in look.lags if lag.committed is not None]
+        self.history = read_history(session, look.group.name, commits) if not no_time else History({}, None)
+        if self.history.problem:
+            note(session.settings, f"times of commits are not known: {self.history.problem}")
+        behind = {} if no_time else _behind(session, look.lags)
+        names = labels(look.group.members)
+        now_ms = int(time.time() * 1000)
+        lags = [lag for lag in look.lags if not lagging or lag.lag]
+        self.offsets = [_offset_row(look.group, lag, behind, self.history, names, now_ms) for lag in lags]
+        self.members = member_rows(look.group, look.lags)
+
+    @property
+    def generation(self) -> int | None:
+        group = self.look.group
+        return group.epoch if group.epoch is not None else (g := self.history.generation) and g.generation
+
+    @property
+    def item(self) -> Row:
+        group = self.look.group
+        return {
+            "group": group.name,
+            "state": group.state,
+            "type": group.type,
+            "protocol": group.protocol or None,
+            "generation": self.generation,
+            "coordinator": group.coordinator,
+            "lag": total(self.look.lags).lag,
+            "members": [_without_group(row) for row in self.members],
+            "offsets": [_without_group(row) for row in self.offsets],
+        }
+
+
+def _without_group(row: Row) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "group"}
+
+
+def _behind(session: Session, lags: list[PartitionLag]) -> dict[TopicPartition, int]:
+    offsets = {lag.where: lag.end - lag.lag for lag in lags if lag.lag and lag.end}
+    lates = offsets_at(session, dict.fromkeys(offsets, MAX_TIMESTAMP))
+    behind = {}
+    for where, next_ms in times_of(session, offsets).items():
+        last = lates[where]
+        if not isinstance(last, KctlError) and last.timestamp >= next_ms >= 0:
+            behind[where] = last.timestamp - next_ms
+    return behind
+
+
+def _offset_row(
+    group: Group,
+    lag: PartitionLag,
+    behind: Mapping[TopicPartition, int],
+    history: History,
+    names: Mapping[str, str],
+    now_ms: int,
+) -> Row:
+    committed_ms = history.commit_ms.get(lag.where)
+    member = lag.member
+    return {
+        "group": group.name,
+        "topic": lag.where.topic,
+        "partition": lag.where.partition,
+        "committed": lag.committed,
+        "end": lag.end,
+        "lag": lag.lag,
+        "behind_ms": behind.get(lag.where),
+        "commit_age_ms": None if committed_ms is None else max(now_ms - committed_ms, 0),
+        "member": names[member.id] if member else None,
+        "host": member.host if member else None,
+        "note": lag.note or None,
+        "metadata": lag.metadata or None,
+        "member_id": member.id if member else None,
+    }
+
+
+def _text(session: Session, shown: list[_Shown], *, members: bool) -> Iterator[str]:
+    settings = session.settings
+    for at, one in enumerate(shown):
+        if at:
+            yield ""
+        yield from _head(one)
+        rows = one.members if members else one.offsets
+        hidden = {"group"} if any(row.get("note") for row in rows) else {"group", "note"}
+        columns = [column for column in (MEMBER_COLUMNS if members else OFFSETS) if column.name not in hidden]
+        if rows:
+            yield from Writer(settings, columns, Document(settings.command)).table(rows)
+
+
+def _head(one: _Shown) -> Iterator[str]:
+    group, sums = one.look.group, total(one.look.lags)
+    words = [group.name, group.state]
+    if group.protocol:
+        words.append(group.protocol)
+    if one.generation is not None:
+        words.append(f"{'epoch' if group.epoch is not None else 'generation'} {one.generation}")
+    if group.coordinator is not None:
+        words.append(f"coordinator {group.coordinator}")
+    words.append(f"{len(group.members)} member{'' if len(group.members) == 1 else 's'}")
+    if sums.lag is not None:
+        words.append(f"lag {sums.lag:,} on {sums.lagging} of {sums.partitions} partitions")
+    if sums.uncommitted:
+        words.append(f"{sums.uncommitted} with {NO_COMMIT}")
+    yield "   ".join(words)
+    if group.state in REBALANCING:
+        yield f"rebalancing: kctl groups rebalance {group.name} --explain says who holds it up"

@@ -1,0 +1,200 @@
+"""Groups as their coordinators describe them: classic ones, and those of the consumer protocol (KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kctl.errors import KctlError, failure
+from kctl.groups.subscriptions import CONSUMER, assigned_partitions, subscribed_topics
+
+if TYPE_CHECKING:
+    from kctl.session import Session
+
+DEAD, EMPTY, STABLE = "Dead", "Empty", "Stable"
+REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
+CLASSIC, NEW = "classic", "consumer"
+"""Types of groups. The coordinators have others too (share, streams), which commit no offsets in this way."""
+
+
+class Member(NamedTuple):
+    id: str
+    instance: str | None
+    client: str
+    host: str
+    topics: tuple[str, ...] = ()
+    """Those that it subscribed to."""
+    assigned: tuple[TopicPartition, ...] = ()
+    target: tuple[TopicPartition, ...] | None = None
+    """KIP-848: what it shall have; and the epoch it has come to."""
+    epoch: int | None = None
+
+
+class Group(NamedTuple):
+    name: str
+    state: str
+    type: str = CLASSIC
+    protocol: str = ""
+    """The assignor."""
+    members: tuple[Member, ...] = ()
+    coordinator: int | None = None
+    epoch: int | None = None
+    """KIP-848: the group's."""
+    protocol_type: str = CONSUMER
+
+    @property
+    def is_active(self) -> bool:
+        """Whether members may commit: then nobody else may."""
+        return bool(self.members) or self.state not in (EMPTY, DEAD)
+
+
+class Listed(NamedTuple):
+    """What ListGroups says of a group; the state is empty where the broker is too old to tell."""
+
+    name: str
+    state: str
+    type: str
+    protocol_type: str
+    coordinator: int
+
+
+def listed_groups(session: Session) -> tuple[dict[str, Listed], list[KctlError]]:
+    """All groups there are by name, and the brokers that did not say which they coordinate."""
+    from kafkad.wire.messages.list_groups import ListGroupsRequest
+
+    found: dict[str, Listed] = {}
+    silent: list[KctlError] = []
+    for broker, answer in session.call_each(dict.fromkeys(session.cluster.brokers, ListGroupsRequest())).items():
+        if isinstance(answer, KctlError):
+            silent.append(answer)
+        elif answer.error_code:
+            silent.append(failure(answer.error_code, f"groups of broker {broker}"))
+        else:
+            for group in answer.groups:
+                kind = (group.group_type or CLASSIC).lower()
+                found[group.group_id] = Listed(group.group_id, group.group_state, kind, group.protocol_type, broker)
+    return dict(sorted(found.items())), silent
+
+
+def described_groups(session: Session, names: Iterable[str]) -> dict[str, Group | KctlError]:
+    """Each with its members; a group that is not there is Dead, as old brokers say it.
+
+    A coordinator answers only for groups of the type that it is asked about, and says nothing else of the others.
+    """
+    names = list(names)
+    found: dict[str, Group | KctlError] = dict(session.ask_coordinators(names, _classic_request, _classic))
+    elsewhere = [name for name, group in found.items() if isinstance(group, Group) and group.state == DEAD]
+    if elsewhere and _serves_new(session):
+        new = session.ask_coordinators(elsewhere, _new_request, _new)
+        found |= {name: group for name, group in new.items() if isinstance(group, Group) and group.state != DEAD}
+    places = session.coordinators(names)
+    return {name: _placed(group, places[name]) for name, group in found.items()}
+
+
+def _placed(group: Group | KctlError, place: int | KctlError) -> Group | KctlError:
+    if isinstance(group, KctlError) or isinstance(place, KctlError):
+        return group
+    return group._replace(coordinator=place)
+
+
+def _serves_new(session: Session) -> bool:
+    from kafkad.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
+    return session.version_of(ConsumerGroupDescribeRequest) is not None
+
+
+def _classic_request(names: list[str]) -> Any:
+    from kafkad.wire.messages.describe_groups import DescribeGroupsRequest
+
+    return DescribeGroupsRequest(groups=names)
+
+
+def _classic(response: Any) -> Iterator[tuple[str, int, Group]]:
+    for told in response.groups:
+        name = told.group_id
+        if told.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # from v6 on; before it is Dead without an error
+            yield name, 0, Group(name, DEAD)
+            continue
+        reads = told.protocol_type in (CONSUMER, "")
+        members = tuple(_classic_member(member, reads) for member in told.members)
+        yield (
+            name,
+            told.error_code,
+            Group(name, told.group_state, CLASSIC, told.protocol_data, members, protocol_type=told.protocol_type),
+        )
+
+
+def _classic_member(told: Any, reads: bool) -> Member:
+    return Member(
+        told.member_id,
+        told.group_instance_id,
+        told.client_id,
+        told.client_host.lstrip("/"),
+        subscribed_topics(told.member_metadata) if reads else (),
+        assigned_partitions(told.member_assignment) if reads else (),
+    )
+
+
+def _new_request(names: list[str]) -> Any:
+    from kafkad.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
+    return ConsumerGroupDescribeRequest(group_ids=names)
+
+
+_NOT_OF_THIS_TYPE = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION}
+
+
+def _new(response: Any) -> Iterator[tuple[str, int, Group]]:
+    for told in response.groups:
+        name = told.group_id
+        if told.error_code in _NOT_OF_THIS_TYPE:
+            yield name, 0, Group(name, DEAD)
+            continue
+        members = tuple(map(_new_member, told.members))
+        yield (
+            name,
+            told.error_code,
+            Group(name, told.group_state, NEW, told.assignor_name, members, epoch=told.group_epoch),
+        )
+
+
+def _new_member(told: Any) -> Member:
+    return Member(
+        told.member_id,
+        told.instance_id,
+        told.client_id,
+        told.client_host.lstrip("/"),
+        (*told.subscribed_topic_names, *([told.subscribed_topic_regex] if told.subscribed_topic_regex else ())),
+        _partitions(told.assignment),
+        _partitions(told.target_assignment),
+        told.member_epoch,
+    )
+
+
+def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, partition)
+        for topic in assignment.topic_partitions
+        for partition in topic.partitions
+    )
+
+
+def labels(members: Iterable[Member]) -> dict[str, str]:
+    """Short names for people by member id: the instance, or the client with as much of the id as tells it from the
+    others. Ids are the client's name and a random number, or only the number."""
+    members = list(members)
+    clients: dict[str, int] = {}
+    for member in members:
+        clients[member.client] = clients.get(member.client, 0) + 1
+    return {member.id: _label(member, clients) for member in members}
+
+
+def _label(member: Member, clients: Mapping[str, int]) -> str:
+    if member.instance:
+        return member.instance
+    if clients[member.client] == 1 and member.client:
+        return member.client
+    rest = member.id.removeprefix(f"{member.client}-")
+    return f"{member.client}-{rest[:8]}" if member.client else rest[:8]

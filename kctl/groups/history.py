@@ -1,0 +1,193 @@
+"""What a group's coordinator wrote down last: `__consumer_offsets` has the time of each commit, and the members of the
+last generation that came about, with what was assigned to them.
+
+Whoever may not read that topic learns less, never something wrong. It is read from its end backwards, as far as
+`RECORDS` go: a group that has written nothing for so long has no history here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkad.errors import ErrorCode
+from kafkad.names import GROUPS_TOPIC, TopicPartition
+from kctl.errors import KctlError, failure
+from kctl.groups.record_times import fetch_request
+from kctl.groups.subscriptions import assigned_partitions
+from kctl.offsets import EARLIEST, LATEST, offsets_at
+
+if TYPE_CHECKING:
+    from kafkad.wire.records import Record
+    from kctl.session import Session
+
+RECORDS = 50_000
+_FIRST_STEP = 500
+_GROWTH = 10
+_BYTES = 4 << 20
+
+
+class LastMember(NamedTuple):
+    id: str
+    instance: str | None
+    client: str
+    host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    assigned: tuple[TopicPartition, ...]
+
+
+class LastGeneration(NamedTuple):
+    generation: int
+    protocol: str
+    written_ms: int
+    members: tuple[LastMember, ...]
+
+
+class History(NamedTuple):
+    commit_ms: dict[TopicPartition, int]
+    """When the last commit of each partition was made."""
+    generation: LastGeneration | None
+    problem: str = ""
+    """Why there is nothing here, where that is not because nothing was found."""
+
+
+def read_history(session: Session, group: str, partitions: Iterable[TopicPartition]) -> History:
+    """Until the time of a commit of each of these partitions is known, and the last generation."""
+    try:
+        home = _home(session, group)
+        found = _Found(group, frozenset(partitions))
+        first, last = _bounds(session, home)
+        for begin, end in steps(first, last):
+            found.read(_records(session, home, begin, end))
+            if found.complete:
+                break
+    except KctlError as error:
+        code = f" ({error.code})" if error.code else ""
+        return History({}, None, f"{error.what}{code}")
+    return History(found.commit_ms, found.generation)
+
+
+def steps(first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Ranges of offsets from the end backwards, each larger than the one before."""
+    size, end, least = _FIRST_STEP, last, max(first, last - RECORDS)
+    while end > least:
+        begin = max(end - size, least)
+        yield begin, end
+        end, size = begin, size * _GROWTH
+
+
+class _Found:
+    """What is newer than what is read next stays."""
+
+    def __init__(self, group: str, partitions: frozenset[TopicPartition]) -> None:
+        self._group = group
+        self._partitions = partitions
+        self._name = group.encode()
+        self._commits: dict[TopicPartition, int | None] = {}
+        self._generation: LastGeneration | None = None
+        self._generation_seen = False
+
+    @property
+    def complete(self) -> bool:
+        return self._generation_seen and self._partitions <= self._commits.keys()
+
+    @property
+    def commit_ms(self) -> dict[TopicPartition, int]:
+        return {where: time for where, time in self._commits.items() if time is not None}
+
+    @property
+    def generation(self) -> LastGeneration | None:
+        return self._generation
+
+    def read(self, records: Iterable[Record]) -> None:
+        """One step: its records from the first to the last."""
+        commits: dict[TopicPartition, int | None] = {}
+        generations: list[LastGeneration | None] = []
+        for kind, key, value in self._own(records):
+            if kind == "commit":
+                commits[TopicPartition(key.topic, key.partition)] = value and value.commit_timestamp
+            elif kind == "group":
+                generations.append(value and _generation(value))
+        self._commits = commits | self._commits
+        if generations and not self._generation_seen:
+            self._generation, self._generation_seen = generations[-1], True
+
+    def _own(self, records: Iterable[Record]) -> Iterator[tuple[str, Any, Any]]:
+        from kctl.segments.decoders import decode_offsets
+
+        for record in records:
+            if record.key and self._name in record.key:  # most are of other groups, and not worth decoding
+                decoded = decode_offsets(record)
+                if decoded is not None and decoded.subject == self._group:
+                    yield decoded.type, decoded.key, decoded.value
+
+
+def _generation(value: Any) -> LastGeneration:
+    members = tuple(
+        LastMember(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host.lstrip("/"),
+            member.rebalance_timeout,
+            member.session_timeout,
+            assigned_partitions(member.assignment),
+        )
+        for member in value.members
+    )
+    return LastGeneration(value.generation, value.protocol or "", value.current_state_timestamp, members)
+
+
+def _home(session: Session, group: str) -> TopicPartition:
+    (topic,) = session.metadata([GROUPS_TOPIC]).topics
+    if topic.error_code:
+        raise failure(topic.error_code, f"{GROUPS_TOPIC} cannot be read")
+    return TopicPartition(GROUPS_TOPIC, home_partition(group, len(topic.partitions)))
+
+
+def home_partition(group: str, count: int) -> int:
+    """The partition whose leader coordinates the group: Java's hash of its name, and as Kafka does 0 for the one number
+    that has no positive counterpart."""
+    code = 0
+    units = group.encode("utf-16-be")
+    for at in range(0, len(units), 2):
+        code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    signed = code - (code >> 31 << 32)
+    return 0 if signed == -(1 << 31) else abs(signed) % count
+
+
+def _bounds(session: Session, home: TopicPartition) -> tuple[int, int]:
+    bounds = []
+    for time in (EARLIEST, LATEST):
+        found = offsets_at(session, {home: time})[home]
+        if isinstance(found, KctlError):
+            raise found
+        bounds.append(found.offset)
+    return bounds[0], bounds[1]
+
+
+def _records(session: Session, home: TopicPartition, begin: int, end: int) -> Iterator[Record]:
+    from kafkad.wire.records import RecordsError, iter_batches, iter_records
+
+    offset = begin
+    while offset < end:
+        leader = session.leaders([home])[home]
+        if isinstance(leader, KctlError):
+            raise leader
+        (topic,) = session.call(fetch_request(home, offset, _BYTES), leader).responses
+        (partition,) = topic.partitions
+        if partition.error_code:
+            raise failure(partition.error_code, f"{home} cannot be read")
+        data = memoryview(partition.records or b"")
+        before = offset
+        try:
+            for at, header in iter_batches(data):
+                offset = header.last_offset + 1
+                if not header.is_control:
+                    yield from (r for r in iter_records(data, at, header) if begin <= r.offset < end)
+        except RecordsError as error:  # a batch that is cut off at the end of what was sent is asked for again
+            if offset == before:
+                raise KctlError(f"{home} cannot be read: {error}", code=ErrorCode.CORRUPT_MESSAGE.name) from None
+        if offset == before:
+            return  # what was there has been compacted away

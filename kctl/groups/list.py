@@ -1,0 +1,88 @@
+"""`kctl groups list`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kctl.choosing import Choice, choosing
+from kctl.command import KctlCommand, answer
+from kctl.errors import Exit
+from kctl.groups.group import Group
+from kctl.groups.looking import Look, chosen_groups, look_at
+from kctl.groups.partition_lag import total
+from kctl.output import Column, Row
+from kctl.session import Session, pass_session
+
+COLUMNS = (
+    Column("group", "The group's name."),
+    Column("state", "Stable, Empty, or what its rebalance waits for.", "state"),
+    Column("type", "classic, or consumer for the protocol of KIP-848."),
+    Column("members", "How many it has.", "number"),
+    Column("topics", "Topics that it reads: committed, assigned or subscribed.", "list"),
+    Column("lag", "Records not yet read, those of partitions without a commit included.", "number"),
+    Column("coordinator", "The broker that coordinates it.", "number"),
+    Column("partitions", "Partitions that it has committed or assigned.", "number", wide=True),
+    Column("uncommitted", "Assigned partitions without a commit.", "number", wide=True),
+    Column("protocol", "The assignor.", wide=True),
+)
+
+
+@click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
+@choosing("group")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Only groups in this state, as in Empty.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only classic or only consumer groups.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only groups that read this topic.")
+@click.option("--lagging", type=click.IntRange(min=0), metavar="N", help="Only groups with a lag of more than N.")
+@pass_session
+def list_groups(
+    session: Session,
+    chosen: Choice,
+    states: tuple[str, ...],
+    types: tuple[str, ...],
+    topics: tuple[str, ...],
+    lagging: int | None,
+) -> int:
+    """List groups with their state and lag.
+
+    Lag counts every partition that a group has committed or assigned: where nothing is committed, all its records.
+
+    Example: kctl groups list --topic orders --lagging 1000
+    """
+    looks, errors = look_at(session, chosen_groups(session, chosen))
+    wanted_states = {state.lower() for state in states}
+    wanted_types = {kind.lower() for kind in types}
+    rows = [
+        row
+        for row in map(_row, looks.values())
+        if (not states or row["state"].lower() in wanted_states)
+        and (not types or row["type"] in wanted_types)
+        and (not topics or not set(topics).isdisjoint(row["topics"]))
+        and (lagging is None or (row["lag"] or 0) > lagging)
+    ]
+    code = answer(session, COLUMNS, rows, errors)
+    return Exit(code)
+
+
+def _row(look: Look) -> Row:
+    group = look.group
+    lag = total(look.lags)
+    row: dict[str, Any] = {
+        "group": group.name,
+        "state": group.state,
+        "type": group.type,
+        "members": len(group.members),
+        "topics": read_topics(group, look),
+        "lag": lag.lag,
+        "coordinator": group.coordinator,
+        "partitions": lag.partitions,
+        "uncommitted": lag.uncommitted,
+        "protocol": group.protocol or None,
+    }
+    return row
+
+
+def read_topics(group: Group, look: Look) -> list[str]:
+    found = {lag.where.topic for lag in look.lags}
+    return sorted(found.union(*(member.topics for member in group.members)))

@@ -1,0 +1,126 @@
+"""Groups with how far behind they are, in as few rounds of requests as there can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkad.names import TopicPartition
+from kctl.choosing import Choice, unknown
+from kctl.errors import KctlError
+from kctl.groups.committed import Commits, committed
+from kctl.groups.group import CLASSIC, DEAD, EMPTY, NEW, Group, Listed, described_groups, listed_groups
+from kctl.groups.partition_lag import PartitionLag, Range, partition_lags
+from kctl.offsets import EARLIEST, LATEST, offsets_at
+from kctl.output import note
+
+if TYPE_CHECKING:
+    from kctl.session import Session
+
+
+class Chosen(NamedTuple):
+    """`listed` is None where names alone decided, so that nobody had to list what there is."""
+
+    names: list[str]
+    listed: dict[str, Listed] | None
+    errors: list[KctlError]
+
+
+class Look(NamedTuple):
+    group: Group
+    commits: Commits
+    lags: list[PartitionLag]
+
+
+def chosen_groups(session: Session, chosen: Choice) -> Chosen:
+    if chosen.literal:
+        return Chosen(list(chosen.names), None, [])
+    listed = all_groups(session)
+    names, errors = chosen.of(listed)
+    return Chosen(names, listed, errors)
+
+
+def all_groups(session: Session) -> dict[str, Listed]:
+    """A broker that does not answer is noted: the groups that it coordinated may be missing."""
+    listed, silent = listed_groups(session)
+    for error in silent:
+        note(session.settings, f"the list of groups may be incomplete: {error.what}")
+    if silent and len(silent) == len(session.cluster.brokers):
+        raise silent[0]
+    return listed
+
+
+def look_at(session: Session, chosen: Chosen) -> tuple[dict[str, Look], list[KctlError]]:
+    """Groups, commits, then the ends: in this order no lag is below zero."""
+    groups, errors = known_groups(session, chosen)
+    commits = committed(session, groups)
+    ranges = read_ranges(session, groups, commits)
+    looks: dict[str, Look] = {}
+    for name, group in groups.items():
+        own = commits[name]
+        if isinstance(own, KctlError):
+            errors.append(own)
+        elif group.state == DEAD and not own:
+            errors.append(group_unknown(session, name))
+        else:
+            looks[name] = Look(group, own, partition_lags(group, own, ranges))
+    return looks, [*chosen.errors, *errors]
+
+
+def known_groups(session: Session, chosen: Chosen) -> tuple[dict[str, Group], list[KctlError]]:
+    """Described; of a group that is listed as empty there is nothing more to know."""
+    known: dict[str, Group | KctlError] = {}
+    listed = chosen.listed or {}
+    for name in chosen.names:
+        told = listed.get(name)
+        if told and (told.state == EMPTY or told.type not in (CLASSIC, NEW)):
+            known[name] = Group(name, told.state, told.type, "", (), told.coordinator, None, told.protocol_type)
+    asked = [name for name in chosen.names if name not in known]
+    if asked:
+        known |= described_groups(session, asked)
+    groups = {}
+    errors = []
+    for name in chosen.names:
+        group = known[name]
+        if isinstance(group, KctlError):
+            errors.append(group)
+        else:
+            groups[name] = group
+    return groups, errors
+
+
+def group_unknown(session: Session, name: str) -> KctlError:
+    return unknown("group", name, list(all_groups(session)))
+
+
+def read_ranges(
+    session: Session, groups: Mapping[str, Group], commits: Mapping[str, Commits | KctlError]
+) -> dict[TopicPartition, Range | KctlError]:
+    """Of all partitions that are committed or assigned: their ends, and where nothing is committed their starts."""
+    done: set[TopicPartition] = set()
+    begin: set[TopicPartition] = set()
+    for name, group in groups.items():
+        own = commits[name]
+        if not isinstance(own, KctlError):
+            assigned = {where for member in group.members for where in member.assigned}
+            done |= own.keys() | assigned
+            begin |= assigned - own.keys()
+    return ranges_of(session, done, begin)
+
+
+def ranges_of(
+    session: Session, partitions: Iterable[TopicPartition], begin: Iterable[TopicPartition]
+) -> dict[TopicPartition, Range | KctlError]:
+    """A start that was not asked for is 0."""
+    asked = list(partitions)
+    starts = offsets_at(session, dict.fromkeys(begin, EARLIEST))
+    found: dict[TopicPartition, Range | KctlError] = {}
+    for where, end in offsets_at(session, dict.fromkeys(asked, LATEST)).items():
+        start = starts.get(where)
+        if isinstance(end, KctlError):
+            found[where] = end
+        elif isinstance(start, KctlError):
+            found[where] = start
+        else:
+            found[where] = Range(start.offset if start else 0, end.offset)
+    return found

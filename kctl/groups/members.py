@@ -1,0 +1,70 @@
+"""`kctl groups members`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from kctl.choosing import Choice, choosing
+from kctl.command import KctlCommand, answer
+from kctl.groups.group import Group, labels
+from kctl.groups.looking import chosen_groups, look_at
+from kctl.groups.partition_lag import PartitionLag, total
+from kctl.groups.partitions_text import partitions_text
+from kctl.output import Column, Row
+from kctl.session import Session, pass_session
+
+MEMBER_COLUMNS = (
+    Column("group", "The group's name."),
+    Column("member", "Its instance, or its client with as much of its id as tells it from the others."),
+    Column("host", "Where it is."),
+    Column("partitions", "How many it has assigned.", "number"),
+    Column("lag", "Records not yet read of these.", "number"),
+    Column("topics", "What it subscribed to.", "list"),
+    Column("assignment", "What it has."),
+    Column("instance", "The instance of a static member.", wide=True),
+    Column("client", "The name that its client gives.", wide=True),
+    Column("epoch", "KIP-848: the epoch that it has come to.", "number", wide=True),
+    Column("target", "KIP-848: what it shall have, where that is something else.", wide=True),
+    Column("member_id", "Its whole id.", wide=True),
+    Column("assigned", "Its partitions, one by one.", "list", machine=True),
+)
+
+
+@click.command("members", cls=KctlCommand, columns=MEMBER_COLUMNS, watchable=True)
+@choosing("group", required=True)
+@pass_session
+def group_members(session: Session, chosen: Choice) -> int:
+    """List the members of groups, and what each reads.
+
+    Example: kctl groups members billing -o wide
+    """
+    looks, errors = look_at(session, chosen_groups(session, chosen))
+    rows = [row for look in looks.values() for row in member_rows(look.group, look.lags)]
+    return answer(session, MEMBER_COLUMNS, rows, errors)
+
+
+def member_rows(group: Group, lags: Sequence[PartitionLag]) -> list[Row]:
+    names = labels(group.members)
+    rows: list[Row] = []
+    for member in group.members:
+        moving = member.target is not None and set(member.target) != set(member.assigned)
+        rows.append(
+            {
+                "group": group.name,
+                "member": names[member.id],
+                "host": member.host,
+                "partitions": len(member.assigned),
+                "lag": total(lag for lag in lags if lag.member is member).lag,
+                "topics": list(member.topics),
+                "assignment": partitions_text(member.assigned) or None,
+                "instance": member.instance,
+                "client": member.client,
+                "epoch": member.epoch,
+                "target": partitions_text(member.target or ()) or "nothing" if moving else None,
+                "member_id": member.id,
+                "assigned": [str(where) for where in sorted(member.assigned)],
+            }
+        )
+    return sorted(rows, key=lambda row: str(row["member"]))

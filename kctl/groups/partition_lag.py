@@ -1,0 +1,86 @@
+"""How far behind a group is on each of its partitions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kctl.errors import KctlError
+from kctl.groups.committed import Commits
+from kctl.groups.group import Group, Member
+
+DELETED, NO_COMMIT, OUT_OF_REACH = "deleted", "no commit", "no leader"
+
+
+class Range(NamedTuple):
+    """Where a partition begins (only asked where nothing is committed) and ends."""
+
+    start: int
+    end: int
+
+
+Ranges = Mapping[TopicPartition, Range | KctlError]
+
+
+class PartitionLag(NamedTuple):
+    """`lag` counts, where nothing is committed, all records there are; None where the end is not known."""
+
+    where: TopicPartition
+    committed: int | None
+    end: int | None
+    lag: int | None
+    member: Member | None = None
+    note: str = ""
+    metadata: str = ""
+
+
+def partition_lags(group: Group, commits: Commits, ranges: Ranges) -> list[PartitionLag]:
+    """Of every partition that the group has committed or assigned, in order."""
+    owners = {where: member for member in group.members for where in member.assigned}
+    return [
+        _lag(where, commits, ranges.get(where), owners.get(where)) for where in sorted(commits.keys() | owners.keys())
+    ]
+
+
+def _lag(
+    where: TopicPartition, commits: Commits, there: Range | KctlError | None, owner: Member | None
+) -> PartitionLag:
+    commit = commits.get(where)
+    offset, metadata = (commit.offset, commit.metadata) if commit else (None, "")
+    if there is None or isinstance(there, KctlError):
+        return PartitionLag(where, offset, None, None, owner, _why(there), metadata)
+    begin = there.start if offset is None else offset
+    # Commits are read before the ends: a commit beyond the end is of records that were lost or deleted with the topic.
+    lag = max(there.end - begin, 0)
+    return PartitionLag(where, offset, there.end, lag, owner, NO_COMMIT if offset is None else "", metadata)
+
+
+def _why(error: KctlError | None) -> str:
+    if error is None or error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
+        return DELETED
+    return OUT_OF_REACH if error.code == ErrorCode.LEADER_NOT_AVAILABLE.name else error.what
+
+
+class Total(NamedTuple):
+    lag: int | None
+    """None if it is not known of any partition."""
+    partitions: int
+    lagging: int
+    uncommitted: int
+    unknown: int
+
+
+def total(lags: Iterable[PartitionLag]) -> Total:
+    lag = known = partitions = lagging = uncommitted = unknown = 0
+    for partition in lags:
+        partitions += 1
+        uncommitted += partition.note == NO_COMMIT
+        if partition.lag is None:
+            unknown += partition.note != DELETED
+        else:
+            known += 1
+            lag += partition.lag
+            lagging += partition.lag > 0
+    return Total(lag if known or not unknown else None, partitions, lagging, uncommitted, unknown)

@@ -1,0 +1,51 @@
+"""Times of single records, by one small Fetch each: of the record that a group reads next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkad.names import TopicPartition
+from kctl.errors import KctlError
+
+if TYPE_CHECKING:
+    from kctl.session import Session
+
+
+def fetch_request(where: TopicPartition, offset: int, max_bytes: int) -> Any:
+    """Of one partition; at least one batch comes, however large, if there is one."""
+    from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+    partition = FetchPartition(partition=where.partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    topic = FetchTopic(topic=where.topic, partitions=[partition])
+    return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, topics=[topic])
+
+
+def times_of(session: Session, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """When the first record at or after each offset was written, of those where there is one to be had."""
+    leaders = session.leaders(offsets)
+    wanted = [(where, place) for where, place in leaders.items() if not isinstance(place, KctlError)]
+    answers = session.call_many([(place, fetch_request(where, offsets[where], 1)) for where, place in wanted])
+    times = {}
+    for (where, _), answer in zip(wanted, answers, strict=True):
+        if isinstance(answer, KctlError) or answer.error_code:
+            continue
+        (topic,) = answer.responses
+        (partition,) = topic.partitions
+        if not partition.error_code and (time := _first_time(partition.records or b"", offsets[where])) is not None:
+            times[where] = time
+    return times
+
+
+def _first_time(data: bytes, offset: int) -> int | None:
+    from kafkad.wire.records import RecordsError, iter_batches, iter_records
+
+    view = memoryview(data)
+    try:
+        for at, header in iter_batches(view):
+            for record in iter_records(view, at, header):
+                if record.offset >= offset:
+                    return record.timestamp
+    except RecordsError:
+        return None
+    return None

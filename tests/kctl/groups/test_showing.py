@@ -1,0 +1,148 @@
+"""`kctl groups list`, `describe`, `members` and `lag`, on kafkad."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from kafkad.names import TopicPartition
+from kctl.connection import Connection
+from kctl.errors import Exit
+from tests.broker import KafkadProcess
+from tests.kctl.conftest import Kctl
+from tests.kctl.groups.reading import commit, commit_as, make_topic, reading
+
+
+@pytest.fixture
+def port(broker: KafkadProcess) -> int:
+    return broker.port
+
+
+def test_describes_members_and_partitions(on_broker: Kctl, port: int, approved: Callable[[str, str], None]) -> None:
+    make_topic(port, "shown", 30, 20, 5, 0)
+    with reading(port, "showing", "shown", {"first": [0, 1], "second": [2, 3]}) as (first, _):
+        commit_as(first, {TopicPartition("shown", 0): 12, TopicPartition("shown", 1): 20})
+        ran = on_broker("groups", "describe", "showing")
+        assert (ran.code, ran.err) == (Exit.DONE, "")
+        aged = re.sub(r" +(\d+m)?\d+s  (?=first)", lambda found: "0s  ".rjust(len(found[0])), ran.out)
+        approved("groups-describe", aged)
+        approved("groups-members", on_broker("groups", "describe", "showing", "--members").out)
+        approved("groups-list", on_broker("groups", "list", "showing").out)
+        approved("groups-lag", on_broker("groups", "lag", "showing", "--by", "partition").out)
+        by_member = on_broker("groups", "lag", "showing", "--by", "member", "-o", "csv", "--columns", "member,lag")
+        assert by_member.out.splitlines() == ["member,lag", "first,18", "second,5"]
+
+
+def test_json_has_a_group_with_all_that_belongs_to_it(on_broker: Kctl, port: int) -> None:
+    make_topic(port, "shown-json", 10, 20)
+    with reading(port, "showing-json", "shown-json", {"only": [0, 1]}) as (member,):
+        commit_as(member, {TopicPartition("shown-json", 0): 4})
+        whole = json.loads(on_broker("groups", "describe", "showing-json", "-o", "json").out)
+        (group,) = whole["items"]
+        named = (group["state"], group["protocol"], group["generation"], group["coordinator"], group["lag"])
+        assert named == ("Stable", "range", member.generation, 1, 26)
+        (told,) = group["members"]
+        assert (told["member_id"], told["topics"], told["assigned"]) == (
+            member.id,
+            ["shown-json"],
+            ["shown-json-0", "shown-json-1"],
+        )
+        read, unread = group["offsets"]
+        assert (read["committed"], read["end"], read["lag"], read["behind_ms"]) == (4, 10, 6, 5)
+        assert 0 <= read["commit_age_ms"] < 600_000
+        assert (unread["committed"], unread["lag"], unread["note"], unread["commit_age_ms"]) == (
+            None,
+            20,
+            "no commit",
+            None,
+        )
+
+
+def test_an_unknown_group_is_not_found(on_broker: Kctl, port: int) -> None:
+    make_topic(port, "known-topic", 1)
+    commit(port, "known-group", {TopicPartition("known-topic", 0): 1})
+    for verb in ("describe", "lag", "list", "members"):
+        ran = on_broker("groups", verb, "known-groop")
+        assert ran.code == Exit.NOT_FOUND, verb
+        assert 'group "known-groop" does not exist (GROUP_ID_NOT_FOUND)' in ran.err
+        assert 'did you mean "known-group"' in ran.err
+
+
+def test_the_others_are_shown_nevertheless(on_broker: Kctl, port: int) -> None:
+    make_topic(port, "partly-topic", 3)
+    commit(port, "partly", {TopicPartition("partly-topic", 0): 1})
+    ran = on_broker("groups", "lag", "nobody-knows", "partly", "-o", "csv", "--no-headers", "--columns", "group,lag")
+    assert (ran.code, ran.out.split()) == (Exit.NOT_FOUND, ["partly,2"])
+
+
+def test_a_deleted_topic_is_a_line_of_its_own(on_broker: Kctl, port: int) -> None:
+    """A coordinator forgets commits with their topic, but not at once; here it is an assignment that is left over."""
+    make_topic(port, "to-stay", 3)
+    with reading(port, "mourning", "gone", {"only": [0]}) as (member,):
+        commit_as(member, {TopicPartition("to-stay", 0): 1})
+        ran = on_broker("groups", "describe", "mourning", "-o", "csv", "--columns", "topic,lag,note")
+        assert ran.code == Exit.DONE
+        assert ran.out.splitlines()[1:] == ["gone,,deleted", "to-stay,2,"]
+        assert on_broker("groups", "lag", "mourning", "-o", "csv", "--columns", "topic,lag").out.splitlines()[1:] == [
+            "gone,",
+            "to-stay,2",
+        ]
+
+
+def test_filters_of_the_list(on_broker: Kctl, port: int) -> None:
+    make_topic(port, "filter-a", 50)
+    make_topic(port, "filter-b", 5)
+    commit(port, "filter-1", {TopicPartition("filter-a", 0): 10})
+    commit(port, "filter-2", {TopicPartition("filter-b", 0): 1})
+
+    def names(*options: str) -> list[str]:
+        return on_broker("groups", "list", "--match", "filter-*", "-o", "name", *options).out.split()
+
+    assert names() == ["filter-1", "filter-2"]
+    assert names("--topic", "filter-b") == ["filter-2"]
+    assert names("--lagging", "4") == ["filter-1"]
+    assert names("--state", "empty") == ["filter-1", "filter-2"]
+    assert names("--state", "stable") == []
+    assert names("--type", "consumer") == []
+
+
+def test_fails_above(on_broker: Kctl, port: int) -> None:
+    make_topic(port, "above", 10)
+    commit(port, "above", {TopicPartition("above", 0): 3})
+    assert on_broker("groups", "lag", "above", "--fail-above", "7").code == Exit.DONE
+    assert on_broker("groups", "lag", "above", "--fail-above", "6").code == Exit.FINDINGS
+    assert on_broker("groups", "lag", "above", "--min", "8", "-o", "csv", "--no-headers").out == ""
+
+
+def test_watches_in_lines_of_json(on_broker: Kctl, port: int) -> None:
+    make_topic(port, "watched", 10)
+    commit(port, "watched", {TopicPartition("watched", 0): 3})
+    ran = on_broker("groups", "lag", "watched", "--watch=0.01s", "--samples", "3", "-o", "json")
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    assert [row["lag"] for row in rows] == [7, 7, 7]
+    assert [row["trend"] for row in rows] == [None, "steady", "stalled"]
+    text = on_broker("groups", "lag", "watched", "--watch=0.01s", "--samples", "2").out
+    assert "never: no members" in text
+    assert "slowest: watched watched-0, lag 7, never" in text
+
+
+def test_brokers_that_ask_for_one_group_at_a_time(on_broker: Kctl, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As before Kafka 3.0."""
+    make_topic(port, "single", 10)
+    for group in ("single-1", "single-2"):
+        commit(port, group, {TopicPartition("single", 0): 3})
+    newest = Connection.version_of
+    old = {9: 7, 10: 3, 15: 4}
+
+    def version_of(self: Connection, request: object) -> int | None:
+        version = newest(self, request)
+        return version and min(version, old.get(request.__schema__.key, version))  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Connection, "version_of", version_of)
+    ran = on_broker(
+        "groups", "lag", "single-2", "single-1", "none", "-o", "csv", "--no-headers", "--columns", "group,lag"
+    )
+    assert (ran.code, ran.out.split()) == (Exit.NOT_FOUND, ["single-2,7", "single-1,7"])
