@@ -9,6 +9,17 @@ groups = Noun(
         "describe": ("kctl.groups.describe:describe_groups", "Show a group's members and how far it has read."),
         "lag": ("kctl.groups.lag:lag", "Show lag; with --watch how fast it grows or shrinks."),
         "members": ("kctl.groups.members:group_members", "List the members of groups, and what each reads."),
+        "reset-offsets": (
+            "kctl.groups.reset_offsets:reset_offsets",
+            "Move the committed offsets of empty groups.",
+        ),
+        "delete": ("kctl.groups.delete:delete_groups", "Delete groups that have no members, with their offsets."),
+        "delete-offsets": (
+            "kctl.groups.delete_offsets:delete_offsets",
+            "Make a group forget where it stood in topics.",
+        ),
+        "clone": ("kctl.groups.clone:clone_group", "Give a group the offsets of another."),
+        "export": ("kctl.groups.export:export_offsets", "Print committed offsets as Kafka's CSV."),
     },
     help="Show, rewind, rebalance and delete consumer groups.",
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.names import TopicPartition
 from kctl.choosing import Choice, unknown
-from kctl.errors import KctlError
+from kctl.errors import Exit, KctlError
 from kctl.groups.committed import Commits, committed
 from kctl.groups.group import CLASSIC, DEAD, EMPTY, NEW, Group, Listed, described_groups, listed_groups
 from kctl.groups.partition_lag import PartitionLag, Range, partition_lags
@@ -61,7 +61,7 @@ def look_at(session: Session, chosen: Chosen) -> tuple[dict[str, Look], list[Kct
         if isinstance(own, KctlError):
             errors.append(own)
         elif group.state == DEAD and not own:
-            errors.append(group_unknown(session, name))
+            errors.append(nothing_of(session, name))
         else:
             looks[name] = Look(group, own, partition_lags(group, own, ranges))
     return looks, [*chosen.errors, *errors]
@@ -89,8 +89,12 @@ def known_groups(session: Session, chosen: Chosen) -> tuple[dict[str, Group], li
     return groups, errors
 
 
-def group_unknown(session: Session, name: str) -> KctlError:
-    return unknown("group", name, list(all_groups(session)))
+def nothing_of(session: Session, name: str) -> KctlError:
+    """Of a group without commits: whether it is there at all, and if not which are called nearly so."""
+    known = all_groups(session)
+    if name in known:
+        return KctlError(f'group "{name}" has committed nothing', exit_code=Exit.NOT_FOUND)
+    return unknown("group", name, list(known))
 
 
 def read_ranges(

@@ -1,0 +1,189 @@
+"""What all changes to the offsets of groups share: nobody may be reading, the way back is saved first, and what was
+done is read back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kctl.errors import Exit, KctlError, failure
+from kctl.groups.committed import Commits, committed
+from kctl.groups.group import CLASSIC, NEW, Group, described_groups, labels
+from kctl.groups.offsets_file import FileOffset, csv_text, save
+from kctl.groups.partitions_text import partitions_text
+from kctl.output import note
+
+if TYPE_CHECKING:
+    from kctl.session import Session
+
+pause = time.sleep
+_WAIT_SECONDS = 0.5
+_NAMED = 8
+"""Members that an error names."""
+
+
+def active_error(group: Group, *, can_wait: bool = False) -> KctlError:
+    stop = _whom(group)
+    more = f" and {len(stop) - _NAMED} more" if len(stop) > _NAMED else ""
+    hints = [f"stop: {' '.join(stop[:_NAMED])}{more}"] if stop else []
+    if can_wait:
+        hints.append("or use --wait to apply as soon as it is empty")
+    count = f"with {len(stop)} member{'' if len(stop) == 1 else 's'}" if stop else "and not empty"
+    return KctlError(
+        f'group "{group.name}" is {group.state} {count}; its offsets change only when it is empty',
+        exit_code=Exit.REFUSED,
+        code=ErrorCode.NON_EMPTY_GROUP.name,
+        hints=hints,
+    )
+
+
+def _whom(group: Group) -> list[str]:
+    names = labels(group.members)
+    return [f"{names[member.id]}@{member.host}" for member in group.members]
+
+
+def inactive(session: Session, names: Iterable[str], *, wait: bool = False, can_wait: bool = False) -> dict[str, Group]:
+    """These groups, if nobody is in any of them; with `wait` as soon as that is so."""
+    names = list(names)
+    told: set[str] = set()
+    while True:
+        groups: dict[str, Group] = {}
+        for name, group in described_groups(session, names).items():
+            if isinstance(group, KctlError):
+                raise group
+            groups[name] = group
+        active = [group for group in groups.values() if group.is_active]
+        if not active:
+            return groups
+        if not wait:
+            raise _all(active, can_wait)
+        for group in active:
+            if group.name not in told:
+                told.add(group.name)
+                note(session.settings, f"waiting until group {group.name} is empty: {' '.join(_whom(group))}")
+        pause(_WAIT_SECONDS)
+
+
+def _all(active: list[Group], can_wait: bool) -> KctlError:
+    errors = [active_error(group, can_wait=can_wait) for group in active]
+    if len(errors) == 1:
+        return errors[0]
+    first = errors[0]
+    others = ", ".join(group.name for group in active[1:])
+    return KctlError(first.what, exit_code=Exit.REFUSED, code=first.code, hints=(*first.hints, f"also: {others}"))
+
+
+def read_commits(session: Session, names: Iterable[str]) -> dict[str, Commits]:
+    found: dict[str, Commits] = {}
+    for name, commits in committed(session, names).items():
+        if isinstance(commits, KctlError):
+            raise commits
+        found[name] = commits
+    return found
+
+
+def still_as_shown(session: Session, shown: Mapping[str, Commits]) -> None:
+    """KctlError if a group has become active since, or its offsets are others now: then the preview was of something
+    else."""
+    inactive(session, shown)
+    now = read_commits(session, shown)
+    for name, before in shown.items():
+        offsets = {where: commit.offset for where, commit in now[name].items()}
+        if offsets != {where: commit.offset for where, commit in before.items()}:
+            raise KctlError(
+                f'offsets of group "{name}" have changed since they were shown; nothing was done',
+                exit_code=Exit.REFUSED,
+                hints=("look again, and decide anew",),
+            )
+
+
+def save_undo(directory: Path, before: Mapping[str, Mapping[TopicPartition, int]]) -> Path | None:
+    """The offsets as they are, in a file that reset-offsets takes; None where there are none."""
+    lines = [
+        FileOffset(name, where, offset) for name, offsets in before.items() for where, offset in sorted(offsets.items())
+    ]
+    if not lines:
+        return None
+    first = next(iter(before)) if len(before) == 1 else "groups"
+    return save(directory, f"{first}-{time.strftime('%Y%m%dT%H%M%S')}", csv_text(lines))
+
+
+def undo_command(
+    before: Mapping[str, Mapping[TopicPartition, int]], fresh: Mapping[str, Iterable[TopicPartition]], file: Path | None
+) -> str:
+    """`fresh` had no commit before: they get rid of it."""
+    said = []
+    if file is not None:
+        named = " ".join(quote(name) for name, offsets in before.items() if offsets)
+        said.append(f"kctl groups reset-offsets {named} --from-file {quote(str(file))}")
+    for name, wheres in fresh.items():
+        if topics := " ".join(f"--topic {quote(text)}" for text in partitions_text(wheres).split()):
+            said.append(f"kctl groups delete-offsets {quote(name)} {topics}")
+    return "; ".join(said)
+
+
+def commit_offsets(session: Session, group: str, offsets: Mapping[TopicPartition, int]) -> list[KctlError]:
+    """As nobody's member, which the coordinator takes only for a group without members. What failed."""
+    answer = session.ask_coordinators([group], lambda _: _request(group, offsets), lambda r: _read(group, r))[group]
+    if isinstance(answer, KctlError):
+        return [_became_active(group) if answer.code == ErrorCode.UNKNOWN_MEMBER_ID.name else answer]
+    return [failure(code, f"group {group}, {where}") for where, code in answer.items() if code]
+
+
+def _became_active(group: str) -> KctlError:
+    return KctlError(
+        f'group "{group}" has members again: none of its offsets were changed',
+        exit_code=Exit.REFUSED,
+        code=ErrorCode.NON_EMPTY_GROUP.name,
+        hints=(f"kctl groups members {quote(group)}",),
+    )
+
+
+def _request(group: str, offsets: Mapping[TopicPartition, int]) -> Any:
+    from kafkad.wire.messages.offset_commit import (
+        OffsetCommitRequest,
+        OffsetCommitRequestPartition,
+        OffsetCommitRequestTopic,
+    )
+
+    topics: dict[str, list[Any]] = {}
+    for (topic, partition), offset in offsets.items():
+        one = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
+        topics.setdefault(topic, []).append(one)
+    listed = [OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
+    return OffsetCommitRequest(group_id=group, member_id="", topics=listed)
+
+
+def _read(group: str, response: Any) -> Iterator[tuple[str, int, dict[TopicPartition, int]]]:
+    """What is wrong with the group is said of each partition."""
+    codes = {
+        TopicPartition(topic.name, partition.partition_index): partition.error_code
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+    distinct = set(codes.values())
+    yield group, distinct.pop() if len(distinct) == 1 else 0, codes
+
+
+def verify(session: Session, wanted: Mapping[str, Mapping[TopicPartition, int]]) -> list[KctlError]:
+    """What is not there now as it should be."""
+    now = read_commits(session, wanted)
+    return [
+        KctlError(f"group {name}, {where}: offset {offset} was accepted, and is not there")
+        for name, offsets in wanted.items()
+        for where, offset in offsets.items()
+        if where not in now[name] or now[name][where].offset != offset
+    ]
+
+
+def of_known_type(groups: Iterable[Group]) -> None:
+    for group in groups:
+        if group.type not in (CLASSIC, NEW):
+            raise KctlError(
+                f'group "{group.name}" is a {group.type} group: it commits no offsets', exit_code=Exit.REFUSED
+            )

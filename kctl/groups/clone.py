@@ -1,0 +1,43 @@
+"""`kctl groups clone`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError
+from kctl.groups.changing import inactive, of_known_type, read_commits
+from kctl.groups.planning import COLUMNS, Wanted, carry_out, partitions_in, plan_all
+from kctl.groups.reset_offsets import offsets_of
+from kctl.groups.targets import GIVEN, Target, parse_scope
+from kctl.session import Session, pass_session
+
+
+@click.command("clone", cls=KctlCommand, columns=COLUMNS)
+@click.argument("source", metavar="FROM")
+@click.argument("copy", metavar="TO")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="Only this topic, or its partitions.")
+@click.option("--undo-dir", default=".", metavar="DIR", help="Where the undo file is saved.  [default: here]")
+@pass_session
+def clone_group(session: Session, source: str, copy: str, topics: tuple[str, ...], undo_dir: str) -> int:
+    """Give a group the offsets of another.
+
+    The one that gets them must be empty, or not be there yet; what else it has committed stays. The other may be in
+    use.
+
+    Example: kctl groups clone billing billing-test
+    """
+    if source == copy:
+        raise KctlError("a group cannot be cloned to itself", exit_code=Exit.USAGE)
+    of_known_type(inactive(session, [copy]).values())
+    given = offsets_of(session, source)
+    if topics:
+        inside = set(partitions_in(session, [parse_scope(text) for text in topics]))
+        given = {where: offset for where, offset in given.items() if where in inside}
+    if not given:
+        raise KctlError(f'group "{source}" has committed nothing of these topics', exit_code=Exit.NOT_FOUND)
+    commits = read_commits(session, [copy])
+    plans = plan_all(session, {copy: Wanted(Target(GIVEN), sorted(given), given)}, commits)
+    return carry_out(session, plans, commits, Path(undo_dir), f"{source} -> {copy}")

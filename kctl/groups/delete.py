@@ -1,0 +1,95 @@
+"""`kctl groups delete`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkad.errors import ErrorCode
+from kctl.changes import Change
+from kctl.choosing import Choice, choosing
+from kctl.command import KctlCommand, answer
+from kctl.errors import Exit, KctlError
+from kctl.groups.changing import active_error, read_commits, save_undo, undo_command
+from kctl.groups.group import DEAD, described_groups
+from kctl.groups.looking import chosen_groups, look_at
+from kctl.groups.partition_lag import total
+from kctl.output import Column
+from kctl.session import Session, pass_session
+
+COLUMNS = (
+    Column("group", "The group's name."),
+    Column("state", "Only groups without members can be deleted.", "state"),
+    Column("topics", "Topics of which its offsets go.", "list"),
+    Column("offsets", "How many these are.", "number"),
+    Column("lag", "Records that it has not read.", "number"),
+)
+
+
+@click.command("delete", cls=KctlCommand, columns=COLUMNS)
+@choosing("group", required=True)
+@click.option("--undo-dir", default=".", metavar="DIR", help="Where the undo file is saved.  [default: here]")
+@pass_session
+def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
+    """Delete groups that have no members, with their offsets.
+
+    The offsets are saved first, in a file that reset-offsets --from-file takes.
+
+    Example: kctl groups delete etl-nightly
+    """
+    looks, errors = look_at(session, chosen_groups(session, chosen))
+    errors += [active_error(look.group) for look in looks.values() if look.group.is_active]
+    rows = [
+        {
+            "group": name,
+            "state": look.group.state,
+            "topics": sorted({where.topic for where in look.commits}),
+            "offsets": len(look.commits),
+            "lag": total(look.lags).lag,
+        }
+        for name, look in looks.items()
+        if not look.group.is_active
+    ]
+    if not rows:
+        return answer(session, COLUMNS, [], errors, text=lambda: ())
+    change = Change(session, COLUMNS, rows)
+    if not change.confirmed(f"Delete {len(rows)} group{'s' if len(rows) > 1 else ''}?"):
+        return answer(session, COLUMNS, [], errors, text=lambda: ()) if errors else Exit.DONE
+    names = [str(row["group"]) for row in rows]
+    before = {
+        name: {where: commit.offset for where, commit in commits.items()}
+        for name, commits in read_commits(session, names).items()
+    }
+    undo = undo_command(before, {}, save_undo(Path(undo_dir), before))
+    refused = [result for result in session.ask_coordinators(names, _request, _read).values() if result]
+    errors += refused
+    if not refused:
+        errors += _still_there(session, names)
+    return change.done(rows, errors, verified=f"{len(names)} gone", undo=undo)
+
+
+def _request(names: list[str]) -> Any:
+    from kafkad.wire.messages.delete_groups import DeleteGroupsRequest
+
+    return DeleteGroupsRequest(groups_names=names)
+
+
+def _read(response: Any) -> Iterator[tuple[str, int, KctlError | None]]:
+    for result in response.results:
+        if result.error_code == ErrorCode.NON_EMPTY_GROUP:
+            what = f'group "{result.group_id}" has members again: it was not deleted'
+            code = ErrorCode.NON_EMPTY_GROUP.name
+            yield result.group_id, 0, KctlError(what, exit_code=Exit.REFUSED, code=code)
+        else:
+            yield result.group_id, result.error_code, None
+
+
+def _still_there(session: Session, names: list[str]) -> list[KctlError]:
+    return [
+        group if isinstance(group, KctlError) else KctlError(f'group "{name}" is there again: it is {group.state}')
+        for name, group in described_groups(session, names).items()
+        if isinstance(group, KctlError) or group.state != DEAD
+    ]

@@ -1,0 +1,120 @@
+"""`kctl groups delete-offsets`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kctl.changes import Change
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError, did_you_mean, failure
+from kctl.groups.changing import read_commits, save_undo, undo_command
+from kctl.groups.committed import Commits
+from kctl.groups.looking import nothing_of
+from kctl.groups.targets import Scope, parse_scope
+from kctl.output import Column
+from kctl.session import Session, pass_session
+
+COLUMNS = (
+    Column("group", "The group's name."),
+    Column("topic", "A topic."),
+    Column("partition", "One of its partitions.", "number", "PART"),
+    Column("current", "The offset that goes.", "number"),
+)
+
+
+@click.command("delete-offsets", cls=KctlCommand, columns=COLUMNS)
+@click.argument("group")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="This topic, or some of its partitions.")
+@click.option("--all-topics", is_flag=True, help="All that the group has committed.")
+@click.option("--undo-dir", default=".", metavar="DIR", help="Where the undo file is saved.  [default: here]")
+@pass_session
+def delete_offsets(session: Session, group: str, topics: tuple[str, ...], all_topics: bool, undo_dir: str) -> int:
+    """Make a group forget where it stood in topics.
+
+    It may be in use, but not by members that subscribe to these topics. What it forgets is saved first, in a file that
+    reset-offsets --from-file takes. Topics may be deleted ones.
+
+    Example: kctl groups delete-offsets billing --topic orders-old
+    """
+    if bool(topics) == all_topics:
+        hint = "--topic TOPIC, --topic TOPIC:0,1 or --all-topics"
+        raise KctlError("say which topics are meant, in one way", exit_code=Exit.USAGE, hints=(hint,))
+    commits = read_commits(session, [group])[group]
+    if not commits:
+        raise nothing_of(session, group)
+    wheres = sorted(commits) if all_topics else _in_scope(group, [parse_scope(text) for text in topics], commits)
+    rows = [{"group": group, **where._asdict(), "current": commits[where].offset} for where in wheres]
+    change = Change(session, COLUMNS, rows)
+    if not change.confirmed(f"Delete {len(rows)} offset{'s' if len(rows) > 1 else ''} of group {group}?"):
+        return Exit.DONE
+    before = {group: {where: commits[where].offset for where in wheres}}
+    undo = undo_command(before, {}, save_undo(Path(undo_dir), before))
+    errors = _delete(session, group, wheres) or _still_there(session, group, wheres)
+    return change.done(rows, errors, verified=f"{len(rows)} offsets gone", undo=undo)
+
+
+def _in_scope(group: str, scopes: Iterable[Scope], commits: Commits) -> list[TopicPartition]:
+    found: set[TopicPartition] = set()
+    for scope in scopes:
+        own = {
+            where
+            for where in commits
+            if where.topic == scope.topic and (scope.partitions is None or where.partition in scope.partitions)
+        }
+        if not own:
+            hints = did_you_mean(scope.topic, sorted({where.topic for where in commits} - {scope.topic}))
+            what = f'group "{group}" has committed nothing of topic "{scope.topic}"'
+            raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=hints)
+        found |= own
+    return sorted(found)
+
+
+def _delete(session: Session, group: str, wheres: Iterable[TopicPartition]) -> list[KctlError]:
+    answer = session.ask_coordinators([group], lambda _: _request(group, wheres), lambda r: _read(group, r))[group]
+    if isinstance(answer, KctlError):
+        return [answer]
+    return [_refusal(group, where, code) for where, code in answer.items() if code]
+
+
+def _refusal(group: str, where: TopicPartition, code: int) -> KctlError:
+    if code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
+        hints = (f"see who: kctl groups members {group}",)
+        return failure(code, f'{where}: members of group "{group}" subscribe to this topic', hints=hints)
+    return failure(code, f"{where} of group {group}")
+
+
+def _request(group: str, wheres: Iterable[TopicPartition]) -> Any:
+    from kafkad.wire.messages.offset_delete import (
+        OffsetDeleteRequest,
+        OffsetDeleteRequestPartition,
+        OffsetDeleteRequestTopic,
+    )
+
+    topics: dict[str, list[Any]] = {}
+    for topic, partition in wheres:
+        topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition_index=partition))
+    listed = [OffsetDeleteRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
+    return OffsetDeleteRequest(group_id=group, topics=listed)
+
+
+def _read(group: str, response: Any) -> Iterator[tuple[str, int, dict[TopicPartition, int]]]:
+    yield (
+        group,
+        response.error_code,
+        {
+            TopicPartition(topic.name, one.partition_index): one.error_code
+            for topic in response.topics
+            for one in topic.partitions
+        },
+    )
+
+
+def _still_there(session: Session, group: str, wheres: Iterable[TopicPartition]) -> list[KctlError]:
+    now = read_commits(session, [group])[group]
+    return [KctlError(f"group {group} still has an offset of {where}") for where in wheres if where in now]

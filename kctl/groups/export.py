@@ -1,0 +1,59 @@
+"""`kctl groups export`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from kctl.choosing import Choice, choosing
+from kctl.command import KctlCommand, answer
+from kctl.errors import KctlError, exit_code
+from kctl.groups.committed import committed
+from kctl.groups.looking import chosen_groups, nothing_of
+from kctl.groups.offsets_file import FileOffset, csv_text
+from kctl.output import Column, render_error
+from kctl.session import Session, pass_session
+
+COLUMNS = (
+    Column("group", "The group's name."),
+    Column("topic", "A topic that it has committed."),
+    Column("partition", "One of its partitions.", "number"),
+    Column("offset", "The committed offset.", "number"),
+    Column("metadata", "What was committed beside it."),
+)
+
+
+@click.command("export", cls=KctlCommand, columns=COLUMNS)
+@choosing("group", required=True)
+@pass_session
+def export_offsets(session: Session, chosen: Choice) -> int:
+    """Print committed offsets as Kafka's CSV.
+
+    Lines of topic,partition,offset, with the group first where there are several: what reset-offsets --from-file
+    takes, Kafka's own too. -o json and the other formats print the same with their names.
+
+    Example: kctl groups export billing > billing.csv
+    """
+    found = chosen_groups(session, chosen)
+    errors: list[KctlError] = list(found.errors)
+    lines: list[FileOffset] = []
+    rows = []
+    for name, commits in committed(session, found.names).items():
+        if isinstance(commits, KctlError):
+            errors.append(commits)
+        elif not commits:
+            errors.append(nothing_of(session, name))
+        else:
+            for where, commit in sorted(commits.items()):
+                lines.append(FileOffset(name, where, commit.offset))
+                metadata = commit.metadata or None
+                rows.append({"group": name, **where._asdict(), "offset": commit.offset, "metadata": metadata})
+    settings = session.settings
+    if settings.output != "table" or settings.columns:
+        return answer(session, COLUMNS, rows, errors)
+    sys.stdout.write(csv_text(lines))
+    sys.stdout.flush()
+    for error in errors:
+        render_error(error, settings, sys.stderr)
+    return exit_code(errors)

@@ -1,0 +1,108 @@
+"""Offsets in files: Kafka's CSV (topic,partition,offset, the group first where there are several), and JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kafkad.names import TopicPartition
+from kctl.errors import Exit, KctlError
+
+
+class FileOffset(NamedTuple):
+    """`group` is empty where the file does not say it."""
+
+    group: str
+    where: TopicPartition
+    offset: int
+
+
+def parse_offsets(text: str, name: str) -> list[FileOffset]:
+    """KctlError, with the line, for what makes no sense."""
+    found = list(_from_json(text, name) if text.lstrip()[:1] in ("[", "{") else _from_csv(text, name))
+    if not found:
+        raise _bad(name, "has no offsets")
+    if len({offset.group == "" for offset in found}) > 1:
+        raise _bad(name, "names a group in some lines only")
+    seen: set[tuple[str, TopicPartition]] = set()
+    for one in found:
+        if one[:2] in seen:
+            raise _bad(name, f"has {one.where} twice{f' for group {one.group}' if one.group else ''}")
+        seen.add(one[:2])
+    return found
+
+
+def _bad(name: str, what: str) -> KctlError:
+    hints = ("write lines of topic,partition,offset, or of group,topic,partition,offset",)
+    return KctlError(f"{name} {what}", exit_code=Exit.USAGE, hints=hints)
+
+
+def _from_csv(text: str, name: str) -> Iterator[FileOffset]:
+    import csv
+
+    lines = csv.reader(text.splitlines(), skipinitialspace=True)
+    for fields in lines:
+        if not fields or fields[-3:] == ["topic", "partition", "offset"]:
+            continue
+        group = fields.pop(0) if len(fields) == 4 else ""
+        if len(fields) != 3 or not all(re.fullmatch(r"\s*\d+\s*", field) for field in fields[1:]):
+            raise _bad(name, f"line {lines.line_num} is not topic,partition,offset")
+        yield FileOffset(group, TopicPartition(fields[0], int(fields[1])), int(fields[2]))
+
+
+def _from_json(text: str, name: str) -> Iterator[FileOffset]:
+    import json
+
+    try:
+        whole = json.loads(text)
+    except ValueError as error:
+        raise _bad(name, f"is not JSON: {error}") from None
+    items = whole.get("items", []) if isinstance(whole, dict) else whole
+    for at, item in enumerate(items, 1):
+        try:
+            yield from _item(item)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise _bad(name, f"entry {at} has no topic, partition and offset") from None
+
+
+def _item(item: dict[str, Any]) -> Iterator[FileOffset]:
+    """Of `groups export` or `reset-offsets`, or a group of `describe` with its offsets."""
+    if "offsets" in item:
+        for one in item["offsets"]:
+            if one["committed"] is not None:
+                yield FileOffset(item["group"], TopicPartition(one["topic"], int(one["partition"])), one["committed"])
+        return
+    offset = next((item[field] for field in ("offset", "new", "committed") if field in item), -1)
+    if offset < 0 or not isinstance(item["topic"], str):
+        raise ValueError
+    yield FileOffset(item.get("group") or "", TopicPartition(item["topic"], int(item["partition"])), int(offset))
+
+
+def csv_text(offsets: Iterable[FileOffset]) -> str:
+    """As Kafka's tool writes it and reads it."""
+    import csv
+    import io
+
+    offsets = list(offsets)
+    several = len({one.group for one in offsets}) > 1
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for group, where, offset in offsets:
+        writer.writerow([*([group] if several else []), where.topic, where.partition, offset])
+    return text.getvalue()
+
+
+def save(directory: Path, name: str, text: str) -> Path:
+    """Under this name, or one like it where that one is taken: nothing is written over."""
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:150]
+    count = 1
+    while True:
+        path = directory / (f"{safe}.csv" if count == 1 else f"{safe}-{count}.csv")
+        try:
+            with path.open("x") as file:
+                file.write(text)
+            return path
+        except FileExistsError:
+            count += 1

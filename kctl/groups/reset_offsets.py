@@ -1,0 +1,213 @@
+"""`kctl groups reset-offsets`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkad.names import TopicPartition
+from kctl.choosing import Choice, choosing
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError
+from kctl.groups.changing import inactive, of_known_type, read_commits
+from kctl.groups.committed import Commits
+from kctl.groups.looking import chosen_groups, nothing_of
+from kctl.groups.offsets_file import FileOffset, csv_text, parse_offsets
+from kctl.groups.planning import COLUMNS, Plans, Wanted, carry_out, partitions_in, plan_all
+from kctl.groups.targets import CURRENT, EARLIEST, GIVEN, LATEST, Scope, Target, parse_ago, parse_scope, parse_target
+from kctl.output import note, time_text
+from kctl.parsing import parse_time_ms
+from kctl.session import Session, pass_session
+
+
+@click.command("reset-offsets", cls=KctlCommand, columns=COLUMNS)
+@choosing("group")
+@click.option("--group", "more", multiple=True, metavar="GROUP", help="Kafka's way to name a group.")
+@click.option("--all-groups", is_flag=True, help="Every group there is.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="This topic, or some of its partitions.")
+@click.option("--all-topics", is_flag=True, help="All topics that the group has committed.")
+@click.option("--to", metavar="WHERE", help="earliest, latest, current, OFFSET, @TIME, @-30m, +N or -N.")
+@click.option("--to-group", metavar="GROUP", help="Where this other group stands.")
+@click.option("--from-file", metavar="FILE", help="Offsets from CSV or JSON; - reads standard input.")
+@click.option("--to-earliest", is_flag=True, help="Kafka's spelling, as those that follow.")
+@click.option("--to-latest", is_flag=True)
+@click.option("--to-current", is_flag=True, help="The end where nothing is committed.")
+@click.option("--to-offset", metavar="N")
+@click.option("--shift-by", type=int, metavar="N")
+@click.option("--to-datetime", metavar="TIME", help="As in 2026-11-21T05:30:00.000; without a zone it is UTC.")
+@click.option("--by-duration", metavar="DURATION", help="As in PT5M: so long before now.")
+@click.option("--execute", is_flag=True, help="The same as --yes.")
+@click.option("--export", is_flag=True, help="Print the new offsets as Kafka's CSV, and change nothing.")
+@click.option("--wait", is_flag=True, help="Wait until the group is empty.")
+@click.option("--undo-dir", default=".", metavar="DIR", help="Where the undo file is saved.  [default: here]")
+@pass_session
+def reset_offsets(session: Session, /, chosen: Choice, **options: Any) -> int:
+    """Move the committed offsets of empty groups.
+
+    Shows current and new offsets and asks; the current ones are saved first, in a file that --from-file takes. An
+    offset beyond either end of its partition becomes that end. A group that is not there is created, as by Kafka.
+
+    Example: kctl groups reset-offsets etl --topic orders --to @-30m
+    """
+    names = _names(session, chosen, options)
+    target = _target(options, session)
+    from_file = _file(options["from_file"])
+    _scope_given(options, from_file is not None)
+    if options["execute"]:
+        session.settings.yes = True
+    groups = inactive(session, names, wait=options["wait"], can_wait=True)
+    of_known_type(groups.values())
+    commits = read_commits(session, names)
+    wanted = {name: _wanted(session, name, target, from_file, commits[name], options) for name in names}
+    wanted = {name: want for name, want in wanted.items() if want.partitions}
+    if not wanted:
+        hint = "name topics with --topic"
+        raise KctlError("there is nothing to reset: nothing is committed", exit_code=Exit.NOT_FOUND, hints=(hint,))
+    plans = plan_all(session, wanted, commits)
+    if options["export"]:
+        return _export(plans)
+    what = _said(plans, target, options, session.settings.utc)
+    return carry_out(session, plans, {name: commits[name] for name in plans}, Path(options["undo_dir"]), what)
+
+
+def _names(session: Session, chosen: Choice, options: Mapping[str, Any]) -> list[str]:
+    chosen = Choice(chosen.kind, [*chosen.names, *options["more"]], chosen.match, chosen.regex)
+    if not options["all_groups"]:
+        chosen.required()
+    elif chosen:
+        raise KctlError("--all-groups leaves no group to name", exit_code=Exit.USAGE)
+    found = chosen_groups(session, chosen)
+    if found.errors:
+        raise found.errors[0]
+    return found.names
+
+
+_TARGETS = (
+    "to", "to_group", "from_file", "to_earliest", "to_latest", "to_current", "to_offset", "shift_by", "to_datetime",
+    "by_duration",
+)  # fmt: skip
+
+
+def _target(options: Mapping[str, Any], session: Session) -> Target:
+    """GIVEN for a file or another group."""
+    given = [name for name in _TARGETS if options[name] not in (None, False)]
+    if len(given) != 1:
+        spelled = ", ".join(f"--{name.replace('_', '-')}" for name in (given or _TARGETS))
+        what = f"only one of these says where to go: {spelled}" if given else "nothing says where the offsets are to go"
+        hints = () if given else (f"one of {spelled}",)
+        raise KctlError(what, exit_code=Exit.USAGE, hints=hints)
+    (name,) = given
+    value = options[name]
+    now_ms = int(time.time() * 1000)
+    match name:
+        case "to":
+            return parse_target(value, now_ms, session.settings.utc)
+        case "to_earliest":
+            return Target(EARLIEST)
+        case "to_latest":
+            return Target(LATEST)
+        case "to_current":
+            return Target(CURRENT)
+        case "to_offset":
+            return parse_target(value.lstrip("+"), now_ms, utc=True)
+        case "shift_by":
+            return Target("shift", value)
+        case "to_datetime":
+            return Target("time", parse_time_ms(value, now_ms, utc=True))
+        case "by_duration":
+            return parse_ago(value, now_ms)
+    return Target(GIVEN)
+
+
+def _file(path: str | None) -> list[FileOffset] | None:
+    if path is None:
+        return None
+    text = sys.stdin.read() if path == "-" else Path(path).read_text(errors="replace")
+    return parse_offsets(text, "standard input" if path == "-" else path)
+
+
+def _scope_given(options: Mapping[str, Any], from_file: bool) -> None:
+    if options["topics"] and options["all_topics"]:
+        raise KctlError("--all-topics leaves no topic to name", exit_code=Exit.USAGE)
+    if not (options["topics"] or options["all_topics"] or from_file or options["to_group"]):
+        hint = "--topic TOPIC, --topic TOPIC:0,1 or --all-topics"
+        raise KctlError("nothing says which topics are meant", exit_code=Exit.USAGE, hints=(hint,))
+
+
+def _wanted(
+    session: Session,
+    name: str,
+    target: Target,
+    from_file: list[FileOffset] | None,
+    commits: Commits,
+    options: Mapping[str, Any],
+) -> Wanted:
+    scopes = [parse_scope(text) for text in options["topics"]]
+    if from_file is not None:
+        given = {one.where: one.offset for one in from_file if one.group in ("", name)}
+    elif options["to_group"]:
+        given = offsets_of(session, options["to_group"])
+    else:
+        partitions = partitions_in(session, scopes) if scopes else _that_exist(session, commits)
+        return Wanted(target, partitions)
+    partitions = _within(session, given, [scope.topic for scope in scopes])
+    if scopes:
+        inside = set(partitions_in(session, scopes))
+        partitions = [where for where in partitions if where in inside]
+    return Wanted(target, partitions, given)
+
+
+def offsets_of(session: Session, name: str) -> dict[TopicPartition, int]:
+    """Another group's, which has to have some."""
+    commits = read_commits(session, [name])[name]
+    if not commits:
+        raise nothing_of(session, name)
+    there = set(_that_exist(session, commits))
+    return {where: commit.offset for where, commit in commits.items() if where in there}
+
+
+def _that_exist(session: Session, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Without those of deleted topics, of which nothing can be said but that they are left alone."""
+    partitions = sorted(partitions)
+    topics = session.metadata(dict.fromkeys(where.topic for where in partitions)).topics if partitions else ()
+    there = {
+        TopicPartition(topic.name, partition.partition_index) for topic in topics for partition in topic.partitions
+    }
+    for topic in sorted({where.topic for where in partitions if where not in there}):
+        note(session.settings, f"topic {topic} is not there any more: its offsets are left as they are")
+    return [where for where in partitions if where in there]
+
+
+def _within(session: Session, given: Iterable[TopicPartition], topics: list[str]) -> list[TopicPartition]:
+    """KctlError for a partition that is not there."""
+    wheres = [where for where in given if not topics or where.topic in topics]
+    return partitions_in(session, [Scope(where.topic, (where.partition,)) for where in wheres]) if wheres else []
+
+
+def _export(plans: Plans) -> Exit:
+    lines = [FileOffset(name, one.where, one.new) for name, plan in plans.items() for one in plan]
+    sys.stdout.write(csv_text(lines))
+    return Exit.DONE
+
+
+def _said(plans: Plans, target: Target, options: Mapping[str, Any], utc: bool) -> str:
+    if options["to_group"]:
+        where = f"where {options['to_group']} stands"
+    elif options["from_file"]:
+        where = f"the offsets of {options['from_file']}"
+    else:
+        match target.kind:
+            case "time":
+                where = f"@{time_text(target.value, utc)}"
+            case "shift":
+                where = f"{target.value:+d}"
+            case "offset":
+                where = str(target.value)
+            case _:
+                where = target.kind
+    return f"{', '.join(plans)} -> {where}"

@@ -1,0 +1,151 @@
+"""Where a group's offsets are to go: which partitions, and to which offset of each. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kctl.errors import Exit, KctlError
+from kctl.groups.partition_lag import Range
+from kctl.parsing import parse_duration_ms, parse_time_ms
+
+EARLIEST, LATEST, CURRENT = "earliest", "latest", "current"
+OFFSET, SHIFT, TIME, GIVEN = "offset", "shift", "time", "given"
+TO_START, TO_END = "clamped to the start", "clamped to the end"
+NONE_SO_LATE, WAS_UNCOMMITTED = "no record so late: the end", "no commit: the end"
+
+
+class Target(NamedTuple):
+    """`value`: the offset, how far to shift, or the time in ms. GIVEN has an offset for each partition by itself."""
+
+    kind: str
+    value: int = 0
+
+
+def parse_target(text: str, now_ms: int, utc: bool) -> Target:
+    """earliest, latest, current, an offset, @TIME, +N or -N."""
+    word = text.strip()
+    if word in (EARLIEST, LATEST, CURRENT):
+        return Target(word)
+    if word.startswith("@"):
+        return Target(TIME, parse_time_ms(word, now_ms, utc))
+    if re.fullmatch(r"[+-]\d+", word):
+        return Target(SHIFT, int(word))
+    if word.isdecimal():
+        return Target(OFFSET, int(word))
+    raise KctlError(
+        f'"{text}" is nowhere to reset offsets to',
+        exit_code=Exit.USAGE,
+        hints=("earliest, latest, current, 4711, @2026-11-21T05:30, @-30m, +100 or -100",),
+    )
+
+
+def parse_ago(text: str, now_ms: int) -> Target:
+    """So long before now, as in PT5M."""
+    return Target(TIME, now_ms - parse_duration_ms(text, unit="s"))
+
+
+class Scope(NamedTuple):
+    """None: all partitions of the topic."""
+
+    topic: str
+    partitions: tuple[int, ...] | None = None
+
+
+def parse_scope(text: str) -> Scope:
+    """orders, orders:0,1 or orders:0-3."""
+    topic, colon, numbers = text.partition(":")
+    if not topic or (colon and not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", numbers)):
+        hint = "write it as orders, orders:0,1 or orders:0-3"
+        raise KctlError(f'"{text}" is not a topic with partitions', exit_code=Exit.USAGE, hints=(hint,))
+    if not colon:
+        return Scope(topic)
+    found: list[int] = []
+    for part in numbers.split(","):
+        first, _, last = part.partition("-")
+        found.extend(range(int(first), int(last or first) + 1))
+    return Scope(topic, tuple(dict.fromkeys(found)))
+
+
+def partitions_of(scopes: Iterable[Scope], there: Mapping[str, Iterable[int]]) -> list[TopicPartition]:
+    """Those of the topics that are `there`; KctlError for a partition that is not."""
+    found: dict[TopicPartition, None] = {}
+    for scope in scopes:
+        numbers = sorted(there[scope.topic])
+        for number in numbers if scope.partitions is None else scope.partitions:
+            if number not in numbers:
+                raise KctlError(
+                    f'topic "{scope.topic}" has no partition {number}',
+                    exit_code=Exit.NOT_FOUND,
+                    code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name,
+                    hints=(f"it has {len(numbers)}, from 0 to {len(numbers) - 1}",),
+                )
+            found[TopicPartition(scope.topic, number)] = None
+    return list(found)
+
+
+class Planned(NamedTuple):
+    """`note` says where the offset is not the one that was asked for."""
+
+    where: TopicPartition
+    current: int | None
+    new: int
+    end: int
+    note: str = ""
+
+    @property
+    def change(self) -> int | None:
+        return None if self.current is None else self.new - self.current
+
+
+def planned(
+    where: TopicPartition, target: Target, current: int | None, there: Range, found: int | None = None
+) -> Planned:
+    """`found` is the offset at the target's time (-1: no record is so late), or the one given for this partition."""
+    match target.kind:
+        case "earliest":
+            return Planned(where, current, there.start, there.end)
+        case "latest":
+            return Planned(where, current, there.end, there.end)
+        case "current":
+            new, note = (there.end, WAS_UNCOMMITTED) if current is None else (current, "")
+            return Planned(where, current, new, there.end, note)
+        case "time":
+            new, note = (there.end, NONE_SO_LATE) if found is None or found < 0 else (found, "")
+            return Planned(where, current, new, there.end, note)
+        case "shift":
+            if current is None:
+                raise KctlError(f"{where} has no commit that could be shifted", exit_code=Exit.REFUSED)
+            return _clamped(where, current, current + target.value, there)
+    return _clamped(where, current, target.value if found is None else found, there)
+
+
+def _clamped(where: TopicPartition, current: int | None, wanted: int, there: Range) -> Planned:
+    if wanted < there.start:
+        return Planned(where, current, there.start, there.end, TO_START)
+    if wanted > there.end:
+        return Planned(where, current, there.end, there.end, TO_END)
+    return Planned(where, current, wanted, there.end)
+
+
+def effect(plan: Iterable[Planned]) -> str:
+    """What a group does with it, in a few words."""
+    back = ahead = fresh = 0
+    for one in plan:
+        change = one.change
+        if change is None:
+            fresh += 1
+        elif change < 0:
+            back -= change
+        else:
+            ahead += change
+    said = [
+        ("replays", back, "record", ""),
+        ("skips", ahead, "record", ""),
+        ("gives", fresh, "partition", " a first commit"),
+    ]
+    words = [f"{verb} {count:,} {what}{'s' * (count != 1)}{rest}" for verb, count, what, rest in said if count]
+    return ", ".join(words) or "changes nothing"

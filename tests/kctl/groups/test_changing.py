@@ -1,0 +1,269 @@
+"""What changes offsets and groups, on kafkad."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkad.names import TopicPartition
+from kctl.changes import Change
+from kctl.errors import Exit
+from kctl.groups import changing
+from tests.broker import KafkadProcess
+from tests.clients.asker import STAMP_MS
+from tests.clients.members import Member
+from tests.kctl.conftest import Kctl, Ran
+from tests.kctl.groups.reading import commit, make_topic, reading
+
+
+@pytest.fixture
+def port(broker: KafkadProcess) -> int:
+    return broker.port
+
+
+@pytest.fixture
+def groups(on_broker: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kctl:
+    """`kctl groups`, where undo files go to a directory of their own."""
+    directory = tmp_path / "here"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    return lambda *arguments: on_broker("groups", *arguments)
+
+
+def exported(groups: Kctl, group: str) -> str:
+    return groups("export", group).out
+
+
+def undone(groups: Kctl, ran: Ran) -> str:
+    """Runs the command that a change printed as its undoing."""
+    (line,) = [line for line in ran.err.splitlines() if line.startswith("undo: ")]
+    for command in line.removeprefix("undo: kctl groups ").split("; kctl groups "):
+        assert groups(*command.split(), "-y").code == Exit.DONE
+    return line
+
+
+TARGETS = [
+    (("--to", "earliest"), [0, 0]),
+    (("--to-earliest",), [0, 0]),
+    (("--to", "latest"), [30, 20]),
+    (("--to-latest",), [30, 20]),
+    (("--to", "current"), [12, 20]),
+    (("--to-current",), [12, 20]),
+    (("--to", "7"), [7, 7]),
+    (("--to-offset", "25"), [25, 20]),
+    (("--to", "-3"), [9, 17]),
+    (("--shift-by", "-15"), [0, 5]),
+    (("--to", "+10"), [22, 20]),
+    (("--to", f"@{STAMP_MS + 15}"), [15, 15]),
+    (("--to-datetime", "2023-11-14T22:13:20.025"), [25, 20]),
+    (("--by-duration", "P20000D"), [0, 0]),
+    (("--by-duration", "PT1S"), [30, 20]),
+]
+
+
+@pytest.mark.parametrize(("options", "offsets"), TARGETS)
+def test_resets_to(groups: Kctl, port: int, options: tuple[str, ...], offsets: list[int]) -> None:
+    name = re.sub(r"[^a-z0-9]+", "-", f"to{''.join(options)}".lower()).strip("-")
+    make_topic(port, name, 30, 20)
+    commit(port, name, {TopicPartition(name, 0): 12})
+    commit(port, name, {TopicPartition(name, 1): 20})
+    planned = groups("reset-offsets", name, "--all-topics", *options, "--export")
+    assert (planned.code, planned.err) == (Exit.DONE, "")
+    assert planned.out == "".join(f"{name},{at},{offset}\n" for at, offset in enumerate(offsets))
+    ran = groups("reset-offsets", name, "--topic", name, *options, "--execute")
+    assert ran.code == Exit.DONE, ran
+    assert "verified: 2 offsets read back" in ran.err
+    assert exported(groups, name) == planned.out
+    undone(groups, ran)
+    assert exported(groups, name) == f"{name},0,12\n{name},1,20\n"
+
+
+def test_shows_what_it_will_do(groups: Kctl, port: int, approved: Callable[[str, str], None]) -> None:
+    make_topic(port, "previewed", 30, 20, 0)
+    commit(port, "previewing", {TopicPartition("previewed", 0): 12, TopicPartition("previewed", 1): 20})
+    ran = groups("reset-offsets", "previewing", "--topic", "previewed", "--to", "15", "--dry-run", "--utc")
+    assert ran.code == Exit.DONE
+    assert ran.err.splitlines() == ["previewing -> 15", "dry run: nothing was changed"]
+    approved("groups-reset-offsets", ran.out)
+    assert exported(groups, "previewing") == "previewed,0,12\npreviewed,1,20\n"
+    assert list(Path().iterdir()) == []
+
+
+def test_nothing_happens_unconfirmed(groups: Kctl, port: int) -> None:
+    make_topic(port, "unconfirmed", 3)
+    commit(port, "unconfirmed", {TopicPartition("unconfirmed", 0): 1})
+    for command in (
+        ("reset-offsets", "unconfirmed", "--all-topics", "--to", "earliest"),
+        ("delete-offsets", "unconfirmed", "--all-topics"),
+        ("delete", "unconfirmed"),
+        ("clone", "unconfirmed", "unconfirmed-too"),
+    ):
+        assert groups(*command).code == Exit.REFUSED, command
+        assert groups(*command, "--dry-run").code == Exit.DONE, command
+    assert exported(groups, "unconfirmed") == "unconfirmed,0,1\n"
+    assert groups("list", "unconfirmed-too").code == Exit.NOT_FOUND
+
+
+def test_an_active_group_is_refused_and_its_members_named(groups: Kctl, port: int) -> None:
+    make_topic(port, "busy", 3)
+    with reading(port, "busy", "busy", {"first": [0], "second": []}):
+        for command in (
+            ("reset-offsets", "busy", "--topic", "busy", "--to", "earliest", "-y"),
+            ("reset-offsets", "busy", "--topic", "busy", "--to", "earliest", "--dry-run"),
+            ("delete", "busy", "-y"),
+            ("clone", "any", "busy", "-y"),
+        ):
+            ran = groups(*command)
+            assert ran.code == Exit.REFUSED, ran
+            assert 'group "busy" is Stable with 2 members' in ran.err
+            assert "(NON_EMPTY_GROUP)" in ran.err
+            assert "stop: " in ran.err
+            assert "first@127.0.0.1" in ran.err
+            assert "second@127.0.0.1" in ran.err
+    assert groups("export", "busy").code == Exit.NOT_FOUND
+
+
+def test_waits_until_it_is_empty(groups: Kctl, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_topic(port, "waited", 3)
+    with reading(port, "waited", "waited", {"only": [0]}) as (member,):
+        monkeypatch.setattr(changing, "pause", lambda _: member.leave())
+        ran = groups("reset-offsets", "waited", "--topic", "waited", "--to", "2", "-y", "--wait")
+        assert (ran.code, exported(groups, "waited")) == (Exit.DONE, "waited,0,2\n")
+        assert "waiting until group waited is empty: only@127.0.0.1" in ran.err
+        member.id = ""
+        member.join()
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]]:
+    """What happens while somebody thinks about the question."""
+    happens: list[Callable[[], object]] = []
+    confirmed = Change.confirmed
+
+    def slowly(self: Change, question: str, *, type_this: str = "") -> bool:
+        for event in happens:
+            event()
+        return confirmed(self, question, type_this=type_this)
+
+    monkeypatch.setattr(Change, "confirmed", slowly)
+    yield happens
+
+
+def test_a_group_that_becomes_active_before_it_is_confirmed(
+    groups: Kctl, port: int, meanwhile: list[Callable[[], object]]
+) -> None:
+    make_topic(port, "sudden", 3)
+    commit(port, "sudden", {TopicPartition("sudden", 0): 1})
+    member = Member(port, "sudden", "sudden", topic="sudden")
+    meanwhile.append(member.join)
+    ran = groups("reset-offsets", "sudden", "--all-topics", "--to", "latest", "-y")
+    assert ran.code == Exit.REFUSED
+    assert "CompletingRebalance with 1 member" in ran.err
+    assert exported(groups, "sudden") == "sudden,0,1\n"
+    member.leave()
+    member.close()
+
+
+def test_offsets_that_change_before_it_is_confirmed(
+    groups: Kctl, port: int, meanwhile: list[Callable[[], object]]
+) -> None:
+    make_topic(port, "moving", 5)
+    commit(port, "moving", {TopicPartition("moving", 0): 1})
+    meanwhile.append(lambda: commit(port, "moving", {TopicPartition("moving", 0): 2}))
+    ran = groups("reset-offsets", "moving", "--all-topics", "--to", "latest", "-y")
+    assert ran.code == Exit.REFUSED
+    assert "have changed since they were shown" in ran.err
+    assert exported(groups, "moving") == "moving,0,2\n"
+
+
+def test_from_a_file_and_from_standard_input(groups: Kctl, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_topic(port, "filed", 9, 9)
+    Path("two.csv").write_text("one-group,filed,0,3\nother-group,filed,0,4\nother-group,filed,1,99\n")
+    ran = groups("reset-offsets", "one-group", "other-group", "--from-file", "two.csv", "-y", "-o", "json")
+    assert ran.code == Exit.DONE
+    rows = [(row["group"], row["partition"], row["new"], row["note"]) for row in json.loads(ran.out)["items"]]
+    assert rows == [("one-group", 0, 3, None), ("other-group", 0, 4, None), ("other-group", 1, 9, "clamped to the end")]
+    monkeypatch.setattr("sys.stdin", io.StringIO("filed,0,5\n"))
+    assert groups("reset-offsets", "one-group", "--from-file", "-", "-y").code == Exit.DONE
+    whole = groups("export", "one-group", "other-group")
+    assert whole.out == "one-group,filed,0,5\nother-group,filed,0,4\nother-group,filed,1,9\n"
+
+
+def test_to_where_another_group_stands(groups: Kctl, port: int) -> None:
+    make_topic(port, "stand", 9, 9)
+    commit(port, "stand-model", {TopicPartition("stand", 0): 3, TopicPartition("stand", 1): 4})
+    assert groups("reset-offsets", "stand-1", "--to-group", "stand-model", "-y").code == Exit.DONE
+    assert exported(groups, "stand-1") == "stand,0,3\nstand,1,4\n"
+    assert groups("reset-offsets", "stand-2", "--to-group", "stand-model", "--topic", "stand:1", "-y").code == 0
+    assert exported(groups, "stand-2") == "stand,1,4\n"
+    missing = groups("reset-offsets", "stand-2", "--to-group", "stand-modell", "-y")
+    assert (missing.code, 'did you mean "stand-model"' in missing.err) == (Exit.NOT_FOUND, True)
+
+
+def test_clones(groups: Kctl, port: int) -> None:
+    make_topic(port, "cloned-a", 9)
+    make_topic(port, "cloned-b", 9)
+    commit(port, "clone-from", {TopicPartition("cloned-a", 0): 3, TopicPartition("cloned-b", 0): 4})
+    commit(port, "clone-to", {TopicPartition("cloned-b", 0): 9})
+    ran = groups("clone", "clone-from", "clone-to", "-y")
+    assert ran.code == Exit.DONE
+    assert exported(groups, "clone-to") == "cloned-a,0,3\ncloned-b,0,4\n"
+    undone(groups, ran)
+    assert exported(groups, "clone-to") == "cloned-b,0,9\n"
+    assert groups("clone", "clone-from", "clone-some", "--topic", "cloned-b", "-y").code == Exit.DONE
+    assert exported(groups, "clone-some") == "cloned-b,0,4\n"
+    assert groups("clone", "clone-nobody", "clone-to", "-y").code == Exit.NOT_FOUND
+
+
+def test_deletes_and_brings_back(groups: Kctl, port: int) -> None:
+    make_topic(port, "to-forget", 9, 9)
+    commit(port, "forgotten", {TopicPartition("to-forget", 0): 3, TopicPartition("to-forget", 1): 4})
+    before = exported(groups, "forgotten")
+    some = groups("delete-offsets", "forgotten", "--topic", "to-forget:1", "-y")
+    assert (some.code, exported(groups, "forgotten")) == (Exit.DONE, "to-forget,0,3\n")
+    undone(groups, some)
+    ran = groups("delete", "forgotten", "forgotton", "-y")
+    assert ran.code == Exit.NOT_FOUND  # one of the two
+    assert groups("list", "forgotten").code == Exit.NOT_FOUND
+    undone(groups, ran)
+    assert exported(groups, "forgotten") == before
+
+
+def test_offsets_in_use_are_not_deleted(groups: Kctl, port: int) -> None:
+    make_topic(port, "subscribed", 9)
+    commit(port, "subscriber", {TopicPartition("subscribed", 0): 3})
+    with reading(port, "subscriber", "subscribed", {"only": [0]}):
+        ran = groups("delete-offsets", "subscriber", "--topic", "subscribed", "-y")
+        assert ran.code == Exit.REFUSED
+        assert "(GROUP_SUBSCRIBED_TO_TOPIC)" in ran.err
+    assert exported(groups, "subscriber") == "subscribed,0,3\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("reset-offsets g --to earliest", Exit.USAGE, "which topics are meant"),
+        ("reset-offsets g --all-topics", Exit.USAGE, "nothing says where the offsets are to go"),
+        ("reset-offsets g --all-topics --to 1 --to-latest", Exit.USAGE, "only one of these"),
+        ("reset-offsets g --all-topics --topic t --to 1", Exit.USAGE, "--all-topics leaves no topic to name"),
+        ("reset-offsets --all-topics --to 1", Exit.USAGE, "no group is named"),
+        ("reset-offsets g --all-topics --to 1 -y", Exit.NOT_FOUND, "nothing is committed"),
+        ("reset-offsets g --topic no-such-topic --to 1 -y", Exit.NOT_FOUND, 'topic "no-such-topic" does not exist'),
+        ("reset-offsets g --from-file nowhere.csv -y", Exit.NOT_FOUND, "nowhere.csv: No such file"),
+        ("reset-offsets g --topic t:x --to 1", Exit.USAGE, '"t:x" is not a topic with partitions'),
+        ("delete nobody -y", Exit.NOT_FOUND, 'group "nobody" does not exist'),
+        ("delete-offsets nobody --all-topics -y", Exit.NOT_FOUND, 'group "nobody" does not exist'),
+        ("delete-offsets g", Exit.USAGE, "say which topics are meant"),
+        ("export nobody", Exit.NOT_FOUND, 'group "nobody" does not exist'),
+        ("clone g g", Exit.USAGE, "to itself"),
+    ],
+)
+def test_what_cannot_be(groups: Kctl, words: str, code: Exit, said: str) -> None:
+    ran = groups(*words.split())
+    assert ran.code == code, ran
+    assert said in ran.err
