@@ -8,6 +8,10 @@ groups = Noun(
         "list": ("kctl.groups.list:list_groups", "List groups with their state and lag."),
         "describe": ("kctl.groups.describe:describe_groups", "Show a group's members and how far it has read."),
         "lag": ("kctl.groups.lag:lag", "Show lag; with --watch how fast it grows or shrinks."),
+        "rebalance": (
+            "kctl.groups.rebalance:rebalance",
+            "Say who holds up a rebalance, or make members join again.",
+        ),
         "members": ("kctl.groups.members:group_members", "List the members of groups, and what each reads."),
         "reset-offsets": (
             "kctl.groups.reset_offsets:reset_offsets",

@@ -61,9 +61,9 @@ def _commit(asker: Asker, offsets: Mapping[TopicPartition, int], **identity: obj
 
 @contextlib.contextmanager
 def reading(
-    port: int, group: str, topic: str, shares: Mapping[str, list[int]], **joining: object
+    port: int, group: str, topic: str, shares: Mapping[str, list[int]], leaving: bool = True, **joining: object
 ) -> Iterator[list[Member]]:
-    """A stable group: each client has its partitions of the topic. They have left when the block ends."""
+    """A stable group: each client has its partitions of the topic. They leave when the block ends."""
     asker = Asker(port)
     with contextlib.closing(asker.client):
         wait_for_coordinator(asker, group)
@@ -72,5 +72,5 @@ def reading(
         for member in members:
             member.sync(assigned if member is members[0] else {})
         yield members
-        for member in members:
+        for member in members if leaving else ():
             member.leave()

@@ -1,0 +1,275 @@
+"""`kctl groups rebalance`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import quote
+
+import click
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kctl.changes import Change
+from kctl.command import KctlCommand, answer
+from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.groups.changing import read_commits
+from kctl.groups.culprits import (
+    COMPLETING,
+    PREPARING,
+    Judged,
+    fates,
+    judge,
+    longest_wait_ms,
+    suspects,
+)
+from kctl.groups.evicting import evict, until
+from kctl.groups.group import DEAD, NEW, REBALANCING, Group, Member, described_groups, labels
+from kctl.groups.history import History, read_history
+from kctl.groups.looking import nothing_of
+from kctl.groups.partitions_text import partitions_text
+from kctl.output import Column, Document, Row, Writer, duration_text, note
+from kctl.session import Session, pass_session
+
+COLUMNS = (
+    Column("member", "Its instance, or its client with as much of its id as tells it from the others."),
+    Column("host", "Where it is."),
+    Column("status", "waiting: it has joined; suspect: perhaps; working: not yet, it still commits; gone.", "state"),
+    Column("why", "How that is known."),
+    Column("held", "What it had in the last generation."),
+    Column("last_commit_age_ms", "Since its last commit.", "duration", "LAST COMMIT"),
+    Column("client", "The name that its client gives.", wide=True),
+    Column("member_id", "Its whole id.", wide=True),
+)
+RESULT = (
+    Column("member", "Its instance, or its client with as much of its id as tells it from the others."),
+    Column("host", "Where it is."),
+    Column("fate", "returned, did not return, stayed, left, or new.", "state"),
+    Column("held", "What it had before."),
+    Column("has", "What it has now."),
+    Column("member_id", "Its whole id; of who returned the new one.", wide=True),
+)
+_LOOK_SECONDS = 1.0
+"""For so long commits are watched, to see who still works."""
+_JOIN_SECONDS = 3.0
+"""How long the others have to complete a rebalance once a suspect is gone."""
+
+
+@click.command("rebalance", cls=KctlCommand, columns=COLUMNS, watchable=True)
+@click.argument("group")
+@click.option("--explain", is_flag=True, help="Say who has joined and who has not, and change nothing: the default.")
+@click.option("--member", "members", multiple=True, metavar="ID", help="Make this member join again: its id or name.")
+@click.option("--instance", "instances", multiple=True, metavar="ID", help="Make this static member join again.")
+@click.option("--suspects", "all_suspects", is_flag=True, help="One suspect after the other, until the group goes on.")
+@click.option("--all", "everybody", is_flag=True, help="All members.")
+@click.option("--reason", default="kctl groups rebalance", metavar="TEXT", help="For the logs of the coordinator.")
+@pass_session
+def rebalance(
+    session: Session,
+    group: str,
+    explain: bool,
+    members: tuple[str, ...],
+    instances: tuple[str, ...],
+    all_suspects: bool,
+    everybody: bool,
+    reason: str,
+) -> int:
+    """Say who holds up a rebalance, or make members join again.
+
+    Members are removed from the group: a live client comes back by itself within seconds, under a new id (a static
+    member under its own), one that hangs does not, and the others go on without it. Clients that rebalance
+    cooperatively lose their partitions and may read records twice.
+
+    Example: kctl groups rebalance shipping --suspects
+    """
+    ways = [bool(members or instances), all_suspects, everybody, explain]
+    if sum(ways) > 1:
+        raise KctlError("--explain, --suspects, --all and names go one at a time", exit_code=Exit.USAGE)
+    found = _described(session, group)
+    judged, history = _judged(session, found, look=all_suspects or not any(ways[:3]))
+    if not any(ways[:3]):
+        rows = _rows(judged, found)
+        return answer(session, COLUMNS, rows, text=lambda: _explanation(session, found, history, rows))
+    if found.type == NEW and not any(member.instance for member in found.members):
+        note(session.settings, "a coordinator may refuse to remove members of the consumer protocol")
+    if all_suspects:
+        chosen = suspects(judged)
+        nobody = f'nobody of group "{group}", which is {found.state}, is suspected'
+    else:
+        wanted = found.members if everybody else _named(found, members, instances)
+        chosen = [one for one in judged if one.member in wanted]
+        nobody = f'group "{group}" has no members'
+    if not chosen:
+        raise KctlError(nobody, exit_code=Exit.NOT_FOUND, hints=(f"kctl groups rebalance {quote(group)} --explain",))
+    return _act(session, found, chosen, reason, one_by_one=all_suspects)
+
+
+def _described(session: Session, name: str) -> Group:
+    found = described_groups(session, [name])[name]
+    if isinstance(found, KctlError):
+        raise found
+    if found.state == DEAD:
+        raise nothing_of(session, name)
+    return found
+
+
+def _judged(session: Session, group: Group, *, look: bool) -> tuple[list[Judged], History]:
+    commits = read_commits(session, [group.name])[group.name]
+    history = read_history(session, group.name, commits)
+    advancing: set[TopicPartition] = set()
+    if look and group.state == PREPARING and not history.problem:
+        time.sleep(_LOOK_SECONDS)
+        later = read_history(session, group.name, commits)
+        advancing = {where for where, at in later.commit_ms.items() if at != history.commit_ms.get(where)}
+        history = later
+    return judge(group, history, advancing), history
+
+
+def _rows(judged: Iterable[Judged], group: Group) -> list[Row]:
+    judged = list(judged)
+    names = labels(one.member for one in judged)
+    now_ms = int(time.time() * 1000)
+    return [
+        {
+            "member": names[one.member.id],
+            "host": one.member.host,
+            "status": one.status,
+            "why": one.why or None,
+            "held": partitions_text(one.held) or None,
+            "last_commit_age_ms": None if one.last_commit_ms is None else max(now_ms - one.last_commit_ms, 0),
+            "client": one.member.client,
+            "member_id": one.member.id,
+        }
+        for one in judged
+    ]
+
+
+def _explanation(session: Session, group: Group, history: History, rows: Sequence[Row]) -> Iterator[str]:
+    yield _headline(group, history)
+    if rows:
+        yield from Writer(session.settings, COLUMNS, Document(session.settings.command)).table(rows)
+    if group.state == PREPARING:
+        if history.problem:
+            yield f"who has joined cannot be told: {history.problem}"
+        else:
+            yield "who waits has joined for certain; a suspect has too, or sends heartbeats without polling."
+        yield f"to find out and go on: kctl groups rebalance {quote(group.name)} --suspects"
+    elif group.state == COMPLETING:
+        yield "all members have joined; one of them, the leader, has not yet handed in the assignment."
+
+
+def _headline(group: Group, history: History) -> str:
+    last = history.generation
+    words = f"{group.name}  {group.state}"
+    if group.epoch is not None:
+        return f"{words}  epoch {group.epoch}"
+    if group.state not in REBALANCING:
+        return f"{words}  generation {last.generation}" if last else words
+    if last:
+        words += f" (generation {last.generation} -> {last.generation + 1})"
+    longest = longest_wait_ms(last)
+    if longest is None or group.state != PREPARING:
+        return words
+    return f"{words}; goes on without the missing in {duration_text(longest)} at the latest (largest rebalance timeout)"
+
+
+def _named(group: Group, members: Sequence[str], instances: Sequence[str]) -> list[Member]:
+    """By a whole id, or the short name that is printed."""
+    names = labels(group.members)
+    found: list[Member] = []
+    for word in members:
+        matching = [m for m in group.members if word in (m.id, names[m.id])]
+        matching = matching or [m for m in group.members if word == m.client]
+        found.append(_only(group, matching, "member", word, [*names.values()]))
+    for word in instances:
+        matching = [m for m in group.members if m.instance == word]
+        found.append(_only(group, matching, "instance", word, [m.instance for m in group.members if m.instance]))
+    return found
+
+
+def _only(group: Group, matching: Sequence[Member], kind: str, word: str, known: Sequence[str]) -> Member:
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        hints = ("one of", *(f"  {member.id}" for member in matching))
+        raise KctlError(f'{len(matching)} members are called "{word}"', exit_code=Exit.USAGE, hints=hints)
+    raise KctlError(
+        f'group "{group.name}" has no {kind} "{word}"',
+        exit_code=Exit.NOT_FOUND,
+        code=ErrorCode.UNKNOWN_MEMBER_ID.name,
+        hints=did_you_mean(word, known) or (f"there are: {' '.join(known) or 'none'}",),
+    )
+
+
+def _act(session: Session, group: Group, chosen: Sequence[Judged], reason: str, *, one_by_one: bool) -> Exit:
+    change = Change(
+        session, COLUMNS if session.settings.dry_run or session.settings.is_text else RESULT, _rows(chosen, group)
+    )
+    statics = [one.member.instance for one in chosen if one.member.instance]
+    if statics:
+        note(session.settings, f"static members keep their id when they return: {', '.join(statics)}")
+    many = f"{len(chosen)} member{'s' if len(chosen) > 1 else ''}"
+    how = "one after the other until the group goes on" if one_by_one and len(chosen) > 1 else "so that they join again"
+    if not change.confirmed(f"Remove {many} of group {group.name}, {how}?"):
+        return Exit.DONE
+    removed: set[str] = set()
+    errors: list[KctlError] = []
+    for batch in [[one] for one in chosen] if one_by_one else [list(chosen)]:
+        refused = evict(session, group.name, [one.member for one in batch], reason)
+        errors += refused.values()
+        removed |= {one.member.id for one in batch} - refused.keys()
+        if one_by_one and until(session, group.name, _joined, _JOIN_SECONDS).state != PREPARING:
+            break
+
+    def back(now: Group) -> bool:
+        found = fates(group.members, removed, now.members)
+        return now.state not in REBALANCING and all(one.now for one in found if one.removed)
+
+    after = until(session, group.name, back, session.settings.timeout)
+    return _told(session, group, after, removed, {one.member.id: one for one in chosen}, errors)
+
+
+def _joined(group: Group) -> bool:
+    return group.state != PREPARING
+
+
+def _told(
+    session: Session,
+    before: Group,
+    after: Group,
+    removed: set[str],
+    chosen: Mapping[str, Judged],
+    errors: list[KctlError],
+) -> Exit:
+    held = {member.id: member.assigned for member in before.members}
+    held |= {member_id: one.held for member_id, one in chosen.items()}
+    found = fates(before.members, removed, after.members)
+    names = labels([*after.members, *(one.before for one in found if one.before and not one.now)])
+    rows: list[Row] = []
+    for one in found:
+        member = one.now or one.before
+        assert member is not None  # there is a before or a now
+        had, has = held.get(one.before.id, ()) if one.before else (), one.now.assigned if one.now else ()
+        rows.append(
+            {
+                "member": names[member.id],
+                "host": member.host,
+                "fate": one.word,
+                "held": partitions_text(had) or None,
+                "has": partitions_text(has) or None,
+                "member_id": member.id,
+            }
+        )
+    if after.state in REBALANCING:
+        what = f'group "{before.name}" is still {after.state} after {session.settings.timeout:g}s'
+        hint = f"kctl groups rebalance {quote(before.name)} --explain"
+        errors = [*errors, KctlError(what, exit_code=Exit.UNREACHABLE, hints=(hint, "--timeout 60s waits longer"))]
+    code = answer(session, RESULT, rows, errors)
+    missing = [str(row["member"]) for row in rows if row["fate"] == "did not return"]
+    moved = sum(row["held"] != row["has"] for row in rows)
+    if not errors:
+        changed = f"{moved} of {len(rows)} members have other partitions than before"
+        note(session.settings, f"verified: {before.name} is {after.state}, {changed}")
+    if missing:
+        note(session.settings, f"did not return: {', '.join(missing)}")
+    return code
