@@ -114,16 +114,23 @@ def save_undo(directory: Path, before: Mapping[str, Mapping[TopicPartition, int]
 
 
 def undo_command(
-    before: Mapping[str, Mapping[TopicPartition, int]], fresh: Mapping[str, Iterable[TopicPartition]], file: Path | None
+    before: Mapping[str, Mapping[TopicPartition, int]],
+    file: Path | None,
+    fresh: Mapping[str, Iterable[TopicPartition]] | None = None,
+    created: Iterable[str] = (),
 ) -> str:
-    """`fresh` had no commit before: they get rid of it."""
+    """`before` is in the file; `fresh` partitions had no commit, and `created` groups none at all."""
     said = []
     if file is not None:
         named = " ".join(quote(name) for name, offsets in before.items() if offsets)
         said.append(f"kctl groups reset-offsets {named} --from-file {quote(str(file))}")
-    for name, wheres in fresh.items():
-        if topics := " ".join(f"--topic {quote(text)}" for text in partitions_text(wheres).split()):
+    created = list(created)
+    for name, wheres in (fresh or {}).items():
+        topics = " ".join(f"--topic {quote(text)}" for text in partitions_text(wheres).split())
+        if topics and name not in created:
             said.append(f"kctl groups delete-offsets {quote(name)} {topics}")
+    if created:
+        said.append(f"kctl groups delete {' '.join(map(quote, created))}")
     return "; ".join(said)
 
 

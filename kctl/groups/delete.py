@@ -63,7 +63,7 @@ def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
         name: {where: commit.offset for where, commit in commits.items()}
         for name, commits in read_commits(session, names).items()
     }
-    undo = undo_command(before, {}, save_undo(Path(undo_dir), before))
+    undo = undo_command(before, save_undo(Path(undo_dir), before))
     refused = [result for result in session.ask_coordinators(names, _request, _read).values() if result]
     errors += refused
     if not refused:

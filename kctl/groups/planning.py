@@ -121,7 +121,8 @@ def carry_out(session: Session, plans: Plans, shown: Mapping[str, Commits], undo
     still_as_shown(session, shown)
     before = {name: {one.where: one.current for one in plan if one.current is not None} for name, plan in plans.items()}
     fresh = {name: [one.where for one in plan if one.current is None] for name, plan in plans.items()}
-    undo = undo_command(before, fresh, save_undo(undo_directory, before))
+    created = [name for name in plans if not shown[name]]
+    undo = undo_command(before, save_undo(undo_directory, before), fresh, created)
     errors: list[KctlError] = []
     done: dict[str, dict[TopicPartition, int]] = {}
     for name, plan in plans.items():

@@ -24,6 +24,9 @@ from kctl.output import note, time_text
 from kctl.parsing import parse_time_ms
 from kctl.session import Session, pass_session
 
+_NAMED = 5
+"""Groups that are named where they are many."""
+
 
 @click.command("reset-offsets", cls=KctlCommand, columns=COLUMNS)
 @choosing("group")
@@ -210,4 +213,6 @@ def _said(plans: Plans, target: Target, options: Mapping[str, Any], utc: bool) -
                 where = str(target.value)
             case _:
                 where = target.kind
-    return f"{', '.join(plans)} -> {where}"
+    names = list(plans)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more} -> {where}"
