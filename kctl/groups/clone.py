@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from kctl.command import KctlCommand
+from kctl.completing import group_names
 from kctl.errors import Exit, KctlError
 from kctl.groups.changing import inactive, of_known_type, read_commits
 from kctl.groups.planning import COLUMNS, Wanted, carry_out, partitions_in, plan_all
@@ -16,8 +17,8 @@ from kctl.session import Session, pass_session
 
 
 @click.command("clone", cls=KctlCommand, columns=COLUMNS)
-@click.argument("source", metavar="FROM")
-@click.argument("copy", metavar="TO")
+@click.argument("source", metavar="FROM", shell_complete=group_names)
+@click.argument("copy", metavar="TO", shell_complete=group_names)
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="Only this topic, or its partitions.")
 @click.option("--undo-dir", default=".", metavar="DIR", help="Where the undo file is saved.  [default: here]")
 @pass_session

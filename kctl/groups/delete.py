@@ -12,6 +12,7 @@ from kafkad.errors import ErrorCode
 from kctl.changes import Change
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
+from kctl.completing import group_names
 from kctl.errors import Exit, KctlError
 from kctl.groups.changing import active_error, read_commits, save_undo, undo_command
 from kctl.groups.group import DEAD, described_groups
@@ -30,7 +31,7 @@ COLUMNS = (
 
 
 @click.command("delete", cls=KctlCommand, columns=COLUMNS)
-@choosing("group", required=True)
+@choosing("group", group_names, required=True)
 @click.option("--undo-dir", default=".", metavar="DIR", help="Where the undo file is saved.  [default: here]")
 @pass_session
 def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:

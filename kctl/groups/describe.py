@@ -11,6 +11,7 @@ import click
 from kafkad.names import TopicPartition
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
+from kctl.completing import group_names
 from kctl.errors import KctlError
 from kctl.groups.group import REBALANCING, Group, labels
 from kctl.groups.history import History, read_history
@@ -51,7 +52,7 @@ OFFSETS = (
 
 
 @click.command("describe", cls=KctlCommand, columns=COLUMNS, watchable=True)
-@choosing("group", required=True)
+@choosing("group", group_names, required=True)
 @click.option("--members", is_flag=True, help="The members and what they read, instead of partitions.")
 @click.option("--lagging", is_flag=True, help="Only partitions with lag.")
 @click.option("--no-time", is_flag=True, help="Without BEHIND and COMMIT AGE, which take a few requests more.")

@@ -8,6 +8,7 @@ import click
 
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
+from kctl.completing import group_names
 from kctl.errors import KctlError, exit_code
 from kctl.groups.committed import committed
 from kctl.groups.looking import chosen_groups, nothing_of
@@ -25,7 +26,7 @@ COLUMNS = (
 
 
 @click.command("export", cls=KctlCommand, columns=COLUMNS)
-@choosing("group", required=True)
+@choosing("group", group_names, required=True)
 @pass_session
 def export_offsets(session: Session, chosen: Choice) -> int:
     """Print committed offsets as Kafka's CSV.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DEAD, EMPTY, STABLE = "Dead", "Empty", "Stable"
 REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 CLASSIC, NEW = "classic", "consumer"
-"""Types of groups. The coordinators have others too (share, streams), which commit no offsets in this way."""
+"""Types of groups whose members are described here. Coordinators have others too, such as share and streams."""
 
 
 class Member(NamedTuple):
@@ -43,6 +43,11 @@ class Group(NamedTuple):
     epoch: int | None = None
     """KIP-848: the group's."""
     protocol_type: str = CONSUMER
+
+    @property
+    def commits(self) -> bool:
+        """Whether it is of a type that commits offsets."""
+        return self.type != "share"
 
     @property
     def is_active(self) -> bool:

@@ -11,6 +11,7 @@ import click
 
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
+from kctl.completing import group_names
 from kctl.errors import Exit, KctlError
 from kctl.groups.group import EMPTY, labels
 from kctl.groups.looking import Look, chosen_groups, look_at
@@ -46,7 +47,7 @@ _BY: dict[str, set[str]] = {
 
 
 @click.command("lag", cls=KctlCommand, columns=COLUMNS, watches=True)
-@choosing("group")
+@choosing("group", group_names)
 @click.option(
     "--by",
     type=click.Choice(tuple(_BY)),

@@ -8,8 +8,8 @@ import click
 
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
-from kctl.errors import Exit
-from kctl.groups.group import Group
+from kctl.completing import group_names
+from kctl.groups.group import CLASSIC, NEW, Group
 from kctl.groups.looking import Look, chosen_groups, look_at
 from kctl.groups.partition_lag import total
 from kctl.output import Column, Row
@@ -30,7 +30,7 @@ COLUMNS = (
 
 
 @click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
-@choosing("group")
+@choosing("group", group_names)
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only groups in this state, as in Empty.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only classic or only consumer groups.")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only groups that read this topic.")
@@ -61,8 +61,7 @@ def list_groups(
         and (not topics or not set(topics).isdisjoint(row["topics"]))
         and (lagging is None or (row["lag"] or 0) > lagging)
     ]
-    code = answer(session, COLUMNS, rows, errors)
-    return Exit(code)
+    return answer(session, COLUMNS, rows, errors)
 
 
 def _row(look: Look) -> Row:
@@ -72,9 +71,9 @@ def _row(look: Look) -> Row:
         "group": group.name,
         "state": group.state,
         "type": group.type,
-        "members": len(group.members),
+        "members": len(group.members) if group.type in (CLASSIC, NEW) else None,
         "topics": read_topics(group, look),
-        "lag": lag.lag,
+        "lag": lag.lag if group.commits else None,
         "coordinator": group.coordinator,
         "partitions": lag.partitions,
         "uncommitted": lag.uncommitted,

@@ -53,7 +53,7 @@ def all_groups(session: Session) -> dict[str, Listed]:
 def look_at(session: Session, chosen: Chosen) -> tuple[dict[str, Look], list[KctlError]]:
     """Groups, commits, then the ends: in this order no lag is below zero."""
     groups, errors = known_groups(session, chosen)
-    commits = committed(session, groups)
+    commits = dict.fromkeys(groups, Commits()) | committed(session, [g.name for g in groups.values() if g.commits])
     ranges = read_ranges(session, groups, commits)
     looks: dict[str, Look] = {}
     for name, group in groups.items():
@@ -93,7 +93,9 @@ def nothing_of(session: Session, name: str) -> KctlError:
     """Of a group without commits: whether it is there at all, and if not which are called nearly so."""
     known = all_groups(session)
     if name in known:
-        return KctlError(f'group "{name}" has committed nothing', exit_code=Exit.NOT_FOUND)
+        kind = known[name].type
+        which = "" if kind in (CLASSIC, NEW) else f", a {kind} group,"
+        return KctlError(f'group "{name}"{which} has committed nothing', exit_code=Exit.NOT_FOUND)
     return unknown("group", name, list(known))
 
 

@@ -8,6 +8,7 @@ import click
 
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
+from kctl.completing import group_names
 from kctl.groups.group import Group, labels
 from kctl.groups.looking import chosen_groups, look_at
 from kctl.groups.partition_lag import PartitionLag, total
@@ -33,7 +34,7 @@ MEMBER_COLUMNS = (
 
 
 @click.command("members", cls=KctlCommand, columns=MEMBER_COLUMNS, watchable=True)
-@choosing("group", required=True)
+@choosing("group", group_names, required=True)
 @pass_session
 def group_members(session: Session, chosen: Choice) -> int:
     """List the members of groups, and what each reads.

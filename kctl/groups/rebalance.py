@@ -12,6 +12,7 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.changes import Change
 from kctl.command import KctlCommand, answer
+from kctl.completing import group_names
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.groups.changing import read_commits
 from kctl.groups.culprits import (
@@ -56,7 +57,7 @@ _JOIN_SECONDS = 3.0
 
 
 @click.command("rebalance", cls=KctlCommand, columns=COLUMNS, watchable=True)
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @click.option("--explain", is_flag=True, help="Say who has joined and who has not, and change nothing: the default.")
 @click.option("--member", "members", multiple=True, metavar="ID", help="Make this member join again: its id or name.")
 @click.option("--instance", "instances", multiple=True, metavar="ID", help="Make this static member join again.")
@@ -90,8 +91,6 @@ def rebalance(
     if not any(ways[:3]):
         rows = _rows(judged, found)
         return answer(session, COLUMNS, rows, text=lambda: _explanation(session, found, history, rows))
-    if found.type == NEW and not any(member.instance for member in found.members):
-        note(session.settings, "a coordinator may refuse to remove members of the consumer protocol")
     if all_suspects:
         chosen = suspects(judged)
         nobody = f'nobody of group "{group}", which is {found.state}, is suspected'
@@ -218,7 +217,7 @@ def _act(session: Session, group: Group, chosen: Sequence[Judged], reason: str, 
         refused = evict(session, group.name, [one.member for one in batch], reason)
         errors += refused.values()
         removed |= {one.member.id for one in batch} - refused.keys()
-        if one_by_one and until(session, group.name, _joined, _JOIN_SECONDS).state != PREPARING:
+        if one_by_one and _joined(until(session, group.name, _joined, _JOIN_SECONDS)):
             break
 
     def back(now: Group) -> bool:
@@ -230,7 +229,8 @@ def _act(session: Session, group: Group, chosen: Sequence[Judged], reason: str, 
 
 
 def _joined(group: Group) -> bool:
-    return group.state != PREPARING
+    """A new member of the consumer protocol is told at once what it gets; it is the giving up that takes time."""
+    return group.state not in REBALANCING if group.type == NEW else group.state != PREPARING
 
 
 def _told(

@@ -13,6 +13,7 @@ import click
 from kafkad.names import TopicPartition
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand
+from kctl.completing import group_names
 from kctl.errors import Exit, KctlError
 from kctl.groups.changing import inactive, of_known_type, read_commits
 from kctl.groups.committed import Commits
@@ -29,7 +30,7 @@ _NAMED = 5
 
 
 @click.command("reset-offsets", cls=KctlCommand, columns=COLUMNS)
-@choosing("group")
+@choosing("group", group_names)
 @click.option("--group", "more", multiple=True, metavar="GROUP", help="Kafka's way to name a group.")
 @click.option("--all-groups", is_flag=True, help="Every group there is.")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="This topic, or some of its partitions.")
