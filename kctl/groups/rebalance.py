@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 
 import click
@@ -52,6 +52,8 @@ RESULT = (
 )
 _LOOK_SECONDS = 1.0
 """For so long commits are watched, to see who still works."""
+_RETURN_SECONDS = 5.0
+"""Clients learn with their next heartbeat, by default every 3 seconds, that they are no members any more."""
 _JOIN_SECONDS = 3.0
 """How long the others have to complete a rebalance once a suspect is gone."""
 
@@ -220,12 +222,24 @@ def _act(session: Session, group: Group, chosen: Sequence[Judged], reason: str, 
         if one_by_one and _joined(until(session, group.name, _joined, _JOIN_SECONDS)):
             break
 
-    def back(now: Group) -> bool:
-        found = fates(group.members, removed, now.members)
-        return now.state not in REBALANCING and all(one.now for one in found if one.removed)
-
-    after = until(session, group.name, back, session.settings.timeout)
+    after = until(session, group.name, _settled(group, removed), session.settings.timeout)
     return _told(session, group, after, removed, {one.member.id: one for one in chosen}, errors)
+
+
+def _settled(before: Group, removed: set[str]) -> Callable[[Group], bool]:
+    """Whether the rebalance is over, and who was removed is back or has had time for it."""
+    calm_since: float | None = None
+
+    def enough(now: Group) -> bool:
+        nonlocal calm_since
+        if now.state in REBALANCING:
+            calm_since = None
+            return False
+        calm_since = calm_since or time.monotonic()
+        found = fates(before.members, removed, now.members)
+        return all(one.now for one in found if one.removed) or time.monotonic() - calm_since >= _RETURN_SECONDS
+
+    return enough
 
 
 def _joined(group: Group) -> bool:

@@ -27,21 +27,23 @@ def port(broker: KafkadProcess) -> int:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_RETURN_SECONDS", 0.1)
 
 
 @contextlib.contextmanager
 def held_up(port: int, name: str) -> Iterator[tuple[Member, Member, Member]]:
-    """`quick` has joined again and `stuck` has not, since `newcomer` came."""
+    """`quick`, the only one that ever committed, has joined again since `newcomer` came, and `stuck` has not."""
     make_topic(port, name, 5, 5)
     with reading(port, name, name, {"stuck": [0], "quick": [1]}, leaving=False) as (stuck, quick):
-        commit_as(stuck, {TopicPartition(name, 0): 1})
         commit_as(quick, {TopicPartition(name, 1): 1})
         newcomer = Member(port, name, "newcomer", topic=name)
-        newcomer.start_join()
-        quick.wait_for_rebalance()
-        quick.start_join()
-        yield stuck, quick, newcomer
-        newcomer.close()
+        try:
+            newcomer.start_join()
+            quick.wait_for_rebalance()
+            quick.start_join()
+            yield stuck, quick, newcomer
+        finally:
+            newcomer.close()
 
 
 def test_explains_who_waits_and_who_is_suspected(on_broker: Kctl, port: int) -> None:
@@ -65,7 +67,7 @@ def test_finds_the_one_that_is_stuck(on_broker: Kctl, port: int) -> None:
     with held_up(port, "found-out") as (stuck, quick, newcomer):
         going_on = threading.Thread(target=go_on, args=(quick, newcomer, "found-out"))
         going_on.start()
-        ran = on_broker("groups", "rebalance", "found-out", "--suspects", "-y", "--timeout", "5s", "-o", "json")
+        ran = on_broker("groups", "rebalance", "found-out", "--suspects", "-y", "--timeout", "30s", "-o", "json")
         going_on.join()
         assert ran.code == Exit.DONE, ran
         told = {row["member"]: (row["fate"], row["held"], row["has"]) for row in json.loads(ran.out)["items"]}
