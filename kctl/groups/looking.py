@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.choosing import Choice, unknown
 from kctl.errors import Exit, KctlError
 from kctl.groups.committed import Commits, committed
 from kctl.groups.group import CLASSIC, DEAD, EMPTY, NEW, Group, Listed, described_groups, listed_groups
-from kctl.groups.partition_lag import PartitionLag, Range, partition_lags
+from kctl.groups.partition_lag import PartitionLag, Range, Ranges, partition_lags
 from kctl.offsets import EARLIEST, LATEST, offsets_at
 from kctl.output import note
 
@@ -55,6 +56,7 @@ def look_at(session: Session, chosen: Chosen) -> tuple[dict[str, Look], list[Kct
     groups, errors = known_groups(session, chosen)
     commits = dict.fromkeys(groups, Commits()) | committed(session, [g.name for g in groups.values() if g.commits])
     ranges = read_ranges(session, groups, commits)
+    _note_unknown(session, ranges)
     looks: dict[str, Look] = {}
     for name, group in groups.items():
         own = commits[name]
@@ -65,6 +67,17 @@ def look_at(session: Session, chosen: Chosen) -> tuple[dict[str, Look], list[Kct
         else:
             looks[name] = Look(group, own, partition_lags(group, own, ranges))
     return looks, [*chosen.errors, *errors]
+
+
+def _note_unknown(session: Session, ranges: Ranges) -> None:
+    unknown_ends = [
+        error
+        for error in ranges.values()
+        if isinstance(error, KctlError) and error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
+    ]
+    if unknown_ends:
+        count = f"{len(unknown_ends)} partition{'' if len(unknown_ends) == 1 else 's'}"
+        note(session.settings, f"lag is incomplete by {count}: {unknown_ends[0].what}")
 
 
 def known_groups(session: Session, chosen: Chosen) -> tuple[dict[str, Group], list[KctlError]]:

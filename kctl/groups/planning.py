@@ -82,7 +82,8 @@ def plan_all(session: Session, wanted: Mapping[str, Wanted], commits: Mapping[st
 
 def _known(value: T | KctlError) -> T:
     if isinstance(value, KctlError):
-        raise value
+        hints = (*value.hints, "nothing was changed; --topic TOPIC:0,1 names the partitions that can be")
+        raise KctlError(value.what, exit_code=value.exit_code, code=value.code, hints=hints)
     return value
 
 
