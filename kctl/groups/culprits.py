@@ -65,7 +65,7 @@ def _status(
         return WAITING, "joined, and waits for the others"
     if not advancing.isdisjoint(before[member.id].assigned):
         return WORKING, "still commits: it has not joined yet"
-    return SUSPECT, "no commits since"
+    return SUSPECT, "has joined, or does not poll"
 
 
 def _judge_new(group: Group, member: Member, history: History) -> Judged:

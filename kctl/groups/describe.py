@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from shlex import quote
 from typing import Any
 
 import click
@@ -13,14 +14,15 @@ from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
 from kctl.completing import group_names
 from kctl.errors import KctlError
+from kctl.groups.culprits import judge
 from kctl.groups.group import REBALANCING, Group, labels
 from kctl.groups.history import History, read_history
-from kctl.groups.looking import Look, chosen_groups, look_at
+from kctl.groups.looking import Look, chosen_groups, look_at, with_unread
 from kctl.groups.members import MEMBER_COLUMNS, member_rows
 from kctl.groups.partition_lag import NO_COMMIT, PartitionLag, total
 from kctl.groups.record_times import times_of
 from kctl.offsets import MAX_TIMESTAMP, offsets_at
-from kctl.output import Column, Document, Row, Writer, note
+from kctl.output import Column, Document, Row, Writer, duration_text, note
 from kctl.session import Session, pass_session
 
 COLUMNS = (
@@ -45,7 +47,7 @@ OFFSETS = (
     Column("commit_age_ms", "Since the last commit, if __consumer_offsets has it.", "duration", "COMMIT AGE"),
     Column("member", "Who has it assigned."),
     Column("host", "Where that member is."),
-    Column("note", "no commit, deleted, or no leader."),
+    Column("note", "no commit, deleted, no leader, or nobody reads it."),
     Column("metadata", "What was committed beside the offset.", wide=True),
     Column("member_id", "The whole id of the member.", wide=True),
 )
@@ -54,10 +56,13 @@ OFFSETS = (
 @click.command("describe", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @choosing("group", group_names, required=True)
 @click.option("--members", is_flag=True, help="The members and what they read, instead of partitions.")
+@click.option("--all-partitions", is_flag=True, help="Also those of its topics that nobody reads.")
 @click.option("--lagging", is_flag=True, help="Only partitions with lag.")
 @click.option("--no-time", is_flag=True, help="Without BEHIND and COMMIT AGE, which take a few requests more.")
 @pass_session
-def describe_groups(session: Session, chosen: Choice, members: bool, lagging: bool, no_time: bool) -> int:
+def describe_groups(
+    session: Session, chosen: Choice, members: bool, all_partitions: bool, lagging: bool, no_time: bool
+) -> int:
     """Show a group's members and how far it has read.
 
     Every partition that is committed or assigned has a line; csv has the same lines, json and yaml one object for
@@ -66,6 +71,8 @@ def describe_groups(session: Session, chosen: Choice, members: bool, lagging: bo
     Example: kctl groups describe billing
     """
     looks, errors = look_at(session, chosen_groups(session, chosen))
+    if all_partitions:
+        looks = with_unread(session, looks)
     shown = [_Shown(session, look, lagging, no_time) for look in looks.values()]
     if session.settings.output in ("json", "yaml", "name"):
         return answer(session, COLUMNS, [one.item for one in shown], errors)
@@ -184,4 +191,18 @@ def _head(one: _Shown) -> Iterator[str]:
         words.append(f"{sums.uncommitted} with {NO_COMMIT}")
     yield "   ".join(words)
     if group.state in REBALANCING:
-        yield f"rebalancing: kctl groups rebalance {group.name} --explain says who holds it up"
+        yield _culprits(group, one.history)
+
+
+def _culprits(group: Group, history: History) -> str:
+    """One line: who has joined and who perhaps not, with how long nothing was heard of it."""
+    judged = judge(group, history)
+    names = labels(found.member for found in judged)
+    now_ms = int(time.time() * 1000)
+    said: dict[str, list[str]] = {}
+    for found in judged:
+        quiet = found.last_commit_ms
+        since = "" if quiet is None else f" (last commit {duration_text(max(now_ms - quiet, 0))} ago)"
+        said.setdefault(found.status, []).append(f"{names[found.member.id]}{since}")
+    who = "; ".join(f"{status}: {', '.join(members)}" for status, members in said.items())
+    return f"rebalancing: {who}. More: kctl groups rebalance {quote(group.name)} --explain"

@@ -9,7 +9,7 @@ import click
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
 from kctl.completing import group_names
-from kctl.groups.group import CLASSIC, NEW, Group
+from kctl.groups.group import CLASSIC, NEW
 from kctl.groups.looking import Look, chosen_groups, look_at
 from kctl.groups.partition_lag import total
 from kctl.output import Column, Row
@@ -72,7 +72,7 @@ def _row(look: Look) -> Row:
         "state": group.state,
         "type": group.type,
         "members": len(group.members) if group.type in (CLASSIC, NEW) else None,
-        "topics": read_topics(group, look),
+        "topics": sorted(look.topics),
         "lag": lag.lag if group.commits else None,
         "coordinator": group.coordinator,
         "partitions": lag.partitions,
@@ -80,8 +80,3 @@ def _row(look: Look) -> Row:
         "protocol": group.protocol or None,
     }
     return row
-
-
-def read_topics(group: Group, look: Look) -> list[str]:
-    found = {lag.where.topic for lag in look.lags}
-    return sorted(found.union(*(member.topics for member in group.members)))

@@ -11,7 +11,7 @@ from kctl.choosing import Choice, unknown
 from kctl.errors import Exit, KctlError
 from kctl.groups.committed import Commits, committed
 from kctl.groups.group import CLASSIC, DEAD, EMPTY, NEW, Group, Listed, described_groups, listed_groups
-from kctl.groups.partition_lag import PartitionLag, Range, Ranges, partition_lags
+from kctl.groups.partition_lag import UNREAD, PartitionLag, Range, Ranges, partition_lags
 from kctl.offsets import EARLIEST, LATEST, offsets_at
 from kctl.output import note
 
@@ -31,6 +31,11 @@ class Look(NamedTuple):
     group: Group
     commits: Commits
     lags: list[PartitionLag]
+
+    @property
+    def topics(self) -> set[str]:
+        """Committed, assigned or subscribed ones."""
+        return {lag.where.topic for lag in self.lags}.union(*(member.topics for member in self.group.members))
 
 
 def chosen_groups(session: Session, chosen: Choice) -> Chosen:
@@ -67,6 +72,21 @@ def look_at(session: Session, chosen: Chosen) -> tuple[dict[str, Look], list[Kct
         else:
             looks[name] = Look(group, own, partition_lags(group, own, ranges))
     return looks, [*chosen.errors, *errors]
+
+
+def with_unread(session: Session, looks: Mapping[str, Look]) -> dict[str, Look]:
+    """The same, and the partitions of their topics that are neither committed nor assigned."""
+    there: dict[str, list[TopicPartition]] = {}
+    for topic in session.metadata(sorted(set().union(*(look.topics for look in looks.values())))).topics:
+        there[topic.name] = [TopicPartition(topic.name, partition.partition_index) for partition in topic.partitions]
+    found = {}
+    for name, look in looks.items():
+        read = {lag.where for lag in look.lags}
+        unread = [
+            PartitionLag(w, None, None, None, note=UNREAD) for t in look.topics for w in there[t] if w not in read
+        ]
+        found[name] = look._replace(lags=sorted([*look.lags, *unread], key=lambda lag: lag.where))
+    return found
 
 
 def _note_unknown(session: Session, ranges: Ranges) -> None:

@@ -11,7 +11,7 @@ from kctl.errors import KctlError
 from kctl.groups.committed import Commits
 from kctl.groups.group import Group, Member
 
-DELETED, NO_COMMIT, OUT_OF_REACH = "deleted", "no commit", "no leader"
+DELETED, NO_COMMIT, OUT_OF_REACH, UNREAD = "deleted", "no commit", "no leader", "nobody reads it"
 
 
 class Range(NamedTuple):
@@ -78,7 +78,7 @@ def total(lags: Iterable[PartitionLag]) -> Total:
         partitions += 1
         uncommitted += partition.note == NO_COMMIT
         if partition.lag is None:
-            unknown += partition.note != DELETED
+            unknown += partition.note not in (DELETED, UNREAD)
         else:
             known += 1
             lag += partition.lag

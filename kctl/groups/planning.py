@@ -126,12 +126,16 @@ def carry_out(session: Session, plans: Plans, shown: Mapping[str, Commits], undo
     undo = undo_command(before, save_undo(undo_directory, before), fresh, created)
     errors: list[KctlError] = []
     done: dict[str, dict[TopicPartition, int]] = {}
-    for name, plan in plans.items():
-        offsets = {one.where: one.new for one in plan}
-        if refused := commit_offsets(session, name, offsets):
-            errors += refused
-        else:
-            done[name] = offsets
+    try:
+        for name, plan in plans.items():
+            offsets = {one.where: one.new for one in plan}
+            if refused := commit_offsets(session, name, offsets):
+                errors += refused
+            else:
+                done[name] = offsets
+    except KeyboardInterrupt:
+        note(session.settings, f"{len(done)} of {len(plans)} groups are done; undo: {undo}")
+        raise
     errors += verify(session, done)
     count = sum(map(len, done.values()))
     return change.done(rows, errors, verified=f"{count} offsets read back; {said}", undo=undo)

@@ -130,7 +130,7 @@ def _rows(judged: Iterable[Judged], group: Group) -> list[Row]:
     judged = list(judged)
     names = labels(one.member for one in judged)
     now_ms = int(time.time() * 1000)
-    return [
+    rows: list[Row] = [
         {
             "member": names[one.member.id],
             "host": one.member.host,
@@ -143,6 +143,7 @@ def _rows(judged: Iterable[Judged], group: Group) -> list[Row]:
         }
         for one in judged
     ]
+    return sorted(rows, key=lambda row: str(row["member"]))
 
 
 def _explanation(session: Session, group: Group, history: History, rows: Sequence[Row]) -> Iterator[str]:
@@ -215,14 +216,19 @@ def _act(session: Session, group: Group, chosen: Sequence[Judged], reason: str, 
         return Exit.DONE
     removed: set[str] = set()
     errors: list[KctlError] = []
-    for batch in [[one] for one in chosen] if one_by_one else [list(chosen)]:
-        refused = evict(session, group.name, [one.member for one in batch], reason)
-        errors += refused.values()
-        removed |= {one.member.id for one in batch} - refused.keys()
-        if one_by_one and _joined(until(session, group.name, _joined, _JOIN_SECONDS)):
-            break
-
-    after = until(session, group.name, _settled(group, removed), session.settings.timeout)
+    try:
+        for batch in [[one] for one in chosen] if one_by_one else [list(chosen)]:
+            refused = evict(session, group.name, [one.member for one in batch], reason)
+            errors += refused.values()
+            removed |= {one.member.id for one in batch} - refused.keys()
+            if one_by_one and _joined(until(session, group.name, _joined, _JOIN_SECONDS)):
+                break
+        after = until(session, group.name, _settled(group, removed), session.settings.timeout)
+    except KeyboardInterrupt:
+        note(
+            session.settings, f"removed, and back by themselves if they live: {', '.join(sorted(removed)) or 'nobody'}"
+        )
+        raise
     return _told(session, group, after, removed, {one.member.id: one for one in chosen}, errors)
 
 

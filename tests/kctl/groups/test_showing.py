@@ -92,6 +92,15 @@ def test_a_deleted_topic_is_a_line_of_its_own(on_broker: Kctl, port: int) -> Non
         ]
 
 
+def test_partitions_that_nobody_reads(on_broker: Kctl, port: int) -> None:
+    make_topic(port, "half-read", 3, 3)
+    commit(port, "half", {TopicPartition("half-read", 1): 1})
+    columns = ("-o", "csv", "--no-headers", "--columns", "partition,lag,note")
+    assert on_broker("groups", "describe", "half", *columns).out.split("\r\n")[:-1] == ["1,2,"]
+    every = on_broker("groups", "describe", "half", "--all-partitions", *columns)
+    assert every.out.split("\r\n")[:-1] == ["0,,nobody reads it", "1,2,"]
+
+
 def test_filters_of_the_list(on_broker: Kctl, port: int) -> None:
     make_topic(port, "filter-a", 50)
     make_topic(port, "filter-b", 5)
