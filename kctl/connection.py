@@ -10,11 +10,10 @@ import socket
 import time
 from collections import deque
 from collections.abc import Sequence
-from importlib import import_module
 from queue import SimpleQueue
 from select import select
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from kafkad import __version__
 from kafkad.errors import ErrorCode
@@ -25,8 +24,13 @@ from kafkad.wire.schema import read, span
 from kctl.access import Access
 from kctl.errors import Exit, KctlError, code_name
 
+if TYPE_CHECKING:
+    from ssl import SSLError
+
 CONNECT_SECONDS = 3.0
 _LONGEST_FRAME = 512 * 1024 * 1024
+_TLS_ALERTS = {0x150300, 0x150301, 0x150302, 0x150303}
+"""What TLS answers to something else begins with, read as a length: over 336 MB."""
 _LENGTH = Struct(">i")
 _API_VERSIONS = 18
 _RECEIVE_AT_LEAST = 65536
@@ -65,6 +69,7 @@ class Connection:
         self._client_id = client_id
         self._correlation = 0
         self._sent: deque[_Sent] = deque()
+        self._has_answered = False
 
     def version_of(self, request: Any) -> int | None:
         """The highest version both sides know, of a request or its class; None: the broker does not serve it."""
@@ -106,6 +111,7 @@ class Connection:
             if correlation != sent.correlation:
                 raise MalformedError(f"it has the number {correlation} and not {sent.correlation}")
             response, _ = read(sent.response, sent.version, frame, at)
+            self._has_answered = True
         except MalformedError as error:
             self.close()
             name = APIS[sent.key].name
@@ -114,7 +120,7 @@ class Connection:
 
     def receive_frame(self, deadline: float, what: str) -> bytes:
         (length,) = _LENGTH.unpack(self._receive(4, deadline, what))
-        if not 0 <= length <= _LONGEST_FRAME:
+        if not 0 <= length <= _LONGEST_FRAME or length >> 8 in _TLS_ALERTS:
             self.close()
             raise Disconnected(
                 f"{self.address} does not speak Kafka's protocol here",
@@ -163,7 +169,16 @@ class Connection:
             return Disconnected(
                 f"broker {self.address} did not answer in time {when}", hints=("--timeout 60s waits longer",)
             )
-        return Disconnected(f"broker {self.address} broke off {when}: {reason(error)}")
+        hints: tuple[str, ...] = ()
+        if _is_of_tls(error):
+            hints = ("it may want a certificate of the client, or another one: ssl.keystore.location",)
+        elif self.versions and not self._has_answered:  # what Kafka does when ApiVersions is not followed by a login
+            hints = ("a port that wants a login? -X security.protocol=SASL_PLAINTEXT or SASL_SSL",)
+        return Disconnected(f"broker {self.address} broke off {when}: {reason(error)}", hints=hints)
+
+
+def _is_of_tls(error: OSError) -> TypeGuard[SSLError]:
+    return getattr(error, "library", None) == "SSL"  # an SSLError; ssl itself is imported only where it is used
 
 
 def reason(error: OSError) -> str:
@@ -172,6 +187,10 @@ def reason(error: OSError) -> str:
         return "no such host"
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if _is_of_tls(error):
+        from kctl.login import tls_reason
+
+        return tls_reason(error)
     return (error.strerror or str(error) or type(error).__name__).lower()
 
 
@@ -184,7 +203,12 @@ def connect(address: Address, access: Access, deadline: float) -> Connection:
         text = reason(error) if isinstance(error, OSError) else "no such host"
         raise Disconnected(f"{address}  {text}") from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    deadline = min(deadline, time.monotonic() + 2 * CONNECT_SECONDS)
     try:
+        if access.has_tls:
+            from kctl.login import secure
+
+            sock = secure(sock, address.host, access, deadline)
         return _opened(sock, address, access, deadline)
     except BaseException:
         sock.close()
@@ -192,19 +216,16 @@ def connect(address: Address, access: Access, deadline: float) -> Connection:
 
 
 def _opened(sock: socket.socket, address: Address, access: Access, deadline: float) -> Connection:
-    deadline = min(deadline, time.monotonic() + 2 * CONNECT_SECONDS)
-    if access.has_tls:
-        sock = import_module("kctl.login").secure(sock, address.host, access, deadline)
     connection = Connection(sock, address, access.client_id)
-    _ask_versions(connection, deadline)
+    ask_versions(connection, deadline)
     if access.has_sasl:
-        import_module("kctl.login").authenticate(
-            lambda message, version: connection.call(message, deadline, version), access
-        )
+        from kctl.login import authenticate
+
+        authenticate(lambda message, version: connection.call(message, deadline, version), access)
     return connection
 
 
-def _ask_versions(connection: Connection, deadline: float) -> None:
+def ask_versions(connection: Connection, deadline: float) -> None:
     """Kafka answers a version it does not know in v0, with an error: then that one is asked for."""
     from kafkad.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 

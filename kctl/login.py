@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkad.errors import ErrorCode
 from kctl.access import Access
-from kctl.errors import Exit, KctlError
+from kctl.errors import Exit, KctlError, failure
 
 if TYPE_CHECKING:
     import socket
@@ -60,7 +60,7 @@ def _handshake(error: OSError, access: Access) -> tuple[str, tuple[str, ...]]:
     if isinstance(error, ssl.SSLError) and error.reason:
         if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE"):
             return "the broker's answer is not TLS", plaintext
-        certificate = "it may want a certificate of the client: ssl.keystore.location, or certificate in the context"
+        certificate = "it may want a certificate of the client: ssl.keystore.location"
         return tls_reason(error), () if access.certificate else (certificate,)
     return str(error), ()
 
@@ -199,15 +199,9 @@ def _scram(access: Access) -> Conversation:
 
 
 def _refused(access: Access, code: int, message: str | None) -> KctlError:
-    who = f"user {access.username}" if access.username else "the bearer of the token"
-    try:
-        name = ErrorCode(code).name
-    except ValueError:
-        name = str(code)
-    where = f"kctl contexts show {access.context}" if access.context else "username and password"
-    return KctlError(
-        f"{who} could not log in with {access.mechanism}: {message or 'the broker gives no reason'}",
-        exit_code=Exit.UNAUTHORIZED,
-        code=name,
-        hints=(f"check: {where}",),
+    who, what = (
+        (f"user {access.username}", "username and password") if access.username else ("the bearer of the token", "it")
     )
+    where = f"kctl contexts show {access.context}" if access.context else what
+    told = f"{who} could not log in with {access.mechanism}"
+    return failure(code, told, message or "the broker gives no reason", (f"check: {where}",))
