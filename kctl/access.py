@@ -90,12 +90,14 @@ Layer = Mapping[str, Any]
 
 
 def resolve(asked: Asked, environment: Mapping[str, str]) -> Access:
-    """The access that flags and environment ask for."""
+    """The access that flags, environment and contexts ask for."""
     flags = _flags(asked)
     variables = _variables(environment)
     if asked.context:
         variables.pop("bootstrap", None)
-    return access_of([variables, flags])
+    addressed = "bootstrap" in flags or "bootstrap" in variables
+    name, fields = _context(asked.context or environment.get("KCTL_CONTEXT", ""), environment, addressed)
+    return access_of([fields, variables, flags], name)
 
 
 def access_of(layers: list[Layer], context: str = "") -> Access:
@@ -104,7 +106,7 @@ def access_of(layers: list[Layer], context: str = "") -> Access:
     for layer in layers:
         given = {VARIANTS[name] for name in layer if name in VARIANTS}
         fields = {name: value for name, value in fields.items() if VARIANTS.get(name) not in given} | dict(layer)
-    access = Access(**{name: value for name, value in _values(fields).items() if value is not None}, context=context)
+    access = Access(**{name: value for name, value in values_of(fields).items() if value is not None}, context=context)
     _check(access)
     return access
 
@@ -131,21 +133,41 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _flags(asked: Asked) -> Layer:
-    if not (asked.extra or asked.command_config):
-        return {"bootstrap": asked.bootstrap} if asked.bootstrap else {}
-    raise KctlError("-X and --command-config are not there yet")
+    fields: dict[str, Any] = {}
+    if asked.extra or asked.command_config:
+        from kctl.properties import read, translate, translate_flags
+
+        if asked.command_config:
+            fields |= translate(read(asked.command_config)).fields
+        fields |= translate_flags(asked.extra)
+    if asked.bootstrap:
+        fields["bootstrap"] = asked.bootstrap
+    return fields
+
+
+def _context(name: str, environment: Mapping[str, str], addressed: bool) -> tuple[str, Layer]:
+    """The context of this name, or the current one, unless an address is given without a name."""
+    if not name and addressed:
+        return "", {}
+    from kctl.contexts.file import OTHERS, path, read
+
+    contexts = read(path(environment))
+    name = name or contexts.current
+    fields = contexts.get(name) if name else {}
+    return name, {field: value for field, value in fields.items() if field != OTHERS}
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[f"KCTL_{name.upper()}"] for name in FIELDS if environment.get(f"KCTL_{name.upper()}")}
 
 
-def _values(fields: Layer) -> dict[str, Any]:
+def values_of(fields: Layer) -> dict[str, Any]:
+    """As Access has them; None: as it is by default. KctlError for a field or a value that nobody knows."""
     for name in fields:
         if name not in FIELDS:
             hints = did_you_mean(name, FIELDS) or (f"there are: {', '.join(FIELDS)}",)
             raise KctlError(f'a context has no "{name}"', exit_code=Exit.USAGE, hints=hints)
-    values = {name: str(fields[name]) for name in _PLAIN_FIELDS if name in fields}
+    values: dict[str, Any] = {name: str(fields[name]) for name in _PLAIN_FIELDS if name in fields}
     secrets = {name: _secret(fields, name) for name in SECRETS}
     return {
         **values,

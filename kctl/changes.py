@@ -14,6 +14,7 @@ from kctl.output import Column, Document, Row, Writer, note
 
 if TYPE_CHECKING:
     from kctl.session import Session
+    from kctl.settings import Settings
 
 
 class Change:
@@ -43,13 +44,10 @@ class Change:
         access = self._session.access
         if access.protected:
             return self._typed(f"{question} {access.context} is protected", access.context)
-        if self._settings.yes:
-            return True
-        if not _someone_is_there():
-            raise _refused(
-                f"nobody is there to confirm: {question}", "-y does it without asking", "--dry-run only shows it"
-            )
-        return self._typed(question, type_this) if type_this else self._agreed(question)
+        if type_this and not self._settings.yes and _someone_is_there():
+            return self._typed(question, type_this)
+        confirm(self._settings, question)
+        return True
 
     def done(
         self,
@@ -72,17 +70,24 @@ class Change:
         document = Document(self._settings.command, cluster_id=self._session.cluster.cluster_id, dry_run=True)
         Writer(self._settings, self._columns, document).write(self._rows)
 
-    def _agreed(self, question: str) -> bool:
-        if click.confirm(question, default=False, err=True):
-            return True
-        raise _refused("not confirmed, nothing was changed")
-
     def _typed(self, question: str, text: str) -> bool:
         if not _someone_is_there():
             raise _refused(f"nobody is there to confirm: {question}", f'"{text}" has to be typed on a terminal')
         given = click.prompt(f'{question}. Type "{text}" to go on', default="", show_default=False, err=True)
         if given.strip() == text:
             return True
+        raise _refused("not confirmed, nothing was changed")
+
+
+def confirm(settings: Settings, question: str) -> None:
+    """Asks, unless -y was given. KctlError REFUSED for a no, or if nobody is there."""
+    if settings.yes:
+        return
+    if not _someone_is_there():
+        raise _refused(
+            f"nobody is there to confirm: {question}", "-y does it without asking", "--dry-run only shows it"
+        )
+    if not click.confirm(question, default=False, err=True):
         raise _refused("not confirmed, nothing was changed")
 
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "consume": ("kctl.records.consume:consume", "Print records of topics, to the end there is now or for ever."),
     "copy": ("kctl.records.copy:copy", "Copy the records of one topic to another, here or on another cluster."),
     "perf": ("kctl.records.perf:perf", "Measure throughput and latency."),
+    "contexts": ("kctl.contexts:contexts", "Name clusters, and say how they are reached."),
     "raw": ("kctl.raw:raw", "Send any request, given as JSON, and print the answer."),
     "version": ("kctl.version:version", "Print the version of kctl."),
     "dump-segment": ("kctl.segments.dump_segment:dump_segment", "Print what is in the files of a log."),
@@ -69,9 +70,9 @@ def run(arguments: Sequence[str]) -> int:
 def _call(arguments: list[str], settings: Settings) -> int:
     """Click's own `main` is not used: it takes a closed pipe for a failure."""
     if instruction := os.environ.get(COMPLETE):
-        from click.shell_completion import shell_complete
+        from kctl.completion import complete
 
-        return shell_complete(root, {}, "kctl", COMPLETE, instruction)
+        return complete(instruction)
     try:
         with root.make_context("kctl", arguments, obj=settings) as context:
             code = root.invoke(context)

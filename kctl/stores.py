@@ -54,6 +54,15 @@ def kind_of(store: str) -> str:
     )
 
 
+def check(store: str) -> None:
+    """KctlError, with the way out, if kctl could not use it."""
+    if kind_of(store) == "PKCS12":
+        import shutil
+
+        if shutil.which("openssl") is None:
+            raise _no_openssl(_path(store))
+
+
 def _trust(context: ssl.SSLContext, access: Access) -> None:
     import ssl
 
@@ -124,14 +133,21 @@ def _converted(path: str, password: str, options: list[str]) -> str:
         try:
             done = subprocess.run(attempt, input=f"{password}\n" * 2, capture_output=True, text=True, check=False)
         except FileNotFoundError as error:
-            hints = (f"openssl pkcs12 -in {path} -out {os.path.splitext(path)[0]}.pem", "and name that file instead")
-            what = f"{path} is PKCS12, and openssl, which reads it, is not installed"
-            raise KctlError(what, exit_code=Exit.USAGE, hints=hints) from error
+            raise _no_openssl(path) from error
         if not done.returncode:
             return done.stdout
     wrong = "invalid password" in done.stderr or "mac verify" in done.stderr.lower()
     why = "its password is wrong" if wrong else done.stderr.strip().splitlines()[-1]
     raise KctlError(f"{path}: {why}", exit_code=Exit.UNAUTHORIZED if wrong else Exit.USAGE)
+
+
+def _no_openssl(path: str) -> KctlError:
+    hints = (
+        f"where it is: openssl pkcs12 -in {path} -out {os.path.splitext(path)[0]}.pem",
+        "and name that file instead",
+    )
+    what = f"{path} is PKCS12, and openssl, which reads it, is not installed"
+    return KctlError(what, exit_code=Exit.USAGE, hints=hints)
 
 
 def _path(store: str) -> str:

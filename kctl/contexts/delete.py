@@ -1,0 +1,31 @@
+"""`kctl contexts delete`."""
+
+from __future__ import annotations
+
+import click
+
+from kctl.changes import confirm
+from kctl.command import KctlCommand, pass_settings
+from kctl.contexts.shown import COLUMNS, context_names, load, save_one
+from kctl.errors import Exit
+from kctl.settings import Settings
+
+
+@click.command("delete", cls=KctlCommand, columns=COLUMNS)
+@click.argument("name", shell_complete=context_names)
+@pass_settings
+def delete(settings: Settings, name: str) -> int:
+    """Delete a context.
+
+    The cluster stays as it is; kctl forgets how to reach it. Asks first, unless -y is given.
+
+    Example: kctl contexts delete old-dev
+    """
+    contexts = load()
+    contexts.get(name)
+    if not settings.dry_run:
+        confirm(settings, f'Delete context "{name}", with any password in it?')
+    left = contexts.without(name)
+    gone = "; there is no current one now" if contexts.current == name and left.contexts else ""
+    save_one(settings, left, name, f"context {name} is deleted{gone}")
+    return Exit.DONE

@@ -1,0 +1,71 @@
+"""`kctl contexts import`."""
+
+from __future__ import annotations
+
+import os.path
+from typing import Any
+
+import click
+
+from kctl.access import access_of
+from kctl.changes import confirm
+from kctl.command import KctlCommand, pass_settings
+from kctl.contexts.file import OTHERS, check_name
+from kctl.contexts.shown import harmless, harmless_setting, load, save
+from kctl.errors import Exit
+from kctl.output import Column, Document, Row, Writer
+from kctl.properties import Translated, read, translate
+from kctl.settings import Settings
+from kctl.stores import check
+
+COLUMNS = (
+    Column("setting", "The setting's name in Kafka's clients."),
+    Column("field", "What a context calls it; - : kctl has no use for it, and keeps it."),
+    Column("value", "What it is; secrets are hidden."),
+)
+_FILES = ("ca", "certificate", "key")
+
+
+@click.command("import", cls=KctlCommand, columns=COLUMNS)
+@click.argument("file", type=click.Path())
+@click.option("--name", required=True, metavar="NAME", help="What to call the context.")
+@pass_settings
+def import_properties(settings: Settings, file: str, name: str) -> int:
+    """Make a context of a Kafka client's .properties.
+
+    Takes security.protocol, sasl.* with the JAAS line, and ssl.* with PEM and PKCS12 stores. Settings that mean nothing
+    to kctl are kept in the context, and listed. Stores stay where they are.
+
+    Example: kctl contexts import client.properties --name prod
+    """
+    check_name(name)
+    translated = translate(read(file))
+    fields = {field: _absolute(field, value) for field, value in translated.fields.items()}
+    for field in _FILES:
+        if fields.get(field):
+            check(fields[field])
+    access_of([fields])
+    contexts = load()
+    if name in contexts.contexts and not settings.dry_run:
+        confirm(settings, f'There is a context "{name}". Replace it?')
+    others = {OTHERS: translated.unknown} if translated.unknown else {}
+    Writer(settings, COLUMNS, Document(settings.command, dry_run=settings.dry_run)).write(_rows(translated))
+    save(settings, contexts.with_context(name, fields | others), f"context {name} is made of {file}")
+    return Exit.DONE
+
+
+def _absolute(field: str, value: Any) -> Any:
+    """The context is used in other directories than this."""
+    return os.path.abspath(value) if field in _FILES and value and "-----BEGIN " not in value else value
+
+
+def _rows(translated: Translated) -> list[Row]:
+    used = [
+        {"setting": translated.sources[field], "field": field, "value": harmless(field, value)}
+        for field, value in translated.fields.items()
+    ]
+    kept = [
+        {"setting": name, "field": None, "value": harmless_setting(name, value)}
+        for name, value in translated.unknown.items()
+    ]
+    return [*used, *kept]

@@ -1,0 +1,91 @@
+"""`kctl contexts set`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from kctl.access import FIELDS, VARIANTS, access_of, values_of
+from kctl.command import KctlCommand, pass_settings
+from kctl.contexts.file import OTHERS, check_name
+from kctl.contexts.shown import COLUMNS, context_names, load, save_one
+from kctl.errors import Exit, KctlError
+from kctl.output import note
+from kctl.settings import Settings
+
+_BOOLEAN = ("check_hostname", "protected")
+
+
+def _fields(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    return [f"{field}=" for field in FIELDS if field.startswith(incomplete)]
+
+
+@click.command("set", cls=KctlCommand, columns=COLUMNS)
+@click.argument("name", shell_complete=context_names)
+@click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE…", shell_complete=_fields)
+@pass_settings
+def set_fields(settings: Settings, name: str, fields: tuple[str, ...]) -> int:
+    """Make a context, or change what it says.
+
+    \b
+    bootstrap            HOST:PORT, several with commas
+    security_protocol    PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
+    mechanism            PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER
+    username, password   of PLAIN and SCRAM
+    token                of OAUTHBEARER
+    ca, ca_password      a file with the CAs that are trusted, PEM or PKCS12
+    certificate, key     files with what the client shows, PEM; certificate alone may be PKCS12
+    key_password         of the key, or of the PKCS12 file
+    check_hostname       false: a certificate may be for another name
+    client_id            what brokers' logs and quotas call this client
+    protected            true: each change asks for the context's name
+
+    "FIELD=" takes a field away. "password=-" asks for it, or reads it from standard input. Instead of password, token,
+    ca_password or key_password there may be password_command and so on, whose output is the secret, or password_file.
+
+    Example: kctl contexts set prod bootstrap=kafka-1:9093 security_protocol=SSL ca=/etc/kafka/ca.pem protected=true
+    """
+    check_name(name)
+    contexts = load()
+    before = contexts.contexts.get(name, {})
+    after = changed(before, [_parsed(field) for field in fields])
+    values_of({field: value for field, value in after.items() if field != OTHERS})
+    save_one(settings, contexts.with_context(name, after), name, f"context {name} is {'changed' if before else 'made'}")
+    try:
+        access_of([{field: value for field, value in after.items() if field != OTHERS}])
+    except KctlError as error:
+        note(settings, f"it cannot be used yet: {error.what}")
+    return Exit.DONE
+
+
+def changed(before: dict[str, Any], changes: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A secret replaces the other ways in which the same secret was given."""
+    after = dict(before)
+    for field, value in changes:
+        if field in VARIANTS:
+            for variant in [name for name in after if VARIANTS.get(name) == VARIANTS[field]]:
+                del after[variant]
+        after.pop(field, None)
+        if value != "":
+            after[field] = value
+    return after
+
+
+def _parsed(text: str) -> tuple[str, Any]:
+    field, equals, value = text.partition("=")
+    if not equals:
+        raise KctlError(f'"{text}" is not FIELD=VALUE', exit_code=Exit.USAGE)
+    if value == "-" and VARIANTS.get(field) == field:
+        return field, _secret(field)
+    if field in _BOOLEAN and value:
+        return field, values_of({field: value})[field]
+    return field, value
+
+
+def _secret(field: str) -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\r\n")
+    value: str = click.prompt(field, hide_input=True, err=True)
+    return value

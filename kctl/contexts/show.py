@@ -1,0 +1,46 @@
+"""`kctl contexts show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from kctl.access import FIELDS
+from kctl.command import KctlCommand, pass_settings
+from kctl.contexts.chosen import chosen
+from kctl.contexts.file import OTHERS
+from kctl.contexts.shown import context_names, harmless, harmless_setting
+from kctl.errors import Exit
+from kctl.output import Column, Document, Row, Writer
+from kctl.settings import Settings
+
+COLUMNS = (
+    Column("field", "What kctl calls it, or the name of a setting that was kept at the import."),
+    Column("value", "What it is; secrets are hidden."),
+    Column("used", "Whether kctl uses it.", machine=True),
+)
+
+
+@click.command("show", cls=KctlCommand, columns=COLUMNS)
+@click.argument("name", required=False, shell_complete=context_names)
+@pass_settings
+def show(settings: Settings, name: str | None) -> int:
+    """Print what a context says, without its secrets.
+
+    Of the current one, unless another is named. Commands that print a secret are shown, their secrets are not.
+
+    Example: kctl contexts show prod
+    """
+    _, fields = chosen(settings, name)
+    Writer(settings, COLUMNS, Document(settings.command)).write(_rows(fields))
+    return Exit.DONE
+
+
+def _rows(fields: dict[str, object]) -> Iterator[Row]:
+    for field in FIELDS:
+        if field in fields:
+            yield {"field": field, "value": harmless(field, fields[field]), "used": True}
+    others = fields.get(OTHERS)
+    for name, value in others.items() if isinstance(others, dict) else ():
+        yield {"field": name, "value": harmless_setting(name, str(value)), "used": False}

@@ -1,0 +1,86 @@
+"""Contexts as rows, and what of them nobody shall see."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from kctl.access import SECRETS
+from kctl.contexts.file import Contexts, path, read, write
+from kctl.output import Column, Document, Row, Writer, note
+from kctl.settings import Settings
+
+HIDDEN = "(hidden)"
+COLUMNS = (
+    Column("name", "The context's name."),
+    Column("mark", "Whether it is the current one.", header="CURRENT", shown=True),
+    Column("current", "Whether it is the current one.", machine=True),
+    Column("bootstrap", "Where to begin.", "list"),
+    Column("security_protocol", "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.", header="PROTOCOL"),
+    Column("mechanism", "How to log in.", header="SASL"),
+    Column("username", "As whom.", header="USER"),
+    Column("protected", "Whether each change asks for the context's name.", header="PROTECTED"),
+)
+_SECRET_WORDS = ("password", "secret", "jaas", "token", "key")
+
+
+def load() -> Contexts:
+    return read(path(os.environ))
+
+
+def save(settings: Settings, contexts: Contexts, what: str) -> None:
+    """Unless it is a dry run; `what` is done by it."""
+    if settings.dry_run:
+        note(settings, f"dry run: nothing was changed; otherwise {what}")
+    else:
+        write(path(os.environ), contexts)
+        note(settings, what)
+
+
+def save_one(settings: Settings, contexts: Contexts, name: str, what: str) -> None:
+    """And tell programs what became of the context; people have been told."""
+    save(settings, contexts, what)
+    if not settings.is_text:
+        document = Document(settings.command, dry_run=settings.dry_run)
+        Writer(settings, COLUMNS, document).write(rows(contexts, [name] if name in contexts.contexts else []))
+
+
+def rows(contexts: Contexts, names: Iterable[str]) -> list[Row]:
+    return [_row(name, contexts.contexts[name], name == contexts.current) for name in names]
+
+
+def _row(name: str, fields: dict[str, Any], current: bool) -> Row:
+    bootstrap = fields.get("bootstrap", "localhost:9092")
+    return {
+        "name": name,
+        "mark": "*" if current else "",
+        "current": current,
+        "bootstrap": bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap,
+        "security_protocol": fields.get("security_protocol", "PLAINTEXT"),
+        "mechanism": fields.get("mechanism"),
+        "username": fields.get("username"),
+        "protected": bool(fields.get("protected", False)),
+    }
+
+
+def harmless(name: str, value: Any) -> Any:
+    """A field's value as it may be printed: a secret is not, a key that stands there itself neither."""
+    if "PRIVATE KEY-----" in str(value) or name in SECRETS:
+        return HIDDEN
+    return "(a certificate)" if "-----BEGIN " in str(value) else value
+
+
+def harmless_setting(name: str, value: str) -> str:
+    """The same of a Kafka client's setting."""
+    return HIDDEN if any(word in name.lower() for word in _SECRET_WORDS) else value
+
+
+def context_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell's completion."""
+    try:
+        return [name for name in load().contexts if name.startswith(incomplete)]
+    except Exception:  # a shell that completes nothing is told nothing
+        return []

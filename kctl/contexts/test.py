@@ -1,0 +1,160 @@
+"""`kctl contexts test`: what every other command does first, one step after another."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import click
+
+from kctl.access import Access, resolve
+from kctl.command import KctlCommand, pass_settings
+from kctl.connection import CONNECT_SECONDS, Address, Connection, ask_versions, reason
+from kctl.contexts.shown import context_names
+from kctl.errors import Exit, KctlError, exit_code
+from kctl.output import Column, Document, Writer, render_error
+from kctl.settings import Settings
+
+COLUMNS = (
+    Column("address", "The address of the context that was tried."),
+    Column("step", "What was done: DNS, TCP, TLS, SASL, ApiVersions, Metadata."),
+    Column("result", "ok or error.", "state"),
+    Column("milliseconds", "How long it took.", "number", "MS"),
+    Column("found", "What was found, or what is wrong."),
+)
+
+
+class Step(NamedTuple):
+    name: str
+    milliseconds: int
+    found: str
+    error: KctlError | None = None
+
+
+@click.command("test", cls=KctlCommand, columns=COLUMNS)
+@click.argument("name", required=False, shell_complete=context_names)
+@pass_settings
+def test(settings: Settings, name: str | None) -> int:
+    """Connect and log in step by step, and time each step.
+
+    Every bootstrap address of the context is tried: its name is looked up (DNS), it is connected to (TCP), secured
+    (TLS) and logged in to (SASL), asked what it serves (ApiVersions) and of which brokers it knows (Metadata): clients
+    go on to those. A step that fails ends the test of its address. Without a name the current context is tested, or
+    what -b and the other options say.
+
+    Example: kctl contexts test prod
+    """
+    settings.context = name or settings.context
+    access = resolve(settings, os.environ)
+    rows = []
+    errors = []
+    for host, port in access.bootstrap:
+        address = Address(host, port)
+        for step in steps(address, access, time.monotonic() + settings.timeout):
+            result = "error" if step.error else "ok"
+            rows.append({"address": str(address), "result": result, **step._asdict(), "step": step.name})
+            if step.error:
+                errors.append(step.error)
+    Writer(settings, COLUMNS, Document(settings.command)).write(rows, errors)
+    sys.stdout.flush()
+    for error in errors:
+        render_error(error, settings, sys.stderr)
+    return exit_code(errors)
+
+
+def steps(address: Address, access: Access, deadline: float) -> Iterator[Step]:
+    """Each done when it is asked for; the last one may have failed."""
+    with ExitStack() as stack:
+        attempt = _Attempt(address, access, deadline, stack)
+        plan: list[tuple[str, Callable[[], str]]] = [("DNS", attempt.look_up), ("TCP", attempt.connect)]
+        if access.has_tls:
+            plan.append(("TLS", attempt.secure))
+        if access.has_sasl:
+            plan.append(("SASL", attempt.log_in))
+        plan += [("ApiVersions", attempt.ask_versions), ("Metadata", attempt.ask_brokers)]
+        for name, act in plan:
+            step = _timed(name, act, address)
+            yield step
+            if step.error:
+                return
+
+
+def _timed(name: str, act: Callable[[], str], address: Address) -> Step:
+    begin = time.monotonic()
+    found, failed = "", None
+    try:
+        found = act()
+    except KctlError as error:
+        failed = error
+    except (OSError, UnicodeError) as error:
+        text = reason(error) if isinstance(error, OSError) else "no such host"
+        failed = KctlError(f"{address}  {text}", exit_code=Exit.UNREACHABLE)
+    if failed:
+        found = failed.what.removeprefix(f"{address}").strip()
+    return Step(name, round((time.monotonic() - begin) * 1000), found, failed)
+
+
+class _Attempt:
+    """Each method needs those before it, and returns what it found, for a person."""
+
+    def __init__(self, address: Address, access: Access, deadline: float, stack: ExitStack) -> None:
+        self._address = address
+        self._access = access
+        self._deadline = deadline
+        self._stack = stack
+        self._places: list[Any] = []
+        self._socket: socket.socket
+        self._opened: Connection | None = None
+
+    def look_up(self) -> str:
+        self._places = socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM)
+        return ", ".join(dict.fromkeys(str(place[4][0]) for place in self._places))
+
+    def connect(self) -> str:
+        """To the first of the host's addresses that takes it, as other commands do."""
+        self._socket = socket.create_connection(self._address, min(CONNECT_SECONDS, self._left()))
+        self._stack.callback(lambda: self._socket.close())
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return f"connected to {self._socket.getpeername()[0]}"
+
+    def secure(self) -> str:
+        import ssl
+
+        from kctl.login import secure
+
+        self._socket = secure(self._socket, self._address.host, self._access, self._deadline)
+        assert isinstance(self._socket, ssl.SSLSocket)
+        until = ssl.cert_time_to_seconds(str((self._socket.getpeercert() or {})["notAfter"]))
+        return f"{self._socket.version()}, certificate valid until {time.strftime('%Y-%m-%d', time.gmtime(until))}"
+
+    def log_in(self) -> str:
+        from kctl.login import authenticate
+
+        authenticate(lambda message, version: self._connection.call(message, self._deadline, version), self._access)
+        who = f" as {self._access.username}" if self._access.username else ""
+        return f"{self._access.mechanism}{who}"
+
+    def ask_versions(self) -> str:
+        ask_versions(self._connection, self._deadline)
+        return f"{len(self._connection.versions)} APIs"
+
+    def ask_brokers(self) -> str:
+        from kafkad.wire.messages.metadata import MetadataRequest
+
+        answer = self._connection.call(MetadataRequest(topics=[]), self._deadline)
+        brokers = ", ".join(f"{b.node_id} at {Address(b.host, b.port)}" for b in answer.brokers)
+        return f"cluster {answer.cluster_id}, brokers: {brokers}"
+
+    @property
+    def _connection(self) -> Connection:
+        if self._opened is None:
+            self._opened = Connection(self._socket, self._address, self._access.client_id)
+        return self._opened
+
+    def _left(self) -> float:
+        return max(self._deadline - time.monotonic(), 0.001)
