@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from kafkad.errors import ErrorCode
+from kctl.completing import broker_ids, group_names, topic_names
 from kctl.errors import Exit, KctlError, did_you_mean
 
 R = TypeVar("R")
@@ -68,6 +69,9 @@ _CODES = {
 }
 
 
+_COMPLETING: dict[str, Callable[..., Any]] = {"topic": topic_names, "group": group_names, "broker": broker_ids}
+
+
 def unknown(kind: str, name: str, known: Sequence[str]) -> KctlError:
     """`kind` "name" does not exist, with those that look like it."""
     hints = did_you_mean(name, known)
@@ -78,7 +82,10 @@ def unknown(kind: str, name: str, known: Sequence[str]) -> KctlError:
 def choosing(
     kind: str, complete: Callable[..., Any] | None = None, required: bool = False
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Arguments NAME…, --match and --regex; the command gets them as one `Choice`, named `chosen`."""
+    """Arguments NAME…, --match and --regex; the command gets them as one `Choice`, named `chosen`.
+
+    Names of topics, groups and brokers are completed in any case; `complete` is for those of other kinds.
+    """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
         def command(*, names: Sequence[str], match: Sequence[str], regex: Sequence[str], **others: Any) -> R:
@@ -88,7 +95,9 @@ def choosing(
             return function(chosen=chosen, **others)
 
         update_wrapper(command, function)
-        argument = click.argument("names", nargs=-1, metavar=f"[{kind.upper()}…]", shell_complete=complete)
+        argument = click.argument(
+            "names", nargs=-1, metavar=f"[{kind.upper()}…]", shell_complete=complete or _COMPLETING.get(kind)
+        )
         glob = click.option("--match", multiple=True, metavar="GLOB", help=f"The {kind}s that match, as in 'web-*'.")
         pattern = click.option("--regex", multiple=True, metavar="RE", help=f"The {kind}s that match as a whole.")
         decorated: Callable[..., R] = argument(glob(pattern(command)))

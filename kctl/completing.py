@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +17,12 @@ from kctl.access import Access, resolve
 from kctl.errors import KctlError
 from kctl.settings import Settings
 
+if TYPE_CHECKING:
+    from kctl.session import Session
+
 FRESH_SECONDS = 30
+LIVE_SECONDS = 0.3
+"""How long a shell, and who types in it, waits for brokers."""
 
 
 def topic_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -46,12 +52,83 @@ def _speaks_of_brokers(values: object) -> bool:
 
 
 def _names(context: click.Context, kind: str) -> list[str]:
+    settings = context.ensure_object(Settings)
     try:
-        settings: Any = context.ensure_object(Settings)
-        access = resolve(settings, os.environ)
-        return fresh(cache_file(access, kind, os.environ), time.time()) or []
+        file = cache_file(resolve(settings, os.environ), kind, os.environ)
     except (KctlError, OSError):
         return []
+    names = fresh(file, time.time())
+    if names is None:
+        names = within(LIVE_SECONDS, lambda: _live_names(settings, kind))
+        if names:
+            keep(file, names)
+    return names or []
+
+
+def within(seconds: float, find: Callable[[], list[str]]) -> list[str] | None:
+    """What `find` returns; None if it fails or takes longer, and it is left alone: the process ends soon."""
+    from threading import Thread
+
+    found: list[list[str]] = []
+
+    def work() -> None:
+        with suppress(Exception):
+            found.append(find())
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return found[0] if found else None
+
+
+def _live_names(settings: Settings, kind: str) -> list[str]:
+    from kctl.session import open_session
+
+    settings.timeout = LIVE_SECONDS
+    settings.verbose = False
+    session = open_session(settings)
+    try:
+        return _LIVE[kind](session)
+    finally:
+        session.close()
+
+
+def _topics(session: Session) -> list[str]:
+    return sorted(topic.name for topic in session.metadata().topics)
+
+
+def _groups(session: Session) -> list[str]:
+    from kafkad.wire.messages.list_groups import ListGroupsRequest
+
+    answers = session.call_each({broker: ListGroupsRequest() for broker in session.cluster.brokers})
+    found = [answer for answer in answers.values() if not isinstance(answer, KctlError)]
+    return sorted(group.group_id for answer in found for group in answer.groups)
+
+
+def _brokers(session: Session) -> list[str]:
+    return [str(broker) for broker in session.cluster.brokers]
+
+
+def _configs_of(session: Session, kind: int, names: list[str]) -> list[str]:
+    from kafkad.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+    if not names:
+        return []
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=names[0], configuration_keys=None)
+    answer = session.call(DescribeConfigsRequest(resources=[resource]), int(names[0]) if kind == _BROKER else None)
+    return [config.name for result in answer.results for config in result.configs]
+
+
+_TOPIC, _BROKER = 2, 4
+"""Kinds of things that have a configuration."""
+
+_LIVE: dict[str, Callable[[Session], list[str]]] = {
+    "topics": _topics,
+    "groups": _groups,
+    "brokers": _brokers,
+    "topic-configs": lambda session: _configs_of(session, _TOPIC, _topics(session)),
+    "broker-configs": lambda session: _configs_of(session, _BROKER, _brokers(session)),
+}
 
 
 def cache_file(access: Access, kind: str, environment: Mapping[str, str]) -> str:

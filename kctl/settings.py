@@ -127,13 +127,19 @@ def options() -> list[click.Parameter]:
     return [*_reach(), *_output(), *_conduct()]
 
 
+def _context_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from kctl.contexts.shown import context_names
+
+    return context_names(context, parameter, incomplete)
+
+
 def _text(spellings: list[str], metavar: str, text: str, callback: Any = _store, **others: Any) -> click.Option:
     return click.Option(spellings, metavar=metavar, expose_value=False, callback=callback, help=text, **others)
 
 
 def _reach() -> list[click.Parameter]:
     return [
-        _text(["-c", "--context"], "NAME", "The context to use: see kctl contexts."),
+        _text(["-c", "--context"], "NAME", "The context to use: see kctl contexts.", shell_complete=_context_names),
         _text(["-b", "--bootstrap"], "HOST:PORT,…", "Brokers to begin with.  [default: localhost:9092]"),
         _text(["--command-config"], "FILE", "Settings of a Kafka client, as a .properties file."),
         _text(["-X", "extra"], "KEY=VALUE", "One setting by its name in Kafka's clients.", _extra, multiple=True),

@@ -1,0 +1,151 @@
+"""What a shell is told: by the functions that complete names, and by a real bash."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from kctl import completing
+from kctl.completing import broker_ids, config_names, group_names, topic_names, within
+from kctl.settings import Settings
+from tests.broker import KafkadProcess
+from tests.kctl.conftest import Kctl, until
+
+
+@pytest.fixture(scope="module")
+def topics(broker: KafkadProcess) -> list[str]:
+    from kafkad.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+    from kctl.session import open_session
+
+    names = ["completion.a", "completion.b"]
+    settings = Settings()
+    settings.bootstrap = broker.bootstrap
+    session = open_session(settings)
+    session.call(
+        CreateTopicsRequest(
+            topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names],
+            timeout_ms=9000,
+        )
+    )
+    session.close()
+    return names
+
+
+def context(broker: KafkadProcess, **parameters: Any) -> click.Context:
+    made = click.Context(click.Command("x"), obj=Settings())
+    made.obj.bootstrap = broker.bootstrap
+    made.params = parameters
+    return made
+
+
+PARAMETER = click.Argument(["x"])
+
+
+def names(function: Any, context: click.Context, incomplete: str = "") -> list[str]:
+    """Once it is there: on a busy machine brokers may need more than the time that completion gives them."""
+    found: list[str] = []
+
+    def is_there() -> bool:
+        found[:] = function(context, PARAMETER, incomplete)
+        return bool(found)
+
+    until(is_there, f"{function.__name__} finds something")
+    return found
+
+
+def test_names_of_a_broker(broker: KafkadProcess, topics: list[str]) -> None:
+    assert names(topic_names, context(broker), "completion.") == topics
+    assert names(broker_ids, context(broker)) == ["1"]
+    assert "retention.ms" in names(config_names, context(broker, entities=("topic/x",)))
+    assert "log.retention.ms" in names(config_names, context(broker, entities=("broker/1",)), "log.")
+    assert group_names(context(broker), PARAMETER, "") == []
+
+
+def test_second_time_nobody_is_asked(broker: KafkadProcess, topics: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert names(topic_names, context(broker), "completion.") == topics
+    monkeypatch.setattr(completing, "_live_names", None)
+    assert topic_names(context(broker), PARAMETER, "completion.b") == ["completion.b"]
+    with pytest.raises(TypeError):
+        completing._live_names(Settings(), "topics")
+
+
+def test_nobody_there_is_nothing_to_say(capfd: pytest.CaptureFixture[str]) -> None:
+    made = click.Context(click.Command("x"), obj=Settings())
+    made.obj.bootstrap = "127.0.0.1:1"
+    assert topic_names(made, PARAMETER, "") == []
+    made.obj.bootstrap = ":"
+    assert topic_names(made, PARAMETER, "") == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_internal_topics_are_for_who_asks(monkeypatch: pytest.MonkeyPatch, broker: KafkadProcess) -> None:
+    monkeypatch.setattr(completing, "_live_names", lambda *_: ["__consumer_offsets", "a"])
+    assert topic_names(context(broker), PARAMETER, "") == ["a"]
+    assert topic_names(context(broker), PARAMETER, "_") == ["__consumer_offsets"]
+
+
+def test_what_takes_too_long_is_left() -> None:
+    begin = time.monotonic()
+    assert within(0.05, lambda: time.sleep(5) or ["late"]) is None
+    assert time.monotonic() - begin < 4
+    assert within(5, lambda: ["a"]) == ["a"]
+
+
+@pytest.fixture
+def bash(tmp_path: Path) -> Any:
+    """What bash would offer at the end of a line."""
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    command = tmp_path / "bin" / "kctl"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kctl "$@"\n')
+    command.chmod(0o755)
+
+    def offered(line: str) -> list[str]:
+        script = f"""
+            eval "$(kctl completion bash)"
+            COMP_LINE={line!r} COMP_POINT={len(line)}
+            compopt() {{ :; }}
+            _kctl_completion kctl
+            printf '%s\\n' "${{COMPREPLY[@]}}"
+        """
+        environment = os.environ | {"PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": os.getcwd()}
+        done = subprocess.run(
+            ["bash", "--norc", "-c", script], capture_output=True, text=True, env=environment, check=True
+        )
+        assert done.stderr == ""
+        return done.stdout.splitlines()
+
+    return offered
+
+
+def test_bash_completes_commands_and_options(bash: Any) -> None:
+    assert bash("kctl cont") == ["contexts"]
+    assert bash("kctl contexts us") == ["use"]
+    assert bash("kctl contexts list --no-h") == ["--no-headers"]
+    assert bash("kctl -b localhost:9092 contexts us") == ["use"]
+    assert bash("kctl nonsense x") == [""]
+
+
+def test_bash_completes_contexts(bash: Any, kctl: Kctl) -> None:
+    for name in ("prod", "prod:eu", "dev"):
+        kctl("contexts", "set", name, "bootstrap=a")
+    assert bash("kctl contexts use p") == ["prod", "prod:eu"]
+    assert bash("kctl contexts use prod:e") == ["eu"], "bash has gone on after the colon"
+    assert bash("kctl -c pro") == ["prod", "prod:eu"]
+    assert bash("kctl --context=pro") == ["prod", "prod:eu"]
+    assert bash("kctl contexts set prod cert") == ["certificate="]
+
+
+def test_bash_completes_topics(bash: Any, broker: KafkadProcess, topics: list[str]) -> None:
+    until(
+        lambda: bash(f"kctl -b {broker.bootstrap} topics list comp") == topics, "bash offers the topics of the broker"
+    )
