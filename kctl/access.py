@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from kctl.errors import Exit, KctlError, did_you_mean
@@ -16,6 +17,7 @@ from kctl.errors import Exit, KctlError, did_you_mean
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 DEFAULT_PORT = 9092
+_ASKING = Lock()
 _FALSE = {"false", "no", "off", "0", ""}
 _TRUE = {"true", "yes", "on", "1"}
 
@@ -29,7 +31,8 @@ class Secret(NamedTuple):
 
     def __call__(self) -> str:
         if self.command:
-            return _printed_by(self.command)
+            with _ASKING:  # connections are opened in threads, and nobody wants to be asked in each
+                return _printed_by(self.command)
         if self.file:
             return _first_line(self.file)
         return self.value

@@ -31,6 +31,7 @@ CONNECT_SECONDS = 3.0
 _LONGEST_FRAME = 512 * 1024 * 1024
 _TLS_ALERTS = {0x150300, 0x150301, 0x150302, 0x150303}
 """What TLS answers to something else begins with, read as a length: over 336 MB."""
+_OTHER_PORT = ("a TLS port? -X security.protocol=SSL or SASL_SSL", "or the port of something else?")
 _LENGTH = Struct(">i")
 _API_VERSIONS = 18
 _RECEIVE_AT_LEAST = 65536
@@ -124,7 +125,7 @@ class Connection:
             self.close()
             raise Disconnected(
                 f"{self.address} does not speak Kafka's protocol here",
-                hints=("a TLS port? -X security.protocol=SSL or SASL_SSL", "or the port of something else?"),
+                hints=_OTHER_PORT,
             )
         return self._receive(length, deadline, what)
 
@@ -174,6 +175,8 @@ class Connection:
             hints = ("it may want a certificate of the client, or another one: ssl.keystore.location",)
         elif self.versions and not self._has_answered:  # what Kafka does when ApiVersions is not followed by a login
             hints = ("a port that wants a login? -X security.protocol=SASL_PLAINTEXT or SASL_SSL",)
+        elif not self.versions and type(self._socket) is socket.socket:
+            hints = _OTHER_PORT
         return Disconnected(f"broker {self.address} broke off {when}: {reason(error)}", hints=hints)
 
 

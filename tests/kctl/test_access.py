@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 import pytest
@@ -95,6 +96,17 @@ def test_secret_of_a_file_and_of_a_command(tmp_path: Path) -> None:
     secret = Secret(command=f"echo run >> {count}; echo sesame")
     assert (secret(), secret()) == ("sesame", "sesame")
     assert count.read_text() == "run\n", "a command may ask a person: once"
+
+
+def test_command_is_run_once_for_connections_that_open_at_once(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    secret = Secret(command=f"echo run >> {count}; sleep 0.05; echo sesame")
+    threads = [Thread(target=secret) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert count.read_text() == "run\n"
 
 
 @pytest.mark.parametrize(("command", "how"), [("exit 3", "ended with 3"), ("true", "printed nothing")])
