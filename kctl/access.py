@@ -45,13 +45,17 @@ class Secret(NamedTuple):
 
 
 class Access(NamedTuple):
-    """`certificate`, `key` and `ca` are paths (PEM or PKCS12), or PEM itself; `token` is OAUTHBEARER's."""
+    """`certificate`, `key` and `ca` are paths (PEM or PKCS12), or PEM itself; `token` is OAUTHBEARER's.
+
+    With `tokenauth`, `username` and `password` are the id and the HMAC of a delegation token.
+    """
 
     bootstrap: tuple[tuple[str, int], ...] = (("localhost", DEFAULT_PORT),)
     security_protocol: str = "PLAINTEXT"
     mechanism: str = ""
     username: str = ""
     password: Secret = Secret()
+    tokenauth: bool = False
     token: Secret = Secret()
     ca: str = ""
     ca_password: Secret = Secret()
@@ -178,6 +182,7 @@ def values_of(fields: Layer) -> dict[str, Any]:
         "bootstrap": addresses(fields["bootstrap"]) if "bootstrap" in fields else None,
         "security_protocol": values["security_protocol"].upper() if "security_protocol" in values else None,
         "mechanism": values["mechanism"].upper() if "mechanism" in values else None,
+        "tokenauth": _truth(fields, "tokenauth"),
         "check_hostname": _truth(fields, "check_hostname"),
         "protected": _truth(fields, "protected"),
     }

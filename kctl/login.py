@@ -189,7 +189,8 @@ def _scram(access: Access) -> Conversation:
     from kctl.scram import Scram, ScramError
 
     hash_name = access.mechanism.removeprefix("SCRAM-").replace("-", "").lower()
-    scram = Scram(hash_name, access.username, access.password(), secrets.token_hex(16))
+    extensions = ",tokenauth=true" if access.tokenauth else ""
+    scram = Scram(hash_name, access.username, access.password(), secrets.token_hex(16), extensions)
     try:
         server_first = yield scram.first
         server_final = yield scram.final(server_first)

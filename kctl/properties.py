@@ -43,7 +43,11 @@ NAMES = (*_FIELDS, _HOSTNAMES, _JAAS)
 
 _MODULES = {
     "org.apache.kafka.common.security.plain.PlainLoginModule": {"username": "username", "password": "password"},
-    "org.apache.kafka.common.security.scram.ScramLoginModule": {"username": "username", "password": "password"},
+    "org.apache.kafka.common.security.scram.ScramLoginModule": {
+        "username": "username",
+        "password": "password",
+        "tokenauth": "tokenauth",
+    },
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": {"token": "token"},
 }
 _OPTION = re.compile(r"""\s*([^\s=;]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s;"]+)""", re.DOTALL)

@@ -20,12 +20,12 @@ class ScramError(Exception):
 class Scram:
     """One conversation: send `first`, then `final` of what came back, then `verify` what comes back to that."""
 
-    def __init__(self, hash_name: str, username: str, password: str, nonce: str) -> None:
+    def __init__(self, hash_name: str, username: str, password: str, nonce: str, extensions: str = "") -> None:
         self._hash = hash_name
         self._password = password.encode()
         self._nonce = nonce
         name = username.replace("=", "=3D").replace(",", "=2C")
-        self._bare = f"n={name},r={nonce}"
+        self._bare = f"n={name},r={nonce}{extensions}"
         self._server_signature = b""
 
     @property

@@ -15,7 +15,7 @@ from kctl.errors import Exit, KctlError
 from kctl.output import note
 from kctl.settings import Settings
 
-_BOOLEAN = ("check_hostname", "protected")
+_BOOLEAN = ("check_hostname", "protected", "tokenauth")
 
 
 def _fields(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
@@ -34,6 +34,7 @@ def set_fields(settings: Settings, name: str, fields: tuple[str, ...]) -> int:
     security_protocol    PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
     mechanism            PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER
     username, password   of PLAIN and SCRAM
+    tokenauth            true: they are the id and the HMAC of a delegation token
     token                of OAUTHBEARER
     ca, ca_password      a file with the CAs that are trusted, PEM or PKCS12
     certificate, key     files with what the client shows, PEM; certificate alone may be PKCS12

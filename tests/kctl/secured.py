@@ -30,6 +30,7 @@ def _settings(authority: Authority, ports: dict[str, int]) -> dict[str, str]:
         "ssl.truststore.location": str(authority.certificate),
         "listener.name.mutual.ssl.client.auth": "required",
         "listener.name.plain_only.sasl.enabled.mechanisms": "PLAIN",
+        "delegation.token.secret.key": "only for tests",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
     }
     escaped = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')

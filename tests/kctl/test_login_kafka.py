@@ -12,7 +12,7 @@ import pytest
 
 from kctl.errors import Exit
 from tests.kctl.certificates import Authority
-from tests.kctl.conftest import Kctl, Ran
+from tests.kctl.conftest import Kctl, Ran, until
 from tests.kctl.secured import PASSWORD, secured_kafka
 from tests.oracle.kafka import missing
 
@@ -95,6 +95,32 @@ def test_token(client: Client, ports: dict[str, int], kctl: Kctl, monkeypatch: p
     ran = client("SASL_PLAINTEXT", "SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER")
     assert ran.code == Exit.UNAUTHORIZED
     assert "the bearer of the token could not log in with OAUTHBEARER" in ran.err
+
+
+def test_delegation_token(client: Client, kctl: Kctl, ports: dict[str, int]) -> None:
+    carol = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=SCRAM-SHA-512"]
+    carol += ["sasl.username=carol", "sasl.password=sesame"]
+    flags = [word for setting in carol for word in ("-X", setting)]
+    ran = kctl("-b", f"localhost:{ports['SASL_PLAINTEXT']}", *flags, "raw", "CreateDelegationToken", "-y")
+    token = json.loads(ran.out)
+    name, password = token["token_id"], token["hmac"]["base64"]
+    line = f'{SCRAM_MODULE} required username="{name}" password="{password}" tokenauth="true";'
+    login = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_jaas_config": line}
+    assert client("SASL_SSL", "SASL_SSL", **login).code == Exit.DONE
+    ran = client("SASL_SSL", "SASL_SSL", **login | {"sasl_jaas_config": line.replace(' tokenauth="true"', "")})
+    assert ran.code == Exit.UNAUTHORIZED
+
+
+def test_records_through_tls(kctl: Kctl, ports: dict[str, int], authority: Authority, tmp_path: Path) -> None:
+    """Answers of many TLS records, and several in one."""
+    flags = ["-b", f"localhost:{ports['SSL']}", "-X", "security.protocol=SSL"]
+    flags += ["-X", f"ssl.ca.location={authority.certificate}", "--timeout", "30s"]
+    file = tmp_path / "lines"
+    file.write_text("".join(f"{line} {'x' * 1000}\n" for line in range(5000)))
+    topic = {"name": "through-tls", "num_partitions": 1, "replication_factor": 1}
+    assert kctl(*flags, "raw", "CreateTopics", "-y", json.dumps({"topics": [topic], "timeout_ms": 9000})).code == 0
+    until(lambda: kctl(*flags, "produce", "through-tls", "--file", file).code == Exit.DONE, "Kafka has producer ids")
+    assert kctl(*flags, "consume", "through-tls").out == file.read_text()
 
 
 def test_mechanism_that_is_not_enabled(kctl: Kctl, ports: dict[str, int], authority: Authority) -> None:

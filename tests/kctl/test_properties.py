@@ -38,6 +38,10 @@ def test_format_of_properties(text: str, expected: dict[str, str]) -> None:
             {"username": "alice", "password": 'a"b\\c;d=e'},
         ),
         (f"{SCRAM} REQUIRED\n  username=alice\n  password=sesame;", {"username": "alice", "password": "sesame"}),
+        (
+            f"{SCRAM} required username=a password=b tokenauth=true;",
+            {"username": "a", "password": "b", "tokenauth": "true"},
+        ),
         (f'{BEARER} required token="abc.def.";', {"token": "abc.def."}),
     ],
 )
@@ -52,7 +56,7 @@ def test_line_of_jaas(line: str, fields: dict[str, str]) -> None:
     [
         ("com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;", {}),
         (f'{BEARER} required clientId="a" clientSecret="b";', {}),
-        (f'{SCRAM} required username="a" password="b" tokenauth="true";', {"username": "a", "password": "b"}),
+        (f'{SCRAM} required username="a" password="b" other="c";', {"username": "a", "password": "b"}),
         ("", {}),
     ],
 )

@@ -35,6 +35,13 @@ def test_name_with_the_signs_that_mean_something() -> None:
     assert Scram("sha256", "a=b,cé", "", "x").first == "n,,n=a=3Db=2Ccé,r=x".encode()
 
 
+def test_extension_is_part_of_what_is_proved() -> None:
+    nonce, server_first, final, _ = EXAMPLES["sha256"]
+    scram = Scram("sha256", "user", "pencil", nonce, ",tokenauth=true")
+    assert scram.first == f"n,,n=user,r={nonce},tokenauth=true".encode()
+    assert scram.final(server_first.encode()).decode() != final
+
+
 @pytest.mark.parametrize(
     ("server_first", "complaint"),
     [
