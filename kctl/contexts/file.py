@@ -65,12 +65,13 @@ def write(file: str, contexts: Contexts) -> None:
     """In one step, so that a full disk or a Ctrl-C leaves the old one."""
     import yaml
 
-    os.makedirs(os.path.dirname(file) or ".", mode=0o700, exist_ok=True)
+    target = os.path.realpath(file)
+    os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
     text = yaml.safe_dump({"current": contexts.current, "contexts": contexts.contexts}, sort_keys=False)
-    new = f"{file}.{os.getpid()}"
+    new = f"{target}.{os.getpid()}"
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
         stream.write(text)
-    os.replace(new, os.path.realpath(file))
+    os.replace(new, target)
 
 
 def check_name(name: str) -> None:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -17,7 +17,7 @@ from kctl.command import KctlCommand, pass_settings
 from kctl.connection import CONNECT_SECONDS, Address, Connection, ask_versions, reason
 from kctl.contexts.shown import context_names
 from kctl.errors import Exit, KctlError, exit_code
-from kctl.output import Column, Document, Writer, render_error
+from kctl.output import Column, Document, Row, Writer, render_error
 from kctl.settings import Settings
 
 COLUMNS = (
@@ -56,8 +56,7 @@ def test(settings: Settings, name: str | None) -> int:
     for host, port in access.bootstrap:
         address = Address(host, port)
         for step in steps(address, access, time.monotonic() + settings.timeout):
-            result = "error" if step.error else "ok"
-            rows.append({"address": str(address), "result": result, **step._asdict(), "step": step.name})
+            rows.append(_row(address, step))
             if step.error:
                 errors.append(step.error)
     Writer(settings, COLUMNS, Document(settings.command)).write(rows, errors)
@@ -65,6 +64,16 @@ def test(settings: Settings, name: str | None) -> int:
     for error in errors:
         render_error(error, settings, sys.stderr)
     return exit_code(errors)
+
+
+def _row(address: Address, step: Step) -> Row:
+    return {
+        "address": str(address),
+        "step": step.name,
+        "result": "error" if step.error else "ok",
+        "milliseconds": step.milliseconds,
+        "found": step.found,
+    }
 
 
 def steps(address: Address, access: Access, deadline: float) -> Iterator[Step]:
@@ -107,13 +116,12 @@ class _Attempt:
         self._access = access
         self._deadline = deadline
         self._stack = stack
-        self._places: list[Any] = []
         self._socket: socket.socket
         self._opened: Connection | None = None
 
     def look_up(self) -> str:
-        self._places = socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM)
-        return ", ".join(dict.fromkeys(str(place[4][0]) for place in self._places))
+        places = socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM)
+        return ", ".join(dict.fromkeys(str(place[4][0]) for place in places))
 
     def connect(self) -> str:
         """To the first of the host's addresses that takes it, as other commands do."""

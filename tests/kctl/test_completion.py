@@ -14,7 +14,7 @@ import click
 import pytest
 
 from kctl import completing
-from kctl.completing import broker_ids, config_names, group_names, topic_names, within
+from kctl.completing import broker_ids, config_names, group_names, keep, topic_names, within
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, until
@@ -125,6 +125,20 @@ def bash(tmp_path: Path) -> Any:
         return done.stdout.splitlines()
 
     return offered
+
+
+def test_completing_what_was_kept_imports_little(tmp_path: Path) -> None:
+    """A shell waits for it at each key."""
+    keep(str(tmp_path / "kctl" / "localhost:9092" / "topics"), ["a1", "b"])
+    code = "import sys; from kctl.cli import run; run([]); print(*sys.modules)"
+    asked = {"XDG_CACHE_HOME": str(tmp_path), "_KCTL_COMPLETE": "bash_complete", "COMP_LINE": "kctl topics list a"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | asked, check=True)
+    found, _, modules = done.stdout.partition("\n")
+    assert found == "plain,a1"
+    unwanted = {"asyncio", "rich", "yaml", "json", "ssl", "logging", "dataclasses", "subprocess", "hashlib", "csv"}
+    assert not unwanted & set(modules.split())
+    assert len(modules.split()) < 190
 
 
 def test_bash_completes_commands_and_options(bash: Any) -> None:
