@@ -200,9 +200,8 @@ def _scram(access: Access) -> Conversation:
 
 
 def _refused(access: Access, code: int, message: str | None) -> KctlError:
-    who, what = (
-        (f"user {access.username}", "username and password") if access.username else ("the bearer of the token", "it")
-    )
-    where = f"kctl contexts show {access.context}" if access.context else what
+    who = f"user {access.username}" if access.username else "the bearer of the token"
+    secret = "username and password" if access.username else "the token"
+    where = f"kctl contexts show {access.context}" if access.context else secret
     told = f"{who} could not log in with {access.mechanism}"
     return failure(code, told, message or "the broker gives no reason", (f"check: {where}",))
