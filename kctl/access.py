@@ -68,6 +68,12 @@ class Access(NamedTuple):
     protected: bool = False
 
     @property
+    def label(self) -> str:
+        """What a person calls it: the context's name, or else the first address."""
+        host, port = self.bootstrap[0]
+        return self.context or f"{host}:{port}"
+
+    @property
     def has_tls(self) -> bool:
         return self.security_protocol.endswith("SSL")
 

@@ -43,10 +43,11 @@ class Change:
             sys.stdout.flush()
         access = self._session.access
         if access.protected:
-            return self._typed(f"{question} {access.context} is protected", access.context)
-        if type_this and not self._settings.yes and _someone_is_there():
-            return self._typed(question, type_this)
-        confirm(self._settings, question)
+            confirm_typed(f"{question} {access.label} is protected.", access.label)
+        elif type_this and not self._settings.yes and _someone_is_there():
+            confirm_typed(question, type_this)
+        else:
+            confirm(self._settings, question)
         return True
 
     def done(
@@ -70,14 +71,6 @@ class Change:
         document = Document(self._settings.command, cluster_id=self._session.cluster.cluster_id, dry_run=True)
         Writer(self._settings, self._columns, document).write(self._rows)
 
-    def _typed(self, question: str, text: str) -> bool:
-        if not _someone_is_there():
-            raise _refused(f"nobody is there to confirm: {question}", f'"{text}" has to be typed on a terminal')
-        given = click.prompt(f'{question}. Type "{text}" to go on', default="", show_default=False, err=True)
-        if given.strip() == text:
-            return True
-        raise _refused("not confirmed, nothing was changed")
-
 
 def confirm(settings: Settings, question: str) -> None:
     """Asks, unless -y was given. KctlError REFUSED for a no, or if nobody is there."""
@@ -88,6 +81,15 @@ def confirm(settings: Settings, question: str) -> None:
             f"nobody is there to confirm: {question}", "-y does it without asking", "--dry-run only shows it"
         )
     if not click.confirm(question, default=False, err=True):
+        raise _refused("not confirmed, nothing was changed")
+
+
+def confirm_typed(question: str, text: str) -> None:
+    """Asks for `text` itself; -y does not spare anybody that."""
+    if not _someone_is_there():
+        raise _refused(f"nobody is there to confirm: {question}", f'"{text}" has to be typed on a terminal')
+    given = click.prompt(f'{question} Type "{text}" to go on', default="", show_default=False, err=True)
+    if given.strip() != text:
         raise _refused("not confirmed, nothing was changed")
 
 

@@ -134,9 +134,7 @@ _LIVE: dict[str, Callable[[Session], list[str]]] = {
 def cache_file(access: Access, kind: str, environment: Mapping[str, str]) -> str:
     """A directory for each cluster, named as the user knows it: by its context, or its first address."""
     root = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    host, port = access.bootstrap[0]
-    cluster = (access.context or f"{host}:{port}").replace("/", "_")
-    return os.path.join(root, "kctl", cluster, kind)
+    return os.path.join(root, "kctl", access.label.replace("/", "_"), kind)
 
 
 def fresh(file: str, now: float) -> list[str] | None:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kafkad.wire.apis import APIS, request_class
+from kctl.changes import confirm_typed
 from kctl.command import KctlCommand
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.output import print_lines
@@ -47,6 +48,9 @@ def raw(session: Session, api: str, fields: str, broker: int | None, api_version
     if session.settings.dry_run:
         print_lines((json.dumps(to_json(request), ensure_ascii=False, indent=2),))
         return Exit.DONE
+    if session.access.protected and _changes(APIS[key].name):
+        label = session.access.label
+        confirm_typed(f"{APIS[key].name} may change {label}, which is protected.", label)
     if broker is None and _changes(APIS[key].name):
         broker = session.cluster.controller_id
     connection = session.connection(broker)

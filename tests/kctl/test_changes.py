@@ -1,0 +1,90 @@
+"""What is asked before something is changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kctl import changes
+from kctl.access import Access
+from kctl.changes import Change
+from kctl.errors import Exit, KctlError
+from kctl.session import Cluster
+from kctl.settings import Settings
+from tests.broker import KafkadProcess
+from tests.kctl.conftest import Kctl
+
+
+class Asked:
+    """A session as far as a change needs it, and a person who answers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, answer: Any = None, protected: bool = False) -> None:
+        self.settings = Settings()
+        self.cluster = Cluster("id", 1, {})
+        self.access = Access(context="prod", protected=protected)
+        self.questions: list[str] = []
+
+        def replies(question: str, **_: Any) -> Any:
+            self.questions.append(question)
+            return answer
+
+        monkeypatch.setattr(changes, "_someone_is_there", lambda: answer is not None)
+        monkeypatch.setattr(changes.click, "prompt", replies)
+        monkeypatch.setattr(changes.click, "confirm", replies)
+
+    def confirmed(self, type_this: str = "") -> bool:
+        return Change(self, (), ()).confirmed("Delete 3 topics?", type_this=type_this)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("yes", "type_this", "protected", "answer", "question"),
+    [
+        (False, "", False, True, "Delete 3 topics?"),
+        (False, "3", False, "3", 'Delete 3 topics? Type "3" to go on'),
+        (True, "3", False, True, None),
+        (True, "", False, None, None),
+        (False, "3", True, "prod", 'Delete 3 topics? prod is protected. Type "prod" to go on'),
+        (True, "3", True, "prod", 'Delete 3 topics? prod is protected. Type "prod" to go on'),
+    ],
+)
+def test_what_is_asked(
+    monkeypatch: pytest.MonkeyPatch, yes: bool, type_this: str, protected: bool, answer: Any, question: str | None
+) -> None:
+    asked = Asked(monkeypatch, answer=answer, protected=protected)
+    asked.settings.yes = yes
+    assert asked.confirmed(type_this)
+    assert asked.questions == ([question] if question else [])
+
+
+@pytest.mark.parametrize(
+    ("yes", "type_this", "protected", "answer"),
+    [
+        (False, "", False, False),
+        (False, "", False, None),
+        (False, "3", False, "4"),
+        (False, "3", False, None),
+        (True, "", True, None),
+        (True, "", True, "dev"),
+        (True, "3", True, "3"),
+    ],
+)
+def test_what_is_refused(
+    monkeypatch: pytest.MonkeyPatch, yes: bool, type_this: str, protected: bool, answer: Any
+) -> None:
+    asked = Asked(monkeypatch, answer=answer, protected=protected)
+    asked.settings.yes = yes
+    with pytest.raises(KctlError) as error:
+        asked.confirmed(type_this)
+    assert error.value.exit_code is Exit.REFUSED
+
+
+def test_raw_changes_nothing_that_is_protected(
+    on_broker: Kctl, broker: KafkadProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KCTL_PROTECTED", "true")
+    ran = on_broker("raw", "CreateTopics", "-y", "{}")
+    assert ran.code == Exit.REFUSED
+    assert f'"{broker.bootstrap}" has to be typed on a terminal' in ran.err
+    assert on_broker("raw", "CreateTopics", "-y", "--dry-run", "{}").code == Exit.DONE
+    assert on_broker("raw", "Metadata", "{}").code == Exit.DONE
