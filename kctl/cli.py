@@ -20,6 +20,7 @@ from kctl.settings import Settings
 COMMANDS = {
     "topics": ("kctl.topics:topics", "List, create, change and delete topics."),
     "groups": ("kctl.groups:groups", "Show, rewind, rebalance and delete consumer groups."),
+    "partitions": ("kctl.partitions:partitions", "See where replicas are, and move them."),
     "produce": ("kctl.records.produce:produce", "Send records from standard input, files or the command line."),
     "consume": ("kctl.records.consume:consume", "Print records of topics, to the end there is now or for ever."),
     "copy": ("kctl.records.copy:copy", "Copy the records of one topic to another, here or on another cluster."),

@@ -56,8 +56,9 @@ class Progress:
         self._grew: dict[Copying, float] = {}
         self._seen: deque[tuple[float, int]] = deque()
 
-    def observe(self, now: float, copying: Mapping[Copying, Amount]) -> Report:
-        """`copying` has what is not finished; what was seen in it before and is no longer there has been copied."""
+    def observe(self, now: float, copying: Mapping[Copying, Amount], to_come: int = 0) -> Report:
+        """`copying` has what is not finished; what was seen in it before and is no longer there has been copied.
+        `to_come` are the bytes of copies that have not begun."""
         for copy, before in self._amounts.items():
             if copy not in copying:
                 self._amounts[copy] = Amount(before.size, before.size)
@@ -67,7 +68,7 @@ class Progress:
                 self._grew[copy] = now
         self._amounts.update(copying)
         copied = sum(min(amount.copied, amount.size) for amount in self._amounts.values())
-        size = sum(amount.size for amount in self._amounts.values())
+        size = sum(amount.size for amount in self._amounts.values()) + to_come
         rate = self._rate(now, copied)
         slowest = min(copying, key=lambda copy: (copying[copy].percent, copy), default=None)
         return Report(

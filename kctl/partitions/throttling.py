@@ -6,7 +6,7 @@ topic. Leaders are listed for where a copy comes from, followers for where it go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkad.names import TopicPartition
@@ -37,23 +37,26 @@ Values = Mapping[Setting, str | None]
 
 
 class Transfer(NamedTuple):
-    """A partition on the move: from where it may be copied, and where copies go."""
+    """A partition on the move: from where it may be copied, where copies go, and who moves it between directories."""
 
     partition: TopicPartition
     sources: tuple[int, ...]
     targets: tuple[int, ...]
+    shifting: tuple[int, ...] = ()
 
 
-def rates(transfers: Iterable[Transfer], rate: int) -> dict[Setting, str]:
+def rates(transfers: Sequence[Transfer], rate: int) -> dict[Setting, str]:
     """On the brokers that give or receive, and no others."""
-    brokers = {broker for each in transfers if each.targets for broker in (*each.sources, *each.targets)}
-    return {Setting(BROKER, str(broker), name): str(rate) for broker in sorted(brokers) for name in RATES}
+    copying = {broker for each in transfers if each.targets for broker in (*each.sources, *each.targets)}
+    shifting = {broker for each in transfers for broker in each.shifting}
+    found = {Setting(BROKER, str(broker), name): str(rate) for broker in sorted(copying) for name in RATES}
+    return found | {Setting(BROKER, str(broker), DIRECTORY_RATE): str(rate) for broker in sorted(shifting)}
 
 
 def lists(transfers: Iterable[Transfer]) -> dict[Setting, str]:
     """On the topics that are copied, with the replicas that take part, and no others."""
     replicas: dict[Setting, list[str]] = {}
-    for (topic, partition), sources, targets in sorted(transfers):
+    for (topic, partition), sources, targets, _ in sorted(transfers):
         for name, brokers in zip(LISTS, (sources, targets), strict=True):
             if targets:
                 listed = replicas.setdefault(Setting(TOPIC, topic, name), [])
@@ -68,6 +71,21 @@ def united(before: str | None, ours: str) -> str:
     if EVERY_REPLICA in (before.strip(), ours):
         return EVERY_REPLICA
     return ",".join(dict.fromkeys([*before.split(","), *ours.split(",")]))
+
+
+def left_over(values: Values, transfers: Iterable[Transfer]) -> dict[Setting, str]:
+    """Throttles that are set though no move needs them: on brokers and topics that take no part in any."""
+    moving = list(transfers)
+    topics = {each.partition.topic for each in moving}
+    copying = {str(broker) for each in moving for broker in (*each.sources, *each.targets)}
+    shifting = {str(broker) for each in moving for broker in each.shifting}
+
+    def needed(setting: Setting) -> bool:
+        if setting.kind == TOPIC:
+            return setting.owner in topics
+        return setting.owner in (shifting if setting.name == DIRECTORY_RATE else copying)
+
+    return {setting: value for setting, value in values.items() if value is not None and not needed(setting)}
 
 
 def without(listed: str, partitions: Iterable[int]) -> str | None:
@@ -93,12 +111,13 @@ class Throttle(NamedTuple):
 
     def to_restore(self, current: Values) -> tuple[dict[Setting, str | None], list[Setting]]:
         """What to put back, and the settings to leave as they are since somebody else changed them meanwhile."""
-        back = {setting: before for setting, before in self.before.items() if setting in current}
         foreign = [
-            setting for setting, before in back.items() if current[setting] not in (self.now.get(setting), before)
+            setting
+            for setting, before in self.before.items()
+            if setting in current and current[setting] not in (self.now.get(setting), before)
         ]
         return {
-            setting: before for setting, before in back.items() if setting not in foreign and current[setting] != before
+            setting: before for setting, before in self.before.items() if setting in current and setting not in foreign
         }, foreign
 
 

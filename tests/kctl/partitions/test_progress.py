@@ -30,6 +30,13 @@ def test_what_is_no_longer_listed_has_been_copied_whole() -> None:
     assert progress.observe(2.0, {}) == Report(20, 20, 8.5, 0.0, None, 100, ())
 
 
+def test_what_has_not_begun_counts_for_the_time_left() -> None:
+    progress = Progress()
+    progress.observe(0.0, {ONE: Amount(0, 10)}, 90)
+    report = progress.observe(1.0, {ONE: Amount(5, 10)}, 90)
+    assert (report.size, report.eta_seconds, report.slowest) == (100, 19.0, ONE)
+
+
 def test_only_the_last_half_minute_counts_for_the_rate() -> None:
     progress = Progress()
     progress.observe(0.0, {ONE: Amount(0, 1000)})

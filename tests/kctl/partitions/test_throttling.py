@@ -8,12 +8,14 @@ from kafkad.names import TopicPartition
 from kctl.errors import KctlError
 from kctl.partitions.throttling import (
     BROKER,
+    DIRECTORY_RATE,
     LISTS,
     RATES,
     TOPIC,
     Setting,
     Throttle,
     Transfer,
+    left_over,
     lists,
     parse_state,
     rates,
@@ -31,6 +33,26 @@ ORDER_ONLY = Transfer(TopicPartition("u", 0), (5, 6), ())
 def test_only_brokers_that_copy_get_a_rate() -> None:
     found = rates([COPY, ORDER_ONLY], 50_000_000)
     assert found == {Setting(BROKER, str(broker), name): "50000000" for broker in (1, 2, 3) for name in RATES}
+
+
+def test_a_broker_that_only_moves_between_directories_gets_that_rate_only() -> None:
+    assert rates([Transfer(TopicPartition("t", 0), (1, 2), (), (2,))], 7) == {Setting(BROKER, "2", DIRECTORY_RATE): "7"}
+
+
+def test_what_no_move_needs_is_left_over() -> None:
+    values = {
+        Setting(BROKER, "1", RATES[0]): "5",
+        Setting(BROKER, "1", DIRECTORY_RATE): "5",
+        Setting(BROKER, "9", RATES[0]): "5",
+        Setting(BROKER, "9", RATES[1]): None,
+        Setting(TOPIC, "t", LEADERS): "0:1",
+        Setting(TOPIC, "u", LEADERS): "0:1",
+    }
+    assert [str(setting) for setting in left_over(values, [COPY])] == [
+        f"broker 1 {DIRECTORY_RATE}",
+        f"broker 9 {RATES[0]}",
+        f"topic u {LEADERS}",
+    ]
 
 
 def test_only_topics_that_copy_get_lists_of_where_from_and_where_to() -> None:
@@ -69,8 +91,9 @@ def test_what_was_there_before_goes_back() -> None:
     assert of("5", None).to_restore({BROKER_RATE: "5"}) == ({BROKER_RATE: None}, [])
 
 
-def test_what_is_back_already_or_cannot_be_read_needs_nothing() -> None:
-    assert of("5", None).to_restore({BROKER_RATE: None}) == ({}, [])
+def test_what_looks_as_before_is_put_back_all_the_same_but_not_what_cannot_be_read() -> None:
+    """A broker that was just told tells the old value for a moment."""
+    assert of("5", None).to_restore({BROKER_RATE: None}) == ({BROKER_RATE: None}, [])
     assert of("5", None).to_restore({}) == ({}, [])
 
 

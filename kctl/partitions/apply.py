@@ -1,0 +1,270 @@
+"""`kctl partitions apply`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import update_wrapper
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from kafkad.names import TopicPartition
+from kctl.changes import Change
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError
+from kctl.output import Column, Row, note, size_text
+from kctl.partitions.carrying import Carrying, Look, look
+from kctl.partitions.plan_file import Place, Plan, parse_plan, render_plan
+from kctl.partitions.reassignments import Active, active_moves
+from kctl.partitions.standing import DONE, ELSEWHERE, Standing
+from kctl.partitions.throttled import StateFile, Throttled
+from kctl.session import Session, pass_session
+from kctl.settings import Settings
+
+R = TypeVar("R")
+
+COLUMNS = (
+    Column("topic", "The topic."),
+    Column("partition", "The number of the partition.", "number", header="PART"),
+    Column("now", "Its replicas as they are; those that a move is bringing do not count.", "list"),
+    Column("planned", "Its replicas as the plan wants them.", "list"),
+    Column("copy_bytes", "Bytes to copy to new replicas, in all.", "size", header="COPY"),
+    Column("state", "done, moving, waiting, or moving elsewhere: to other replicas than those of the plan.", "state"),
+    Column("leader", "The broker that leads it.", "number", wide=True),
+    Column("log_dirs", "The log directory for each replica; any: the broker chooses.", "list", wide=True),
+)
+
+
+class Options(NamedTuple):
+    """How a plan is carried out; `rate` is in bytes a second."""
+
+    rate: int | None = None
+    batch: int = 20
+    pause_if_urp: bool = False
+    wait: bool = True
+    additional: bool = False
+    elect: bool = True
+
+
+def carrying_options(function: Callable[..., R]) -> Callable[..., R]:
+    """Those of every command that moves replicas; the command gets them as one value named `options`."""
+    from kctl.parsing import parse_size
+
+    def command(
+        *,
+        throttle: str | None,
+        batch: int,
+        pause_if_urp: bool,
+        no_wait: bool,
+        additional: bool,
+        no_elect: bool,
+        **others: Any,
+    ) -> R:
+        rate = None if throttle is None else parse_size(throttle)
+        return function(options=Options(rate, batch, pause_if_urp, not no_wait, additional, not no_elect), **others)
+
+    decorated: Callable[..., R] = update_wrapper(command, function)
+    for option in (
+        click.option("--no-elect", is_flag=True, help="Do not have the first replicas lead at the end."),
+        click.option("--additional", is_flag=True, help="Also while moves run that are not of this plan."),
+        click.option("--no-wait", is_flag=True, help="Begin all moves at once and do not watch them."),
+        click.option("--pause-if-urp", is_flag=True, help="Begin no batch while partitions are under-replicated."),
+        click.option(
+            "--batch", type=click.IntRange(min=1), default=20, show_default=True, help="Partitions to move at a time."
+        ),
+        click.option("--throttle", metavar="RATE", help="Bytes a second for each broker, as in 50MB/s."),
+    ):
+        decorated = option(decorated)
+    return decorated
+
+
+@click.command("apply", cls=KctlCommand, columns=COLUMNS)
+@click.argument("file", metavar="PLAN.JSON")
+@carrying_options
+@pass_session
+def apply(session: Session, file: str, options: Options) -> int:
+    """Carry out a plan, and watch it.
+
+    PLAN.JSON is a file of kctl partitions plan, or any reassignment file of Kafka's own tool. Running it again goes on
+    where the first run ended, and changes the throttle if another one is given. Ctrl-C ends the watching only: the
+    moves go on. At the end throttles are what they were before, and the first replica of each partition leads.
+
+    Example: kctl partitions apply plan.json --throttle 50MB/s
+    """
+    return carry_out(session, file, read_plan(file), options)
+
+
+def read_plan(path: str) -> Plan:
+    with open(path, encoding="utf-8") as file:
+        return parse_plan(file.read(), path)
+
+
+def carry_out(session: Session, path: str, plan: Plan, options: Options, *, save: bool = False) -> int:
+    """`save`: the plan has no file yet; it gets one, for another run to go on with."""
+    seen = look(session, plan.places)
+    _check(session, plan, seen, options)
+    throttled = Throttled(session, StateFile(path), options.rate)
+    rows = [row(each) for each in seen.standings]
+    if not seen.missing:
+        note(session.settings, "every replica is in its place already")
+        return _finish(session, Carrying(session, plan.places, throttled), throttled, path, options, [])
+    change = Change(session, COLUMNS, rows)
+    size = size_text(sum(each.copy_bytes for each in seen.standings if each.state != DONE))
+    if not change.confirmed(f"Move {seen.missing} partitions, copying {size}?"):
+        return Exit.DONE
+    if save:
+        write_plan(path, plan.places, session)
+        note(session.settings, f"wrote {path}")
+    _write_rollback(path, seen.standings, session)
+    try:
+        down = throttled.put_on([each.transfer for each in seen.standings if each.state != DONE])
+        if down:
+            note(session.settings, f"broker {_listed(down)} is down: its throttle is set when it is back")
+        carrying = Carrying(session, plan.places, throttled)
+        if not options.wait:
+            return _begin_all(session, carrying, seen, path, throttled)
+        errors = carrying.run(options.batch, pause_if_urp=options.pause_if_urp)
+        return _finish(session, carrying, throttled, path, options, errors)
+    except KeyboardInterrupt:
+        _explain_interruption(session.settings, path, throttled)
+        return Exit.INTERRUPTED
+
+
+def row(each: Standing) -> Row:
+    return {
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "now": list(each.now),
+        "planned": list(each.place.replicas),
+        "copy_bytes": each.copy_bytes if each.state != DONE else 0,
+        "state": each.state,
+        "leader": each.partition.leader,
+        "log_dirs": list(each.place.log_dirs),
+    }
+
+
+# --- before
+
+
+def _check(session: Session, plan: Plan, seen: Look, options: Options) -> None:
+    """A KctlError if the plan does not fit the cluster."""
+    cluster = session.cluster
+    if plan.cluster_id and plan.cluster_id != cluster.cluster_id:
+        what = f"the plan was made for cluster {plan.cluster_id}, and this is {cluster.cluster_id}"
+        raise KctlError(what, exit_code=Exit.REFUSED)
+    there = seen.snapshot.by_name()
+    if missing := [where for where in plan.places if where not in there]:
+        what = f"partition {_listed(missing)} of the plan does not exist"
+        raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=("kctl partitions list shows those that do",))
+    to_come = {broker for each in seen.standings if each.state != DONE for broker in each.added}
+    if dead := sorted(to_come - set(cluster.brokers)):
+        running = ",".join(map(str, cluster.brokers))
+        what = f"the plan gives replicas to broker {_listed(dead)}, which is not there"
+        if any(each.active is None for each in seen.standings if set(each.added) & set(dead)):
+            raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(f"brokers that are: {running}",))
+    if not options.additional:
+        refuse_foreign(active_moves(session), seen.standings)
+
+
+def refuse_foreign(active: Mapping[TopicPartition, Active], standings: Iterable[Standing]) -> None:
+    """A KctlError if something moves that the plan knows nothing of."""
+    mine = {each.partition.name for each in standings if each.state != ELSEWHERE}
+    foreign = [where for where in sorted(active) if where not in mine]
+    if foreign:
+        raise KctlError(
+            f"other moves are under way: {_listed(foreign)}",
+            exit_code=Exit.REFUSED,
+            hints=("kctl partitions status shows them", "--additional begins this plan beside them"),
+        )
+
+
+def _listed(things: Sequence[object], most: int = 5) -> str:
+    words = ", ".join(map(str, things[:most]))
+    return words if len(things) <= most else f"{words} (+{len(things) - most})"
+
+
+def write_plan(path: str, places: Mapping[TopicPartition, Place], session: Session) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(render_plan(places, session.cluster.cluster_id))
+
+
+def rollback_path(path: str) -> str:
+    directory, name = os.path.split(path)
+    return os.path.join(directory, f"rollback-{name}")
+
+
+def _write_rollback(path: str, standings: Iterable[Standing], session: Session) -> None:
+    """Unless there is one: of a first run that this one goes on with, or of kctl partitions plan."""
+    rollback = rollback_path(path)
+    if not os.path.exists(rollback):
+        write_plan(rollback, {each.partition.name: Place(each.now) for each in standings}, session)
+        note(session.settings, f"wrote {rollback}")
+
+
+# --- after
+
+
+def _begin_all(session: Session, carrying: Carrying, seen: Look, path: str, throttled: Throttled) -> int:
+    refused = carrying.begin([each for each in seen.standings if each.state != DONE])
+    after = look(session, carrying.places)
+    change = Change(session, COLUMNS, [])
+    code = change.done([row(each) for each in after.standings], list(refused.values()))
+    note(session.settings, f"watch:  {spelled(session.settings, f'partitions status {path} --watch')}")
+    note(session.settings, f"finish: {spelled(session.settings, f'partitions apply {path}')}")
+    return code
+
+
+def _finish(
+    session: Session,
+    carrying: Carrying,
+    throttled: Throttled,
+    path: str,
+    options: Options,
+    errors: list[KctlError],
+) -> int:
+    """Reads back, takes the throttle off, has preferred leaders lead."""
+    seen = look(session, carrying.places)
+    if not errors:
+        errors = [_not_done(each) for each in seen.standings if each.state != DONE]
+    if any(each.active for each in seen.standings):
+        errors.append(KctlError("moves still run, so the throttle stays", hints=(f"kctl partitions status {path}",)))
+    else:
+        errors += throttled.take_off()
+    if options.elect:
+        for where, error in carrying.elect().items():
+            note(session.settings, f"{where}: its first replica does not lead: {error.what}")
+    after = look(session, carrying.places)
+    verified = f"{len(after.standings)} partitions have the replicas of the plan"
+    rollback = rollback_path(path)
+    undo = spelled(session.settings, f"partitions apply {rollback}") if os.path.exists(rollback) else ""
+    return Change(session, COLUMNS, []).done(
+        [row(each) for each in after.standings], errors, verified=verified, undo=undo
+    )
+
+
+def _not_done(each: Standing) -> KctlError:
+    now = ",".join(map(str, each.now))
+    planned = ",".join(map(str, each.place.replicas))
+    what = f"partition {each.partition.name} has the replicas {now} and not {planned}: somebody cancelled its move"
+    return KctlError(what, hints=("kctl partitions apply moves it again",))
+
+
+def spelled(settings: Settings, words: str) -> str:
+    """A command line on the same cluster."""
+    where = f" -c {settings.context}" if settings.context else ""
+    where += f" -b {settings.bootstrap}" if settings.bootstrap else ""
+    return f"kctl{where} {words}"
+
+
+def _explain_interruption(settings: Settings, path: str, throttled: Throttled) -> None:
+    rate = throttled.rate
+    throttle = f", and the throttle of {size_text(rate)}/s stays" if rate is not None else ""
+    print(f"interrupted: what moves goes on moving{throttle}", file=sys.stderr)
+    for what, words in (
+        ("watch:   ", f"partitions status {path} --watch"),
+        ("resume:  ", f"partitions apply {path}"),
+        ("clean up:", f"partitions cancel {path}"),
+    ):
+        print(f"       {what} {spelled(settings, words)}", file=sys.stderr)

@@ -1,0 +1,197 @@
+"""Carrying out a plan on a cluster: batch after batch, watched until what was moved is in its place.
+
+Nothing here depends on this process: moves and throttles live in the cluster, so that another run can go on with them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from kafkad.names import TopicPartition
+from kctl.errors import Exit, KctlError
+from kctl.partitions.plan_file import Place
+from kctl.partitions.progress import Amount, Copying, Progress, Report, progress_line, stall_reason
+from kctl.partitions.reassignments import begin_moves, by_topic, choose_directories, elect_leaders
+from kctl.partitions.snapshot import Snapshot, take
+from kctl.partitions.standing import DONE, MOVING, WAITING, Standing, located, standing
+from kctl.partitions.throttled import Throttled
+from kctl.partitions.ticker import Ticker
+from kctl.session import Session
+from kctl.sizes import replica_sizes
+
+_LOOK_SECONDS = 1.0
+_SETTLE_SECONDS = 10.0
+"""Brokers hear of the end of a move one after another; until then one may still tell of the old replicas."""
+_PATIENCE_SECONDS = 60.0
+"""How long a cluster may give no answer at all before the watching ends; the moves do not."""
+
+
+class Look(NamedTuple):
+    """What was seen at one time."""
+
+    snapshot: Snapshot
+    standings: list[Standing]
+
+    @property
+    def missing(self) -> int:
+        return sum(each.state != DONE for each in self.standings)
+
+
+def look(session: Session, places: Mapping[TopicPartition, Place]) -> Look:
+    """How the partitions of a plan stand; those that do not exist are left out."""
+    snapshot = take(session, by_topic(places))
+    here, coming = located(snapshot.directories), located(snapshot.directories, future=True)
+    standings = [
+        standing(partition, places[partition.name], snapshot.active.get(partition.name), here, coming)
+        for partition in snapshot.partitions
+    ]
+    return Look(snapshot, standings)
+
+
+class Carrying:
+    def __init__(
+        self,
+        session: Session,
+        places: Mapping[TopicPartition, Place],
+        throttled: Throttled,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._session = session
+        self.places = places
+        self._throttled = throttled
+        self._clock = clock
+        self._sleep = sleep
+        self._ticker = Ticker(session.settings, clock)
+        self._progress = Progress()
+        self._stalled: set[Copying] = set()
+        self._answered = clock()
+
+    def run(self, size: int, *, pause_if_urp: bool) -> list[KctlError]:
+        """Everything, `size` partitions at a time; what the cluster refused."""
+        seen = look(self._session, self.places)
+        errors: list[KctlError] = []
+        try:
+            moving = {each.partition.name for each in seen.standings if each.state == MOVING}
+            self._follow(moving, "")
+            waiting = [each for each in seen.standings if each.state not in (DONE, MOVING)]
+            count = -(-len(waiting) // size)
+            for number in range(count):
+                if pause_if_urp:
+                    self._wait_until_replicated()
+                batch = waiting[number * size : (number + 1) * size]
+                refused = self.begin(batch)
+                errors += refused.values()
+                begun = {each.partition.name for each in batch} - set(refused)
+                self._follow(begun, f"batch {number + 1}/{count}")
+        finally:
+            self._ticker.close()
+        return errors
+
+    def begin(self, batch: Sequence[Standing]) -> dict[TopicPartition, KctlError]:
+        """Log directories first: a replica that is not there yet is then created in the right one."""
+        paths = {replica: path for each in batch for replica, path in each.directories.items()}
+        refused = {replica.partition: error for replica, error in choose_directories(self._session, paths).items()}
+        moves = {
+            each.partition.name: each.place.replicas
+            for each in batch
+            if each.partition.name not in refused and each.place.replicas != each.partition.replicas
+        }
+        return refused | (begin_moves(self._session, moves) if moves else {})
+
+    def elect(self) -> dict[TopicPartition, KctlError]:
+        """Has the first replica of each partition lead."""
+        wrong = [
+            each.partition.name
+            for each in look(self._session, self.places).standings
+            if each.state == DONE and each.partition.leader != each.place.replicas[0]
+        ]
+        return elect_leaders(self._session, wrong)
+
+    # --- watching
+
+    def _follow(self, names: Collection[TopicPartition], label: str) -> None:
+        """Returns when none of these moves any more."""
+        still_since = None
+        while names:
+            if seen := self._looked():
+                mine = [each for each in seen.standings if each.partition.name in names]
+                if all(each.state == DONE for each in mine):
+                    return
+                self._tell(seen, label)
+                if any(each.state == MOVING for each in mine):
+                    still_since = None
+                elif still_since is None:
+                    still_since = self._clock()
+                elif self._clock() - still_since >= _SETTLE_SECONDS:
+                    return  # somebody cancelled it; the last look says so
+            self._sleep(_LOOK_SECONDS)
+
+    def _looked(self) -> Look | None:
+        """None if nobody answers just now: a broker that dies is no reason to leave the others alone."""
+        try:
+            seen = look(self._session, self.places)
+            self._throttled.catch_up()
+        except KctlError as error:
+            if error.exit_code != Exit.UNREACHABLE or self._clock() - self._answered >= _PATIENCE_SECONDS:
+                raise
+            self._ticker.show(f"no answer: {error.what}")
+            return None
+        self._answered = self._clock()
+        return seen
+
+    def _tell(self, seen: Look, label: str) -> None:
+        amounts = copies(seen)
+        begun = {each.partition for each in amounts}
+        to_come = sum(
+            each.copy_bytes for each in seen.standings if each.state == WAITING and each.partition.name not in begun
+        )
+        report = self._progress.observe(self._clock(), amounts, to_come)
+        moving = sum(each.state == MOVING for each in seen.standings)
+        done = sum(each.state == DONE for each in seen.standings)
+        self._tell_stalled(seen, report, amounts)
+        self._ticker.show(progress_line(report, label, moving, done, self._throttled.rate))
+
+    def _tell_stalled(self, seen: Look, report: Report, amounts: Mapping[Copying, Amount]) -> None:
+        partitions = seen.snapshot.by_name()
+        for copy in report.stalled:
+            if copy not in self._stalled:
+                alive = copy.target in seen.snapshot.alive()
+                reason = stall_reason(alive, partitions[copy.partition].leader, amounts[copy], self._throttled.rate)
+                self._ticker.say(f"stalled: {copy} has not grown for a minute: {reason}")
+        self._stalled = set(report.stalled)
+
+    def _wait_until_replicated(self) -> None:
+        """Until every replica that should be in sync is."""
+        while behind := under_replicated(self._session):
+            self._ticker.show(f"waiting: {behind} partitions are under-replicated")
+            self._sleep(_LOOK_SECONDS)
+
+
+def copies(seen: Look) -> dict[Copying, Amount]:
+    """What every new replica under way has, of what its leader has."""
+    sizes = replica_sizes(seen.snapshot.directories)
+    amounts: dict[Copying, Amount] = {}
+    for each in seen.standings:
+        name, size = each.partition.name, each.partition.size
+        if each.active:
+            amounts |= {
+                Copying(name, broker): Amount(sizes.get((name, broker), 0), size) for broker in each.active.adding
+            }
+    wanted = {each.partition.name: each.partition.size for each in seen.standings if each.state == MOVING}
+    for directory in seen.snapshot.directories:
+        for replica in directory.replicas:
+            name = TopicPartition(replica.topic, replica.partition)
+            if replica.future and name in wanted:
+                amounts[Copying(name, replica.broker)] = Amount(replica.size, wanted[name])
+    return amounts
+
+
+def under_replicated(session: Session) -> int:
+    return sum(
+        len(partition.isr_nodes) < len(partition.replica_nodes)
+        for topic in session.metadata().topics
+        for partition in topic.partitions
+    )

@@ -1,0 +1,115 @@
+"""`kctl partitions list`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+
+from kafkad.names import TopicPartition
+from kctl.choosing import Choice, choosing
+from kctl.command import KctlCommand, answer
+from kctl.errors import KctlError
+from kctl.output import Column, Document, Row, Writer, note, size_text
+from kctl.partitions.reassignments import Active, active_moves
+from kctl.session import Session, pass_session
+from kctl.sizes import log_dirs, replica_sizes
+from kctl.topics.chosen import chosen_topics
+
+COLUMNS = (
+    Column("topic", "The topic."),
+    Column("partition", "The number of the partition.", "number", header="PART"),
+    Column("leader", "The broker that leads it.", "number"),
+    Column("replicas", "Its replicas in the order of their assignment: the first one should lead.", "list"),
+    Column("isr", "Those in sync.", "list", header="ISR"),
+    Column("size_bytes", "What its leader has on disk.", "size", header="SIZE"),
+    Column("health", "ok, offline, under-replicated, not-preferred, moving.", "state"),
+    Column("offline", "Replicas on brokers or disks that are down.", "list", wide=True),
+    Column("epoch", "The leader epoch.", "number", wide=True),
+    Column("sizes", "Bytes of each replica as broker:bytes.", "list", wide=True),
+)
+
+
+@click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
+@choosing("topic")
+@click.option("--internal", is_flag=True, help="Those of Kafka's own topics too.")
+@click.option("--unhealthy", is_flag=True, help="Only partitions that are not ok.")
+@click.option("--broker", type=int, metavar="BROKER", help="Only partitions with a replica on this broker.")
+@click.option("--leader", type=int, metavar="BROKER", help="Only partitions that this broker leads.")
+@pass_session
+def list_partitions(
+    session: Session, chosen: Choice, internal: bool, unhealthy: bool, broker: int | None, leader: int | None
+) -> int:
+    """List partitions with their replicas, health and size.
+
+    Example: kctl partitions list --unhealthy
+    """
+    internal = internal or broker is not None or leader is not None
+    topics, errors = chosen_topics(session, chosen, internal=internal)
+    asked = {name: [each.partition_index for each in topic.partitions] for name, topic in topics.items()}
+    directories, silent = log_dirs(session, partitions=asked if chosen else None)
+    for error in silent:
+        note(session.settings, f"sizes are incomplete: {error.what}")
+    sizes = replica_sizes(directories)
+    moves = _moves(session, asked)
+    rows = [
+        row
+        for name, topic in topics.items()
+        for each in sorted(topic.partitions, key=lambda each: each.partition_index)
+        if (broker is None or broker in each.replica_nodes) and (leader is None or leader == each.leader_id)
+        for row in [_row(TopicPartition(name, each.partition_index), each, sizes, moves)]
+        if not (unhealthy and row["health"] == "ok")
+    ]
+    return answer(session, COLUMNS, rows, errors, text=lambda: _text(session, rows))
+
+
+def _moves(session: Session, asked: Mapping[str, Sequence[int]]) -> Mapping[TopicPartition, Active]:
+    try:
+        return active_moves(session, asked)
+    except KctlError as error:
+        note(session.settings, f"moves under way are not known: {error.what}")
+        return {}
+
+
+def partition_health(leader: int, replicas: Sequence[int], isr: Sequence[int], moving: bool) -> str:
+    """The worst of it in a word."""
+    if leader < 0:
+        return "offline"
+    if moving:
+        return "moving"
+    if len(isr) < len(replicas):
+        return "under-replicated"
+    return "ok" if leader == replicas[0] else "not-preferred"
+
+
+def _row(
+    where: TopicPartition,
+    each: Any,
+    sizes: Mapping[tuple[TopicPartition, int], int],
+    moves: Mapping[TopicPartition, Active],
+) -> Row:
+    replicas = list(each.replica_nodes)
+    return {
+        "topic": where.topic,
+        "partition": where.partition,
+        "leader": each.leader_id if each.leader_id >= 0 else None,
+        "replicas": replicas,
+        "isr": list(each.isr_nodes),
+        "size_bytes": sizes.get((where, each.leader_id)),
+        "health": partition_health(each.leader_id, replicas, each.isr_nodes, where in moves),
+        "offline": list(each.offline_replicas),
+        "epoch": each.leader_epoch,
+        "sizes": [f"{broker}:{sizes[where, broker]}" for broker in replicas if (where, broker) in sizes],
+    }
+
+
+def _text(session: Session, rows: Sequence[Row]) -> Iterator[str]:
+    settings = session.settings
+    if rows:
+        yield from Writer(settings, COLUMNS, Document(settings.command)).table(rows)
+    if settings.no_headers or settings.limit is not None:
+        return
+    unhealthy = sum(row["health"] != "ok" for row in rows)
+    size = size_text(sum(row["size_bytes"] or 0 for row in rows))
+    yield f"{len(rows)} partitions, {size}; {f'{unhealthy} unhealthy' if unhealthy else 'all healthy'}"

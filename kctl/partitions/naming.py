@@ -1,0 +1,53 @@
+"""Which partitions a command is about: TOPIC, TOPIC:PARTITION, or a file of Kafka's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from kafkad.names import TopicPartition
+from kctl.choosing import unknown
+from kctl.errors import Exit, KctlError
+from kctl.partitions.board import Partition
+from kctl.partitions.plan_file import parse_partition, parse_partitions
+
+
+def is_file(word: str) -> bool:
+    """No topic has a slash in its name, and few end in .json."""
+    return os.path.sep in word or (word.endswith(".json") and os.path.exists(word))
+
+
+def named(words: Sequence[str], partitions: Iterable[Partition]) -> list[Partition]:
+    """Those of the partitions that the words name, in their order."""
+    there = {partition.name: partition for partition in partitions}
+    topics: dict[str, list[Partition]] = {}
+    for partition in there.values():
+        topics.setdefault(partition.topic, []).append(partition)
+    found: dict[TopicPartition, Partition] = {}
+    for word in words:
+        if is_file(word):
+            with open(word, encoding="utf-8") as file:
+                chosen = [_there(where, there) for where in parse_partitions(file.read(), word)]
+        elif word in topics:
+            chosen = topics[word]
+        else:
+            chosen = [_there(_parsed(word, topics), there)]
+        found |= {partition.name: partition for partition in chosen}
+    return sorted(found.values(), key=lambda partition: partition.name)
+
+
+def _parsed(word: str, topics: Iterable[str]) -> TopicPartition:
+    try:
+        where = parse_partition(word)
+    except ValueError:
+        raise unknown("topic", word, sorted(topics)) from None
+    if where.topic not in topics:
+        raise unknown("topic", where.topic if ":" in word else word, sorted(topics))
+    return where
+
+
+def _there(where: TopicPartition, partitions: dict[TopicPartition, Partition]) -> Partition:
+    if where not in partitions:
+        what = f'topic "{where.topic}" has no partition {where.partition}'
+        raise KctlError(what, exit_code=Exit.NOT_FOUND, code="UNKNOWN_TOPIC_OR_PARTITION")
+    return partitions[where]

@@ -1,0 +1,339 @@
+"""`kctl partitions plan` and `drain`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import update_wrapper
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from kafkad.names import TopicPartition
+from kctl.choosing import unknown
+from kctl.command import KctlCommand, answer
+from kctl.errors import Exit, KctlError
+from kctl.output import Column, Document, Row, Writer, duration_text, note, size_text
+from kctl.parsing import parse_size
+from kctl.partitions.apply import rollback_path, write_plan
+from kctl.partitions.board import BALANCES, RACKS, Goal, Partition
+from kctl.partitions.effect import Effect, effects, rack_losses, seconds
+from kctl.partitions.plan_file import Place, parse_plan, parse_topics
+from kctl.partitions.planner import Move, plan
+from kctl.partitions.snapshot import Snapshot, take
+from kctl.partitions.throttled import StateFile
+from kctl.session import Session, pass_session
+
+R = TypeVar("R")
+
+COLUMNS = (
+    Column("topic", "The topic."),
+    Column("partition", "The number of the partition.", "number", header="PART"),
+    Column("now", "Its replicas, the one that should lead first.", "list"),
+    Column("planned_text", "Its replicas as planned.", header="PLANNED", shown=True),
+    Column("planned", "Its replicas as planned; unknown if what is asked for is impossible.", "list", machine=True),
+    Column("copy", "How much is copied, and from which broker to which.", shown=True),
+    Column("copy_bytes", "Bytes to copy to new replicas, in all.", "number", machine=True),
+    Column("copies", "Each copy as {from, to, bytes}.", machine=True),
+    Column("why", "What asks for the move; if it is impossible, why."),
+    Column("help", "What would make an impossible move possible.", machine=True),
+)
+_BROKERS = (
+    Column("broker", "", "number"),
+    Column("partitions", "", header="PARTITIONS"),
+    Column("leaders", ""),
+    Column("size", "", header="BYTES"),
+    Column("incoming", "", "size", header="COPY IN"),
+    Column("outgoing", "", "size", header="COPY OUT"),
+    Column("free_after", "", "size", header="FREE AFTER"),
+)
+
+
+class Asked(NamedTuple):
+    """The options of plan and drain alike."""
+
+    topics: tuple[str, ...]
+    from_file: str | None
+    to: tuple[int, ...]
+    rf: int | None
+    racks: str | None
+    skip: bool
+    rate: int | None
+    file: str
+
+
+def _broker_ids(context: click.Context, parameter: click.Parameter, value: Iterable[str]) -> tuple[int, ...]:
+    """`--to 1,2 --to 3`."""
+    words = [word for each in value for word in each.split(",")]
+    try:
+        return tuple(dict.fromkeys(int(word) for word in words))
+    except ValueError:
+        raise click.BadParameter(f'"{",".join(words)}" are not ids of brokers, as in 1,2') from None
+
+
+def _asking(function: Callable[..., R]) -> Callable[..., R]:
+    def command(
+        *,
+        topics: Sequence[str],
+        from_file: str | None,
+        to: tuple[int, ...],
+        rf: int | None,
+        rack_aware: str | None,
+        skip: bool,
+        throttle: str | None,
+        file: str,
+        **others: Any,
+    ) -> R:
+        names = tuple(word for each in topics for word in each.split(","))
+        rate = None if throttle is None else parse_size(throttle)
+        return function(asked=Asked(names, from_file, to, rf, rack_aware, skip, rate, file), **others)
+
+    decorated: Callable[..., R] = update_wrapper(command, function)
+    for option in (
+        click.option("-f", "file", default="plan.json", show_default=True, metavar="FILE", help="Where to write it."),
+        click.option("--throttle", metavar="RATE", help="Reckon the time at so many bytes a second, as in 50MB/s."),
+        click.option("--skip", is_flag=True, help="Leave out what is impossible."),
+        click.option(
+            "--rack-aware",
+            type=click.Choice(RACKS),
+            help="Whether replicas must, should or need not be in different racks.  [default: prefer]",
+        ),
+        click.option("--rf", type=click.IntRange(min=1), metavar="N", help="How many replicas to have."),
+        click.option("--to", multiple=True, metavar="BROKER,…", callback=_broker_ids, help="Who may get replicas."),
+        click.option(
+            "--from-file", metavar="FILE", help="Topics of a file as Kafka's --generate reads it, or a plan to check."
+        ),
+        click.option("--topics", multiple=True, metavar="NAME|GLOB,…", help="Only these topics."),
+    ):
+        decorated = option(decorated)
+    return decorated
+
+
+@click.command("plan", cls=KctlCommand, columns=COLUMNS)
+@click.option("--drain", multiple=True, metavar="BROKER,…", callback=_broker_ids, help="Leave no replica there.")
+@click.option("--balance", type=click.Choice(BALANCES), help="Even out brokers by what they lead or have.")
+@_asking
+@pass_session
+def plan_moves(session: Session, drain: tuple[int, ...], balance: str | None, asked: Asked) -> int:
+    """Plan which replicas move, and write the plan to a file.
+
+    As little as possible moves: a replica stays unless its broker is drained, its rack is held twice or its place is
+    needed. --to alone means that all replicas of the topics go there. The file is Kafka's own reassignment format, and
+    a second one leads back. Nothing changes before kctl partitions apply. Exits with 7 if part of it is impossible.
+
+    Example: kctl partitions plan --balance count --throttle 50MB/s
+    """
+    return _plan(session, frozenset(drain), balance, asked)
+
+
+@click.command("drain", cls=KctlCommand, columns=COLUMNS)
+@click.argument("brokers", nargs=-1, required=True, metavar="BROKER…", callback=_broker_ids)
+@_asking
+@pass_session
+def drain(session: Session, brokers: tuple[int, ...], asked: Asked) -> int:
+    """Plan how to empty brokers.
+
+    The same as kctl partitions plan --drain: what is not on these brokers does not move.
+
+    Example: kctl partitions drain 3 --throttle 50MB/s
+    """
+    return _plan(session, frozenset(brokers), None, asked)
+
+
+def _plan(session: Session, drained: frozenset[int], balance: str | None, asked: Asked) -> int:
+    snapshot = take(session)
+    _check_brokers(snapshot, drained, asked.to)
+    goal = Goal(
+        drained,
+        frozenset(asked.to),
+        asked.rf,
+        balance,
+        asked.racks or "prefer",
+        repair_racks=_repairs(asked.racks, drained, balance),
+        topics=_topics(asked, snapshot.partitions),
+    )
+    if goal._replace(topics=None, racks="prefer") == Goal():
+        places = _given(asked)
+        moves = _given_moves(places, asked.from_file, snapshot)
+    else:
+        places = {}
+        moves = plan(snapshot.brokers, snapshot.partitions, goal)
+    if asked.skip:
+        moves = [move for move in moves if move.planned is not None]
+    sums = effects(snapshot.brokers, snapshot.partitions, moves)
+    summary = _summary(_headline(goal), moves, sums, len(snapshot.partitions), asked.rate)
+    code = answer(
+        session,
+        COLUMNS,
+        [_row(move) for move in moves],
+        text=lambda: _text(session, summary, moves, sums),
+        dry_run=session.settings.dry_run,
+    )
+    _warn(session, snapshot, moves, sums, goal)
+    _write(session, asked.file, moves, places)
+    return code or (Exit.FINDINGS if any(move.planned is None for move in moves) else Exit.DONE)
+
+
+def _repairs(racks: str | None, drained: frozenset[int], balance: str | None) -> bool:
+    """Whether replicas move for the sake of racks alone: if that was asked for, or everything is evened out."""
+    if drained or racks == "off":
+        return False
+    return racks is not None or balance in ("count", "bytes")
+
+
+def _check_brokers(snapshot: Snapshot, drained: frozenset[int], to: Iterable[int]) -> None:
+    known = {broker.id for broker in snapshot.brokers}
+    alive = snapshot.alive()
+    running = f"brokers that are: {', '.join(map(str, sorted(alive)))}"
+    if missing := sorted(drained - known):
+        what = f"broker {', '.join(map(str, missing))} is not there and has no replicas"
+        raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(running,))
+    if dead := sorted(set(to) - alive):
+        what = f"broker {', '.join(map(str, dead))} is not there and cannot get replicas"
+        raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(running,))
+    if both := sorted(drained & set(to)):
+        what = f"broker {', '.join(map(str, both))} cannot both be drained and get replicas"
+        raise KctlError(what, exit_code=Exit.USAGE)
+
+
+def _topics(asked: Asked, partitions: Iterable[Partition]) -> frozenset[str] | None:
+    """A name with * or ? is a pattern: no topic is called so."""
+    wanted = list(asked.topics)
+    if asked.from_file:
+        with open(asked.from_file, encoding="utf-8") as file:
+            wanted += parse_topics(file.read(), asked.from_file)
+    if not wanted:
+        return None
+    known = sorted({partition.topic for partition in partitions})
+    chosen: set[str] = set()
+    for word in wanted:
+        found = [name for name in known if name == word or (("*" in word or "?" in word) and fnmatchcase(name, word))]
+        if not found:
+            raise unknown("topic", word, known)
+        chosen.update(found)
+    return frozenset(chosen)
+
+
+def _given(asked: Asked) -> dict[TopicPartition, Place]:
+    """A plan that was made elsewhere."""
+    if asked.from_file is None:
+        hint = "--drain, --to, --rf, --balance or --rack-aware strict say what; --from-file shows a plan that is made"
+        raise KctlError("nothing is asked of the plan", exit_code=Exit.USAGE, hints=(hint,))
+    with open(asked.from_file, encoding="utf-8") as file:
+        return parse_plan(file.read(), asked.from_file).places
+
+
+def _given_moves(places: Mapping[TopicPartition, Place], source: str | None, snapshot: Snapshot) -> list[Move]:
+    partitions = snapshot.by_name()
+    if missing := [where for where in places if where not in partitions]:
+        raise KctlError(f"partition {missing[0]} of {source} does not exist", exit_code=Exit.NOT_FOUND)
+    return [
+        Move(partitions[where], place.replicas, ("as in the file",))
+        for where, place in sorted(places.items())
+        if partitions[where].replicas != place.replicas or place.directories()
+    ]
+
+
+# --- what it says
+
+
+def _headline(goal: Goal) -> str:
+    words = []
+    if goal.drain:
+        words.append(f"drain broker {','.join(map(str, sorted(goal.drain)))}")
+    if goal.to:
+        words.append(f"to broker {','.join(map(str, sorted(goal.to)))}")
+    if goal.rf is not None:
+        words.append(f"RF {goal.rf}")
+    if goal.balance:
+        words.append(f"balance {goal.balance}")
+    return ", ".join(words) or "plan"
+
+
+def _summary(headline: str, moves: Sequence[Move], sums: Sequence[Effect], partitions: int, rate: int | None) -> str:
+    possible = [move for move in moves if move.planned is not None]
+    size = sum(move.copy_bytes for move in possible)
+    words = [f"{headline}: {len(possible)} of {partitions} partitions change", f"{size_text(size)} to copy"]
+    if rate:
+        words.append(f"about {duration_text(max(1000, int(seconds(sums, rate) * 1000)))} at {size_text(rate)}/s")
+    if len(possible) < len(moves):
+        words.append(f"{len(moves) - len(possible)} impossible")
+    return ", ".join(words)
+
+
+def _row(move: Move) -> Row:
+    copies = move.copies
+    sizes = f"{size_text(move.copy_bytes)} " + " ".join(f"{copy.source}->{copy.target}" for copy in copies)
+    why = "; ".join(move.why)
+    return {
+        "topic": move.partition.topic,
+        "partition": move.partition.partition,
+        "now": list(move.partition.replicas),
+        "planned": None if move.planned is None else list(move.planned),
+        "planned_text": "IMPOSSIBLE" if move.planned is None else ",".join(map(str, move.planned)),
+        "copy": sizes if copies else None,
+        "copy_bytes": move.copy_bytes,
+        "copies": [{"from": copy.source, "to": copy.target, "bytes": copy.size} for copy in copies],
+        "why": why if not move.help or move.planned is not None else f"{why}: {move.help}",
+        "help": move.help or None,
+    }
+
+
+def _text(session: Session, summary: str, moves: Sequence[Move], sums: Sequence[Effect]) -> Iterator[str]:
+    settings = session.settings
+    yield summary
+    if moves:
+        yield from Writer(settings, COLUMNS, Document(settings.command)).table([_row(move) for move in moves])
+        yield ""
+        yield from Writer(settings, _BROKERS, Document(settings.command)).table([_broker_row(each) for each in sums])
+
+
+def _broker_row(each: Effect) -> Row:
+    def change(before: int, after: int) -> str:
+        return f"{before} -> {after}" if before != after else str(before)
+
+    sizes = [size_text(size) for size in each.size]
+    return {
+        "broker": each.broker,
+        "partitions": change(*each.partitions),
+        "leaders": change(*each.leaders),
+        "size": sizes[0] if sizes[0] == sizes[1] else " -> ".join(sizes),
+        "incoming": each.incoming,
+        "outgoing": each.outgoing,
+        "free_after": each.free_after,
+    }
+
+
+def _warn(session: Session, snapshot: Snapshot, moves: Sequence[Move], sums: Sequence[Effect], goal: Goal) -> None:
+    settings = session.settings
+    for error in snapshot.silent:
+        note(settings, f"warning: sizes are incomplete: {error.what}")
+    if snapshot.active:
+        note(settings, f"warning: {len(snapshot.active)} moves are under way; planned as if they were done")
+    for topic, (now, then) in sorted(rack_losses(snapshot.brokers, moves).items()):
+        note(settings, f"warning: {topic} would live in {then} racks instead of {now}")
+    for each in sums:
+        if each.free_after is not None and each.free_after < 0:
+            note(settings, f"warning: broker {each.broker} has not enough room")
+
+
+def _write(session: Session, path: str, moves: Sequence[Move], places: Mapping[TopicPartition, Place]) -> None:
+    """The plan and the way back; neither if there is nothing to do. `places` are those of a plan that was given."""
+    settings = session.settings
+    possible = {move.partition.name: move for move in moves if move.planned is not None}
+    if not possible:
+        note(settings, "nothing to move, so no plan was written")
+        return
+    if settings.dry_run:
+        note(settings, "dry run: no plan was written")
+        return
+    state = StateFile(path).path
+    if os.path.exists(state):
+        hints = (f"kctl partitions apply {path} ends it", "-f FILE writes this plan elsewhere")
+        raise KctlError(f"{path} is being carried out: {state} is there", exit_code=Exit.REFUSED, hints=hints)
+    rollback = rollback_path(path)
+    planned = {where: places.get(where, Place(move.planned or ())) for where, move in possible.items()}
+    write_plan(path, planned, session)
+    write_plan(rollback, {where: Place(move.partition.replicas) for where, move in possible.items()}, session)
+    note(settings, f"wrote {path} (Kafka's reassignment format), {rollback}")

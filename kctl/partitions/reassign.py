@@ -1,0 +1,71 @@
+"""`kctl partitions reassign` and `move-dir`: moves that are named one by one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import click
+
+from kafkad.names import TopicPartition
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError
+from kctl.partitions.apply import COLUMNS, Options, carry_out, carrying_options
+from kctl.partitions.naming import named
+from kctl.partitions.plan_file import ANY, Place, Plan, parse_assignment
+from kctl.partitions.snapshot import take
+from kctl.session import Session, pass_session
+from kctl.sizes import log_dirs
+
+
+@click.command("reassign", cls=KctlCommand, columns=COLUMNS)
+@click.argument("assignments", nargs=-1, required=True, metavar="TOPIC:PARTITION=BROKER,BROKER…")
+@carrying_options
+@pass_session
+def reassign(session: Session, assignments: Sequence[str], options: Options) -> int:
+    """Give single partitions the replicas that you name.
+
+    It is carried out like a plan, and written to a file of the current directory for another run to go on with.
+
+    Example: kctl partitions reassign orders:0=1,2,3 orders:1=2,3,1 --throttle 50MB/s
+    """
+    places: dict[TopicPartition, Place] = {}
+    for word in assignments:
+        partition, place = parse_assignment(word)
+        if partition in places:
+            raise KctlError(f"{partition} is named twice", exit_code=Exit.USAGE)
+        places[partition] = place
+    return carry_out(session, _file_name("reassign"), Plan(places), options, save=True)
+
+
+@click.command("move-dir", cls=KctlCommand, columns=COLUMNS)
+@click.argument("what", nargs=-1, required=True, metavar="TOPIC[:PARTITION]…")
+@click.option("--broker", type=int, required=True, metavar="BROKER", help="On which broker.")
+@click.option("--dir", "path", required=True, metavar="PATH", help="One of its log directories.")
+@carrying_options
+@pass_session
+def move_dir(session: Session, what: Sequence[str], broker: int, path: str, options: Options) -> int:
+    """Move replicas to another log directory of their broker.
+
+    Example: kctl partitions move-dir orders:0 --broker 1 --dir /data/disk2
+    """
+    directories, errors = log_dirs(session, [broker], {})
+    if errors:
+        raise errors[0]
+    known = [directory.path for directory in directories]
+    if path not in known:
+        hints = (f"there are: {', '.join(known)}",)
+        raise KctlError(f"broker {broker} has no log directory {path}", exit_code=Exit.NOT_FOUND, hints=hints)
+    chosen = named(what, take(session).partitions)
+    if elsewhere := [partition for partition in chosen if broker not in partition.replicas]:
+        what_is_wrong = f"partition {elsewhere[0].name} has no replica on broker {broker}"
+        raise KctlError(what_is_wrong, exit_code=Exit.NOT_FOUND)
+    places = {
+        each.name: Place(each.replicas, tuple(path if replica == broker else ANY for replica in each.replicas))
+        for each in chosen
+    }
+    return carry_out(session, _file_name("move-dir"), Plan(places), options._replace(elect=False), save=True)
+
+
+def _file_name(verb: str) -> str:
+    return f"{verb}-{time.strftime('%Y%m%dT%H%M%S')}.json"

@@ -1,0 +1,88 @@
+"""Brokers and partitions as they are: Metadata, DescribeLogDirs and the moves under way, as the planner's values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kafkad.names import TopicPartition
+from kctl.errors import KctlError
+from kctl.partitions.board import Broker, Partition
+from kctl.partitions.reassignments import Active, active_moves
+from kctl.session import Session
+from kctl.sizes import LogDir, log_dirs, replica_sizes
+
+
+class Snapshot(NamedTuple):
+    """`partitions` have the replicas that they will have once the `active` moves are done."""
+
+    brokers: list[Broker]
+    partitions: list[Partition]
+    active: dict[TopicPartition, Active]
+    directories: list[LogDir]
+    silent: list[KctlError]
+
+    def alive(self) -> set[int]:
+        return {broker.id for broker in self.brokers if broker.alive}
+
+    def by_name(self) -> dict[TopicPartition, Partition]:
+        return {partition.name: partition for partition in self.partitions}
+
+
+def take(session: Session, asked: Mapping[str, Iterable[int]] | None = None) -> Snapshot:
+    """Of these partitions of topics, or of all. Topics and partitions that are not there are left out."""
+    response = session.metadata(asked)
+    topics = [topic for topic in response.topics if not topic.error_code]
+    there = None if asked is None else {topic.name: list(asked[topic.name]) for topic in topics}
+    directories, silent = log_dirs(session, partitions=there)
+    sizes = replica_sizes(directories)
+    active = active_moves(session, there)
+    partitions = []
+    for topic in topics:
+        numbers = None if there is None else set(there[topic.name])
+        for each in topic.partitions:
+            if numbers is None or each.partition_index in numbers:
+                name = TopicPartition(topic.name, each.partition_index)
+                replicas = active[name].target if name in active else tuple(each.replica_nodes)
+                leader = each.leader_id if each.leader_id >= 0 else None
+                partitions.append(Partition(*name, replicas, leader, _size(name, leader, each, sizes)))
+    brokers = _brokers(session, partitions, directories)
+    return Snapshot(brokers, sorted(partitions, key=lambda each: each.name), active, directories, silent)
+
+
+def _size(
+    name: TopicPartition, leader: int | None, metadata: Any, sizes: Mapping[tuple[TopicPartition, int], int]
+) -> int:
+    """What its leader has; without one that tells the most that any replica has."""
+    if leader is not None and (name, leader) in sizes:
+        return sizes[name, leader]
+    return max((sizes.get((name, broker), 0) for broker in metadata.replica_nodes), default=0)
+
+
+def _brokers(session: Session, partitions: list[Partition], directories: list[LogDir]) -> list[Broker]:
+    """Those that are there, and those that are only named as holding replicas."""
+    known = session.cluster.brokers
+    free = _free(directories)
+    named = {broker for partition in partitions for broker in partition.replicas}
+    return [
+        Broker(broker, known[broker].rack, True, free.get(broker))
+        if broker in known
+        else Broker(broker, None, False, None)
+        for broker in sorted(named | set(known))
+    ]
+
+
+_SAME_DISK = 0.001
+"""Directories of one size whose free bytes differ by less than this share of it are taken to be on one disk."""
+
+
+def _free(directories: list[LogDir]) -> dict[int, int]:
+    """Bytes free on each broker that tells."""
+    disks: dict[int, list[tuple[int, int]]] = {}
+    for each in directories:
+        if each.free is None or each.total is None or each.error:
+            continue
+        known = disks.setdefault(each.broker, [])
+        if not any(each.total == size and abs(each.free - free) < size * _SAME_DISK for size, free in known):
+            known.append((each.total, each.free))
+    return {broker: sum(free for _, free in known) for broker, known in disks.items()}

@@ -1,0 +1,104 @@
+"""`kctl partitions status`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import click
+
+from kctl.command import KctlCommand, answer
+from kctl.errors import Exit, KctlError
+from kctl.output import Column, Document, Row, Writer, note
+from kctl.partitions.apply import read_plan
+from kctl.partitions.carrying import Look, copies, look
+from kctl.partitions.plan_file import Place
+from kctl.partitions.progress import Amount, Copying, Progress, Report, progress_line
+from kctl.partitions.reassignments import active_moves
+from kctl.partitions.standing import DONE, MOVING, Standing
+from kctl.partitions.throttle import left_over_lines
+from kctl.session import Session, pass_session
+
+COLUMNS = (
+    Column("topic", "The topic."),
+    Column("partition", "The number of the partition.", "number", header="PART"),
+    Column("now", "The replicas that it moves away from, or has.", "list"),
+    Column("planned", "The replicas that it shall have.", "list"),
+    Column("state", "done, moving, waiting (of a plan: not begun), or moving elsewhere.", "state"),
+    Column("copied_bytes", "What its new replicas have, in all.", "size", header="COPIED"),
+    Column("size_bytes", "What they shall have, as far as is known.", "size", header="OF"),
+    Column("percent", "How much of it that is.", "number", header="%"),
+    Column("adding", "The brokers that get a replica.", "list", wide=True),
+    Column("removing", "The brokers that lose theirs.", "list", wide=True),
+    Column("leader", "The broker that leads it.", "number", wide=True),
+)
+_PROGRESS = "kctl.partitions.progress"
+
+
+@click.command("status", cls=KctlCommand, columns=COLUMNS, watchable=True)
+@click.argument("file", metavar="[PLAN.JSON]", required=False)
+@pass_session
+def status(session: Session, file: str | None) -> int:
+    """Show moves under way, whoever began them, and left-over throttles.
+
+    With a plan, every partition of the plan: exits with 0 once all have the replicas of the plan, and with 7 before.
+    With --watch the second look and all after it know the rate.
+
+    Example: kctl partitions status --watch
+    """
+    if file is None:
+        places = {where: Place(active.target) for where, active in active_moves(session).items()}
+    else:
+        places = read_plan(file).places
+    seen = look(session, places)
+    amounts = copies(seen)
+    rows = [_row(each, amounts) for each in seen.standings]
+    there = seen.snapshot.by_name()
+    errors = [
+        KctlError(f"partition {where} of the plan does not exist", exit_code=Exit.NOT_FOUND)
+        for where in places
+        if where not in there
+    ]
+    report = _progress().observe(time.monotonic(), amounts)
+    code = answer(session, COLUMNS, rows, errors, text=lambda: _text(session, rows, seen, report))
+    for error in seen.snapshot.silent:
+        note(session.settings, f"progress is incomplete: {error.what}")
+    for line in left_over_lines(session):
+        note(session.settings, line)
+    return code or (Exit.FINDINGS if file is not None and seen.missing else Exit.DONE)
+
+
+def _progress() -> Progress:
+    """The one of this command line: with --watch it has seen the earlier looks."""
+    found: Progress = click.get_current_context().find_root().meta.setdefault(_PROGRESS, Progress())
+    return found
+
+
+def _row(each: Standing, amounts: Mapping[Copying, Amount]) -> Row:
+    mine = [amount for copy, amount in amounts.items() if copy.partition == each.partition.name]
+    copied, size = (sum(numbers) for numbers in zip(*mine, strict=True)) if mine else (0, each.copy_bytes)
+    return {
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "now": list(each.now),
+        "planned": list(each.place.replicas),
+        "state": each.state,
+        "copied_bytes": None if each.state == DONE else copied,
+        "size_bytes": None if each.state == DONE else size,
+        "percent": 100 if each.state == DONE else Amount(copied, size).percent,
+        "adding": list(each.active.adding) if each.active else [],
+        "removing": list(each.active.removing) if each.active else [],
+        "leader": each.partition.leader,
+    }
+
+
+def _text(session: Session, rows: Sequence[Row], seen: Look, report: Report) -> Iterator[str]:
+    settings = session.settings
+    if rows:
+        yield from Writer(settings, COLUMNS, Document(settings.command)).table(rows)
+    done = sum(each.state == DONE for each in seen.standings)
+    moving = sum(each.active is not None or each.state == MOVING for each in seen.standings)
+    if not rows:
+        yield "no move is under way"
+    else:
+        yield progress_line(report._replace(slowest=None), f"{len(rows)} partitions", moving, done, None)

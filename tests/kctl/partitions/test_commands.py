@@ -1,0 +1,141 @@
+"""`kctl partitions …` on one kafkad: what a single broker can be asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kctl.errors import Exit
+from tests.kctl.conftest import Kctl
+
+LIST = "leader.replication.throttled.replicas"
+
+
+def create(kctl: Kctl, name: str, partitions: int = 2) -> None:
+    topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+    assert kctl("-y", "raw", "CreateTopics", json.dumps({"topics": [topic]})).code == Exit.DONE
+
+
+@pytest.fixture(autouse=True)
+def in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write_plan(*entries: tuple[str, int, list[int]], name: str = "plan.json") -> None:
+    partitions = [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in entries]
+    Path(name).write_text(json.dumps({"version": 1, "partitions": partitions}))
+
+
+def test_lists_partitions(on_broker: Kctl, approved: Callable[[str, str], None]) -> None:
+    create(on_broker, "parts-shown")
+    ran = on_broker("partitions", "list", "parts-shown")
+    assert (ran.code, ran.err) == (Exit.DONE, "")
+    approved("partitions-list", ran.out)
+
+
+def test_an_unhealthy_list_of_healthy_partitions_is_empty_and_no_failure(on_broker: Kctl) -> None:
+    create(on_broker, "parts-healthy")
+    ran = on_broker("partitions", "list", "parts-healthy", "--unhealthy")
+    assert (ran.code, ran.out) == (Exit.DONE, "0 partitions, 0 B; all healthy\n")
+
+
+def test_a_drain_without_another_broker_is_impossible_and_writes_nothing(on_broker: Kctl) -> None:
+    create(on_broker, "parts-drained")
+    brokers = json.loads(on_broker("partitions", "list", "parts-drained", "-o", "json").out)["items"][0]["replicas"]
+    ran = on_broker("partitions", "drain", *brokers, "--topics", "parts-drain*", "-o", "json")
+    assert ran.code == Exit.FINDINGS
+    items = json.loads(ran.out)["items"]
+    assert [(item["planned"], item["help"]) for item in items] == [
+        (None, "start a broker, or name others with --to")
+    ] * 2
+    assert not list(Path().iterdir())
+    assert on_broker("partitions", "drain", *brokers, "--topics", "parts-drained", "--skip").code == Exit.DONE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "what"),
+    [
+        (["plan"], Exit.USAGE, "nothing is asked of the plan"),
+        (["drain", "99"], Exit.NOT_FOUND, "broker 99 is not there and has no replicas"),
+        (["plan", "--to", "98,99"], Exit.NOT_FOUND, "broker 98, 99 is not there and cannot get replicas"),
+        (["plan", "--rf", "1", "--topics", "parts-no-such"], Exit.NOT_FOUND, 'topic "parts-no-such" does not exist'),
+        (["drain", "x"], Exit.USAGE, "not ids of brokers"),
+        (["apply", "nosuch.json"], Exit.NOT_FOUND, "nosuch.json: No such file or directory"),
+        (["cancel"], Exit.USAGE, "name a plan or partitions, or use --all"),
+        (["elect"], Exit.USAGE, "name topics or partitions, or use --all"),
+        (["elect", "parts-no-such:0"], Exit.NOT_FOUND, 'topic "parts-no-such" does not exist'),
+        (["reassign", "a:0"], Exit.USAGE, '"a:0" is not an assignment'),
+        (["reassign", "parts-no-such:0=1"], Exit.NOT_FOUND, "partition parts-no-such-0 of the plan does not exist"),
+        (["throttle", "set"], Exit.USAGE, "a rate goes with set, and with nothing else"),
+        (["throttle", "set", "5MB/s"], Exit.REFUSED, "no move is under way to throttle"),
+    ],
+)
+def test_what_cannot_be_says_so(on_broker: Kctl, arguments: list[str], code: Exit, what: str) -> None:
+    ran = on_broker("partitions", *arguments)
+    assert (ran.code, what in ran.err) == (code, True), ran.err
+
+
+def test_a_plan_that_names_absent_brokers_is_refused_before_anything_is_asked(on_broker: Kctl) -> None:
+    create(on_broker, "parts-absent")
+    write_plan(("parts-absent", 0, [98, 99]))
+    ran = on_broker("partitions", "apply", "plan.json", "-y")
+    assert ran.code == Exit.NOT_FOUND
+    assert "the plan gives replicas to broker 98, 99, which is not there" in ran.err
+
+
+def test_a_plan_of_another_cluster_is_refused(on_broker: Kctl) -> None:
+    create(on_broker, "parts-foreign")
+    write_plan(("parts-foreign", 0, [1]))
+    plan = json.loads(Path("plan.json").read_text()) | {"kctl": {"cluster_id": "elsewhere"}}
+    Path("plan.json").write_text(json.dumps(plan))
+    ran = on_broker("partitions", "apply", "plan.json", "-y")
+    assert (ran.code, "the plan was made for cluster elsewhere" in ran.err) == (Exit.REFUSED, True)
+
+
+def test_a_malformed_plan_names_its_entry(on_broker: Kctl) -> None:
+    write_plan(("t", 0, [1]), ("t", 0, [2]))
+    ran = on_broker("partitions", "apply", "plan.json", "-y")
+    assert (ran.code, ran.err) == (Exit.USAGE, 'error: plan.json: entry 2 of "partitions": t-0 is there twice\n')
+
+
+def test_a_plan_that_is_carried_out_already_is_done(on_broker: Kctl) -> None:
+    create(on_broker, "parts-done", 1)
+    [item] = json.loads(on_broker("partitions", "list", "parts-done", "-o", "json").out)["items"]
+    write_plan(("parts-done", 0, item["replicas"]))
+    ran = on_broker("partitions", "apply", "plan.json")
+    assert (ran.code, "every replica is in its place already" in ran.err) == (Exit.DONE, True), ran.err
+    ran = on_broker("partitions", "status", "plan.json", "-o", "json")
+    assert (ran.code, json.loads(ran.out)["items"][0]["state"]) == (Exit.DONE, "done")
+
+
+def test_no_move_is_under_way(on_broker: Kctl) -> None:
+    ran = on_broker("partitions", "status")
+    assert (ran.code, ran.out) == (Exit.DONE, "no move is under way\n")
+    assert on_broker("partitions", "cancel", "--all", "-y").code == Exit.DONE
+
+
+def test_who_leads_already_is_a_success(on_broker: Kctl) -> None:
+    create(on_broker, "parts-led")
+    ran = on_broker("partitions", "elect", "parts-led")
+    assert ran.code == Exit.DONE
+    assert "2 of 2 partitions are led by their first replica already" in ran.err
+    ran = on_broker("partitions", "elect", "parts-led:1", "--unclean", "-o", "json")
+    assert (ran.code, json.loads(ran.out)["items"][0]["result"]) == (Exit.DONE, "has a leader")
+
+
+def test_left_over_throttles_are_shown_and_cleared(on_broker: Kctl) -> None:
+    create(on_broker, "parts-throttled", 1)
+    config = {"name": LIST, "config_operation": 0, "value": "0:1"}
+    resource = {"resource_type": 2, "resource_name": "parts-throttled", "configs": [config]}
+    ran = on_broker("-y", "raw", "IncrementalAlterConfigs", json.dumps({"resources": [resource]}))
+    assert ran.code == Exit.DONE, ran.err
+    assert f"left-over throttle: topic parts-throttled {LIST} = 0:1" in on_broker("partitions", "status").err
+    [item] = json.loads(on_broker("partitions", "throttle", "show", "-o", "json").out)["items"]
+    assert (item["owner"], item["setting"], item["value"], item["needed"]) == ("parts-throttled", LIST, "0:1", "no")
+    ran = on_broker("partitions", "throttle", "clear")
+    assert (ran.code, "nobody is there to confirm" in ran.err) == (Exit.REFUSED, True)
+    assert on_broker("partitions", "throttle", "clear", "-y").code == Exit.DONE
+    assert "no throttle is set" in on_broker("partitions", "throttle", "clear").err
