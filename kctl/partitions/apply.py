@@ -17,7 +17,7 @@ from kctl.errors import Exit, KctlError
 from kctl.output import Column, Row, note, size_text
 from kctl.partitions.carrying import Carrying, Look, look
 from kctl.partitions.plan_file import Place, Plan, parse_plan, render_plan
-from kctl.partitions.reassignments import Active, active_moves
+from kctl.partitions.reassignments import Active, active_moves, by_topic
 from kctl.partitions.standing import DONE, ELSEWHERE, Standing
 from kctl.partitions.throttled import StateFile, Throttled
 from kctl.session import Session, pass_session
@@ -128,8 +128,11 @@ def carry_out(session: Session, path: str, plan: Plan, options: Options, *, save
         errors = carrying.run(options.batch, pause_if_urp=options.pause_if_urp)
         return _finish(session, carrying, throttled, path, options, errors)
     except KeyboardInterrupt:
-        _explain_interruption(session.settings, path, throttled)
+        _tell_how_to_go_on(session.settings, path, throttled)
         return Exit.INTERRUPTED
+    except KctlError:
+        _leave_in_order(session, path, plan, throttled)
+        raise
 
 
 def row(each: Standing) -> Row:
@@ -199,7 +202,7 @@ def _write_rollback(path: str, standings: Iterable[Standing], session: Session) 
     """Unless there is one: of a first run that this one goes on with, or of kctl partitions plan."""
     rollback = rollback_path(path)
     if not os.path.exists(rollback):
-        write_plan(rollback, {each.partition.name: Place(each.now) for each in standings}, session)
+        write_plan(rollback, {each.partition.name: each.before for each in standings}, session)
         note(session.settings, f"wrote {rollback}")
 
 
@@ -258,7 +261,17 @@ def spelled(settings: Settings, words: str) -> str:
     return f"kctl{where} {words}"
 
 
-def _explain_interruption(settings: Settings, path: str, throttled: Throttled) -> None:
+def _leave_in_order(session: Session, path: str, plan: Plan, throttled: Throttled) -> None:
+    """After a failure: without the throttle if nothing moves, or else with a word on what goes on."""
+    try:
+        moving = active_moves(session, by_topic(plan.places))
+    except KctlError:
+        moving = {}
+    if moving or throttled.take_off():
+        _tell_how_to_go_on(session.settings, path, throttled)
+
+
+def _tell_how_to_go_on(settings: Settings, path: str, throttled: Throttled) -> None:
     rate = throttled.rate
     throttle = f", and the throttle of {size_text(rate)}/s stays" if rate is not None else ""
     print(f"interrupted: what moves goes on moving{throttle}", file=sys.stderr)

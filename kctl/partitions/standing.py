@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kafkad.names import TopicPartition
 from kctl.partitions.board import Partition
-from kctl.partitions.plan_file import Place
+from kctl.partitions.plan_file import ANY, Place
 from kctl.partitions.reassignments import Active, Directory
 from kctl.partitions.throttling import Transfer
 from kctl.sizes import LogDir
@@ -19,13 +19,15 @@ ELSEWHERE = "moving elsewhere"
 
 
 class Standing(NamedTuple):
-    """`partition` is as it will be without this plan; `directories` are those that its replicas are not yet in."""
+    """`partition` is as it will be without this plan; `directories` are those that its replicas are not yet in, and
+    `here` those that they are in."""
 
     partition: Partition
     place: Place
     state: str
     active: Active | None
     directories: dict[Directory, str]
+    here: dict[int, str]
 
     @property
     def now(self) -> tuple[int, ...]:
@@ -37,13 +39,24 @@ class Standing(NamedTuple):
         return tuple(broker for broker in self.place.replicas if broker not in self.now)
 
     @property
+    def shifting(self) -> tuple[int, ...]:
+        """Brokers that move their replica from one directory to another."""
+        return tuple(replica.broker for replica in self.directories if replica.broker in self.now)
+
+    @property
     def copy_bytes(self) -> int:
-        return len(self.added) * self.partition.size
+        return (len(self.added) + len(self.shifting)) * self.partition.size
 
     @property
     def transfer(self) -> Transfer:
-        shifting = tuple(replica.broker for replica in self.directories if replica.broker in self.now)
-        return Transfer(self.partition.name, self.now, self.added, shifting)
+        return Transfer(self.partition.name, self.now, self.added, self.shifting)
+
+    @property
+    def before(self) -> Place:
+        """The way back."""
+        if not self.shifting:
+            return Place(self.now)
+        return Place(self.now, tuple(self.here.get(broker, ANY) for broker in self.now))
 
 
 def standing(
@@ -68,7 +81,10 @@ def standing(
         state = DONE
     else:
         state = MOVING if all(coming.get(replica) == path for replica, path in directories.items()) else WAITING
-    return Standing(partition, place, state, active, directories)
+    mine = {
+        broker: here[where] for broker in partition.replicas if (where := Directory(partition.name, broker)) in here
+    }
+    return Standing(partition, place, state, active, directories, mine)
 
 
 def located(directories: list[LogDir], *, future: bool = False) -> dict[Directory, str]:

@@ -13,7 +13,7 @@ from kctl.output import Column, Document, Row, Writer, note
 from kctl.partitions.apply import read_plan
 from kctl.partitions.carrying import Look, copies, look
 from kctl.partitions.plan_file import Place
-from kctl.partitions.progress import Amount, Copying, Progress, Report, progress_line
+from kctl.partitions.progress import Amount, Copying, Progress, Report, progress_line, stall_reason
 from kctl.partitions.reassignments import active_moves
 from kctl.partitions.standing import DONE, MOVING, Standing
 from kctl.partitions.throttle import left_over_lines
@@ -61,6 +61,8 @@ def status(session: Session, file: str | None) -> int:
     ]
     report = _progress().observe(time.monotonic(), amounts)
     code = answer(session, COLUMNS, rows, errors, text=lambda: _text(session, rows, seen, report))
+    for line in _waiting(seen, amounts):
+        note(session.settings, line)
     for error in seen.snapshot.silent:
         note(session.settings, f"progress is incomplete: {error.what}")
     for line in left_over_lines(session):
@@ -90,6 +92,15 @@ def _row(each: Standing, amounts: Mapping[Copying, Amount]) -> Row:
         "removing": list(each.active.removing) if each.active else [],
         "leader": each.partition.leader,
     }
+
+
+def _waiting(seen: Look, amounts: Mapping[Copying, Amount]) -> Iterator[str]:
+    """Copies that cannot go on, as far as one look can tell."""
+    partitions, alive = seen.snapshot.by_name(), seen.snapshot.alive()
+    for copy, amount in amounts.items():
+        leader = partitions[copy.partition].leader
+        if copy.target not in alive or leader is None:
+            yield f"{copy} waits: {stall_reason(copy.target in alive, leader, amount, None)}"
 
 
 def _text(session: Session, rows: Sequence[Row], seen: Look, report: Report) -> Iterator[str]:

@@ -29,6 +29,7 @@ from kctl.session import Session
 _SETTLE_SECONDS = 5.0
 """Brokers take a moment to see a changed setting, and until then tell the old one."""
 _LOOK_AGAIN_SECONDS = 0.2
+_UNREAD = "?"
 
 
 class StateFile:
@@ -87,16 +88,16 @@ class Throttled:
         if self.rate is None:
             return []
         wanted = rates(transfers, self.rate)
-        self._set({**{setting: value for setting, value in wanted.items() if self._there(setting)}, **lists(transfers)})
         self._missing = {setting: value for setting, value in wanted.items() if not self._there(setting)}
+        self._set({**{setting: value for setting, value in wanted.items() if self._there(setting)}, **lists(transfers)})
         return sorted({int(setting.owner) for setting in self._missing})
 
     def catch_up(self) -> None:
         """Tells brokers that have come back since."""
         back = {setting: value for setting, value in self._missing.items() if self._there(setting)}
         if back:
-            self._set(back)
             self._missing = {setting: value for setting, value in self._missing.items() if setting not in back}
+            self._set(back)
 
     def _there(self, setting: Setting) -> bool:
         return setting.kind != BROKER or int(setting.owner) in self._session.cluster.brokers
@@ -106,6 +107,7 @@ class Throttled:
         unread = [setting for setting in wanted if setting not in before]
         if any(setting.kind != BROKER for setting in unread):
             raise errors[0]
+        self._missing |= {setting: wanted[setting] for setting in unread}
         now = {
             setting: value if setting.kind == BROKER else united(before[setting], value)
             for setting, value in wanted.items()
@@ -117,7 +119,8 @@ class Throttled:
         for error in write_settings(self._session, now):
             if error.exit_code != Exit.UNREACHABLE:  # a broker that died just now copies nothing
                 raise error
-        self._differing(now)  # the first copies should not outrun their throttle
+        unsure = self._differing(now)  # the first copies should not outrun their throttle
+        self._missing |= {setting: now[setting] for setting in unsure if setting.kind == BROKER}
 
     def take_off(self) -> list[KctlError]:
         """Puts back what was there before; what could not be is told, and stays remembered in the state file."""
@@ -154,11 +157,11 @@ class Throttled:
             self._state.remove()
 
     def _differing(self, values: Values) -> list[Setting]:
-        """Settings that after a moment still do not read as what was written."""
+        """Settings that after a moment still do not read as what was written, or cannot be read."""
         end = self._clock() + _SETTLE_SECONDS
         while True:
             current, _ = read_settings(self._session, values)
-            wrong = [setting for setting, value in current.items() if value != values[setting]]
+            wrong = [setting for setting, value in values.items() if current.get(setting, _UNREAD) != value]
             if not wrong or self._clock() >= end:
                 return wrong
             self._sleep(_LOOK_AGAIN_SECONDS)

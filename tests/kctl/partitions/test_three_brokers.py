@@ -1,0 +1,372 @@
+"""`kctl partitions …` on three real brokers in three racks; what it did is read back with Kafka's own tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from kctl.errors import Exit
+from tests.kctl.conftest import Kctl, Three, until
+from tests.oracle.kafka import tool
+
+pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(300)]
+
+MB = 1_000_000
+RECORD = b"x" * 10_000
+
+
+@pytest.fixture(autouse=True)
+def in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def left_as_it_was_found(on_three: Kctl) -> Iterator[None]:
+    """No move and no throttle outlives the test that made it."""
+    yield
+    assert moves(on_three) == []
+    assert throttles(on_three) == []
+
+
+def kafka(three: Three, name: str, *arguments: str) -> str:
+    """What one of Kafka's own tools prints."""
+    command = tool("3.9", name, "--bootstrap-server", three.bootstrap, *arguments)
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+def items(kctl: Kctl, *arguments: object) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(kctl(*arguments, "-o", "json").out)["items"]
+    return found
+
+
+def moves(kctl: Kctl) -> list[dict[str, Any]]:
+    return items(kctl, "partitions", "status")
+
+
+def throttles(kctl: Kctl) -> list[dict[str, Any]]:
+    return items(kctl, "partitions", "throttle", "show")
+
+
+def replicas(kctl: Kctl, topic: str) -> list[list[int]]:
+    return [each["replicas"] for each in items(kctl, "partitions", "list", topic)]
+
+
+def leaders(kctl: Kctl, topic: str) -> list[int]:
+    return [each["leader"] for each in items(kctl, "partitions", "list", topic)]
+
+
+def create(kctl: Kctl, name: str, *assignment: Sequence[int]) -> None:
+    topic = {
+        "name": name,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": [
+            {"partition_index": index, "broker_ids": list(brokers)} for index, brokers in enumerate(assignment)
+        ],
+    }
+    assert kctl("-y", "raw", "CreateTopics", json.dumps({"topics": [topic]})).code == Exit.DONE
+    until(lambda: leaders(kctl, name) == [brokers[0] for brokers in assignment], f"{name} has its leaders")
+
+
+def fill(three: Three, topic: str, partitions: int, size: int) -> None:
+    producer = Producer({"bootstrap.servers": three.bootstrap, "queue.buffering.max.kbytes": 200_000})
+    for number in range(size // len(RECORD)):
+        producer.produce(topic, RECORD, partition=number % partitions)
+    assert producer.flush(60) == 0
+
+
+class Load:
+    """A producer that writes until it is stopped, and counts what was acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.acknowledged = 0
+        self.failed: list[str] = []
+        self._stop = Event()
+        self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5})
+        self._topic = topic
+        self._thread = Thread(target=self._run)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.01):
+            self._producer.produce(self._topic, b"y" * 1000, on_delivery=self._delivered)
+            self._producer.poll(0)
+        self._producer.flush(60)
+
+    def _delivered(self, error: object, message: object) -> None:
+        if error:
+            self.failed.append(str(error))
+        else:
+            self.acknowledged += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def end_offsets(three: Three, topic: str) -> int:
+    lines = kafka(three, "get-offsets", "--topic", topic).split()
+    return sum(int(line.rsplit(":", 1)[1]) for line in lines)
+
+
+def write_plan(name: str, *entries: tuple[str, int, list[int]]) -> None:
+    partitions = [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in entries]
+    Path(name).write_text(json.dumps({"version": 1, "partitions": partitions}))
+
+
+def begun(three: Three, *arguments: str) -> subprocess.Popen[bytes]:
+    """A kctl of its own, to be interrupted or killed."""
+    command = [sys.executable, "-m", "kctl", "-b", three.bootstrap, *arguments]
+    root = str(Path(__file__).parents[3])
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root}
+    )
+
+
+def test_a_drain_under_load_ends_as_kafkas_own_tool_says(on_three: Kctl, three: Three) -> None:
+    topic = "parts-drain"
+    create(on_three, topic, (3, 1), (1, 2), (2, 3), (3, 2))
+    fill(three, topic, 4, 20 * MB)
+    before = end_offsets(three, topic)
+    ran = on_three("partitions", "drain", "3", "--topics", topic, "--throttle", "10MB/s", "-o", "json")
+    assert ran.code == Exit.DONE, ran.err
+    planned = {item["partition"]: item for item in json.loads(ran.out)["items"]}
+    assert set(planned) == {0, 2, 3}, "partition 1 is not on broker 3"
+    assert planned[0]["copies"][0]["from"] == 3
+    assert all(4 * MB < item["copy_bytes"] < 6 * MB for item in planned.values())
+    with Load(three.bootstrap, topic) as load:
+        ran = on_three("partitions", "apply", "plan.json", "--throttle", "10MB/s", "-y")
+    assert ran.code == Exit.DONE, ran.err
+    assert "verified: 3 partitions have the replicas of the plan" in ran.err
+    assert (load.failed, end_offsets(three, topic)) == ([], before + load.acknowledged)
+    assert replicas(on_three, topic) == [planned[0]["planned"], [1, 2], planned[2]["planned"], planned[3]["planned"]]
+    assert leaders(on_three, topic) == [each[0] for each in replicas(on_three, topic)]
+    said = kafka(
+        three, "reassign-partitions", "--verify", "--preserve-throttles", "--reassignment-json-file", "plan.json"
+    )
+    assert [f"Reassignment of partition {topic}-{number} is completed." in said for number in (0, 2, 3)] == [True] * 3
+    assert "No partition reassignments found." in kafka(three, "reassign-partitions", "--list")
+    assert "throttled" not in kafka(three, "configs", "--describe", "--entity-type", "brokers")
+    assert "throttled" not in kafka(three, "configs", "--describe", "--entity-type", "topics")
+    assert not Path("plan.json.state").exists()
+    assert on_three("partitions", "apply", "rollback-plan.json", "-y").code == Exit.DONE
+    assert replicas(on_three, topic) == [[3, 1], [1, 2], [2, 3], [3, 2]]
+
+
+def test_a_plan_of_kafkas_generator_is_carried_out_unchanged(on_three: Kctl, three: Three) -> None:
+    topic = "parts-generated"
+    create(on_three, topic, (1,), (1,))
+    Path("topics.json").write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
+    said = kafka(
+        three, "reassign-partitions", "--generate", "--topics-to-move-json-file", "topics.json", "--broker-list", "2,3"
+    )
+    generated = said.split("Proposed partition reassignment configuration\n")[1]
+    Path("kafka.json").write_text(generated)
+    ran = on_three("partitions", "apply", "kafka.json", "-y")
+    assert ran.code == Exit.DONE, ran.err
+    wanted = {each["partition"]: each["replicas"] for each in json.loads(generated)["partitions"]}
+    assert replicas(on_three, topic) == [wanted[0], wanted[1]]
+    assert on_three("partitions", "status", "kafka.json").code == Exit.DONE
+    ran = on_three("partitions", "plan", "--from-file", "topics.json", "--to", "2,3", "-o", "json")
+    assert json.loads(ran.out)["items"] == [], "they are there already"
+
+
+def test_a_plan_respects_racks(on_three: Kctl, three: Three) -> None:
+    create(on_three, "parts-racks", (1, 2))
+    arguments = ("partitions", "drain", "2", "--topics", "parts-racks", "--dry-run", "-o", "json")
+    [item] = items(on_three, *arguments[:-2])
+    assert item["planned"] == [1, 3]
+    ran = on_three("partitions", "plan", "--rf", "4", "--topics", "parts-racks")
+    assert (ran.code, "RF 4 needs 4 brokers, 3 remain" in ran.out) == (Exit.FINDINGS, True)
+
+
+def test_a_cancelled_move_leaves_nothing_behind(on_three: Kctl, three: Three) -> None:
+    topic = "parts-cancel"
+    create(on_three, topic, (1, 2), (2, 1))
+    fill(three, topic, 2, 10 * MB)
+    write_plan("plan.json", (topic, 0, [3, 2]), (topic, 1, [2, 3]))
+    ran = on_three("partitions", "apply", "plan.json", "--throttle", "100KB/s", "--no-wait", "-y")
+    assert ran.code == Exit.DONE, ran.err
+    assert [(each["partition"], each["adding"], each["removing"]) for each in moves(on_three)] == [
+        (0, [3], [1]),
+        (1, [3], [1]),
+    ]
+    listed = kafka(three, "reassign-partitions", "--list")
+    assert [f"{topic}-{number}:" in listed for number in (0, 1)] == [True, True]
+    assert on_three("partitions", "status", "plan.json").code == Exit.FINDINGS
+    write_plan("other.json", ("parts-racks", 0, [3, 1]))
+    create(on_three, "parts-other", (1,))
+    write_plan("other.json", ("parts-other", 0, [3]))
+    ran = on_three("partitions", "apply", "other.json", "-y")
+    assert (ran.code, f"other moves are under way: {topic}-0, {topic}-1" in ran.err) == (Exit.REFUSED, True)
+    set_there = {(each["owner"], each["value"]) for each in throttles(on_three) if each["kind"] == "topic"}
+    assert set_there == {(topic, "0:1,0:2,1:1,1:2"), (topic, "0:3,1:3")}
+    ran = on_three("partitions", "cancel", "plan.json", "-y")
+    assert ran.code == Exit.DONE, ran.err
+    assert "No partition reassignments found." in kafka(three, "reassign-partitions", "--list")
+    assert replicas(on_three, topic) == [[1, 2], [2, 1]], "in their old order too"
+    assert not Path("plan.json.state").exists()
+    assert "throttled" not in kafka(three, "configs", "--describe", "--entity-type", "brokers")
+
+
+def test_a_move_of_kafkas_tool_is_seen_and_cancelled_with_its_throttle(on_three: Kctl, three: Three) -> None:
+    topic = "parts-theirs"
+    create(on_three, topic, (1,))
+    fill(three, topic, 1, 10 * MB)
+    write_plan("theirs.json", (topic, 0, [2]))
+    kafka(
+        three,
+        *("reassign-partitions", "--execute", "--throttle", "100000", "--reassignment-json-file", "theirs.json"),
+    )
+    [move] = moves(on_three)
+    assert (move["topic"], move["now"], move["planned"], move["state"]) == (topic, [1], [2], "moving")
+    assert on_three("partitions", "cancel", f"{topic}:0", "-y").code == Exit.DONE
+    assert replicas(on_three, topic) == [[1]]
+
+
+def test_after_ctrl_c_the_move_goes_on_and_another_run_ends_it(on_three: Kctl, three: Three) -> None:
+    topic = "parts-interrupted"
+    create(on_three, topic, (1,))
+    fill(three, topic, 1, 10 * MB)
+    write_plan("plan.json", (topic, 0, [2]))
+    running = begun(three, "partitions", "apply", "plan.json", "--throttle", "100KB/s", "-y")
+    until(lambda: len(moves(on_three)) == 1, "the move has begun", 60)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == Exit.INTERRUPTED
+    assert b"interrupted: what moves goes on moving, and the throttle of 100.0 KB/s stays" in said
+    assert f"resume:   kctl -b {three.bootstrap} partitions apply plan.json".encode() in said
+    assert len(moves(on_three)) == 1
+    ran = on_three("partitions", "apply", "plan.json", "--throttle", "50MB/s", "-y")
+    assert ran.code == Exit.DONE, ran.err
+    assert replicas(on_three, topic) == [[2]]
+
+
+def test_a_killed_kctl_leaves_what_another_run_needs_to_restore_throttles(on_three: Kctl, three: Three) -> None:
+    topic = "parts-killed"
+    create(on_three, topic, (1,))
+    fill(three, topic, 1, 10 * MB)
+    config = {"name": "leader.replication.throttled.rate", "config_operation": 0, "value": "123456789"}
+    resource = {"resource_type": 4, "resource_name": "1", "configs": [config]}
+    request = json.dumps({"resources": [resource]})
+    assert on_three("-y", "raw", "IncrementalAlterConfigs", request, "--broker", "1").code == Exit.DONE
+    until(lambda: len(throttles(on_three)) == 1, "the deliberate throttle is set")
+    write_plan("plan.json", (topic, 0, [3]))
+    running = begun(three, "partitions", "apply", "plan.json", "--throttle", "100KB/s", "-y")
+    until(lambda: len(moves(on_three)) == 1, "the move has begun", 60)
+    running.kill()
+    running.communicate(timeout=60)
+    assert Path("plan.json.state").exists()
+    ran = on_three("partitions", "apply", "plan.json", "--throttle", "50MB/s", "-y")
+    assert ran.code == Exit.DONE, ran.err
+    assert [(each["owner"], each["value"]) for each in throttles(on_three)] == [("1", "123456789")]
+    assert on_three("partitions", "throttle", "clear", "-y").code == Exit.DONE
+    until(lambda: throttles(on_three) == [], "the deliberate throttle is gone")
+
+
+def test_the_preferred_replica_gets_the_lead_back(on_three: Kctl, three: Three) -> None:
+    topic = "parts-elected"
+    create(on_three, topic, (1, 2, 3), (2, 3, 1))
+    assert on_three("partitions", "reassign", f"{topic}:0=3,1,2", "--no-elect", "-y").code == Exit.DONE
+    assert leaders(on_three, topic) == [1, 2]
+    ran = on_three("partitions", "elect", topic, "-y", "-o", "json")
+    assert ran.code == Exit.DONE, ran.err
+    results = [(each["leader"], each["new_leader"], each["result"]) for each in json.loads(ran.out)["items"]]
+    assert results == [(1, 3, "elected"), (2, 2, "leads already")]
+    assert "Leader: 3" in kafka(three, "topics", "--describe", "--topic", topic).splitlines()[1]
+
+
+@pytest.fixture
+def stopped(three: Three) -> Iterator[Callable[[int], None]]:
+    """Stops a broker; whatever was stopped runs again after the test."""
+    down: list[int] = []
+
+    def stop(broker: int) -> None:
+        three.brokers[broker - 1].stop()
+        down.append(broker)
+
+    yield stop
+    for broker in down:
+        if three.brokers[broker - 1].process.poll() is not None:
+            three.restart(broker - 1, kill=True)
+
+
+def all_there(kctl: Kctl, topic: str) -> bool:
+    return all(
+        each["isr"] and len(each["isr"]) == len(each["replicas"]) for each in items(kctl, "partitions", "list", topic)
+    )
+
+
+def test_a_broker_that_is_down_keeps_its_throttle_and_is_named_until_it_is_back(
+    on_three: Kctl, three: Three, stopped: Callable[[int], None]
+) -> None:
+    """KAFKA-13392: Kafka's tool times out on it, and would leave the throttle behind."""
+    topic = "parts-down"
+    create(on_three, topic, (1, 2))
+    create(on_three, "parts-offline", (2,))
+    fill(three, topic, 1, 20 * MB)
+    write_plan("plan.json", (topic, 0, [1, 3]))
+    running = begun(three, "partitions", "apply", "plan.json", "--throttle", "1MB/s", "-y")
+    until(lambda: len(moves(on_three)) == 1, "the move has begun", 60)
+    stopped(2)
+    _, said = running.communicate(timeout=200)
+    assert running.returncode == Exit.UNREACHABLE, said.decode()
+    assert b"the throttle of broker 2 is still on: it does not answer" in said
+    assert replicas(on_three, topic) == [[1, 3]]
+
+    ran = on_three("partitions", "list", "--match", "parts-*", "--unhealthy", "-o", "json")
+    unhealthy = {each["topic"]: each["health"] for each in json.loads(ran.out)["items"]}
+    assert (ran.code, unhealthy.get("parts-offline")) == (Exit.DONE, "offline")
+    ran = on_three("partitions", "drain", "2", "--topics", "parts-offline,parts-down", "-o", "json")
+    assert ran.code == Exit.FINDINGS
+    assert [(each["topic"], each["why"], each["help"]) for each in json.loads(ran.out)["items"]] == [
+        ("parts-offline", "it has no leader to copy from: start broker 2", "start broker 2")
+    ]
+
+    three.restart(1, kill=True)
+    until(lambda: all_there(on_three, "parts-offline"), "broker 2 leads again", 60)
+    assert [each["owner"] for each in throttles(on_three) if each["kind"] == "topic"] == []
+    ran = on_three("partitions", "apply", "plan.json", "-y")
+    assert ran.code == Exit.DONE, ran.err
+    assert not Path("plan.json.state").exists()
+    assert "throttled" not in kafka(three, "configs", "--describe", "--entity-type", "brokers", "--entity-name", "2")
+
+
+def test_an_unclean_election_says_where_the_survivor_ends(
+    on_three: Kctl, three: Three, stopped: Callable[[int], None]
+) -> None:
+    topic = "parts-unclean"
+    create(on_three, topic, (2, 3))
+    fill(three, topic, 1, MB)
+    until(lambda: all_there(on_three, topic), "both replicas are in sync")
+    stopped(3)
+    until(lambda: not all_there(on_three, topic), "broker 3 is out of sync")
+    fill(three, topic, 1, MB)
+    stopped(2)
+    three.restart(2, kill=True)
+    until(lambda: leaders(on_three, topic) == [None], "nobody leads", 60)
+    ran = on_three("partitions", "elect", f"{topic}:0", "--preferred", "-y")
+    assert (ran.code, "broker 2 is down" in ran.err) == (Exit.FAILED, True)
+    ran = on_three("partitions", "elect", topic, "--unclean", "--dry-run", "-o", "json")
+    [item] = json.loads(ran.out)["items"]
+    assert (item["new_leader"], item["survivors"], item["result"]) == (3, "3 ends at 100", "elect, losing records")
+    ran = on_three("partitions", "elect", topic, "--unclean")
+    assert (ran.code, "Records after these ends are lost for good" in ran.err) == (Exit.REFUSED, True)
+    assert on_three("partitions", "elect", topic, "--unclean", "-y").code == Exit.DONE
+    assert leaders(on_three, topic) == [3]
+    three.restart(1, kill=True)
+    until(lambda: all_there(on_three, topic), "broker 2 is back in sync", 60)
+    assert end_offsets(three, topic) == 100
