@@ -193,9 +193,13 @@ def write_plan(path: str, places: Mapping[TopicPartition, Place], session: Sessi
         file.write(render_plan(places, session.cluster.cluster_id))
 
 
+_BACK = "rollback-"
+
+
 def rollback_path(path: str) -> str:
+    """Of the file that leads back; from there it is the first one again."""
     directory, name = os.path.split(path)
-    return os.path.join(directory, f"rollback-{name}")
+    return os.path.join(directory, name.removeprefix(_BACK) if name.startswith(_BACK) else _BACK + name)
 
 
 def _write_rollback(path: str, standings: Iterable[Standing], session: Session) -> None:

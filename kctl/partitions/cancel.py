@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import click
 
@@ -14,11 +14,11 @@ from kctl.command import KctlCommand
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Row, note
 from kctl.partitions.apply import read_plan, rollback_path
-from kctl.partitions.carrying import copies, look
+from kctl.partitions.carrying import Look, copies, look, under_way
 from kctl.partitions.dynamic import write_settings
 from kctl.partitions.naming import is_file, named
-from kctl.partitions.plan_file import Place
-from kctl.partitions.reassignments import Active, active_moves, begin_moves, by_topic
+from kctl.partitions.reassignments import Directory, begin_moves, by_topic, choose_directories
+from kctl.partitions.standing import Standing
 from kctl.partitions.throttle import Throttles, throttles
 from kctl.partitions.throttled import StateFile, Throttled
 from kctl.partitions.throttling import TOPIC, Setting, without
@@ -29,6 +29,7 @@ COLUMNS = (
     Column("partition", "The number of the partition.", "number", header="PART"),
     Column("planned", "The replicas that it was moving to.", "list", header="MOVING TO"),
     Column("back", "The replicas that it returns to.", "list", header="BACK TO"),
+    Column("log_dirs", "The log directories that replicas return to.", "list", wide=True),
     Column("copied_bytes", "What was copied so far, and is deleted.", "size", header="COPIED"),
 )
 _SECONDS = 10.0
@@ -51,61 +52,82 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
     if everything == bool(what):
         hint = "kctl partitions status shows the moves under way"
         raise KctlError("name a plan or partitions, or use --all", exit_code=Exit.USAGE, hints=(hint,))
-    active = active_moves(session)
-    chosen = active if everything else _chosen(session, what, active)
+    seen = under_way(session)
+    chosen = seen.standings if everything else _chosen(what, seen)
     plan = what[0] if len(what) == 1 and is_file(what[0]) else None
     throttled = Throttled(session, StateFile(plan), None) if plan else None
     if not chosen:
         note(session.settings, "none of these moves is under way")
-    change = Change(session, COLUMNS, _rows(session, chosen))
+    change = Change(session, COLUMNS, _rows(seen, chosen))
     if chosen and not change.confirmed(f"Cancel {len(chosen)} moves?"):
         return Exit.DONE
-    refused = begin_moves(session, dict.fromkeys(chosen)) if chosen else {}
-    gone = [where for where in chosen if where not in refused]
-    errors = [*refused.values(), *_still_moving(session, gone)]
-    if plan and not errors and chosen:
-        _restore_order(session, plan, gone)
+    errors = _cancel(session, chosen)
+    names = {each.partition.name for each in chosen}
+    if plan and not errors:
+        _restore_order(session, plan, names)
     if not keep_throttles and not errors and not session.settings.dry_run:
-        errors += throttled.take_off() if throttled and throttled.rate is not None else _clear(session, gone)
-    return change.done(errors=errors, verified=f"{len(gone)} moves are no longer under way")
+        errors += throttled.take_off() if throttled and throttled.rate is not None else _clear(session, names)
+    return change.done(errors=errors, verified=f"{len(chosen)} moves are no longer under way")
 
 
-def _chosen(
-    session: Session, words: Sequence[str], active: Mapping[TopicPartition, Active]
-) -> dict[TopicPartition, Active]:
+def _chosen(words: Sequence[str], seen: Look) -> list[Standing]:
     if len(words) == 1 and is_file(words[0]):
-        return {where: active[where] for where in read_plan(words[0]).places if where in active}
-    every = look(session, {where: Place(each.target) for where, each in active.items()}).snapshot.partitions
-    return {partition.name: active[partition.name] for partition in named(words, every)}
-
-
-def _rows(session: Session, chosen: Mapping[TopicPartition, Active]) -> list[Row]:
+        names = set(read_plan(words[0]).places)
+        return [each for each in seen.standings if each.partition.name in names]
+    names = {partition.name for partition in named(words, seen.snapshot.partitions)}
+    chosen = [each for each in seen.standings if each.partition.name in names]
     if not chosen:
-        return []
-    amounts = copies(look(session, {where: Place(each.target) for where, each in chosen.items()}))
+        what = f"none of these partitions moves: {', '.join(words)}"
+        raise KctlError(what, exit_code=Exit.NOT_FOUND, code="NO_REASSIGNMENT_IN_PROGRESS")
+    return chosen
+
+
+def _rows(seen: Look, chosen: Sequence[Standing]) -> list[Row]:
+    amounts = copies(seen)
     return [
         {
-            "topic": where.topic,
-            "partition": where.partition,
-            "planned": list(each.target),
-            "back": list(each.origin),
-            "copied_bytes": sum(amount.copied for copy, amount in amounts.items() if copy.partition == where),
+            "topic": each.partition.topic,
+            "partition": each.partition.partition,
+            "planned": list(each.place.replicas),
+            "back": list(each.now),
+            "log_dirs": list(each.before.log_dirs),
+            "copied_bytes": sum(
+                amount.copied for copy, amount in amounts.items() if copy.partition == each.partition.name
+            ),
         }
-        for where, each in sorted(chosen.items())
+        for each in chosen
     ]
 
 
-def _still_moving(session: Session, partitions: Sequence[TopicPartition]) -> list[KctlError]:
+def _cancel(session: Session, chosen: Sequence[Standing]) -> list[KctlError]:
+    """A replica on its way to another directory stays if it is told to go where it is."""
+    stay = {
+        Directory(each.partition.name, broker): path
+        for each in chosen
+        for broker, path in each.before.directories().items()
+        if broker in each.shifting
+    }
+    errors = list(choose_directories(session, stay).values())
+    moves = [each.partition.name for each in chosen if each.active]
+    refused = begin_moves(session, dict.fromkeys(moves)) if moves else {}
+    errors += refused.values()
+    return errors or _still_moving(session, {each.partition.name for each in chosen})
+
+
+def _still_moving(session: Session, names: Collection[TopicPartition]) -> list[KctlError]:
     """Read back."""
     end = time.monotonic() + _SECONDS
-    while moving := active_moves(session, by_topic(partitions)):
+    while names:
+        moving = [each.partition.name for each in under_way(session).standings if each.partition.name in names]
+        if not moving:
+            break
         if time.monotonic() >= end:
-            return [KctlError(f"{where} still moves") for where in sorted(moving)]
+            return [KctlError(f"{where} still moves") for where in moving]
         time.sleep(_LOOK_SECONDS)
     return []
 
 
-def _restore_order(session: Session, plan: str, partitions: Sequence[TopicPartition]) -> None:
+def _restore_order(session: Session, plan: str, partitions: Collection[TopicPartition]) -> None:
     """Kafka forgets in which order the replicas were, and with it which one should lead; the way back of the plan
     knows."""
     rollback = rollback_path(plan)
@@ -122,11 +144,9 @@ def _restore_order(session: Session, plan: str, partitions: Sequence[TopicPartit
         begin_moves(session, turned)
 
 
-def _clear(session: Session, partitions: Sequence[TopicPartition]) -> list[KctlError]:
+def _clear(session: Session, partitions: Collection[TopicPartition]) -> list[KctlError]:
     """The throttles of moves that somebody else began: nobody knows what was there before."""
-    found = throttles(session)
-    new = removals(found, partitions)
-    return write_settings(session, new)
+    return write_settings(session, removals(throttles(session), partitions))
 
 
 def removals(found: Throttles, partitions: Iterable[TopicPartition]) -> dict[Setting, str | None]:

@@ -41,11 +41,27 @@ class Look(NamedTuple):
 
 def look(session: Session, places: Mapping[TopicPartition, Place]) -> Look:
     """How the partitions of a plan stand; those that do not exist are left out."""
-    snapshot = take(session, by_topic(places))
+    return _judged(take(session, by_topic(places)), places)
+
+
+def under_way(session: Session) -> Look:
+    """All that moves, between brokers or between directories of one, whoever began it."""
+    snapshot = take(session)
+    places = {where: Place(active.target) for where, active in snapshot.active.items()}
+    partitions = snapshot.by_name()
+    for (where, broker), path in located(snapshot.directories, future=True).items():
+        if where in partitions:
+            place = places.get(where, Place(partitions[where].replicas))
+            places[where] = place.with_directory(broker, path)
+    return _judged(snapshot, places)
+
+
+def _judged(snapshot: Snapshot, places: Mapping[TopicPartition, Place]) -> Look:
     here, coming = located(snapshot.directories), located(snapshot.directories, future=True)
     standings = [
         standing(partition, places[partition.name], snapshot.active.get(partition.name), here, coming)
         for partition in snapshot.partitions
+        if partition.name in places
     ]
     return Look(snapshot, standings)
 

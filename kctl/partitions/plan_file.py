@@ -24,6 +24,10 @@ class Place(NamedTuple):
     replicas: tuple[int, ...]
     log_dirs: tuple[str, ...] = ()
 
+    def with_directory(self, broker: int, path: str) -> Place:
+        paths = dict(zip(self.replicas, self.log_dirs, strict=False)) | {broker: path}
+        return Place(self.replicas, tuple(paths.get(replica, ANY) for replica in self.replicas))
+
     def directories(self) -> dict[int, str]:
         """The log directory of each broker for which one is named."""
         named = zip(self.replicas, self.log_dirs, strict=False)

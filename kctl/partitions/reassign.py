@@ -12,7 +12,7 @@ from kctl.command import KctlCommand
 from kctl.errors import Exit, KctlError
 from kctl.partitions.apply import COLUMNS, Options, carry_out, carrying_options
 from kctl.partitions.naming import named
-from kctl.partitions.plan_file import ANY, Place, Plan, parse_assignment
+from kctl.partitions.plan_file import Place, Plan, parse_assignment
 from kctl.partitions.snapshot import take
 from kctl.session import Session, pass_session
 from kctl.sizes import log_dirs
@@ -60,10 +60,7 @@ def move_dir(session: Session, what: Sequence[str], broker: int, path: str, opti
     if elsewhere := [partition for partition in chosen if broker not in partition.replicas]:
         what_is_wrong = f"partition {elsewhere[0].name} has no replica on broker {broker}"
         raise KctlError(what_is_wrong, exit_code=Exit.NOT_FOUND)
-    places = {
-        each.name: Place(each.replicas, tuple(path if replica == broker else ANY for replica in each.replicas))
-        for each in chosen
-    }
+    places = {each.name: Place(each.replicas).with_directory(broker, path) for each in chosen}
     return carry_out(session, _file_name("move-dir"), Plan(places), options._replace(elect=False), save=True)
 
 

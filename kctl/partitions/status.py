@@ -11,10 +11,8 @@ from kctl.command import KctlCommand, answer
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Document, Row, Writer, note
 from kctl.partitions.apply import read_plan
-from kctl.partitions.carrying import Look, copies, look
-from kctl.partitions.plan_file import Place
+from kctl.partitions.carrying import Look, copies, look, under_way
 from kctl.partitions.progress import Amount, Copying, Progress, Report, progress_line, stall_reason
-from kctl.partitions.reassignments import active_moves
 from kctl.partitions.standing import DONE, MOVING, Standing
 from kctl.partitions.throttle import left_over_lines
 from kctl.session import Session, pass_session
@@ -30,6 +28,7 @@ COLUMNS = (
     Column("percent", "How much of it that is.", "number", header="%"),
     Column("adding", "The brokers that get a replica.", "list", wide=True),
     Column("removing", "The brokers that lose theirs.", "list", wide=True),
+    Column("log_dirs", "The log directories that replicas move to; any: the broker chooses.", "list", wide=True),
     Column("leader", "The broker that leads it.", "number", wide=True),
 )
 _PROGRESS = "kctl.partitions.progress"
@@ -46,11 +45,8 @@ def status(session: Session, file: str | None) -> int:
 
     Example: kctl partitions status --watch
     """
-    if file is None:
-        places = {where: Place(active.target) for where, active in active_moves(session).items()}
-    else:
-        places = read_plan(file).places
-    seen = look(session, places)
+    places = {} if file is None else read_plan(file).places
+    seen = under_way(session) if file is None else look(session, places)
     amounts = copies(seen)
     rows = [_row(each, amounts) for each in seen.standings]
     there = seen.snapshot.by_name()
@@ -90,6 +86,7 @@ def _row(each: Standing, amounts: Mapping[Copying, Amount]) -> Row:
         "percent": 100 if each.state == DONE else Amount(copied, size).percent,
         "adding": list(each.active.adding) if each.active else [],
         "removing": list(each.active.removing) if each.active else [],
+        "log_dirs": list(each.place.log_dirs),
         "leader": each.partition.leader,
     }
 

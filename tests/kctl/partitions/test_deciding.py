@@ -1,0 +1,166 @@
+"""The pure parts between a plan and a cluster: how partitions stand, who could lead, what to clean up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkad.names import TopicPartition
+from kctl.errors import Exit, KctlError
+from kctl.partitions.board import Broker, Partition
+from kctl.partitions.cancel import removals
+from kctl.partitions.effect import effects, rack_losses, seconds
+from kctl.partitions.elect import preferred, unclean
+from kctl.partitions.list import partition_health
+from kctl.partitions.naming import named
+from kctl.partitions.plan_file import Place
+from kctl.partitions.planner import Move
+from kctl.partitions.reassignments import Active, Directory
+from kctl.partitions.standing import DONE, ELSEWHERE, MOVING, WAITING, standing
+from kctl.partitions.throttle import Throttles
+from kctl.partitions.throttling import BROKER, LISTS, RATES, TOPIC, Setting, Transfer
+from kctl.partitions.ticker import Ticker
+from kctl.settings import Settings
+
+WHERE = TopicPartition("t", 0)
+THERE = Partition("t", 0, (1, 2), 1, 100)
+TO_THREE = Active((3, 1, 2), (3,), (1,))
+HERE = {Directory(WHERE, 1): "/a", Directory(WHERE, 2): "/a"}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "active", "place", "coming", "state"),
+    [
+        ((1, 2), None, Place((1, 2)), {}, DONE),
+        ((1, 2), None, Place((2, 1)), {}, WAITING),
+        ((3, 2), TO_THREE, Place((3, 2)), {}, MOVING),
+        ((3, 2), TO_THREE, Place((1, 2)), {}, ELSEWHERE),
+        ((1, 2), None, Place((1, 2), ("/a", "any")), {}, DONE),
+        ((1, 2), None, Place((1, 2), ("/b", "any")), {}, WAITING),
+        ((1, 2), None, Place((1, 2), ("/b", "any")), {Directory(WHERE, 1): "/b"}, MOVING),
+        ((1, 2), None, Place((1, 2), ("/b", "any")), {Directory(WHERE, 1): "/c"}, WAITING),
+    ],
+)
+def test_how_a_partition_stands(
+    replicas: tuple[int, ...], active: Active | None, place: Place, coming: dict[Directory, str], state: str
+) -> None:
+    assert standing(THERE._replace(replicas=replicas), place, active, HERE, coming).state == state
+
+
+def test_what_a_move_copies_throttles_and_leads_back_to() -> None:
+    each = standing(THERE, Place((3, 2), ("any", "/b")), None, HERE, {})
+    assert (each.now, each.added, each.shifting, each.copy_bytes) == ((1, 2), (3,), (2,), 200)
+    assert each.transfer == Transfer(WHERE, (1, 2), (3,), (2,))
+    assert each.before == Place((1, 2), ("/a", "/a"))
+    moving = standing(THERE._replace(replicas=(3, 2)), Place((3, 2)), TO_THREE, {}, {})
+    assert (moving.now, moving.added, moving.before) == ((1, 2), (3,), Place((1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "alive", "new", "why"),
+    [
+        (1, (1, 2), (1, 2), None, "leads already"),
+        (2, (1, 2), (1, 2), 1, "elect"),
+        (2, (2,), (2,), None, "cannot: broker 1 is down"),
+        (2, (2,), (1, 2), None, "cannot: broker 1 is not in sync"),
+    ],
+)
+def test_whether_the_preferred_replica_can_lead(
+    leader: int, isr: tuple[int, ...], alive: tuple[int, ...], new: int | None, why: str
+) -> None:
+    assert preferred(THERE._replace(leader=leader), isr, alive)[2:] == (new, why)
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "alive", "new", "why"),
+    [
+        (1, (1,), (1, 2), None, "has a leader"),
+        (None, (1,), (2, 3), 2, "elect, losing records"),
+        (None, (2,), (1, 2), 2, "elect"),
+        (None, (1,), (3,), None, "cannot: every replica is down"),
+    ],
+)
+def test_whether_anyone_can_lead(
+    leader: int | None, isr: tuple[int, ...], alive: tuple[int, ...], new: int | None, why: str
+) -> None:
+    assert unclean(THERE._replace(leader=leader), isr, alive)[2:] == (new, why)
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "moving", "word"),
+    [
+        (1, (1, 2), False, "ok"),
+        (2, (1, 2), False, "not-preferred"),
+        (1, (1,), False, "under-replicated"),
+        (1, (1,), True, "moving"),
+        (-1, (1,), True, "offline"),
+    ],
+)
+def test_health_in_a_word(leader: int, isr: tuple[int, ...], moving: bool, word: str) -> None:
+    assert partition_health(leader, (1, 2), isr, moving) == word
+
+
+def test_what_a_plan_does_to_brokers() -> None:
+    brokers = [Broker(1, "a", free=1000), Broker(2, "b"), Broker(3, "a", free=50)]
+    sums = effects(brokers, [THERE], [Move(THERE, (3, 2), ("broker 1 drained",))])
+    assert [each[1:] for each in sums] == [
+        ((1, 0), (1, 0), (100, 0), 0, 100, 1100),
+        ((1, 1), (0, 0), (100, 100), 0, 0, None),
+        ((0, 1), (0, 1), (0, 100), 100, 0, -50),
+    ]
+    assert seconds(sums, 20) == 5.0
+    assert rack_losses(brokers, [Move(THERE, (3, 1), ("",)), Move(THERE, None, ("",))]) == {"t": (2, 1)}
+    assert rack_losses(brokers, [Move(THERE, (1,), ("RF 2 -> 1",))]) == {}
+
+
+def test_after_a_cancellation_only_the_throttles_of_what_was_cancelled_go_while_others_move() -> None:
+    values = {
+        Setting(TOPIC, "t", LISTS[0]): "0:1,1:1",
+        Setting(TOPIC, "u", LISTS[0]): "0:1",
+        Setting(BROKER, "1", RATES[0]): "5",
+    }
+    busy = Throttles(values, {}, [Transfer(TopicPartition("u", 0), (1,), (2,))], [])
+    assert removals(busy, [WHERE]) == {Setting(TOPIC, "t", LISTS[0]): "1:1"}
+    idle = busy._replace(transfers=[])
+    assert removals(idle, [WHERE]) == {
+        Setting(TOPIC, "t", LISTS[0]): "1:1",
+        Setting(BROKER, "1", RATES[0]): None,
+    }
+
+
+def test_partitions_by_topic_number_and_file(tmp_path: Path) -> None:
+    there = [Partition(topic, number, (1,), 1) for topic in ("a", "a-1", "b.json") for number in (0, 1)]
+    file = tmp_path / "x.json"
+    file.write_text('{"partitions": [{"topic": "a-1", "partition": 1}]}')
+
+    def names(*words: str) -> list[str]:
+        return [str(each.name) for each in named(words, there)]
+
+    assert names("a") == ["a-0", "a-1"]
+    assert names("a-1") == ["a-1-0", "a-1-1"], "a topic of that name is meant, not a partition of another"
+    assert names("a:1", "b.json:0", "a:1") == ["a-1", "b.json-0"]
+    assert names(str(file)) == ["a-1-1"]
+
+
+@pytest.mark.parametrize(
+    ("word", "what"),
+    [
+        ("nosuch", 'topic "nosuch" does not exist'),
+        ("nosuch:0", 'topic "nosuch" does not exist'),
+        ("a:7", 'topic "a" has no partition 7'),
+    ],
+)
+def test_a_partition_that_is_not_there(word: str, what: str) -> None:
+    with pytest.raises(KctlError) as failed:
+        named([word], [Partition("a", 0, (1,), 1)])
+    assert (failed.value.what, failed.value.exit_code) == (what, Exit.NOT_FOUND)
+
+
+def test_away_from_a_terminal_a_line_comes_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 100.0
+    ticker = Ticker(Settings(), lambda: now)
+    for now in (101.0, 109.9, 110.0, 111.0, 119.9, 120.5):
+        ticker.show(f"at {now}")
+    ticker.say("done")
+    assert capsys.readouterr().err == "at 110.0\nat 120.5\ndone\n"
