@@ -11,6 +11,7 @@ import click
 from kafkad.names import TopicPartition
 from kctl.changes import Change
 from kctl.command import KctlCommand
+from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Row, note
 from kctl.partitions.apply import read_plan, rollback_path
@@ -37,7 +38,7 @@ _LOOK_SECONDS = 0.2
 
 
 @click.command("cancel", cls=KctlCommand, columns=COLUMNS)
-@click.argument("what", nargs=-1, metavar="[PLAN.JSON | TOPIC[:PARTITION]…]")
+@click.argument("what", nargs=-1, metavar="[PLAN.JSON | TOPIC[:PARTITION]…]", shell_complete=topic_names)
 @click.option("--all", "everything", is_flag=True, help="All moves under way.")
 @click.option("--keep-throttles", is_flag=True, help="Leave throttles as they are.")
 @pass_session

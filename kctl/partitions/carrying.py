@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
+from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
 from kctl.partitions.plan_file import Place
@@ -20,6 +22,8 @@ from kctl.partitions.throttled import Throttled
 from kctl.partitions.ticker import Ticker
 from kctl.session import Session
 from kctl.sizes import replica_sizes
+
+R = TypeVar("R")
 
 _LOOK_SECONDS = 1.0
 _SETTLE_SECONDS = 10.0
@@ -98,7 +102,7 @@ class Carrying:
                 if pause_if_urp:
                     self._wait_until_replicated()
                 batch = waiting[number * size : (number + 1) * size]
-                refused = self.begin(batch)
+                refused = self._patiently(partial(self.begin, batch))
                 errors += refused.values()
                 begun = {each.partition.name for each in batch} - set(refused)
                 self._follow(begun, f"batch {number + 1}/{count}")
@@ -132,31 +136,36 @@ class Carrying:
         """Returns when none of these moves any more."""
         still_since = None
         while names:
-            if seen := self._looked():
-                mine = [each for each in seen.standings if each.partition.name in names]
-                if all(each.state == DONE for each in mine):
-                    return
-                self._tell(seen, label)
-                if any(each.state == MOVING for each in mine):
-                    still_since = None
-                elif still_since is None:
-                    still_since = self._clock()
-                elif self._clock() - still_since >= _SETTLE_SECONDS:
-                    return  # somebody cancelled it; the last look says so
+            seen = self._patiently(self._look)
+            mine = [each for each in seen.standings if each.partition.name in names]
+            if all(each.state == DONE for each in mine):
+                return
+            self._tell(seen, label)
+            if any(each.state == MOVING for each in mine):
+                still_since = None
+            elif still_since is None:
+                still_since = self._clock()
+            elif self._clock() - still_since >= _SETTLE_SECONDS:
+                return  # somebody cancelled it; the last look says so
             self._sleep(_LOOK_SECONDS)
 
-    def _looked(self) -> Look | None:
-        """None if nobody answers just now: a broker that dies is no reason to leave the others alone."""
-        try:
-            seen = look(self._session, self.places)
-            self._throttled.catch_up()
-        except KctlError as error:
-            if error.exit_code != Exit.UNREACHABLE or self._clock() - self._answered >= _PATIENCE_SECONDS:
-                raise
-            self._ticker.show(f"no answer: {error.what}")
-            return None
-        self._answered = self._clock()
-        return seen
+    def _look(self) -> Look:
+        self._throttled.catch_up()
+        return look(self._session, self.places)
+
+    def _patiently(self, action: Callable[[], R]) -> R:
+        """Again and again while nobody answers: a broker that dies is no reason to leave the others alone."""
+        while True:
+            try:
+                result = action()
+            except KctlError as error:
+                if not _passes(error) or self._clock() - self._answered >= _PATIENCE_SECONDS:
+                    raise
+                self._ticker.show(f"no answer: {error.what}")
+                self._sleep(_LOOK_SECONDS)
+            else:
+                self._answered = self._clock()
+                return result
 
     def _tell(self, seen: Look, label: str) -> None:
         amounts = copies(seen)
@@ -181,9 +190,14 @@ class Carrying:
 
     def _wait_until_replicated(self) -> None:
         """Until every replica that should be in sync is."""
-        while behind := under_replicated(self._session):
+        while behind := self._patiently(lambda: under_replicated(self._session)):
             self._ticker.show(f"waiting: {behind} partitions are under-replicated")
             self._sleep(_LOOK_SECONDS)
+
+
+def _passes(error: KctlError) -> bool:
+    """Whether it is for the moment only: until a broker is back, or another one is the controller."""
+    return error.exit_code == Exit.UNREACHABLE or error.code == ErrorCode.NOT_CONTROLLER.name
 
 
 def copies(seen: Look) -> dict[Copying, Amount]:

@@ -11,6 +11,7 @@ import click
 from kafkad.names import TopicPartition
 from kctl.changes import Change
 from kctl.command import KctlCommand
+from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError
 from kctl.offsets import LATEST
 from kctl.output import Column, Row, note
@@ -69,7 +70,7 @@ def unclean(partition: Partition, isr: tuple[int, ...], alive: Iterable[int]) ->
 
 
 @click.command("elect", cls=KctlCommand, columns=COLUMNS)
-@click.argument("what", nargs=-1, metavar="[TOPIC[:PARTITION]… | FILE.JSON]")
+@click.argument("what", nargs=-1, metavar="[TOPIC[:PARTITION]… | FILE.JSON]", shell_complete=topic_names)
 @click.option("--all", "everything", is_flag=True, help="All partitions of the cluster.")
 @click.option("--preferred", "kind", flag_value="preferred", default="preferred", help="The first replica.  [default]")
 @click.option("--unclean", "kind", flag_value="unclean", help="Any replica that is left, where no leader is.")

@@ -10,6 +10,7 @@ import click
 from kafkad.names import TopicPartition
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
+from kctl.completing import broker_ids, topic_names
 from kctl.errors import KctlError
 from kctl.output import Column, Document, Row, Writer, note, size_text
 from kctl.partitions.reassignments import Active, active_moves
@@ -32,11 +33,19 @@ COLUMNS = (
 
 
 @click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
-@choosing("topic")
+@choosing("topic", topic_names)
 @click.option("--internal", is_flag=True, help="Those of Kafka's own topics too.")
 @click.option("--unhealthy", is_flag=True, help="Only partitions that are not ok.")
-@click.option("--broker", type=int, metavar="BROKER", help="Only partitions with a replica on this broker.")
-@click.option("--leader", type=int, metavar="BROKER", help="Only partitions that this broker leads.")
+@click.option(
+    "--broker",
+    type=int,
+    metavar="BROKER",
+    shell_complete=broker_ids,
+    help="Only partitions with a replica on this broker.",
+)
+@click.option(
+    "--leader", type=int, metavar="BROKER", shell_complete=broker_ids, help="Only partitions that this broker leads."
+)
 @pass_session
 def list_partitions(
     session: Session, chosen: Choice, internal: bool, unhealthy: bool, broker: int | None, leader: int | None

@@ -13,6 +13,7 @@ import click
 from kafkad.names import TopicPartition
 from kctl.choosing import unknown
 from kctl.command import KctlCommand, answer
+from kctl.completing import broker_ids, topic_names
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Document, Row, Writer, duration_text, note, size_text
 from kctl.parsing import parse_size
@@ -100,18 +101,34 @@ def _asking(function: Callable[..., R]) -> Callable[..., R]:
             help="Whether replicas must, should or need not be in different racks.  [default: prefer]",
         ),
         click.option("--rf", type=click.IntRange(min=1), metavar="N", help="How many replicas to have."),
-        click.option("--to", multiple=True, metavar="BROKER,…", callback=_broker_ids, help="Who may get replicas."),
+        click.option(
+            "--to",
+            multiple=True,
+            metavar="BROKER,…",
+            callback=_broker_ids,
+            shell_complete=broker_ids,
+            help="Who may get replicas.",
+        ),
         click.option(
             "--from-file", metavar="FILE", help="Topics of a file as Kafka's --generate reads it, or a plan to check."
         ),
-        click.option("--topics", multiple=True, metavar="NAME|GLOB,…", help="Only these topics."),
+        click.option(
+            "--topics", multiple=True, metavar="NAME|GLOB,…", shell_complete=topic_names, help="Only these topics."
+        ),
     ):
         decorated = option(decorated)
     return decorated
 
 
 @click.command("plan", cls=KctlCommand, columns=COLUMNS)
-@click.option("--drain", multiple=True, metavar="BROKER,…", callback=_broker_ids, help="Leave no replica there.")
+@click.option(
+    "--drain",
+    multiple=True,
+    metavar="BROKER,…",
+    callback=_broker_ids,
+    shell_complete=broker_ids,
+    help="Leave no replica there.",
+)
 @click.option("--balance", type=click.Choice(BALANCES), help="Even out brokers by what they lead or have.")
 @_asking
 @pass_session
@@ -128,7 +145,7 @@ def plan_moves(session: Session, drain: tuple[int, ...], balance: str | None, as
 
 
 @click.command("drain", cls=KctlCommand, columns=COLUMNS)
-@click.argument("brokers", nargs=-1, required=True, metavar="BROKER…", callback=_broker_ids)
+@click.argument("brokers", nargs=-1, required=True, metavar="BROKER…", callback=_broker_ids, shell_complete=broker_ids)
 @_asking
 @pass_session
 def drain(session: Session, brokers: tuple[int, ...], asked: Asked) -> int:
@@ -143,7 +160,7 @@ def drain(session: Session, brokers: tuple[int, ...], asked: Asked) -> int:
 
 def _plan(session: Session, drained: frozenset[int], balance: str | None, asked: Asked) -> int:
     snapshot = take(session)
-    _check_brokers(snapshot, drained, asked.to)
+    _check_brokers(snapshot, drained, asked)
     goal = Goal(
         drained,
         frozenset(asked.to),
@@ -182,19 +199,23 @@ def _repairs(racks: str | None, drained: frozenset[int], balance: str | None) ->
     return racks is not None or balance in ("count", "bytes")
 
 
-def _check_brokers(snapshot: Snapshot, drained: frozenset[int], to: Iterable[int]) -> None:
+def _check_brokers(snapshot: Snapshot, drained: frozenset[int], asked: Asked) -> None:
     known = {broker.id for broker in snapshot.brokers}
     alive = snapshot.alive()
     running = f"brokers that are: {', '.join(map(str, sorted(alive)))}"
     if missing := sorted(drained - known):
         what = f"broker {', '.join(map(str, missing))} is not there and has no replicas"
         raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(running,))
-    if dead := sorted(set(to) - alive):
+    if dead := sorted(set(asked.to) - alive):
         what = f"broker {', '.join(map(str, dead))} is not there and cannot get replicas"
         raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(running,))
-    if both := sorted(drained & set(to)):
+    if both := sorted(drained & set(asked.to)):
         what = f"broker {', '.join(map(str, both))} cannot both be drained and get replicas"
         raise KctlError(what, exit_code=Exit.USAGE)
+    rackless = [broker.id for broker in snapshot.brokers if broker.alive and broker.rack is None]
+    if asked.racks == "strict" and rackless:
+        what = f"broker {', '.join(map(str, rackless))} has no rack, so replicas cannot be spread over racks strictly"
+        raise KctlError(what, exit_code=Exit.USAGE, hints=("--rack-aware prefer takes it for a rack of its own",))
 
 
 def _topics(asked: Asked, partitions: Iterable[Partition]) -> frozenset[str] | None:

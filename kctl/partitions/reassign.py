@@ -9,6 +9,7 @@ import click
 
 from kafkad.names import TopicPartition
 from kctl.command import KctlCommand
+from kctl.completing import broker_ids, topic_names
 from kctl.errors import Exit, KctlError
 from kctl.partitions.apply import COLUMNS, Options, carry_out, carrying_options
 from kctl.partitions.naming import named
@@ -39,8 +40,8 @@ def reassign(session: Session, assignments: Sequence[str], options: Options) -> 
 
 
 @click.command("move-dir", cls=KctlCommand, columns=COLUMNS)
-@click.argument("what", nargs=-1, required=True, metavar="TOPIC[:PARTITION]…")
-@click.option("--broker", type=int, required=True, metavar="BROKER", help="On which broker.")
+@click.argument("what", nargs=-1, required=True, metavar="TOPIC[:PARTITION]…", shell_complete=topic_names)
+@click.option("--broker", type=int, required=True, metavar="BROKER", shell_complete=broker_ids, help="On which broker.")
 @click.option("--dir", "path", required=True, metavar="PATH", help="One of its log directories.")
 @carrying_options
 @pass_session

@@ -63,6 +63,7 @@ def test_a_drain_without_another_broker_is_impossible_and_writes_nothing(on_brok
         (["plan", "--to", "98,99"], Exit.NOT_FOUND, "broker 98, 99 is not there and cannot get replicas"),
         (["plan", "--rf", "1", "--topics", "parts-no-such"], Exit.NOT_FOUND, 'topic "parts-no-such" does not exist'),
         (["drain", "x"], Exit.USAGE, "not ids of brokers"),
+        (["plan", "--rack-aware", "strict"], Exit.USAGE, "has no rack, so replicas cannot be spread over racks"),
         (["apply", "nosuch.json"], Exit.NOT_FOUND, "nosuch.json: No such file or directory"),
         (["cancel"], Exit.USAGE, "name a plan or partitions, or use --all"),
         (["elect"], Exit.USAGE, "name topics or partitions, or use --all"),
@@ -109,6 +110,29 @@ def test_a_plan_that_is_carried_out_already_is_done(on_broker: Kctl) -> None:
     assert (ran.code, "every replica is in its place already" in ran.err) == (Exit.DONE, True), ran.err
     ran = on_broker("partitions", "status", "plan.json", "-o", "json")
     assert (ran.code, json.loads(ran.out)["items"][0]["state"]) == (Exit.DONE, "done")
+
+
+def test_a_plan_from_elsewhere_is_shown_with_what_it_copies(on_broker: Kctl) -> None:
+    create(on_broker, "parts-given", 1)
+    write_plan(("parts-given", 0, [9]), name="theirs.json")
+    ran = on_broker("partitions", "plan", "--from-file", "theirs.json", "-o", "json")
+    [item] = json.loads(ran.out)["items"]
+    assert (ran.code, item["planned"], item["why"]) == (Exit.DONE, [9], "as in the file")
+    assert json.loads(Path("plan.json").read_text())["partitions"][0]["replicas"] == [9]
+
+
+def test_a_plan_that_is_being_carried_out_is_not_written_over(on_broker: Kctl) -> None:
+    create(on_broker, "parts-carried", 1)
+    write_plan(("parts-carried", 0, [9]), name="theirs.json")
+    Path("plan.json.state").write_text("")
+    ran = on_broker("partitions", "plan", "--from-file", "theirs.json")
+    assert (ran.code, "plan.json is being carried out" in ran.err) == (Exit.REFUSED, True)
+
+
+def test_partitions_that_do_not_move_cannot_be_cancelled(on_broker: Kctl) -> None:
+    create(on_broker, "parts-still")
+    ran = on_broker("partitions", "cancel", "parts-still", "-y")
+    assert (ran.code, "none of these partitions moves: parts-still" in ran.err) == (Exit.NOT_FOUND, True)
 
 
 def test_no_move_is_under_way(on_broker: Kctl) -> None:
