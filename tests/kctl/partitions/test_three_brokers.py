@@ -301,6 +301,25 @@ def test_a_broker_that_is_down_keeps_its_throttle_and_is_named_until_it_is_back(
     assert "throttled" not in kafka(three, "configs", "--describe", "--entity-type", "brokers", "--entity-name", "2")
 
 
+def test_a_plan_outlives_the_controller(on_three: Kctl, three: Three) -> None:
+    """It is killed, so that for as long as ZooKeeper remembers it nobody answers in its place."""
+    topic = "parts-headless"
+    controller = json.loads(on_three("raw", "Metadata", '{"topics": []}').out)["controller_id"]
+    source, target = [broker for broker in (1, 2, 3) if broker != controller]
+    create(on_three, topic, (source,))
+    fill(three, topic, 1, 20 * MB)
+    write_plan("plan.json", (topic, 0, [target]))
+    running = begun(three, "partitions", "apply", "plan.json", "--throttle", "1MB/s", "-y")
+    until(lambda: len(moves(on_three)) == 1, "the move has begun", 60)
+    three.brokers[controller - 1].kill()
+    try:
+        _, said = running.communicate(timeout=200)
+    finally:
+        three.restart(controller - 1, kill=True)
+    assert running.returncode == Exit.DONE, said.decode()
+    assert replicas(on_three, topic) == [[target]]
+
+
 def test_an_unclean_election_says_where_the_survivor_ends(
     on_three: Kctl, three: Three, stopped: Callable[[int], None]
 ) -> None:
