@@ -155,7 +155,7 @@ def _pass_on(
     loads: Mapping[int, int],
     allowed: Callable[[int, int, int], bool],
 ) -> bool:
-    """One chain from a broker that leads too much to one that leads at least two fewer; False: there is none."""
+    """Chains from brokers that lead too much to ones that lead at least two fewer; False: there is none."""
     able = set(brokers)
     edges: dict[int, dict[int, int]] = defaultdict(dict)
     for at in movable:
@@ -163,15 +163,18 @@ def _pass_on(
         for taker in others:
             if giver in able and taker in able and taker not in edges[giver] and allowed(at, giver, taker):
                 edges[giver][taker] = at
+    touched: set[int] = set()  # what was found out about these brokers is out of date
     for source in sorted(brokers, key=lambda broker: (-loads[broker], broker)):
-        if chain := _chain(edges, source, loads):
+        chain = _chain(edges, source, loads)
+        on_the_way = {source, *(leader for _, leader in chain)}
+        if chain and not on_the_way & touched:
+            touched |= on_the_way
             for at, leader in chain:
                 replicas = list(board.replicas[at])
                 position = replicas.index(leader)
                 replicas[0], replicas[position] = leader, replicas[0]
                 board.put(at, replicas)
-            return True
-    return False
+    return bool(touched)
 
 
 def _chain(edges: Mapping[int, Mapping[int, int]], source: int, loads: Mapping[int, int]) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -164,3 +165,16 @@ def test_away_from_a_terminal_a_line_comes_every_ten_seconds(capsys: pytest.Capt
         ticker.show(f"at {now}")
     ticker.say("done")
     assert capsys.readouterr().err == "at 110.0\nat 120.5\ndone\n"
+
+
+def test_on_a_terminal_it_is_always_the_same_line_cut_to_fit(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "20")
+    ticker = Ticker(Settings(), lambda: 0.0)
+    ticker.show("0123456789" * 3)
+    ticker.show("more")
+    ticker.say("done")
+    clear = "\r\x1b[2K"
+    assert capsys.readouterr().err == f"{clear}0123456789012345678{clear}more{clear}done\n"

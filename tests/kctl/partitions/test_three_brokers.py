@@ -273,6 +273,7 @@ def test_a_broker_that_is_down_keeps_its_throttle_and_is_named_until_it_is_back(
     topic = "parts-down"
     create(on_three, topic, (1, 2))
     create(on_three, "parts-offline", (2,))
+    create(on_three, "parts-behind", (3, 2))
     fill(three, topic, 1, 20 * MB)
     write_plan("plan.json", (topic, 0, [1, 3]))
     running = begun(three, "partitions", "apply", "plan.json", "--throttle", "1MB/s", "-y")
@@ -292,8 +293,17 @@ def test_a_broker_that_is_down_keeps_its_throttle_and_is_named_until_it_is_back(
         ("parts-offline", "it has no leader to copy from: start broker 2", "start broker 2")
     ]
 
+    write_plan("later.json", ("parts-later", 0, [3]))
+    create(on_three, "parts-later", (1,))
+    waiting = begun(three, "partitions", "apply", "later.json", "--pause-if-urp", "-y")
+    assert waiting.stderr is not None
+    assert next(line for line in waiting.stderr if line.startswith(b"waiting")).endswith(b"under-replicated\n")
+    assert replicas(on_three, "parts-later") == [[1]]
+
     three.restart(1, kill=True)
     until(lambda: all_there(on_three, "parts-offline"), "broker 2 leads again", 60)
+    waiting.communicate(timeout=100)
+    assert (waiting.returncode, replicas(on_three, "parts-later")) == (Exit.DONE, [[3]])
     assert [each["owner"] for each in throttles(on_three) if each["kind"] == "topic"] == []
     ran = on_three("partitions", "apply", "plan.json", "-y")
     assert ran.code == Exit.DONE, ran.err
