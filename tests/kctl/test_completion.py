@@ -66,7 +66,7 @@ def test_names_of_a_broker(broker: KafkadProcess, topics: list[str]) -> None:
     assert names(broker_ids, context(broker)) == ["1"]
     assert "retention.ms" in names(config_names, context(broker, entities=("topic/x",)))
     assert "log.retention.ms" in names(config_names, context(broker, entities=("broker/1",)), "log.")
-    assert group_names(context(broker), PARAMETER, "") == []
+    assert group_names(context(broker), PARAMETER, "completion.") == []
 
 
 def test_second_time_nobody_is_asked(broker: KafkadProcess, topics: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
