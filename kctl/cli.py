@@ -78,6 +78,9 @@ def _call(arguments: list[str], settings: Settings) -> int:
         with root.make_context("kctl", arguments, obj=settings) as context:
             code = root.invoke(context)
             return code if isinstance(code, int) else Exit.DONE
+    except click.exceptions.NoArgsIsHelpError as asked:
+        click.echo(asked.ctx.get_help() if asked.ctx else "")
+        return Exit.DONE
     except click.exceptions.Exit as done:
         return done.exit_code
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kctl.errors import Exit, KctlError, exit_code
+from kctl.helping import format_options
 from kctl.output import Column, Document, Row, Writer, render_error
 from kctl.settings import Settings, options, spelled_out
 
@@ -52,6 +53,9 @@ class KctlCommand(click.Command):
                 )
             )
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        format_options(self, ctx, formatter)
+
     def _print_schema(self, context: click.Context, _: click.Parameter, asked: bool) -> None:
         if not asked or context.resilient_parsing:
             return
@@ -70,10 +74,16 @@ class KctlCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """`--schema` needs none of the arguments that the command needs."""
-        if "--schema" in args and self.columns:
-            for parameter in self.params:
-                parameter.required = False
-        return super().parse_args(ctx, spelled_out(args))
+        if "--schema" not in args or not self.columns:
+            return super().parse_args(ctx, spelled_out(args))
+        required = [parameter for parameter in self.params if parameter.required]
+        for parameter in required:
+            parameter.required = False
+        try:
+            return super().parse_args(ctx, spelled_out(args))
+        finally:
+            for parameter in required:
+                parameter.required = True
 
     def invoke(self, ctx: click.Context) -> Any:
         settings = ctx.ensure_object(Settings)

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.helping import format_options
 from kctl.settings import Settings, options, spelled_out
 
 _SHORT = {"ls": "list", "rm": "delete"}
@@ -67,6 +68,10 @@ class LazyGroup(click.Group):
             CompletionItem(name, help=text) for name, (_, text) in self.lazy.items() if name.startswith(incomplete)
         ]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        format_options(self, ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

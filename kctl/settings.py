@@ -117,9 +117,13 @@ def spelled_out(arguments: list[str]) -> list[str]:
     return [f"--watch={_WATCH_SECONDS}" if word == "--watch" else word for word in arguments]
 
 
-def _flag(name: str, text: str, *short: str) -> click.Option:
+def _flag(name: str, text: str, *short: str) -> CommonOption:
     names = ["--" + name.replace("_", "-"), *short, name]
-    return click.Option(names, is_flag=True, default=None, expose_value=False, callback=_store, help=text)
+    return CommonOption(names, is_flag=True, default=None, expose_value=False, callback=_store, help=text)
+
+
+class CommonOption(click.Option):
+    """One that all commands have: help shows them apart from the command's own."""
 
 
 def options() -> list[click.Parameter]:
@@ -133,8 +137,8 @@ def _context_names(context: click.Context, parameter: click.Parameter, incomplet
     return context_names(context, parameter, incomplete)
 
 
-def _text(spellings: list[str], metavar: str, text: str, callback: Any = _store, **others: Any) -> click.Option:
-    return click.Option(spellings, metavar=metavar, expose_value=False, callback=callback, help=text, **others)
+def _text(spellings: list[str], metavar: str, text: str, callback: Any = _store, **others: Any) -> CommonOption:
+    return CommonOption(spellings, metavar=metavar, expose_value=False, callback=callback, help=text, **others)
 
 
 def _reach() -> list[click.Parameter]:
@@ -160,28 +164,28 @@ def _conduct() -> list[click.Parameter]:
 
 def _output() -> list[click.Parameter]:
     return [
-        click.Option(
+        CommonOption(
             ["-o", "--output"],
             type=click.Choice(FORMATS),
             expose_value=False,
             callback=_store,
             help="How to print what was found.  [default: table]",
         ),
-        click.Option(
+        CommonOption(
             ["--columns"],
             metavar="A,B",
             expose_value=False,
             callback=_columns,
             help="Only these columns, in this order; --schema lists them.",
         ),
-        click.Option(
+        CommonOption(
             ["--sort"],
             metavar="[-]COLUMN",
             expose_value=False,
             callback=_store,
             help="Order of the rows; - is down.",
         ),
-        click.Option(
+        CommonOption(
             ["--limit"],
             type=click.IntRange(min=0),
             metavar="N",
@@ -191,7 +195,7 @@ def _output() -> list[click.Parameter]:
         ),
         _flag("no_headers", "Tables and csv without a first line of names."),
         _flag("no_pager", "On a terminal: do not page what is longer than the screen."),
-        click.Option(
+        CommonOption(
             ["--color"],
             type=click.Choice(("auto", "always", "never")),
             expose_value=False,
