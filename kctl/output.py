@@ -70,6 +70,11 @@ def size_text(size: int) -> str:
     return f"{value / 1000:.1f} PB"
 
 
+def counted(number: int, word: str) -> str:
+    """1 topic, 2 topics."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
 def duration_text(milliseconds: int) -> str:
     """3m12s: the two largest units that say something."""
     seconds = abs(milliseconds) // 1000

@@ -301,6 +301,15 @@ class Session:
             for key, a in zip(asked, answers, strict=True)
         }
 
+    def wait_until(self, condition: Callable[[], bool]) -> bool:
+        """Whether a change can be seen within the time-out: brokers learn of it one after another."""
+        deadline = self._clock() + self.settings.timeout
+        while not condition():
+            if self._clock() >= deadline:
+                return False
+            self._sleep(BACKOFF_SECONDS)
+        return True
+
     def close(self) -> None:
         for connection in self._open.values():
             connection.close()

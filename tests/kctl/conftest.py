@@ -64,7 +64,13 @@ class Three(Kafka):
     """Three real brokers, 1 to 3, in the racks a, b and c."""
 
     def __init__(self) -> None:
-        super().__init__("3.9", brokers=3, heap="384m", settings={"auto.create.topics.enable": "false"})
+        settings = {
+            "auto.create.topics.enable": "false",
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": "User:ANONYMOUS",  # everybody here, since nobody logs in
+            "transaction.partition.verification.enable": "false",  # a test leaves a transaction hanging
+        }
+        super().__init__("3.9", brokers=3, heap="384m", settings=settings)
 
     def _properties(self, i: int) -> dict[str, str]:
         return super()._properties(i) | {"broker.rack": RACKS[i]}

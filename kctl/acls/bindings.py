@@ -1,0 +1,121 @@
+"""What an ACL is, and which of them decides. Pure.
+
+Kafka's authorizer: a superuser may do everything; then one matching deny is enough to refuse, one matching allow is
+enough to permit, and where no ACL speaks of the resource at all `allow.everyone.if.no.acl.found` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kctl.errors import Exit, KctlError, did_you_mean
+
+ANY = "any"
+RESOURCES = {ANY: 1, "topic": 2, "group": 3, "cluster": 4, "transactional-id": 5, "delegation-token": 6, "user": 7}
+PATTERNS = {ANY: 1, "match": 2, "literal": 3, "prefixed": 4}
+PERMISSIONS = {ANY: 1, "deny": 2, "allow": 3}
+OPERATIONS = {
+    ANY: 1,
+    "All": 2,
+    "Read": 3,
+    "Write": 4,
+    "Create": 5,
+    "Delete": 6,
+    "Alter": 7,
+    "Describe": 8,
+    "ClusterAction": 9,
+    "DescribeConfigs": 10,
+    "AlterConfigs": 11,
+    "IdempotentWrite": 12,
+    "CreateTokens": 13,
+    "DescribeTokens": 14,
+}
+CLUSTER_NAME = "kafka-cluster"
+EVERYBODY = "User:*"
+ANYWHERE = "*"
+
+_IMPLIES = {
+    "Describe": {"Describe", "Read", "Write", "Delete", "Alter"},
+    "DescribeConfigs": {"DescribeConfigs", "AlterConfigs"},
+}
+"""An operation, and those whose permission brings it along."""
+
+
+class Resource(NamedTuple):
+    type: str
+    name: str
+    pattern: str = "literal"
+
+    def __str__(self) -> str:
+        return f"{self.type}/{self.name}{'*' if self.pattern == 'prefixed' else ''}"
+
+
+class Binding(NamedTuple):
+    principal: str
+    host: str
+    operation: str
+    resource: Resource
+    permission: str
+
+    def __str__(self) -> str:
+        where = "" if self.host == ANYWHERE else f" from {self.host}"
+        return f"{self.permission} {self.principal} {self.operation} on {self.resource}{where}"
+
+
+def operation_named(word: str) -> str:
+    """`read`, `READ`, `describe-configs`, `DescribeConfigs`: however it is written."""
+    flat = word.replace("-", "").replace("_", "").lower()
+    for name in OPERATIONS:
+        if name.lower() == flat and name != ANY:
+            return name
+    known = [name for name in OPERATIONS if name != ANY]
+    hints = did_you_mean(word, known) or (f"there are: {', '.join(known)}",)
+    raise KctlError(f'there is no operation "{word}"', exit_code=Exit.USAGE, hints=hints)
+
+
+def principal_named(word: str) -> str:
+    """Kafka writes the type in front; a bare name is a user."""
+    return word if ":" in word else f"User:{word}"
+
+
+class Verdict(NamedTuple):
+    allowed: bool
+    why: str
+    decided_by: Binding | None = None
+
+
+def decide(
+    bindings: Sequence[Binding],
+    principal: str,
+    host: str,
+    operation: str,
+    resource: Resource,
+    superusers: Iterable[str] = (),
+    allow_without_acl: bool | None = False,
+) -> Verdict:
+    """Whether `principal` at `host` may do `operation` on the one thing that `resource` names."""
+    if principal in superusers:
+        return Verdict(True, f"{principal} is a superuser")
+    about = [binding for binding in bindings if _covers(binding.resource, resource)]
+    if not about:
+        value = "unless the brokers set it" if allow_without_acl is None else f"={str(allow_without_acl).lower()}"
+        setting = f"allow.everyone.if.no.acl.found {value}".replace(" =", "=")
+        return Verdict(bool(allow_without_acl), f"no ACL speaks of {resource}, and {setting}")
+    who = [b for b in about if b.principal in (principal, EVERYBODY) and b.host in (host, ANYWHERE)]
+    for binding in who:
+        if binding.permission == "deny" and binding.operation in (operation, "All"):
+            return Verdict(False, f"decided by: {binding}", binding)
+    enough = _IMPLIES.get(operation, {operation}) | {"All"}
+    for binding in who:
+        if binding.permission == "allow" and binding.operation in enough:
+            return Verdict(True, f"decided by: {binding}", binding)
+    return Verdict(False, f"no ACL allows {principal} {operation} on {resource}")
+
+
+def _covers(pattern: Resource, resource: Resource) -> bool:
+    if pattern.type != resource.type:
+        return False
+    if pattern.pattern == "prefixed":
+        return resource.name.startswith(pattern.name)
+    return pattern.name in (resource.name, "*")

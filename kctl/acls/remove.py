@@ -1,0 +1,63 @@
+"""`kctl acls remove`."""
+
+from __future__ import annotations
+
+import click
+
+from kctl.acls.asking import COLUMNS, Filter, Meant, acl_failure, described, meaning, row
+from kctl.acls.bindings import Binding
+from kctl.changes import Change
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError
+from kctl.output import counted, note
+from kctl.session import Session, pass_session
+
+
+@click.command("remove", cls=KctlCommand, columns=COLUMNS)
+@meaning
+@click.option("--every", is_flag=True, help="All ACLs, where nothing else is said.")
+@pass_session
+def remove(session: Session, meant: Meant, every: bool) -> int:
+    """Remove the ACLs that match.
+
+    Example: kctl acls remove --allow User:alice --topic orders
+    """
+    if not any(meant) and not every:
+        raise KctlError("nothing says which ACLs", exit_code=Exit.USAGE, hints=("--every removes all of them",))
+    filters = list(meant.filters())
+    doomed = list(dict.fromkeys(binding for wanted in filters for binding in described(session, wanted)))
+    if not doomed:
+        raise KctlError("no ACL matches", exit_code=Exit.NOT_FOUND, hints=("kctl acls list",))
+    change = Change(session, COLUMNS, map(row, doomed))
+    if not change.confirmed(f"Remove {counted(len(doomed), 'ACL')}?", type_this=str(len(doomed))):
+        return Exit.DONE
+    errors = _delete(session, doomed)
+    gone = not errors and session.wait_until(lambda: not set(doomed) & set(described(session, Filter())))
+    note(session.settings, "undo:")
+    for binding in doomed:
+        note(session.settings, f"  {_undo(binding)}")
+    return change.done(errors=errors, verified=f"{counted(len(doomed), 'ACL')} removed" if gone else "")
+
+
+def _delete(session: Session, doomed: list[Binding]) -> list[KctlError]:
+    """Exactly those that were shown, whatever was added since."""
+    from kafkad.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+
+    exact = [Filter(*b.resource, b.principal, b.host, b.operation, b.permission) for b in doomed]
+    results = session.call(
+        DeleteAclsRequest(filters=[DeleteAclsFilter(**one.fields()) for one in exact])
+    ).filter_results
+    return [
+        acl_failure(result.error_code, f"not removed: {binding}", result.error_message)
+        for binding, result in zip(doomed, results, strict=True)
+        if result.error_code
+    ]
+
+
+def _undo(binding: Binding) -> str:
+    kind, name, pattern = binding.resource
+    option = {"cluster": "--cluster", "user": f"--user-principal '{name}'"}.get(kind, f"--{kind} '{name}'")
+    prefixed = " --prefixed" if pattern == "prefixed" else ""
+    host = "" if binding.host == "*" else f" --host {binding.host}"
+    whom = f"--{binding.permission} '{binding.principal}'"
+    return f"kctl acls add {whom}{host} --operation {binding.operation} {option}{prefixed}"

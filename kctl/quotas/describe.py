@@ -1,0 +1,44 @@
+"""`kctl quotas describe`."""
+
+from __future__ import annotations
+
+import click
+
+from kctl.command import KctlCommand, answer
+from kctl.errors import Exit, KctlError
+from kctl.output import note
+from kctl.quotas.entities import COLUMNS, Entity, applying, described, entity_of, entity_text
+from kctl.session import Session, pass_session
+
+
+@click.command("describe", cls=KctlCommand, columns=COLUMNS)
+@click.argument("who", nargs=-1, required=True, metavar="user=NAME client=NAME | ip=ADDRESS")
+@click.option("--resolve", is_flag=True, help="Those that apply to this user and client, of its own or by default.")
+@pass_session
+def describe(session: Session, who: tuple[str, ...], resolve: bool) -> int:
+    """Say which quotas a user and client have, or which apply.
+
+    With --resolve the most special one that is set decides, for each quota: that of user and client, then of the
+    user, then of the client, each before its default.
+
+    Example: kctl quotas describe --resolve user=alice client=billing
+    """
+    entity = entity_of(word for text in who for word in text.split(","))
+    quotas = described(session)
+    if resolve:
+        found = applying(quotas, _named(entity))
+        if not found:
+            note(session.settings, f"no quota applies to {entity_text(entity)}")
+        return answer(session, COLUMNS, [quota.row() for quota in found])
+    found = [quota for quota in quotas if quota.entity == entity]
+    if not found:
+        hints = ("--resolve says which of others apply",)
+        raise KctlError(f"{entity_text(entity)} has no quota of its own", exit_code=Exit.NOT_FOUND, hints=hints)
+    return answer(session, COLUMNS, [quota.row() for quota in found])
+
+
+def _named(entity: Entity) -> dict[str, str]:
+    named = {kind: name for kind, name in entity if name is not None}
+    if len(named) < len(entity):
+        raise KctlError("a default is nobody in particular", exit_code=Exit.USAGE, hints=("kctl quotas list",))
+    return named

@@ -1,0 +1,104 @@
+"""The requests about delegation tokens."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkad.errors import ErrorCode
+from kctl.errors import Exit, KctlError, did_you_mean, failure
+from kctl.output import Column, Row
+
+if TYPE_CHECKING:
+    from kctl.session import Session
+
+COLUMNS = (
+    Column("token_id", "What it is called; as a user name it logs in by SCRAM."),
+    Column("owner", "Whom it speaks for."),
+    Column("requester", "Who asked for it.", wide=True),
+    Column("renewers", "Who may renew it besides its owner.", "list"),
+    Column("issued_ms", "When it was made.", "time", "ISSUED"),
+    Column("expires_ms", "When it expires unless it is renewed.", "time", "EXPIRES"),
+    Column("max_ms", "When it expires at the latest.", "time", "AT-THE-LATEST"),
+    Column("hmac", "Its secret in base64: the password of a login with it.", wide=True),
+)
+
+
+class Token(NamedTuple):
+    token_id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issued_ms: int
+    expires_ms: int
+    max_ms: int
+    secret: bytes
+
+    def row(self) -> Row:
+        fields = self._asdict()
+        return {**fields, "renewers": list(self.renewers), "hmac": b64encode(fields.pop("secret")).decode()}
+
+
+def principal(text: str) -> tuple[str, str]:
+    """Its type and name; a bare name is a user."""
+    kind, colon, name = text.partition(":")
+    return (kind, name) if colon else ("User", text)
+
+
+def token_failure(code: int, what: str) -> KctlError:
+    hints: Sequence[str] = ()
+    if code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED:
+        hints = ("its brokers have no delegation.token.secret.key",)
+    elif code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED:
+        hints = ("log in by SASL or with a TLS certificate, and not with a token",)
+    return failure(code, what, hints=hints)
+
+
+def described(session: Session, owners: Sequence[str] = ()) -> list[Token]:
+    """Of these owners, or all that the one who asks may see."""
+    from kafkad.wire.messages.describe_delegation_token import (
+        DescribeDelegationTokenOwner,
+        DescribeDelegationTokenRequest,
+    )
+
+    named = map(principal, owners)
+    wanted = [DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in named]
+    response = session.call(DescribeDelegationTokenRequest(owners=wanted or None))
+    if response.error_code:
+        raise token_failure(response.error_code, "tokens cannot be listed")
+    found = [
+        Token(
+            token.token_id,
+            f"{token.principal_type}:{token.principal_name}",
+            f"{token.token_requester_principal_type}:{token.token_requester_principal_name}",
+            tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in token.renewers),
+            token.issue_timestamp,
+            token.expiry_timestamp,
+            token.max_timestamp,
+            token.hmac,
+        )
+        for token in response.tokens
+    ]
+    return sorted(found)
+
+
+def token_named(session: Session, word: str) -> Token:
+    """By its id, or by its secret in base64."""
+    there = described(session)
+    for token in there:
+        if word == token.token_id or _is_secret(word, token):
+            return token
+    raise KctlError(
+        f'token "{word}" does not exist',
+        exit_code=Exit.NOT_FOUND,
+        code=ErrorCode.DELEGATION_TOKEN_NOT_FOUND.name,
+        hints=did_you_mean(word, [token.token_id for token in there]),
+    )
+
+
+def _is_secret(word: str, token: Token) -> bool:
+    try:
+        return b64decode(word, validate=True) == token.secret
+    except ValueError:
+        return False

@@ -1,0 +1,53 @@
+"""`kctl tokens create`."""
+
+from __future__ import annotations
+
+import click
+
+from kctl.changes import Change
+from kctl.command import KctlCommand, answer
+from kctl.errors import Exit
+from kctl.output import Column
+from kctl.parsing import parse_duration_ms
+from kctl.session import Session, pass_session
+from kctl.tokens.asking import COLUMNS, described, principal, token_failure
+
+_PLAN = (
+    Column("owner", "Whom it speaks for."),
+    Column("renewers", "Who may renew it besides its owner.", "list"),
+    Column("max_lifetime_ms", "How long it may live at the most.", "duration", "LIFETIME"),
+)
+
+
+@click.command("create", cls=KctlCommand, columns=COLUMNS)
+@click.option("--owner", metavar="PRINCIPAL", help="Whom it speaks for.  [default: whoever asks]")
+@click.option("--renewer", multiple=True, metavar="PRINCIPAL", help="Who may renew it besides its owner.")
+@click.option("--max-lifetime", metavar="TIME", help="How long it may live.  [default: what the brokers allow]")
+@pass_session
+def create(session: Session, owner: str | None, renewer: tuple[str, ...], max_lifetime: str | None) -> int:
+    """Create a delegation token.
+
+    Its id and secret are the user name and password of a login by SCRAM with the token.
+
+    Example: kctl tokens create --renewer User:scheduler --max-lifetime 7d
+    """
+    from kafkad.wire.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+
+    lifetime = None if max_lifetime is None else parse_duration_ms(max_lifetime)
+    plan = {"owner": owner or "whoever asks", "renewers": list(renewer), "max_lifetime_ms": lifetime}
+    if not Change(session, _PLAN, [plan]).confirmed("Create this token?"):
+        return Exit.DONE
+    kind, name = principal(owner) if owner else (None, None)
+    renewers = [CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in map(principal, renewer)]
+    request = CreateDelegationTokenRequest(
+        owner_principal_type=kind,
+        owner_principal_name=name,
+        renewers=renewers,
+        max_lifetime_ms=-1 if lifetime is None else lifetime,
+    )
+    response = session.ask_controller(request, lambda made: [made.error_code])
+    if response.error_code:
+        raise token_failure(response.error_code, "no token was made")
+    session.wait_until(lambda: any(token.token_id == response.token_id for token in described(session)))
+    made = [token.row() for token in described(session) if token.token_id == response.token_id]
+    return answer(session, COLUMNS, made)

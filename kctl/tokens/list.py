@@ -1,0 +1,22 @@
+"""`kctl tokens list`."""
+
+from __future__ import annotations
+
+import click
+
+from kctl.command import KctlCommand, answer
+from kctl.session import Session, pass_session
+from kctl.tokens.asking import COLUMNS, described
+
+
+@click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
+@click.option("--owner", multiple=True, metavar="PRINCIPAL", help="Only tokens of this owner.")
+@pass_session
+def list_tokens(session: Session, owner: tuple[str, ...]) -> int:
+    """List delegation tokens.
+
+    Those that the one who asks may see; -o wide and json have their secrets too.
+
+    Example: kctl tokens list --owner User:alice
+    """
+    return answer(session, COLUMNS, [token.row() for token in described(session, owner)])

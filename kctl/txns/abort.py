@@ -1,0 +1,129 @@
+"""`kctl txns abort`."""
+
+from __future__ import annotations
+
+import click
+
+from kafkad.names import TopicPartition
+from kctl.changes import Change
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError, failure
+from kctl.offsets import LATEST, OffsetAt, offsets_at
+from kctl.output import Column
+from kctl.session import Session, pass_session
+from kctl.txns.asking import OPEN, Producer, described, listed, partitions_named, producers_of
+
+COLUMNS = (
+    Column("topic", "The topic."),
+    Column("partition", "The partition.", "number", "PART"),
+    Column("producer_id", "Whose transaction is ended.", "number"),
+    Column("producer_epoch", "Which of the producers with that id.", "number", "EPOCH"),
+    Column("coordinator_epoch", "That the end is written with.", "number", wide=True),
+    Column("start_offset", "Where it begins.", "number"),
+    Column("end_offset", "Where the partition ends now.", "number"),
+    Column("hidden_at_most", "Records between the two: those of this producer become invisible.", "number"),
+)
+
+
+@click.command("abort", cls=KctlCommand, columns=COLUMNS)
+@click.argument("partition", metavar="TOPIC:PARTITION")
+@click.option("--start-offset", type=int, metavar="N", help="Of the transaction, as kctl txns hanging prints it.")
+@click.option("--producer-id", type=int, metavar="ID", help="Or whose transaction it is.")
+@click.option("--force", is_flag=True, help="Though its coordinator still looks after it.")
+@pass_session
+def abort(session: Session, partition: str, start_offset: int | None, producer_id: int | None, force: bool) -> int:
+    """End a hanging transaction on a partition.
+
+    Its records there stay invisible to readers of committed records for good, and the readers go on.
+
+    Example: kctl txns abort payments:1 --start-offset 88121
+    """
+    where = _one(session, partition)
+    producer = _producer(session, where, start_offset, producer_id)
+    if not force:
+        _check_hangs(session, producer)
+    end = offsets_at(session, {where: LATEST})[where]
+    change = Change(session, COLUMNS, [_row(producer, end)])
+    if not change.confirmed("Abort this transaction?", type_this=str(where)):
+        return Exit.DONE
+    _write_marker(session, producer)
+
+    def is_over() -> bool:
+        now = producers_of(session, [where])[where]
+        return isinstance(now, list) and all(p.start_offset < 0 for p in now if p.producer_id == producer.producer_id)
+
+    return change.done(verified="the transaction is over" if session.wait_until(is_over) else "")
+
+
+def _one(session: Session, text: str) -> TopicPartition:
+    found, errors = partitions_named(session, [text])
+    if errors:
+        raise errors[0]
+    if len(found) != 1:
+        raise KctlError("a transaction is ended on one partition", exit_code=Exit.USAGE, hints=(f"{text}:0",))
+    return found[0]
+
+
+def _producer(session: Session, where: TopicPartition, start: int | None, producer_id: int | None) -> Producer:
+    if start is None and producer_id is None:
+        hints = (f"kctl txns hanging {where.topic}",)
+        raise KctlError("say which: --start-offset or --producer-id", exit_code=Exit.USAGE, hints=hints)
+    there = producers_of(session, [where])[where]
+    if isinstance(there, KctlError):
+        raise there
+    for one in there:
+        if one.start_offset >= 0 and start in (None, one.start_offset) and producer_id in (None, one.producer_id):
+            return one
+    which = f"that begins at {start}" if producer_id is None else f"of producer {producer_id}"
+    hints = (f"kctl txns producers {where.topic}:{where.partition} --open",)
+    raise KctlError(f"{where} has no open transaction {which}", exit_code=Exit.NOT_FOUND, hints=hints)
+
+
+def _check_hangs(session: Session, producer: Producer) -> None:
+    known, silent = listed(session, producer_ids=[producer.producer_id])
+    if silent:
+        raise silent[0]
+    names = [one.transactional_id for one in known]
+    for name, one in described(session, names).items():
+        if isinstance(one, KctlError) or (one.state in OPEN and producer.where in one.partitions):
+            hints = ("its producer or the time-out ends it", "--force ends it here only, and tears it apart")
+            what = f'the coordinator of "{name}" still looks after this transaction'
+            raise KctlError(what, exit_code=Exit.REFUSED, hints=hints)
+
+
+def _row(producer: Producer, end: OffsetAt | KctlError) -> dict[str, object]:
+    last = None if isinstance(end, KctlError) else end.offset
+    return {
+        "topic": producer.where.topic,
+        "partition": producer.where.partition,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "coordinator_epoch": max(producer.coordinator_epoch, 0),
+        "start_offset": producer.start_offset,
+        "end_offset": last,
+        "hidden_at_most": None if last is None else last - producer.start_offset,
+    }
+
+
+def _write_marker(session: Session, producer: Producer) -> None:
+    from kafkad.wire.messages.write_txn_markers import (
+        WritableTxnMarker,
+        WritableTxnMarkerTopic,
+        WriteTxnMarkersRequest,
+    )
+
+    topic, partition = producer.where
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
+        coordinator_epoch=max(producer.coordinator_epoch, 0),
+    )
+    leader = session.leaders([producer.where])[producer.where]
+    if isinstance(leader, KctlError):
+        raise leader
+    response = session.call(WriteTxnMarkersRequest(markers=[marker]), leader)
+    for result in (part for one in response.markers for of in one.topics for part in of.partitions):
+        if result.error_code:
+            raise failure(result.error_code, f"the transaction on {producer.where} is not aborted")

@@ -1,0 +1,162 @@
+"""What coordinators say of transactions, and partitions of those who write to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkad.names import TopicPartition
+from kctl.errors import Exit, KctlError, failure
+from kctl.session import TRANSACTION
+
+if TYPE_CHECKING:
+    from kctl.session import Session
+
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
+"""States in which a transaction still has to write something to its partitions."""
+
+
+class Listed(NamedTuple):
+    transactional_id: str
+    state: str
+    producer_id: int
+    coordinator: int
+
+
+class Transaction(NamedTuple):
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int
+    """-1 where none is open."""
+    partitions: tuple[TopicPartition, ...]
+
+
+class Producer(NamedTuple):
+    where: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    start_offset: int
+    """Of its open transaction, or -1."""
+
+
+def listed(
+    session: Session, states: Sequence[str] = (), producer_ids: Sequence[int] = (), older_ms: int = -1
+) -> tuple[list[Listed], list[KctlError]]:
+    """Of all coordinators; and the brokers that did not answer."""
+    from kafkad.wire.messages.list_transactions import ListTransactionsRequest
+
+    request = ListTransactionsRequest(
+        state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=older_ms
+    )
+    found: list[Listed] = []
+    errors: list[KctlError] = []
+    for broker, response in session.call_each(dict.fromkeys(session.cluster.brokers, request)).items():
+        if isinstance(response, KctlError):
+            errors.append(response)
+        elif response.error_code:
+            errors.append(failure(response.error_code, f"transactions of broker {broker}"))
+        elif response.unknown_state_filters:
+            unknown = ", ".join(response.unknown_state_filters)
+            raise KctlError(f"no transaction is ever in the state {unknown}", exit_code=Exit.USAGE)
+        else:
+            found.extend(
+                Listed(state.transactional_id, state.transaction_state, state.producer_id, broker)
+                for state in response.transaction_states
+            )
+    return sorted(found), errors
+
+
+def described(session: Session, ids: Iterable[str]) -> dict[str, Transaction | KctlError]:
+    """Each of these transactional ids, as its coordinator has it."""
+    from kafkad.wire.messages.describe_transactions import DescribeTransactionsRequest
+
+    def read(response: Any) -> Iterator[tuple[str, int, Transaction]]:
+        for state in response.transaction_states:
+            partitions = tuple(TopicPartition(t.topic, p) for t in state.topics for p in t.partitions)
+            yield (
+                state.transactional_id,
+                state.error_code,
+                Transaction(
+                    state.transactional_id,
+                    state.transaction_state,
+                    state.producer_id,
+                    state.producer_epoch,
+                    state.transaction_timeout_ms,
+                    state.transaction_start_time_ms,
+                    tuple(sorted(partitions)),
+                ),
+            )
+
+    def build(asked: list[str]) -> Any:
+        return DescribeTransactionsRequest(transactional_ids=asked)
+
+    return session.ask_coordinators(ids, build, read, TRANSACTION)
+
+
+def producers_of(
+    session: Session, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, list[Producer] | KctlError]:
+    """Who writes to each partition, as its leader remembers."""
+    from kafkad.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+
+    def build(asked: list[TopicPartition]) -> Any:
+        topics: dict[str, list[int]] = {}
+        for topic, partition in asked:
+            topics.setdefault(topic, []).append(partition)
+        return DescribeProducersRequest(
+            topics=[TopicRequest(name=name, partition_indexes=which) for name, which in topics.items()]
+        )
+
+    def read(response: Any) -> Iterator[tuple[TopicPartition, int, list[Producer]]]:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                where = TopicPartition(topic.name, partition.partition_index)
+                yield where, partition.error_code, [_producer(where, state) for state in partition.active_producers]
+
+    return session.ask_leaders(partitions, build, read)
+
+
+def _producer(where: TopicPartition, state: Any) -> Producer:
+    return Producer(
+        where,
+        state.producer_id,
+        state.producer_epoch,
+        state.last_sequence,
+        state.last_timestamp,
+        state.coordinator_epoch,
+        state.current_txn_start_offset,
+    )
+
+
+def partitions_named(session: Session, words: Sequence[str]) -> tuple[list[TopicPartition], list[KctlError]]:
+    """`orders` is all its partitions, `orders:0,2` are two; no word at all is every partition there is."""
+    from kctl.choosing import Choice
+    from kctl.topics.chosen import chosen_topics
+
+    wanted = dict(_split(word) for word in words)
+    topics, errors = chosen_topics(session, Choice("topic", list(wanted), (), ()))
+    found: list[TopicPartition] = []
+    for name, topic in topics.items():
+        there = sorted(partition.partition_index for partition in topic.partitions)
+        asked = wanted.get(name) or there
+        found.extend(TopicPartition(name, partition) for partition in asked if partition in there)
+        errors.extend(
+            KctlError(f'topic "{name}" has no partition {partition}', exit_code=Exit.NOT_FOUND)
+            for partition in asked
+            if partition not in there
+        )
+    return found, errors
+
+
+def _split(word: str) -> tuple[str, list[int]]:
+    name, colon, numbers = word.partition(":")
+    try:
+        return name, [int(number) for number in numbers.split(",")] if colon else []
+    except ValueError:
+        raise KctlError(f'"{word}" is not TOPIC or TOPIC:0,1', exit_code=Exit.USAGE) from None

@@ -1,0 +1,37 @@
+"""`kctl users delete`."""
+
+from __future__ import annotations
+
+import click
+
+from kctl.changes import Change
+from kctl.command import KctlCommand, answer
+from kctl.errors import Exit
+from kctl.output import counted
+from kctl.session import Session, pass_session
+from kctl.users.credentials import COLUMNS, MECHANISMS, altered, described
+
+
+@click.command("delete", cls=KctlCommand, columns=COLUMNS)
+@click.argument("users", nargs=-1, required=True, metavar="USER…")
+@click.option("--mechanism", type=click.Choice(list(MECHANISMS)), help="Only this one.  [default: all the user has]")
+@pass_session
+def delete(session: Session, users: tuple[str, ...], mechanism: str | None) -> int:
+    """Delete SCRAM credentials of users.
+
+    Example: kctl users delete alice
+    """
+    from kafkad.wire.messages.alter_user_scram_credentials import ScramCredentialDeletion
+
+    found, errors = described(session, users)
+    doomed = [credential for credential in found if mechanism in (None, credential.mechanism)]
+    if not doomed:
+        return answer(session, COLUMNS, (), errors)
+    change = Change(session, COLUMNS, [credential.row() for credential in doomed])
+    names = sorted({credential.user for credential in doomed})
+    if not change.confirmed("Delete these credentials?", type_this=names[0] if len(names) == 1 else str(len(names))):
+        return Exit.DONE
+    deletions = [ScramCredentialDeletion(name=one.user, mechanism=MECHANISMS[one.mechanism]) for one in doomed]
+    errors += altered(session, deletions=deletions)
+    gone = not errors and session.wait_until(lambda: not set(doomed) & set(described(session)[0]))
+    return change.done(errors=errors, verified=f"{counted(len(doomed), 'credential')} deleted" if gone else "")

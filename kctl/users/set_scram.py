@@ -1,0 +1,77 @@
+"""`kctl users set-scram`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from kctl.changes import Change
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError
+from kctl.session import Session, pass_session
+from kctl.users.credentials import (
+    COLUMNS,
+    MAX_ITERATIONS,
+    MECHANISMS,
+    MIN_ITERATIONS,
+    Credential,
+    altered,
+    described,
+    salted_password,
+)
+
+
+@click.command("set-scram", cls=KctlCommand, columns=COLUMNS)
+@click.argument("user")
+@click.option("--mechanism", type=click.Choice(list(MECHANISMS)), default="SCRAM-SHA-512", show_default=True)
+@click.option(
+    "--iterations",
+    type=click.IntRange(MIN_ITERATIONS, MAX_ITERATIONS),
+    default=8192,
+    show_default=True,
+    help="How often the password is hashed.",
+)
+@pass_session
+def set_scram(session: Session, user: str, mechanism: str, iterations: int) -> int:
+    """Set the password with which a user logs in by SCRAM.
+
+    The password is asked for on a terminal, or is the first line of standard input. Only its salted hash is sent.
+
+    Example: kctl users set-scram alice
+    """
+    from kafkad.wire.messages.alter_user_scram_credentials import ScramCredentialUpsertion
+
+    credential = Credential(user, mechanism, iterations)
+    password = "" if session.settings.dry_run else _password(user)
+    had, _ = described(session, [user])
+    change = Change(session, COLUMNS, [credential.row()])
+    replaced = "Replace the" if any(one.mechanism == mechanism for one in had) else "Set the"
+    if not change.confirmed(f'{replaced} {mechanism} password of "{user}"?'):
+        return Exit.DONE
+    from secrets import token_bytes
+
+    salt = token_bytes(24)
+    upsertion = ScramCredentialUpsertion(
+        name=user,
+        mechanism=MECHANISMS[mechanism],
+        iterations=iterations,
+        salt=salt,
+        salted_password=salted_password(mechanism, password, salt, iterations),
+    )
+    errors = altered(session, upsertions=[upsertion])
+    seen = not errors and session.wait_until(lambda: credential in described(session, [user])[0])
+    undo = f"kctl users delete {user} --mechanism {mechanism}"
+    return change.done(errors=errors, verified=f"{user} has it" if seen else "", undo="" if errors else undo)
+
+
+def _password(user: str) -> str:
+    if sys.stdin.isatty():
+        given: str = click.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        given = sys.stdin.readline().rstrip("\r\n")
+    if not given:
+        raise KctlError(
+            "the password is empty", exit_code=Exit.USAGE, hints=("it is the first line of standard input",)
+        )
+    return given

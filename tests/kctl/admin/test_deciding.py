@@ -1,0 +1,142 @@
+"""Which ACL and which quota decides, and what a password becomes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkad.names import TopicPartition
+from kctl.acls.bindings import Binding, Resource, decide, operation_named
+from kctl.errors import KctlError
+from kctl.quotas.entities import Quota, applying, entity_of
+from kctl.txns.asking import Producer, Transaction
+from kctl.txns.hanging import is_candidate, why_hanging
+from kctl.users.credentials import salted_password
+
+ORDERS = Resource("topic", "orders")
+
+
+def binding(
+    operation: str = "Write",
+    resource: Resource = ORDERS,
+    *,
+    permission: str = "allow",
+    principal: str = "User:alice",
+    host: str = "*",
+) -> Binding:
+    return Binding(principal, host, operation, resource, permission)
+
+
+@pytest.mark.parametrize(
+    ("acls", "operation", "allowed"),
+    [
+        ([binding()], "Write", True),
+        ([binding()], "Read", False),
+        ([binding("All")], "Read", True),
+        ([binding()], "Describe", True),
+        ([binding("Create")], "Describe", False),
+        ([binding("AlterConfigs")], "DescribeConfigs", True),
+        ([binding(), binding(permission="deny")], "Write", False),
+        ([binding(), binding("All", permission="deny")], "Describe", False),
+        ([binding(), binding(permission="deny")], "Describe", True),  # a denied Write is no denied Describe
+        ([binding(principal="User:*")], "Write", True),
+        ([binding(principal="User:bob")], "Write", False),
+        ([binding(host="10.0.0.1")], "Write", True),
+        ([binding(host="10.0.0.2")], "Write", False),
+        ([binding(resource=Resource("topic", "ord", "prefixed"))], "Write", True),
+        ([binding(resource=Resource("topic", "ord", "literal"))], "Write", False),
+        ([binding(resource=Resource("topic", "*"))], "Write", True),
+        ([binding(resource=Resource("topic", "*", "prefixed"))], "Write", False),
+        ([binding(resource=Resource("group", "orders"))], "Write", False),
+    ],
+)
+def test_the_authorizer_decides(acls: list[Binding], operation: str, allowed: bool) -> None:
+    assert decide(acls, "User:alice", "10.0.0.1", operation, ORDERS).allowed is allowed
+
+
+def test_superusers_and_resources_without_acl() -> None:
+    denied = [binding(permission="deny")]
+    assert decide(denied, "User:alice", "*", "Write", ORDERS, superusers=["User:alice"]).allowed
+    assert decide([], "User:alice", "*", "Write", ORDERS, allow_without_acl=True).allowed
+    other = binding("Read", principal="User:bob")
+    assert not decide([other], "User:alice", "*", "Write", ORDERS, allow_without_acl=True).allowed
+    assert "unless the brokers set it" in decide([], "User:alice", "*", "Write", ORDERS, allow_without_acl=None).why
+
+
+@pytest.mark.parametrize("word", ["DescribeConfigs", "describe-configs", "DESCRIBE_CONFIGS", "describeconfigs"])
+def test_operations_however_they_are_written(word: str) -> None:
+    assert operation_named(word) == "DescribeConfigs"
+
+
+def test_an_unknown_operation_is_told_with_what_it_looks_like() -> None:
+    with pytest.raises(KctlError) as told:
+        operation_named("Wriet")
+    assert told.value.hints == ('did you mean "Write"?',)
+
+
+QUOTAS = [
+    Quota((("user", "alice"), ("client-id", "app")), "producer_byte_rate", 1),
+    Quota((("user", "alice"), ("client-id", None)), "producer_byte_rate", 2),
+    Quota((("user", "alice"),), "producer_byte_rate", 3),
+    Quota((("user", None), ("client-id", "app")), "producer_byte_rate", 4),
+    Quota((("user", None), ("client-id", None)), "producer_byte_rate", 5),
+    Quota((("user", None),), "producer_byte_rate", 6),
+    Quota((("client-id", "app"),), "producer_byte_rate", 7),
+    Quota((("client-id", None),), "producer_byte_rate", 8),
+]
+
+
+@pytest.mark.parametrize("first", range(len(QUOTAS)))
+def test_the_most_special_quota_applies(first: int) -> None:
+    (found,) = applying(QUOTAS[first:], {"user": "alice", "client-id": "app"})
+    assert found == QUOTAS[first]
+
+
+def test_quotas_apply_each_for_itself() -> None:
+    quotas = [*QUOTAS[2:3], Quota((("user", None),), "consumer_byte_rate", 9)]
+    assert [quota.value for quota in applying(quotas, {"user": "alice"})] == [3, 9]
+    assert applying(QUOTAS[6:7], {"user": "alice"}) == []
+
+
+def test_entities() -> None:
+    assert entity_of(["client=app", "user=<default>"]) == (("user", None), ("client-id", "app"))
+    with pytest.raises(KctlError, match="says nobody"):
+        entity_of(["usr=alice"])
+    with pytest.raises(KctlError, match="for an address, or for a user"):
+        entity_of(["ip=1.2.3.4", "user=alice"])
+
+
+def test_a_salted_password_is_that_of_rfc_7677() -> None:
+    """The vector of the RFC's example: its server key follows from this."""
+    import hashlib
+    import hmac
+    from base64 import b64decode
+
+    salted = salted_password("SCRAM-SHA-256", "pencil", b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), 4096)
+    message = (
+        "n=user,r=rOprNGfwEbeRWgbNEkqO,"
+        "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,"
+        "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    )
+    server_key = hmac.digest(salted, b"Server Key", hashlib.sha256)
+    signature = hmac.digest(server_key, message.encode(), hashlib.sha256)
+    assert signature == b64decode("6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+WHERE = TopicPartition("payments", 1)
+OPEN = Producer(WHERE, 7, 3, 10, 1000, 0, 50)
+
+
+def test_what_may_hang() -> None:
+    assert is_candidate(OPEN, now_ms=2001, max_timeout_ms=1000)
+    assert not is_candidate(OPEN, now_ms=2000, max_timeout_ms=1000)
+    assert not is_candidate(OPEN._replace(start_offset=-1), now_ms=9999, max_timeout_ms=0)
+
+
+def test_why_it_hangs() -> None:
+    looked_after = Transaction("t", "Ongoing", 7, 3, 60000, 1000, (WHERE,))
+    assert why_hanging(OPEN, looked_after) == ""
+    assert why_hanging(OPEN, looked_after._replace(state="PrepareCommit")) == ""
+    assert "no coordinator" in why_hanging(OPEN, None)
+    assert "CompleteAbort" in why_hanging(OPEN, looked_after._replace(state="CompleteAbort"))
+    assert "epoch 4" in why_hanging(OPEN, looked_after._replace(producer_epoch=4))
+    assert "without this partition" in why_hanging(OPEN, looked_after._replace(partitions=()))

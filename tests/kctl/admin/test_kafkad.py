@@ -1,0 +1,47 @@
+"""What kafkad does not serve yet is said so, and what is wrong with a command line before anybody is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl.errors import Exit
+from tests.kctl.conftest import Kctl
+
+
+@pytest.mark.parametrize("command", ["acls list", "users list", "quotas list", "tokens list", "txns list"])
+def test_what_the_broker_does_not_serve(on_broker: Kctl, command: str) -> None:
+    ran = on_broker(*command.split())
+    assert ran.code == Exit.FAILED
+    assert "does not serve" in ran.err and "UNSUPPORTED_VERSION" in ran.err
+    assert ran.out == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("acls add --topic t", "nobody is named"),
+        ("acls add --allow a", "no resource is named"),
+        ("acls add --allow a --consumer --topic t", "a consumer needs a group"),
+        ("acls add --allow a --topic t --operation Raed", 'there is no operation "Raed"'),
+        ("acls remove", "nothing says which ACLs"),
+        ("acls check alice Write thing/x", 'there is no kind of resource "thing"'),
+        ("quotas set user=a producer_byte_rat=1", 'there is no quota "producer_byte_rat"'),
+        ("quotas set user=a producer_byte_rate=0", "has to be more than 0"),
+        ("quotas set user=a request_percentage=x", '"x" is no value of request_percentage'),
+        ("quotas set producer_byte_rate=1", "say whom and what"),
+        ("txns abort t:0", "does not exist"),
+        ("txns producers t:x", "is not TOPIC or TOPIC:0,1"),
+    ],
+)
+def test_mistakes(on_broker: Kctl, command: str, told: str) -> None:
+    ran = on_broker(*command.split())
+    assert ran.code in (Exit.USAGE, Exit.NOT_FOUND)
+    assert told in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_who_writes_to_a_partition(on_broker: Kctl) -> None:
+    topic = '{"topics": [{"name": "written", "num_partitions": 1, "replication_factor": 1}]}'
+    assert on_broker("-y", "raw", "CreateTopics", topic).code == Exit.DONE
+    assert on_broker("txns", "producers", "written", "--no-headers") == (Exit.DONE, "", "")
+    assert on_broker("txns", "producers", "written:3").code == Exit.NOT_FOUND
