@@ -124,7 +124,11 @@ def answer(
     settings = session.settings
     document = Document(settings.command, stream or settings.watch is not None, session.cluster.cluster_id, dry_run)
     writer = Writer(settings, columns, document)
-    if text is not None and settings.is_text and not settings.columns:
+    if errors:
+        rows = list(rows)
+    if errors and not rows and settings.is_text:
+        pass  # the errors say it all: no table without a row
+    elif text is not None and settings.is_text and not settings.columns:
         writer.print_text(text())
     else:
         writer.write(rows, errors)

@@ -17,9 +17,9 @@ def create(kctl: Kctl, name: str, partitions: int = 3, replication: int = 1) -> 
 
 
 def test_lists_health_and_size(on_broker: Kctl, approved: Callable[[str, str], None]) -> None:
-    create(on_broker, "shown-one")
-    create(on_broker, "shown-two", partitions=1)
-    ran = on_broker("topics", "list", "--match", "shown-*")
+    create(on_broker, "pictured-one")
+    create(on_broker, "pictured-two", partitions=1)
+    ran = on_broker("topics", "list", "--match", "pictured-*")
     assert (ran.code, ran.err) == (Exit.DONE, "")
     approved("topics-list", ran.out)
 
