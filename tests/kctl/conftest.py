@@ -3,6 +3,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ import pytest
 from kctl.cli import run
 from tests.broker import KafkadProcess
 from tests.oracle.kafka import Kafka, missing
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""A shell that runs the tests in the background ignores it, and so would every kctl that a test interrupts."""
 
 APPROVED = Path(__file__).parent / "approved"
 RACKS = ("a", "b", "c")
