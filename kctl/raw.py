@@ -10,18 +10,24 @@ import click
 from kafkad.wire.apis import APIS, request_class
 from kctl.changes import confirm_typed
 from kctl.command import KctlCommand
+from kctl.completing import broker_ids
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.output import print_lines
 from kctl.session import Session, pass_session
 
 
+def _names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    return sorted(api.name for api in APIS.values() if api.name.startswith(incomplete))
+
+
 @click.command("raw", cls=KctlCommand)
-@click.argument("api", metavar="API")
+@click.argument("api", metavar="API", shell_complete=_names)
 @click.argument("fields", metavar="[JSON|-]", default="{}")
 @click.option(
     "--broker",
     type=int,
     metavar="ID",
+    shell_complete=broker_ids,
     help="The broker to ask.  [default: any; the controller for changes]",
 )
 @click.option("--api-version", type=int, metavar="N", help="The version to ask in.  [default: the highest common one]")

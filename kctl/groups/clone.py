@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kctl.command import KctlCommand
-from kctl.completing import group_names
+from kctl.completing import group_names, topic_names
 from kctl.errors import Exit, KctlError
 from kctl.groups.changing import inactive, of_known_type, read_commits
 from kctl.groups.planning import COLUMNS, Wanted, carry_out, partitions_in, plan_all
@@ -19,7 +19,14 @@ from kctl.session import Session, pass_session
 @click.command("clone", cls=KctlCommand, columns=COLUMNS)
 @click.argument("source", metavar="FROM", shell_complete=group_names)
 @click.argument("copy", metavar="TO", shell_complete=group_names)
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="Only this topic, or its partitions.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:0,1]",
+    shell_complete=topic_names,
+    help="Only this topic, or its partitions.",
+)
 @click.option("--undo-dir", default=".", metavar="DIR", help="Where the undo file is saved.  [default: here]")
 @pass_session
 def clone_group(session: Session, source: str, copy: str, topics: tuple[str, ...], undo_dir: str) -> int:

@@ -12,7 +12,7 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.changes import Change
 from kctl.command import KctlCommand
-from kctl.completing import group_names
+from kctl.completing import group_names, topic_names
 from kctl.errors import Exit, KctlError, did_you_mean, failure
 from kctl.groups.changing import read_commits, save_undo, undo_command
 from kctl.groups.committed import Commits
@@ -31,7 +31,14 @@ COLUMNS = (
 
 @click.command("delete-offsets", cls=KctlCommand, columns=COLUMNS)
 @click.argument("group", shell_complete=group_names)
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="This topic, or some of its partitions.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:0,1]",
+    shell_complete=topic_names,
+    help="This topic, or some of its partitions.",
+)
 @click.option("--all-topics", is_flag=True, help="All that the group has committed.")
 @click.option("--undo-dir", default=".", metavar="DIR", help="Where the undo file is saved.  [default: here]")
 @pass_session

@@ -8,7 +8,7 @@ import click
 
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
-from kctl.completing import group_names
+from kctl.completing import group_names, topic_names
 from kctl.groups.group import CLASSIC, NEW
 from kctl.groups.looking import Look, chosen_groups, look_at
 from kctl.groups.partition_lag import total
@@ -33,7 +33,14 @@ COLUMNS = (
 @choosing("group", group_names)
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only groups in this state, as in Empty.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only classic or only consumer groups.")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only groups that read this topic.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    shell_complete=topic_names,
+    help="Only groups that read this topic.",
+)
 @click.option("--lagging", type=click.IntRange(min=0), metavar="N", help="Only groups with a lag of more than N.")
 @pass_session
 def list_groups(

@@ -13,7 +13,7 @@ import click
 from kafkad.names import TopicPartition
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand
-from kctl.completing import group_names
+from kctl.completing import group_names, topic_names
 from kctl.errors import Exit, KctlError
 from kctl.groups.changing import inactive, of_known_type, read_commits
 from kctl.groups.committed import Commits
@@ -31,12 +31,21 @@ _NAMED = 5
 
 @click.command("reset-offsets", cls=KctlCommand, columns=COLUMNS)
 @choosing("group", group_names)
-@click.option("--group", "more", multiple=True, metavar="GROUP", help="Kafka's way to name a group.")
+@click.option(
+    "--group", "more", multiple=True, metavar="GROUP", shell_complete=group_names, help="Kafka's way to name a group."
+)
 @click.option("--all-groups", is_flag=True, help="Every group there is.")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="This topic, or some of its partitions.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:0,1]",
+    shell_complete=topic_names,
+    help="This topic, or some of its partitions.",
+)
 @click.option("--all-topics", is_flag=True, help="All topics that the group has committed.")
 @click.option("--to", metavar="WHERE", help="earliest, latest, current, OFFSET, @TIME, @-30m, +N or -N.")
-@click.option("--to-group", metavar="GROUP", help="Where this other group stands.")
+@click.option("--to-group", metavar="GROUP", shell_complete=group_names, help="Where this other group stands.")
 @click.option("--from-file", metavar="FILE", help="Offsets from CSV or JSON; - reads standard input.")
 @click.option("--to-earliest", is_flag=True, help="Kafka's spelling, as those that follow.")
 @click.option("--to-latest", is_flag=True)

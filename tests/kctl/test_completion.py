@@ -18,6 +18,7 @@ from kctl.completing import broker_ids, config_names, group_names, keep, topic_n
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, until
+from tests.kctl.test_cli import loaded
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +100,24 @@ def test_what_takes_too_long_is_left() -> None:
     assert within(5, lambda: ["a"]) == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("groups list", "--topic"),
+        ("groups reset-offsets", "--group"),
+        ("groups reset-offsets", "--topic"),
+        ("perf produce", "--topic"),
+        ("consume", "--group"),
+        ("raw", "--broker"),
+    ],
+)
+def test_options_that_take_names(monkeypatch: pytest.MonkeyPatch, line: str, option: str) -> None:
+    monkeypatch.setattr(completing, "_live_names", lambda *_: ["there is"])
+    made = click.Context(loaded(line), obj=Settings())
+    (parameter,) = [parameter for parameter in made.command.params if option in parameter.opts]
+    assert [item.value for item in parameter.shell_complete(made, "there")] == ["there is"]
+
+
 @pytest.fixture
 def bash(tmp_path: Path) -> Any:
     """What bash would offer at the end of a line."""
@@ -146,6 +165,7 @@ def test_bash_completes_commands_and_options(bash: Any) -> None:
     assert bash("kctl contexts us") == ["use"]
     assert bash("kctl contexts list --no-h") == ["--no-headers"]
     assert bash("kctl -b localhost:9092 contexts us") == ["use"]
+    assert bash("kctl raw ApiV") == ["ApiVersions"]
     assert bash("kctl nonsense x") == [""]
 
 

@@ -11,6 +11,7 @@ import click
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
 from kctl.command import KctlCommand
+from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError
 from kctl.parsing import parse_duration_ms, parse_size
 from kctl.records.bounds import FIRST, LAST
@@ -28,7 +29,9 @@ _POLL_SECONDS = 0.5
 
 
 @click.command("consume", cls=KctlCommand, columns=RATE_COLUMNS)
-@click.option("--topic", metavar="NAME", help="Read this topic, from its beginning to its end.")
+@click.option(
+    "--topic", metavar="NAME", shell_complete=topic_names, help="Read this topic, from its beginning to its end."
+)
 @click.option(
     "-n",
     "--records",

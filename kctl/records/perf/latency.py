@@ -10,6 +10,7 @@ import click
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
 from kctl.command import KctlCommand
+from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError
 from kctl.output import Column
 from kctl.parsing import parse_duration_ms, parse_size
@@ -33,7 +34,9 @@ _POLL_SECONDS = 0.1
 
 
 @click.command("latency", cls=KctlCommand, columns=COLUMNS)
-@click.option("--topic", metavar="NAME", help="Measure with this topic, and leave the records in it.")
+@click.option(
+    "--topic", metavar="NAME", shell_complete=topic_names, help="Measure with this topic, and leave the records in it."
+)
 @click.option("-n", "--records", type=click.IntRange(min=1), metavar="N", help="How many records to send.")
 @click.option("--duration", metavar="TIME", help="How long to send.  [default: 10s]")
 @click.option("--record-size", metavar="SIZE", default="100", show_default=True, help="Size of a value.")

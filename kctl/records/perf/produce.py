@@ -11,6 +11,7 @@ from kafkad.names import TopicPartition
 from kafkad.wire.compression import CODEC_NAMES
 from kafkad.wire.records import Record
 from kctl.command import KctlCommand
+from kctl.completing import topic_names
 from kctl.errors import Exit
 from kctl.parsing import parse_duration_ms, parse_size
 from kctl.records.batches import NOBODY
@@ -27,7 +28,9 @@ _TICK_SECONDS = 0.005
 
 
 @click.command("produce", cls=KctlCommand, columns=COLUMNS)
-@click.option("--topic", metavar="NAME", help="Measure with this topic, and leave the records in it.")
+@click.option(
+    "--topic", metavar="NAME", shell_complete=topic_names, help="Measure with this topic, and leave the records in it."
+)
 @click.option("-n", "--records", type=click.IntRange(min=1), metavar="N", help="How many records to send.")
 @click.option("--duration", metavar="TIME", help="How long to send.  [default: 10s]")
 @click.option("--record-size", metavar="SIZE", default="1KB", show_default=True, help="Size of a value.")
