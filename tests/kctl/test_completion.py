@@ -67,7 +67,12 @@ def test_names_of_a_broker(broker: KafkadProcess, topics: list[str]) -> None:
     assert names(broker_ids, context(broker)) == ["1"]
     assert "retention.ms" in names(config_names, context(broker, entities=("topic/x",)))
     assert "log.retention.ms" in names(config_names, context(broker, entities=("broker/1",)), "log.")
-    assert group_names(context(broker), PARAMETER, "completion.") == []
+
+
+def test_groups_of_a_broker(broker: KafkadProcess, topics: list[str], on_broker: Kctl, tmp_path: Path) -> None:
+    reset = ("groups", "reset-offsets", "completion.g", "--topic", topics[0], "--to", "earliest", "-y")
+    assert on_broker(*reset, "--undo-dir", tmp_path).code == 0
+    assert names(group_names, context(broker), "completion.") == ["completion.g"]
 
 
 def test_second_time_nobody_is_asked(broker: KafkadProcess, topics: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
