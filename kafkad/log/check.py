@@ -14,6 +14,7 @@ from kafkad.log.batches import (
     BASE_OFFSET,
     LAST_DELTA,
     LEADER_EPOCH,
+    LENGTH,
     MAX_TIMESTAMP,
     BadBatch,
     Header,
@@ -25,28 +26,36 @@ from kafkad.log.files import Files
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex, used_entries
 from kafkad.log.indexed import INDEX, LOG, TIME_INDEX, segment_path
 from kafkad.log.names import base_of
-from kafkad.wire.records import crc_matches
+from kafkad.wire.records import PREFIX_SIZE, crc_matches
+
+MISSING = "is missing"
 
 
 class Problem(NamedTuple):
+    """Of a `.log` file also the first offset that it concerns, and whether the file could not be read on from there."""
+
     path: str
     text: str
+    offset: int = -1
+    stops: bool = False
 
     def __str__(self) -> str:
         return f"{self.path}: {self.text}"
 
 
-class _Batch(NamedTuple):
-    position: int
-    header: Header
+class Checked(NamedTuple):
+    """`end` is the offset after the last batch that could be read."""
 
-    @property
-    def last(self) -> int:
-        return self.header[BASE_OFFSET] + self.header[LAST_DELTA]
+    problems: list[Problem]
+    end: int
 
 
 def check(directory: str) -> list[Problem]:
     """Everything that is wrong with one partition."""
+    return examine(directory).problems
+
+
+def examine(directory: str) -> Checked:
     return _Check(directory).run()
 
 
@@ -56,98 +65,70 @@ class _Check:
         self.files = Files()
         self.problems: list[Problem] = []
         self.end = 0
-        self.names = os.listdir(directory)
+        self.names = set(os.listdir(directory))
 
-    def run(self) -> list[Problem]:
+    def run(self) -> Checked:
         bases = sorted(base for name in self.names if name.endswith(LOG) and (base := base_of(name)) is not None)
         if not bases:
             self._problem(self.directory, "no segment")
         epochs = LeaderEpochs(self.directory, self.files)
         if not epochs.load():
             self._problem(epochs.path, "no leader epochs can be read from it")
-        known = EPOCHS in self.names
+        known = _KnownEpochs(epochs, self.problems) if EPOCHS in self.names else None
         for base, following in zip(bases, [*bases[1:], None], strict=True):
-            batches = self._batches(base, following)
-            self._offset_index(base, batches)
-            self._time_index(base, batches, sealed=following is not None)
-            self._transaction_index(base)
-            if known:
-                self._epochs(base, epochs, batches)
+            readable = self._segment(base, following, known)
+            self._transaction_index(base, self.end if readable else 2**63)
         self._snapshots()
-        return self.problems
+        return Checked(self.problems, self.end)
 
     def _problem(self, path: str, text: str) -> None:
         self.problems.append(Problem(path, text))
 
-    def _batches(self, base: int, following: int | None) -> list[_Batch]:
-        """The batches of a segment, in so far as they are sound."""
+    def _segment(self, base: int, following: int | None, epochs: _KnownEpochs | None) -> bool:
+        """The batches of a segment and its indexes against them; whether it could be read to its end."""
         path = segment_path(self.directory, base, LOG)
-        found: list[_Batch] = []
+        offsets = _OffsetEntries(*self._index(base, INDEX, OFFSET_ENTRY_SIZE), base, self.problems)
+        times = _TimeEntries(*self._index(base, TIME_INDEX, TIME_ENTRY_SIZE), base, self.problems)
         self.end = max(self.end, base)
         file = self.files.open_log_file(path, os.O_RDONLY)
-        position = 0
+        position, size = 0, file.size
+        readable = True
         try:
-            for view, at, header in read_whole(self.files, file.fd, 0, file.size):
-                batch = _Batch(position, header)
-                if header[BASE_OFFSET] < self.end:
-                    self._problem(path, f"offset {header[BASE_OFFSET]} at byte {position} where {self.end} is next")
+            for view, at, header in read_whole(self.files, file.fd, 0, size):
+                first = header[BASE_OFFSET]
+                if first < self.end:
+                    text = f"offset {first} at byte {position} where {self.end} is next"
+                    self.problems.append(Problem(path, text, first))
                 if not crc_matches(view, at, header):
-                    self._problem(path, f"the batch with offset {header[BASE_OFFSET]} fails its checksum")
-                self.end = batch.last + 1
-                found.append(batch)
-                position += header[1] + 12
+                    text = f"the batch with offset {first} at byte {position} fails its checksum"
+                    self.problems.append(Problem(path, text, first))
+                offsets.take(position, header)
+                times.take(header)
+                if epochs:
+                    epochs.take(header)
+                self.end = first + header[LAST_DELTA] + 1
+                position += header[LENGTH] + PREFIX_SIZE
         except BadBatch as bad:
-            self._problem(path, str(bad))
+            self.problems.append(Problem(path, str(bad), self.end, stops=True))
+            readable = False
         if following is not None and self.end > following:
-            self._problem(path, f"ends with offset {self.end - 1}, but {following} begins the next segment")
-        return found
+            text = f"ends with offset {self.end - 1}, but {following} begins the next segment"
+            self.problems.append(Problem(path, text, following))
+        offsets.finish(None if readable else position)
+        times.finish(sealed=following is not None, until=None if readable else self.end)
+        return readable
 
-    def _read_index(self, base: int, suffix: str, entry_size: int) -> bytes:
+    def _index(self, base: int, suffix: str, entry_size: int) -> tuple[str, bytes]:
         path = segment_path(self.directory, base, suffix)
         if os.path.basename(path) not in self.names:
-            self._problem(path, "is missing")
-            return b""
+            self._problem(path, MISSING)
+            return path, b""
         data = self.files.read(path)
         if len(data) % entry_size:
             self._problem(path, f"{len(data)} bytes are no whole number of entries")
-        return used_entries(data, entry_size)
+        return path, used_entries(data, entry_size)
 
-    def _offset_index(self, base: int, batches: list[_Batch]) -> None:
-        index = OffsetIndex(self._read_index(base, INDEX, OFFSET_ENTRY_SIZE))
-        path = segment_path(self.directory, base, INDEX)
-        self._growing(path, index.offsets)
-        self._growing(path, index.positions)
-        starts = {batch.position: batch for batch in batches}
-        for offset, position in zip(index.offsets, index.positions, strict=True):
-            batch = starts.get(position)
-            if batch is None:
-                self._problem(path, f"offset {base + offset}: no batch begins at byte {position}")
-            elif not batch.header[BASE_OFFSET] <= base + offset:
-                self._problem(path, f"offset {base + offset} is before the batch at byte {position}")
-
-    def _time_index(self, base: int, batches: list[_Batch], *, sealed: bool) -> None:
-        index = TimeIndex(self._read_index(base, TIME_INDEX, TIME_ENTRY_SIZE))
-        path = segment_path(self.directory, base, TIME_INDEX)
-        self._growing(path, index.offsets)
-        self._growing(path, index.timestamps)
-        number = 0
-        largest = -1
-        for timestamp, offset in zip(index.timestamps, index.offsets, strict=True):
-            while number < len(batches) and batches[number].last <= base + offset:
-                largest = max(largest, batches[number].header[MAX_TIMESTAMP])
-                number += 1
-            if largest > timestamp:
-                self._problem(path, f"{timestamp} until offset {base + offset}, where {largest} is the largest")
-        largest = max((batch.header[MAX_TIMESTAMP] for batch in batches), default=-1)
-        if sealed and largest > max(index.timestamps, default=-1):
-            self._problem(path, f"the largest timestamp of the segment, {largest}, is missing")
-
-    def _growing(self, path: str, values: Sequence[int]) -> None:
-        for number in range(1, len(values)):
-            if values[number] <= values[number - 1]:
-                self._problem(path, f"entry {number} does not grow: {values[number - 1]}, then {values[number]}")
-
-    def _transaction_index(self, base: int) -> None:
+    def _transaction_index(self, base: int, end: int) -> None:
         path = segment_path(self.directory, base, txnindex.SUFFIX)
         if os.path.basename(path) not in self.names:
             return
@@ -157,22 +138,11 @@ class _Check:
             self._problem(path, str(error))
             return
         for entry in entries:
-            if not base <= entry.last_offset < self.end:
+            if not base <= entry.last_offset < end:
                 self._problem(path, f"the marker at offset {entry.last_offset} is not in this segment")
 
-    def _epochs(self, base: int, epochs: LeaderEpochs, batches: list[_Batch]) -> None:
-        first = epochs.entries[0][1] if epochs.entries else None
-        for batch in batches:
-            offset, epoch = batch.header[BASE_OFFSET], batch.header[LEADER_EPOCH]
-            if epoch < 0 or (first is not None and offset < first):
-                continue
-            if epochs.epoch_at(offset) != epoch:
-                self._problem(
-                    epochs.path, f"epoch {epochs.epoch_at(offset)} at offset {offset}, whose batch says {epoch}"
-                )
-
     def _snapshots(self) -> None:
-        for name in self.names:
+        for name in sorted(self.names):
             offset = base_of(name)
             if offset is None or not name.endswith(snapshots.SUFFIX):
                 continue
@@ -186,3 +156,94 @@ class _Check:
             decode(self.files.read(path))
         except snapshots.BrokenSnapshotError as error:
             self._problem(path, str(error))
+
+
+class _OffsetEntries:
+    """The entries of an offset index, each of which has to lead to a batch."""
+
+    def __init__(self, path: str, data: bytes, base: int, problems: list[Problem]) -> None:
+        self._path = path
+        self._base = base
+        self._problems = problems
+        index = OffsetIndex(data)
+        problems += _not_growing(path, index.offsets)
+        problems += _not_growing(path, index.positions)
+        self._expected: dict[int, list[int]] = {}
+        for offset, position in zip(index.offsets, index.positions, strict=True):
+            self._expected.setdefault(position, []).append(base + offset)
+
+    def take(self, position: int, header: Header) -> None:
+        for offset in self._expected.pop(position, ()):
+            if offset < header[BASE_OFFSET]:
+                self._problems.append(Problem(self._path, f"offset {offset} is before the batch at byte {position}"))
+
+    def finish(self, readable_until: int | None) -> None:
+        """What is behind damage cannot be judged."""
+        for position, offsets in self._expected.items():
+            if readable_until is None or position < readable_until:
+                self._problems += (
+                    Problem(self._path, f"offset {offset}: no batch begins at byte {position}") for offset in offsets
+                )
+
+
+class _TimeEntries:
+    """The entries of a time index: up to the offset of each, no batch may be later than it says."""
+
+    def __init__(self, path: str, data: bytes, base: int, problems: list[Problem]) -> None:
+        self._path = path
+        self._problems = problems
+        index = TimeIndex(data)
+        problems += _not_growing(path, index.offsets)
+        problems += _not_growing(path, index.timestamps)
+        self._offsets = [base + offset for offset in index.offsets]
+        self._timestamps = index.timestamps
+        self._next = 0
+        self._largest = -1
+
+    def take(self, header: Header) -> None:
+        self._judge_before(header[BASE_OFFSET] + header[LAST_DELTA])
+        if header[MAX_TIMESTAMP] > self._largest:
+            self._largest = header[MAX_TIMESTAMP]
+
+    def _judge_before(self, last: int) -> None:
+        """Those entries that the batch with this last offset does not count for."""
+        while self._next < len(self._offsets) and self._offsets[self._next] < last:
+            self._judge(self._offsets[self._next], self._timestamps[self._next])
+            self._next += 1
+
+    def _judge(self, offset: int, timestamp: int) -> None:
+        if self._largest > timestamp:
+            text = f"{timestamp} until offset {offset}, where {self._largest} is the largest"
+            self._problems.append(Problem(self._path, text))
+
+    def finish(self, *, sealed: bool, until: int | None) -> None:
+        self._judge_before(until if until is not None else 2**63)
+        if sealed and until is None and self._largest > max(self._timestamps, default=-1):
+            text = f"the largest timestamp of the segment, {self._largest}, is missing"
+            self._problems.append(Problem(self._path, text))
+
+
+class _KnownEpochs:
+    """The file of leader epochs, which every batch has to agree with."""
+
+    def __init__(self, epochs: LeaderEpochs, problems: list[Problem]) -> None:
+        self._epochs = epochs
+        self._problems = problems
+        self._first = epochs.entries[0][1] if epochs.entries else None
+
+    def take(self, header: Header) -> None:
+        offset, epoch = header[BASE_OFFSET], header[LEADER_EPOCH]
+        if epoch < 0 or (self._first is not None and offset < self._first):
+            return
+        known = self._epochs.epoch_at(offset)
+        if known != epoch:
+            text = f"epoch {known} at offset {offset}, whose batch says {epoch}"
+            self._problems.append(Problem(self._epochs.path, text))
+
+
+def _not_growing(path: str, values: Sequence[int]) -> list[Problem]:
+    return [
+        Problem(path, f"entry {number} does not grow: {values[number - 1]}, then {values[number]}")
+        for number in range(1, len(values))
+        if values[number] <= values[number - 1]
+    ]

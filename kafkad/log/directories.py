@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import struct
 import threading
 from collections.abc import Collection, Iterator
 from itertools import count
@@ -15,14 +13,10 @@ from kafkad.errors import StorageError
 from kafkad.log import checkpoint
 from kafkad.log.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, MetaProperties
 from kafkad.log.files import Files, LogFile
+from kafkad.log.lock import LOCK, holder, take
 from kafkad.log.log import Log
 from kafkad.log.names import PartitionName, parse_name
 from kafkad.names import TopicPartition
-
-LOCK = ".lock"
-
-_FLOCK = struct.Struct("hhqqi4x")
-_WHOLE_FILE = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class DirectoryLockedError(Exception):
@@ -79,8 +73,7 @@ class LogDirectory:
         except OSError as error:
             raise self.storage_error("opening it", error) from error
         try:
-            # Of the open file, not of the process, yet in the way of a JVM's lock, which is the process's.
-            fcntl.fcntl(lock.fd, fcntl.F_OFD_SETLK, _WHOLE_FILE)
+            take(lock.fd)
         except OSError:
             raise DirectoryLockedError(self._locked_message(lock)) from None
         with contextlib.suppress(OSError):  # a full disk is no reason not to start
@@ -93,7 +86,7 @@ class LogDirectory:
         self._lock = None
 
     def _locked_message(self, lock: LogFile) -> str:
-        pid = _holder(lock) or self._pid_in(lock)
+        pid = holder(lock.fd) or self._pid_in(lock)
         who = f"process {pid}" if pid else "another process"
         return (
             f"{self._file(LOCK)} is held by {who}: a broker is using {self.path} already. "
@@ -228,9 +221,3 @@ class CheckpointWrite(NamedTuple):
     def write(self) -> None:
         """Thread-safe. StorageError when the disk refuses."""
         self.directory.store(self)
-
-
-def _holder(lock: LogFile) -> int:
-    """The process that holds the lock, if it is a JVM that the kernel can name."""
-    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(lock.fd, fcntl.F_GETLK, _WHOLE_FILE))
-    return int(pid) if kind != fcntl.F_UNLCK and pid > 0 else 0

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, LENGTH, BadBatch, Header, header_at, read_whole
+from kafkad.log.batches import BASE_OFFSET, LENGTH, BadBatch, Header, header_at, read_whole
 from kafkad.log.files import Files, LogFile
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex, used_entries
 from kafkad.log.names import base_of, parse_name
@@ -44,6 +44,14 @@ class Damage(NamedTuple):
     @property
     def size(self) -> int:
         return self.end - self.position
+
+
+def span_text(damage: Damage) -> str:
+    return f"{damage.size} bytes from {damage.position:,} to {damage.end:,} are no batch: {damage.reason}"
+
+
+def place_text(batch: Batch) -> str:
+    return f"the batch with offset {batch.header.base_offset} at byte {batch.position}"
 
 
 class Segment(NamedTuple):
@@ -205,13 +213,3 @@ def _header_at(file: LogFile, position: int) -> Header | None:
         return header_at(FILES.pread(file.fd, HEADER_SIZE, position), 0, file.size - position)
     except (ValueError, IndexError):
         return None
-
-
-def end_offset(segment: Segment) -> int:
-    """The offset after the last whole batch."""
-    file = FILES.open_log_file(segment.path, os.O_RDONLY)
-    end = segment.base
-    for step in read_batches(file):
-        if isinstance(step, Batch) and step.crc_ok:
-            end = step.header[BASE_OFFSET] + step.header[LAST_DELTA] + 1
-    return end

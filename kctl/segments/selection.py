@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kafkad.wire.records import BatchHeader, Record, RecordsError, iter_records
-from kctl.segments.files import FILES, Batch, Damage, Segment, position_of, read_batches
+from kctl.segments.files import FILES, Batch, Damage, Segment, place_text, position_of, read_batches, span_text
 from kctl.segments.ranges import EVERYTHING, Range
 
 Accept = Callable[[Record], bool]
@@ -78,12 +78,12 @@ class Reading:
         for step in read_batches(file, position, end):
             if isinstance(step, Damage):
                 if end is None or step.end < end:  # where the caller cuts, a batch is cut too
-                    self.damaged(segment, _span(step))
+                    self.damaged(segment, span_text(step))
                     self.torn = step.size if step.end == file.size else 0
                 continue
             header = step.header
             if not step.crc_ok:
-                self.damaged(segment, f"{_place(step)} fails its checksum")
+                self.damaged(segment, f"{place_text(step)} fails its checksum")
             if everything or wanted.wants(header):
                 yield step
             elif header.base_offset >= wanted.offsets.end and header.magic == 2:
@@ -103,12 +103,4 @@ class Reading:
 
     def broken(self, segment: Segment, batch: Batch, error: RecordsError) -> None:
         if batch.crc_ok:  # else it has been told
-            self.damaged(segment, f"{_place(batch)}: {error}")
-
-
-def _span(damage: Damage) -> str:
-    return f"{damage.size} bytes from {damage.position:,} to {damage.end:,} are no batch: {damage.reason}"
-
-
-def _place(batch: Batch) -> str:
-    return f"the batch with offset {batch.header.base_offset} at byte {batch.position}"
+            self.damaged(segment, f"{place_text(batch)}: {error}")

@@ -1,0 +1,276 @@
+"""Is everything in order in a partition's directory, and in a broker's?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from kafkad.log import checkpoint
+from kafkad.log.check import MISSING, Problem, examine
+from kafkad.log.lock import is_taken
+from kafkad.log.names import Kind, base_of, parse_name
+from kafkad.names import TopicPartition
+from kafkad.wire.records import RecordsError, iter_records
+from kctl.segments import verdicts
+from kctl.segments.files import FILES, Batch, Damage, Segment, place_text, read_batches, segments_in, span_text
+from kctl.segments.verdicts import Start, Verdict
+
+_DELAY_S = 90
+"""Files wait a minute for their deletion (file.delete.delay.ms), and a moment more for its turn."""
+_MOST_OF_A_FILE = 5
+"""So many findings of one file are told; the others are counted."""
+
+
+_AT_WORK = (".deleted", ".cleaned", ".tmp")
+"""Files that a running broker makes and removes by itself."""
+
+
+class Finding(NamedTuple):
+    severity: str
+    file: str
+    problem: str
+    at_start: str
+    action: str
+
+    @classmethod
+    def of(cls, severity: str, file: str, problem: str, verdict: Verdict) -> Finding:
+        return cls(severity, file, problem, *verdict)
+
+
+class Checked(NamedTuple):
+    """One partition: `end` is the offset after its last record."""
+
+    end: int
+    size: int
+    findings: list[Finding]
+
+
+def check_partition(directory: str, start: Start, now_s: float, deep: bool) -> Checked:
+    """Everything in one partition's directory."""
+    segments = segments_in(directory)
+    nexts = [*[segment.base for segment in segments[1:]], None]
+    following = dict(zip([segment.base for segment in segments], nexts, strict=False))
+    found = examine(directory)
+    end = found.end
+    unreadable = {problem.path for problem in found.problems if problem.stops}
+    findings = [_finding(problem, following, start) for problem in found.problems if problem.path not in unreadable]
+    for segment in segments:
+        if segment.path in unreadable:
+            more, end_of_segment = _around_damage(segment, following[segment.base], start)
+            findings += more
+            end = max(end, end_of_segment)
+        if deep:
+            findings += _records(segment)
+    findings += _leftovers(directory, set(following), now_s if start.in_use else None)
+    findings += _topic_id(directory)
+    size = sum(entry.stat().st_size for entry in os.scandir(directory) if entry.is_file())
+    return Checked(end, size, list(_shortened(findings)))
+
+
+def _finding(problem: Problem, following: Mapping[int, int | None], start: Start) -> Finding:
+    name = os.path.basename(problem.path)
+    suffix = os.path.splitext(name)[1]
+    after = following.get(base_of(name) or 0)
+    if suffix == ".log":
+        verdict = verdicts.of_log(problem.offset, after, start)
+    elif suffix in (".index", ".timeindex", ".txnindex"):
+        verdict = verdicts.of_index(suffix, after, start, missing=problem.text == MISSING)
+    elif suffix == ".snapshot":
+        verdict = verdicts.of_snapshot()
+    else:
+        verdict = verdicts.of_epochs() if following else verdicts.NO_SEGMENT
+    return Finding.of("error", problem.path, problem.text, verdict)
+
+
+def _around_damage(segment: Segment, following: int | None, start: Start) -> tuple[list[Finding], int]:
+    """All that is wrong in a `.log` file with stretches that are no batches, and the offset after its last batch."""
+    found: list[tuple[int, str]] = []
+    end = segment.base
+    file = FILES.open_log_file(segment.path, os.O_RDONLY)
+    for step in read_batches(file):
+        if isinstance(step, Damage):
+            found.append((end, span_text(step)))
+            continue
+        first = step.header.base_offset
+        if not step.crc_ok:
+            found.append((first, f"{place_text(step)} fails its checksum"))
+        elif first < end:
+            found.append((first, f"offset {first} at byte {step.position} where {end} is next"))
+        end = step.header.last_offset + 1
+    if following is not None and end > following:
+        found.append((following, f"ends with offset {end - 1}, but {following} begins the next segment"))
+    return [
+        Finding.of("error", segment.path, text, verdicts.of_log(offset, following, start)) for offset, text in found
+    ], end
+
+
+def _records(segment: Segment) -> Iterator[Finding]:
+    """Batches whose checksum is right and whose records make no sense."""
+    file = FILES.open_log_file(segment.path, os.O_RDONLY)
+    for step in read_batches(file):
+        if not isinstance(step, Batch) or not step.crc_ok:
+            continue
+        try:
+            _in_order(step)
+        except RecordsError as error:
+            yield Finding.of("error", segment.path, f"{place_text(step)}: {error}", verdicts.BROKEN_RECORDS)
+
+
+def _in_order(batch: Batch) -> None:
+    last = -1
+    for record in iter_records(batch.view, batch.at, batch.header):
+        if record[0] <= last:
+            raise RecordsError(f"offset {record[0]} after {last}", batch.position)
+        last = record[0]
+    if last > batch.header.last_offset:
+        raise RecordsError(f"offset {last}, where the batch ends with {batch.header.last_offset}", batch.position)
+
+
+def _leftovers(directory: str, bases: set[int], in_use_at: float | None) -> Iterator[Finding]:
+    """Files of work that was broken off, and of segments that are not there."""
+    for name in sorted(os.listdir(directory)):
+        path = os.path.join(directory, name)
+        verdict = verdicts.unfinished(name)
+        if verdict:
+            if not (name.endswith(_AT_WORK) and _is_fresh(path, in_use_at)):
+                yield Finding.of("warn", path, "left over by work that was broken off", verdict)
+        elif name.endswith((".index", ".timeindex", ".txnindex")) and base_of(name) not in bases:
+            yield Finding.of("warn", path, "belongs to no segment", verdicts.NO_LOG_FOR_INDEX)
+
+
+def _is_fresh(path: str, in_use_at: float | None) -> bool:
+    """Whether a running broker may still be at it: a rename, which marks it for deletion, counts as a change."""
+    try:
+        return in_use_at is not None and in_use_at - os.stat(path).st_ctime < _DELAY_S
+    except FileNotFoundError:
+        return True  # it was at it just now
+
+
+def _topic_id(directory: str) -> Iterator[Finding]:
+    path = os.path.join(directory, checkpoint.PARTITION_METADATA)
+    try:
+        checkpoint.read_topic_id(path, FILES)
+    except checkpoint.CheckpointError as error:
+        yield _broken_checkpoint(path, error)
+
+
+def _broken_checkpoint(path: str, error: checkpoint.CheckpointError) -> Finding:
+    problem, _, remedy = str(error).removeprefix(f"{path}, ").partition(". ")
+    return Finding.of("error", path, problem, verdicts.broken_checkpoint(remedy))
+
+
+def _shortened(findings: list[Finding]) -> Iterator[Finding]:
+    """A file that is wrong in many places need not fill the screen."""
+    count: dict[str, int] = {}
+    for finding in findings:
+        count[finding.file] = count.get(finding.file, 0) + 1
+        if count[finding.file] <= _MOST_OF_A_FILE:
+            yield finding
+    for finding in findings:
+        more = count.pop(finding.file, 0) - _MOST_OF_A_FILE
+        if more > 0:
+            yield finding._replace(problem=f"and {more:,} more of this file")
+
+
+# --- what belongs to the whole log directory
+
+
+class LogDirectory(NamedTuple):
+    """What the files of a log directory say; of a partition's directory, those in the one above it."""
+
+    path: str
+    clean: bool
+    in_use: bool
+    recovery_points: Mapping[TopicPartition, int]
+
+    def start_of(self, partition: str) -> Start:
+        name = parse_name(os.path.basename(os.path.abspath(partition)))
+        return Start(self.clean, self.in_use, self.recovery_points.get(name.topic_partition, 0) if name else 0)
+
+
+def read_directory(path: str) -> LogDirectory:
+    try:
+        points = checkpoint.read_offsets(os.path.join(path, checkpoint.RECOVERY_POINTS), FILES)
+    except checkpoint.CheckpointError:
+        points = {}
+    return LogDirectory(path, os.path.exists(os.path.join(path, checkpoint.CLEAN_SHUTDOWN)), is_taken(path), points)
+
+
+def check_directory(whole: LogDirectory, checked: Mapping[str, Checked], now_s: float) -> Iterator[Finding]:
+    """`checked` are the partitions in it."""
+    path = whole.path
+    in_use_at = now_s if whole.in_use else None
+    ends: dict[TopicPartition, int] = {}
+    for partition, one in checked.items():
+        name = parse_name(os.path.basename(partition))
+        assert name is not None  # by this it was found
+        if name.kind is Kind.CURRENT:
+            ends[name.topic_partition] = one.end
+        elif not (name.kind is Kind.DELETED and _is_fresh(partition, in_use_at)) and not (
+            name.kind is Kind.FUTURE and whole.in_use
+        ):
+            yield Finding.of("warn", partition, *verdicts.PUT_ASIDE[name.kind])
+    for file_name in _CHECKPOINTS:
+        yield from _check_offsets(os.path.join(path, file_name), ends)
+    meta = os.path.join(path, checkpoint.META_PROPERTIES)
+    try:
+        if checkpoint.read_meta_properties(meta, FILES) is None:
+            yield Finding.of("warn", meta, MISSING, verdicts.NO_META_PROPERTIES)
+    except checkpoint.CheckpointError as error:
+        yield _broken_checkpoint(meta, error)
+
+
+_CHECKPOINTS = (
+    checkpoint.RECOVERY_POINTS,
+    checkpoint.HIGH_WATERMARKS,
+    checkpoint.START_OFFSETS,
+    checkpoint.CLEANED_OFFSETS,
+)
+
+
+def _check_offsets(path: str, ends: Mapping[TopicPartition, int]) -> Iterator[Finding]:
+    try:
+        offsets = checkpoint.read_offsets(path, FILES)
+    except checkpoint.CheckpointError as error:
+        yield _broken_checkpoint(path, error)
+        return
+    for partition, offset in offsets.items():
+        end = ends.get(partition)
+        if end is None:
+            problem = f"names {partition.topic}-{partition.partition}, which is not there"
+            yield Finding.of("warn", path, problem, verdicts.NOT_THERE)
+        elif offset > end:
+            problem = f"{offset} for {partition.topic}-{partition.partition}, whose log ends at {end}"
+            is_start = os.path.basename(path) == checkpoint.START_OFFSETS
+            yield Finding.of(
+                "error", path, problem, verdicts.of_start_offset(offset) if is_start else verdicts.PAST_THE_END
+            )
+
+
+def check_together(directories: Mapping[str, Mapping[str, Checked]]) -> Iterator[Finding]:
+    """What the directories of one broker say of each other."""
+    seen: dict[TopicPartition, str] = {}
+    first: dict[str, tuple[str, str]] = {}
+    for directory, checked in directories.items():
+        for partition in checked:
+            name = parse_name(os.path.basename(partition))
+            if name is None or name.kind is not Kind.CURRENT:
+                continue
+            other = seen.setdefault(name.topic_partition, partition)
+            if other != partition:
+                yield Finding.of("error", partition, f"is in {os.path.dirname(other)} too", verdicts.TWICE)
+        for what, value in _identity(directory):
+            where, known = first.setdefault(what, (directory, value))
+            if known != value:
+                path = os.path.join(directory, checkpoint.META_PROPERTIES)
+                problem = f"{what} {value}, where {where} has {known}"
+                yield Finding.of("error", path, problem, verdicts.of_other_broker(what))
+
+
+def _identity(directory: str) -> list[tuple[str, str]]:
+    try:
+        meta = checkpoint.read_meta_properties(os.path.join(directory, checkpoint.META_PROPERTIES), FILES)
+    except checkpoint.CheckpointError:
+        return []
+    return [] if meta is None else [("broker.id", str(meta.broker_id)), ("cluster.id", str(meta.cluster_id))]

@@ -1,0 +1,123 @@
+"""What a finding means: what a broker does with it at its next start, and what is safe to do. Pure.
+
+Both brokers check after a stop that was not clean only what is not below the recovery point, and then from the
+beginning of the segment that holds it. Kafka cuts the log at the first thing that is wrong there. kafkad does so only
+in the tail that may have been half written, and keeps everything that was whole before, around the damage.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkad.log.names import Kind
+
+
+class Start(NamedTuple):
+    """What the next start will find of a partition: `clean` says whether the broker was stopped cleanly, `in_use`
+    that it is still running: then it is the start after it was killed."""
+
+    clean: bool
+    in_use: bool
+    recovery_point: int
+
+    def recovers(self, following: int | None) -> bool:
+        """Whether a segment is checked; `following` is where the next one begins."""
+        return not self.clean and (following is None or following > self.recovery_point)
+
+
+class Verdict(NamedTuple):
+    at_start: str
+    action: str
+
+
+_REBUILT = "with the broker stopped, delete it: it is rebuilt from the log at the next start"
+_COPIED = "stop the broker, move the partition's directory away and let it copy from another replica"
+_NOTHING = "none"
+_UNSEEN = "nothing: after a clean stop nobody looks; who reads there gets an error"
+_AT_NEXT_START = "none: the next start does it"
+
+
+def of_log(offset: int, following: int | None, start: Start) -> Verdict:
+    """Damage in a `.log` file from `offset` on."""
+    last = following is None
+    if start.clean:
+        return Verdict(_UNSEEN, _COPIED)
+    if not start.recovers(following):
+        below = f"nothing: it is below the recovery point, {start.recovery_point}; who reads there gets an error"
+        return Verdict(below, _COPIED)
+    if last and offset >= start.recovery_point:
+        return Verdict(f"the log is cut to end at {offset}", _AT_NEXT_START)
+    behind = "all that follows" if last else "all later segments"
+    return Verdict(f"Kafka cuts the log to end at {offset} and deletes {behind}; kafkad keeps them", _COPIED)
+
+
+def of_index(suffix: str, following: int | None, start: Start, *, missing: bool) -> Verdict:
+    if missing:
+        return Verdict("it is rebuilt from the log", _AT_NEXT_START)
+    if start.recovers(following):
+        return Verdict("it is rebuilt from the log, as all of this segment is checked", _AT_NEXT_START)
+    if suffix == ".txnindex":
+        return Verdict(
+            "nothing", "kafkad rebuilds a broken one at its use; for Kafka, stop it and delete the .index too"
+        )
+    return Verdict("nothing: this segment is not checked", _REBUILT)
+
+
+def of_snapshot() -> Verdict:
+    return Verdict("it is deleted, and the producers are read from the log", _AT_NEXT_START)
+
+
+def of_epochs() -> Verdict:
+    return Verdict("kafkad rebuilds a broken one", f"for Kafka: {_COPIED}")
+
+
+NO_SEGMENT = Verdict("an empty log is begun", "let it copy from another replica, if it should not be empty")
+NO_LOG_FOR_INDEX = Verdict("it is deleted", _AT_NEXT_START)
+BROKEN_RECORDS = Verdict("nothing: its checksum is right; who reads it gets an error", _COPIED)
+NO_META_PROPERTIES = Verdict("one is written", "none, if this is not the directory of a broker")
+
+
+def broken_checkpoint(remedy: str) -> Verdict:
+    return Verdict("kafkad does not start", remedy)
+
+
+_DELETED = Verdict("it is deleted", "none: a running broker deletes it after file.delete.delay.ms, else its next start")
+_UNFINISHED = {
+    ".deleted": _DELETED,
+    ".cleaned": Verdict("it is deleted: a compaction was not finished", _AT_NEXT_START),
+    ".swap": Verdict("it takes the place of what it was made from", _AT_NEXT_START),
+    ".tmp": Verdict("nothing", "with the broker stopped, delete it"),
+}
+
+
+def unfinished(name: str) -> Verdict | None:
+    """Of a file that a broker was still working on, by its name."""
+    return next((verdict for suffix, verdict in _UNFINISHED.items() if name.endswith(suffix)), None)
+
+
+PUT_ASIDE = {
+    Kind.DELETED: (
+        "of a partition that is being deleted",
+        _DELETED,
+    ),
+    Kind.FUTURE: (
+        "a copy that is being made, to move the partition here",
+        Verdict("the copy goes on", "none: a running broker completes it"),
+    ),
+    Kind.STRAY: (
+        "put aside by a broker that did not know the partition",
+        Verdict("nothing", "delete it when nobody misses the data"),
+    ),
+}
+
+NOT_THERE = Verdict("the entry is forgotten", "none, if the partition was deleted or moved; else restore it")
+PAST_THE_END = Verdict("it is cut back to the end of the log", "let it copy what it lost: another replica must lead")
+TWICE = Verdict("neither Kafka nor kafkad starts", "with the broker stopped, move away the one that lags behind")
+
+
+def of_start_offset(offset: int) -> Verdict:
+    return Verdict(f"the log goes on at {offset}, and what is there is given up", PAST_THE_END.action)
+
+
+def of_other_broker(name: str) -> Verdict:
+    return Verdict("neither Kafka nor kafkad starts", f"give the broker only directories of one {name}")
