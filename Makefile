@@ -40,5 +40,5 @@ fmt: $(INSTALLED)-test
 	$(BIN)/ruff check --fix .
 
 bench: $(INSTALLED)-test
-	missed=0; for table in figures groups cleaner; do $(PY) -m tests.bench.$$table || missed=1; done; \
+	missed=0; for table in figures groups cleaner segments; do $(PY) -m tests.bench.$$table || missed=1; done; \
 	$(PY) -m tests.bench.sidebyside $(ARGS) && exit $$missed

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, NamedTuple, TextIO
@@ -106,21 +106,25 @@ def rfc3339(milliseconds: int) -> str | None:
     return None if text.endswith("ms") else text.replace(" ", "T") + "Z"
 
 
-def shown(column: Column, value: Any, utc: bool = False) -> str:
-    """A value as a table has it, on one line."""
-    if value is None:
-        return "-"
+def text_of(column: Column, utc: bool = False) -> Callable[[Any], str]:
+    """What makes of a value in this column what a table has of it, on one line."""
     match column.kind:
         case "number":
-            return str(value)
+            make: Callable[[Any], str] = str
         case "size":
-            return size_text(value)
+            make = size_text
         case "duration":
-            return duration_text(value)
+            make = duration_text
         case "time":
-            return "-" if value < 0 else time_text(value, utc)
+            return lambda value: "-" if value is None or value < 0 else time_text(value, utc)
         case "list":
-            return ",".join(map(str, value)) or "-"
+            return lambda value: ",".join(map(str, value or ())) or "-"
+        case _:
+            make = _line_text
+    return lambda value: "-" if value is None else make(value)
+
+
+def _line_text(value: Any) -> str:
     text = str(value)
     return text if text.isprintable() else _escaped(text)
 
@@ -201,23 +205,27 @@ class Writer:
 
     # --- for programs
 
-    def _item(self, row: Row) -> dict[str, Any]:
-        item: dict[str, Any] = {}
-        for column in self.columns:
-            value = row.get(column.name)
-            if column.kind == "time":
-                item[column.name.removesuffix("_ms")] = None if value is None else rfc3339(value)
-            item[column.name] = value
-        return item
+    def _items(self, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+        """A time is there as text too, before its milliseconds."""
+        names = [(column.name, column.name.removesuffix("_ms"), column.kind == "time") for column in self.columns]
+        for row in rows:
+            get = row.get
+            item: dict[str, Any] = {}
+            for name, text_name, is_time in names:
+                value = get(name)
+                if is_time:
+                    item[text_name] = None if value is None else rfc3339(value)
+                item[name] = value
+            yield item
 
     def _json(self, rows: Iterable[Row], errors: Sequence[KctlError]) -> None:
         import json
 
         if self.document.stream:
             encode = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make one for every row
-            print_lines(encode(self._item(row)) for row in rows)
+            print_lines(map(encode, self._items(rows)))
         else:
-            whole = envelope(self.document, [self._item(row) for row in rows], errors)
+            whole = envelope(self.document, list(self._items(rows)), errors)
             print_lines((json.dumps(whole, ensure_ascii=False, indent=2),))
 
     def _yaml(self, rows: Iterable[Row], errors: Sequence[KctlError]) -> None:
@@ -228,9 +236,9 @@ class Writer:
             return dumped.rstrip("\n")
 
         if self.document.stream:
-            print_lines(f"---\n{text(self._item(row))}" for row in rows)
+            print_lines(f"---\n{text(item)}" for item in self._items(rows))
         else:
-            print_lines((text(envelope(self.document, [self._item(row) for row in rows], errors)),))
+            print_lines((text(envelope(self.document, list(self._items(rows)), errors)),))
 
     def _csv(self, rows: Iterable[Row]) -> None:
         import csv
@@ -247,44 +255,62 @@ class Writer:
     # --- for people
 
     def _table(self, rows: Iterable[Row]) -> Iterator[str]:
+        """HOT: a segment has a million records."""
         cells = self._cells(rows)
         first = list(islice(cells, _MEASURED))
         titles = [column.title for column in self.columns]
         measured = first if self.settings.no_headers else [titles, *first]
         widths = [max((len(line[at]) for line in measured), default=0) for at in range(len(titles))]
-        cut = self._cut_to_screen(widths)
+        line = self._liner(widths, self._fit_to_screen(widths))
         if not self.settings.no_headers:
-            yield self._line(titles, widths, cut)
-        for line in chain(first, cells):
-            yield self._line(line, widths, cut)
+            yield line(titles)
+        yield from map(line, chain(first, cells))
 
     def _cells(self, rows: Iterable[Row]) -> Iterator[list[str]]:
-        utc = self.settings.utc
+        makers = [(column.name, text_of(column, self.settings.utc)) for column in self.columns]
         for row in rows:
-            yield [shown(column, row.get(column.name), utc) for column in self.columns]
+            get = row.get
+            yield [make(get(name)) for name, make in makers]
 
-    def _cut_to_screen(self, widths: list[int]) -> int | None:
-        """Narrow the widest column of text so that a line fits the terminal; into a pipe nothing is cut."""
+    def _fit_to_screen(self, widths: list[int]) -> set[int]:
+        """Narrow the widest columns of text so that a line fits the terminal; into a pipe nothing is cut."""
+        narrowed: set[int] = set()
         if not sys.stdout.isatty():
-            return None
+            return narrowed
         import shutil
 
         over = sum(widths) + len(_GAP) * (len(widths) - 1) - shutil.get_terminal_size().columns
         texts = [at for at, column in enumerate(self.columns) if column.kind in ("text", "list")]
-        if over <= 0 or not texts:
-            return None
-        widest = max(texts, key=widths.__getitem__)
-        widths[widest] = max(widths[widest] - over, _NARROWEST)
-        return widest
+        for width in range(max((widths[at] for at in texts), default=0), _NARROWEST, -1):
+            for at in texts:
+                if over > 0 and widths[at] == width:
+                    widths[at] -= 1
+                    over -= 1
+                    narrowed.add(at)
+        return narrowed
 
-    def _line(self, cells: Sequence[str], widths: Sequence[int], cut: int | None) -> str:
-        parts = []
-        for at, (column, text, width) in enumerate(zip(self.columns, cells, widths, strict=True)):
-            if at == cut and len(text) > width:
-                text = text[: width - 1] + "…"
-            padded = text.rjust(width) if column.kind in _RIGHT else text.ljust(width)
-            parts.append(self._styled(padded, text) if column.kind == "state" else padded)
-        return _GAP.join(parts).rstrip()
+    def _liner(self, widths: Sequence[int], narrowed: set[int]) -> Callable[[Sequence[str]], str]:
+        """What puts the cells of a row into a line."""
+        states = [at for at, column in enumerate(self.columns) if column.kind == "state"]
+        styled = states if self.settings.colored() else []
+        template = _GAP.join(
+            "%s" if at in styled else f"%{width}s" if column.kind in _RIGHT else f"%-{width}s"
+            for at, (column, width) in enumerate(zip(self.columns, widths, strict=True))
+        )
+
+        def line(cells: Sequence[str]) -> str:
+            return (template % tuple(cells)).rstrip()
+
+        def fitted_line(cells: Sequence[str]) -> str:
+            cells = list(cells)
+            for at in narrowed:
+                if len(cells[at]) > widths[at]:
+                    cells[at] = cells[at][: widths[at] - 1] + "…"
+            for at in styled:
+                cells[at] = self._styled(cells[at].ljust(widths[at]), cells[at])
+            return line(cells)
+
+        return fitted_line if narrowed or styled else line
 
     def _styled(self, padded: str, text: str) -> str:
         color = _STYLES.get(text.lower())
@@ -316,8 +342,7 @@ def envelope(document: Document, items: list[dict[str, Any]], errors: Sequence[K
 def print_lines(lines: Iterable[str]) -> None:
     write = sys.stdout.write
     for line in lines:
-        write(line)
-        write("\n")
+        write(f"{line}\n")
 
 
 def note(settings: Settings, text: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Document, Writer, duration_text, rfc3339, shown, size_text
+from kctl.output import Column, Document, Writer, duration_text, rfc3339, size_text, text_of
 from kctl.settings import Settings
 
 COLUMNS = (
@@ -126,6 +126,20 @@ def test_screen_cuts_the_widest_text(
     assert capsys.readouterr().out.splitlines() == ["TOPIC         PARTITIONS", "ttttttttttt…           1"]
 
 
+def test_screen_cuts_as_many_texts_as_have_to_be(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    settings.no_pager, settings.color, settings.no_headers = True, "never", True
+    columns = [Column(name, "") for name in ("a", "b", "c")]
+    row = {"a": "a" * 249, "b": "b" * 100, "c": "short"}
+    Writer(settings, columns, Document("x")).write([row])
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line == f"{'a' * 24}…  {'b' * 25}…  short"
+    assert len(line) == 60
+
+
 def test_colour_marks_states(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     settings.color = "always"
     write(settings)
@@ -151,5 +165,5 @@ def test_durations(duration: int, text: str) -> None:
 
 def test_impossible_times() -> None:
     assert rfc3339(2**62) is None
-    assert shown(Column("t", "", "time"), 2**62) == f"{2**62} ms"
-    assert shown(Column("t", "", "time"), -1) == "-"
+    assert text_of(Column("t", "", "time"))(2**62) == f"{2**62} ms"
+    assert text_of(Column("t", "", "time"))(-1) == "-"

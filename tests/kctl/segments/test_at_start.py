@@ -40,9 +40,7 @@ def test_cuts_where_kafka_cut(kctl: Kctl, tmp_path: Path, topic: str) -> None:
     known = KNOWN[topic]
     put(tmp_path, f"{topic}-0", known["recovery_point"])
     said = [found["at_start"] for found in findings(kctl, tmp_path) if found["file"].endswith(".log")]
-    ends = [
-        int(cut[1]) for text in said if (cut := re.search(r"cuts? (?:the log )?to end at (\d+)", text))
-    ]
+    ends = [int(cut[1]) for text in said if (cut := re.search(r"cuts? (?:the log )?to end at (\d+)", text))]
     assert min(ends, default=100) == known["kafka"]["log_end_offset"]
 
 
