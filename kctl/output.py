@@ -110,21 +110,21 @@ def text_of(column: Column, utc: bool = False) -> Callable[[Any], str]:
     """What makes of a value in this column what a table has of it, on one line."""
     match column.kind:
         case "number":
-            make: Callable[[Any], str] = str
+            return lambda value: "-" if value is None else str(value)
         case "size":
-            make = size_text
+            return lambda value: "-" if value is None else size_text(value)
         case "duration":
-            make = duration_text
+            return lambda value: "-" if value is None else duration_text(value)
         case "time":
             return lambda value: "-" if value is None or value < 0 else time_text(value, utc)
         case "list":
             return lambda value: ",".join(map(str, value or ())) or "-"
-        case _:
-            make = _line_text
-    return lambda value: "-" if value is None else make(value)
+    return _line_text
 
 
 def _line_text(value: Any) -> str:
+    if value is None:
+        return "-"
     text = str(value)
     return text if text.isprintable() else _escaped(text)
 

@@ -115,7 +115,8 @@ class _Check:
             text = f"ends with offset {self.end - 1}, but {following} begins the next segment"
             self.problems.append(Problem(path, text, following))
         offsets.finish(None if readable else position)
-        times.finish(sealed=following is not None, until=None if readable else self.end)
+        indexed = f"{base:020d}{TIME_INDEX}" in self.names
+        times.finish(sealed=indexed and following is not None, until=None if readable else self.end)
         return readable
 
     def _index(self, base: int, suffix: str, entry_size: int) -> tuple[str, bytes]:

@@ -9,7 +9,7 @@ import click
 
 from kctl.command import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Document, Writer, duration_text, note, size_text
+from kctl.output import Column, Document, Writer, counted, duration_text, note, size_text
 from kctl.segments.checking import (
     Checked,
     LogDirectory,
@@ -23,8 +23,8 @@ from kctl.segments.verdicts import Start
 from kctl.settings import Settings
 
 COLUMNS = (
-    Column("severity", "error: something is damaged; warn: something is left over.", "state"),
     Column("file", "Where."),
+    Column("severity", "error: something is damaged; warn: something is left over.", "state"),
     Column("problem", "What is wrong."),
     Column("at_start", "What a broker does about it at its next start.", header="AT NEXT START"),
     Column("action", "What is safe to do.", header="SAFE ACTION"),
@@ -61,12 +61,8 @@ def check_log(settings: Settings, /, directories: tuple[str, ...], deep: bool, j
         Writer(settings, COLUMNS, Document("check-log")).write(finding._asdict() for finding in findings)
     size = size_text(sum(one.size for one in checked.values()))
     took = duration_text(int((time.monotonic() - begun) * 1000))
-    note(settings, f"{_count(len(checked), 'partition')}, {size}, {_count(len(findings), 'finding')}, {took}")
+    note(settings, f"{counted(len(checked), 'partition')}, {size}, {counted(len(findings), 'finding')}, {took}")
     return Exit.FINDINGS if findings else Exit.DONE
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _partitions(directory: str) -> tuple[LogDirectory, list[str], bool]:

@@ -57,14 +57,13 @@ class Decoded(NamedTuple):
         """One line for a person."""
         if self.type == "commit":
             return _commit_text(self.key, self.value)
-        if self.value is None:
-            return "deleted"
-        if self.type == "group":
+        if self.type == "group" and self.value is not None:
             return _group_text(self.value)
-        if self.type == "transaction":
+        if self.type == "transaction" and self.value is not None:
             return _transaction_text(self.value)
-        fields = as_dict(self.key, self.key_version)
-        return _compact({**fields, **as_dict(self.value, self.value_version)})
+        _, *of_what = as_dict(self.key, self.key_version).values()
+        said = "deleted" if self.value is None else _compact(as_dict(self.value, self.value_version))
+        return " ".join((*of_what, said))
 
 
 def decode_offsets(record: Record) -> Decoded | None:

@@ -14,9 +14,9 @@ from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from kctl.command import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Document, Writer, note
+from kctl.parsing import parse_time_ms
 from kctl.segments.index_files import Rows, read_rows
 from kctl.segments.lookup import Search, search
-from kctl.segments.ranges import parse_time
 from kctl.settings import Settings
 
 PROBE_COLUMNS = (
@@ -80,7 +80,7 @@ def _lookup(path: str, kind: str, rows: Rows, target: str) -> Rows:
         hint = "an offset is looked up in a .index, a time (@…) in a .timeindex"
         raise KctlError(f"{path}: {target} cannot be looked up in it", exit_code=Exit.USAGE, hints=(hint,))
     try:
-        wanted = int(target) if field == "offset" else parse_time(target, time.time_ns() // 1_000_000)
+        wanted = int(target) if field == "offset" else parse_time_ms(target, time.time_ns() // 1_000_000)
     except ValueError:
         raise KctlError(f"{target!r} is neither an offset nor @ and a time", exit_code=Exit.USAGE) from None
     entry_size = OFFSET_ENTRY_SIZE if kind == "index" else TIME_ENTRY_SIZE

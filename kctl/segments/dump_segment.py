@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkad.wire.records import RecordsError
 from kctl.command import KctlCommand, pass_settings
-from kctl.errors import Exit
-from kctl.output import Document, Writer, note
+from kctl.errors import Exit, KctlError
+from kctl.output import Document, Writer, counted, note
 from kctl.segments import values
 from kctl.segments.columns import ALL_COLUMNS, BATCH_COLUMNS, DECODED_COLUMNS, RECORD_COLUMNS
 from kctl.segments.files import Segment, is_log, segments_of
@@ -21,6 +21,9 @@ from kctl.segments.ranges import EVERYTHING, OffsetRange, TimeRange
 from kctl.segments.rows import Shown, batch_rows, record_rows
 from kctl.segments.selection import Reading, Selection
 from kctl.settings import Settings
+
+if TYPE_CHECKING:
+    from kctl.segments.avro import AvroValues
 
 _KAFKA_ONLY = "with --kafka-format: "
 
@@ -41,6 +44,7 @@ _KAFKA_ONLY = "with --kafka-format: "
 @click.option("--batches", is_flag=True, help="Batches instead of the records in them.")
 @click.option("--values", "value_format", type=click.Choice(values.FORMATS), default="auto", help="How to show values.")
 @click.option("--key-format", type=click.Choice(values.FORMATS), default="auto", help="How to show keys.")
+@click.option("--avro", metavar="SCHEMA", help="Values are Avro, of the schema in this file.")
 @click.option(
     "--decode",
     type=click.Choice(("auto", "offsets", "txn", "raw")),
@@ -103,14 +107,19 @@ class _Dump:
             columns = DECODED_COLUMNS if decoder else RECORD_COLUMNS
             writer = Writer(settings, columns, Document("dump-segment", stream=True))
             machine = settings.output in ("json", "yaml")
+            avro = _read_schema(options["avro"], machine=machine)
             show = Shown(
                 key=values.renderer(options["key_format"], machine=machine),
-                value=values.renderer(options["value_format"], machine=machine),
+                value=avro or values.renderer(options["value_format"], machine=machine),
                 header=values.renderer("auto", machine=machine),
                 decoder=decoder,
                 names=writer.names,
             )
             writer.write(record_rows(reading, segments, show))
+            if avro and avro.strangers:
+                note(settings, f"{counted(avro.strangers, 'value')} not of the schema in {options['avro']}")
+        if settings.is_text and not options["kafka_format"]:
+            note(settings, reading.summary())
 
     def _log_text(self, reading: Reading, segment: Segment, decoder: Decoder | None) -> Iterator[str]:
         options = self.options
@@ -172,6 +181,18 @@ def _selection(options: dict[str, Any]) -> Selection:
         producer=options["producer"],
         max_bytes=options["max_bytes"],
     )
+
+
+def _read_schema(path: str | None, *, machine: bool) -> AvroValues | None:
+    if path is None:
+        return None
+    from kctl.segments.avro import AvroError, AvroValues
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            return AvroValues(file.read(), machine=machine)
+    except (AvroError, UnicodeDecodeError) as error:
+        raise KctlError(f"{path}: {error}", exit_code=Exit.USAGE) from None
 
 
 def _matcher(glob: str | None) -> Callable[[str], object] | None:

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import click
 
-_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+from kctl.errors import KctlError
+from kctl.parsing import parse_time_ms
+
 _END = 2**63
 
 
@@ -23,19 +25,6 @@ class Range(NamedTuple):
 
 
 EVERYTHING = Range(-_END, _END)
-
-
-def parse_time(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970, `-30m` (before now) or an ISO date and time, local unless it names its zone."""
-    text = text.removeprefix("@")
-    if re.fullmatch(r"\d{10,}", text):
-        return int(text)
-    ago = re.fullmatch(r"-(\d+)(ms|s|m|h|d)", text)
-    if ago:
-        return now_ms - int(ago[1]) * _UNITS[ago[2]]
-    from datetime import datetime
-
-    return int(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 class OffsetRange(click.ParamType[Range]):
@@ -64,9 +53,9 @@ class TimeRange(click.ParamType[Range]):
         now_ms = time.time_ns() // 1_000_000
         for start, end in _splits(value):
             try:
-                first = parse_time(start, now_ms) if start else -_END
-                return Range(first, parse_time(end, now_ms) if end else _END)
-            except ValueError:
+                first = parse_time_ms(start, now_ms) if start else -_END
+                return Range(first, parse_time_ms(end, now_ms) if end else _END)
+            except KctlError:
                 continue
         raise click.BadParameter(f"{value!r} is no range of times like -30m: or 2026-11-21:2026-11-22", ctx, param)
 

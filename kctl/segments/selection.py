@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kafkad.wire.records import BatchHeader, Record, RecordsError, iter_records
+from kctl.output import counted
 from kctl.segments.files import FILES, Batch, Damage, Segment, place_text, position_of, read_batches, span_text
 from kctl.segments.ranges import EVERYTHING, Range
 
@@ -48,8 +49,8 @@ class Reading:
 
     def __init__(self, selection: Selection, damaged: Callable[[Segment, str], None]) -> None:
         self.selection = selection
-        self.damaged = damaged
-        self.segments = self.records = 0
+        self._tell = damaged
+        self.segments = self.records = self.damages = 0
         self.torn = 0
         """How many bytes at the end of the segment that was read last are no batch."""
 
@@ -78,12 +79,12 @@ class Reading:
         for step in read_batches(file, position, end):
             if isinstance(step, Damage):
                 if end is None or step.end < end:  # where the caller cuts, a batch is cut too
-                    self.damaged(segment, span_text(step))
+                    self._damaged(segment, span_text(step))
                     self.torn = step.size if step.end == file.size else 0
                 continue
             header = step.header
             if not step.crc_ok:
-                self.damaged(segment, f"{place_text(step)} fails its checksum")
+                self._damaged(segment, f"{place_text(step)} fails its checksum")
             if everything or wanted.wants(header):
                 yield step
             elif header.base_offset >= wanted.offsets.end and header.magic == 2:
@@ -101,6 +102,15 @@ class Reading:
         except RecordsError as error:
             self.broken(segment, batch, error)
 
+    def summary(self) -> str:
+        """What was read, in a line."""
+        damage = f"{counted(self.damages, 'place')} damaged" if self.damages else "nothing damaged"
+        return f"{counted(self.records, 'record')} in {counted(self.segments, 'segment')} read, {damage}"
+
+    def _damaged(self, segment: Segment, text: str) -> None:
+        self.damages += 1
+        self._tell(segment, text)
+
     def broken(self, segment: Segment, batch: Batch, error: RecordsError) -> None:
         if batch.crc_ok:  # else it has been told
-            self.damaged(segment, f"{place_text(batch)}: {error}")
+            self._damaged(segment, f"{place_text(batch)}: {error}")

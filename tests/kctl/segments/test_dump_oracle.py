@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.kctl.conftest import Kctl
-from tests.oracle.kafka import missing, tool
+from tests.kctl.segments.new_groups import write_log
+from tests.oracle.kafka import VERSIONS, missing, tool
 
 LOGS = Path(__file__).parents[2] / "golden" / "logs"
 LOG_FILES = (
@@ -45,12 +47,21 @@ pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(300)]
 
 @pytest.mark.parametrize("case", CASES)
 def test_prints_what_kafka_prints(kctl: Kctl, case: str) -> None:
-    if reason := missing("3.9"):
-        pytest.skip(reason)
     files, theirs, ours = CASES[case]
     assert len(files) > 1
+    compare(kctl, files, theirs, ours)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_new_groups(kctl: Kctl, tmp_path: Path, version: str) -> None:
+    compare(kctl, [write_log(tmp_path / "__consumer_offsets-0")], ["--offsets-decoder"], [], version)
+
+
+def compare(kctl: Kctl, files: Sequence[Path], theirs: list[str], ours: list[str], version: str = "3.9") -> None:
+    if reason := missing(version):
+        pytest.skip(reason)
     words = ["--files", ",".join(map(str, files)), *theirs]
-    real = subprocess.run(tool("3.9", "dump-log", *words), capture_output=True, timeout=120, check=True)
+    real = subprocess.run(tool(version, "dump-log", *words), capture_output=True, timeout=120, check=True)
     ran = kctl("dump-segment", "--kafka-format", *ours, *files)
     expected = real.stdout.decode("utf-8", "replace").split("\n")
     found = ran.out.split("\n")
