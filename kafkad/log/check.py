@@ -124,10 +124,10 @@ class _Check:
         if os.path.basename(path) not in self.names:
             self._problem(path, MISSING)
             return path, b""
-        data = self.files.read(path)
-        if len(data) % entry_size:
-            self._problem(path, f"{len(data)} bytes are no whole number of entries")
-        return path, used_entries(data, entry_size)
+        size = self.files.size(path)
+        if size % entry_size:
+            self._problem(path, f"{size} bytes are no whole number of entries")
+        return path, used_entries(self.files.read_to_hole(path), entry_size)
 
     def _transaction_index(self, base: int, end: int) -> None:
         path = segment_path(self.directory, base, txnindex.SUFFIX)

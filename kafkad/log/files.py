@@ -80,6 +80,17 @@ class Files:
             at += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def read_to_hole(self, path: str) -> bytes:
+        """The same without a hole that it may end in, which would be zeros: Kafka's indexes have one of 10 MB."""
+        file = self.open_log_file(path, os.O_RDONLY)
+        if not file.size:
+            return b""
+        end = os.lseek(file.fd, 0, os.SEEK_HOLE)
+        with contextlib.suppress(OSError):  # nothing but the hole follows
+            os.lseek(file.fd, end, os.SEEK_DATA)
+            return self.read(path)
+        return self.pread(file.fd, end, 0)
+
     def write_all(self, fd: int, data: bytes | memoryview, at: int) -> None:
         """Everything or an OSError."""
         written = self.pwrite(fd, data, at)

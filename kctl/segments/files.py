@@ -203,7 +203,7 @@ def position_of(segment: Segment, file: LogFile, offset: int, time_ms: int | Non
 
 def _index(path: str, entry_size: int) -> bytes:
     try:
-        return used_entries(FILES.read(path), entry_size)
+        return used_entries(FILES.read_to_hole(path), entry_size)
     except FileNotFoundError:
         return b""
 

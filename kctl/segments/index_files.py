@@ -60,14 +60,14 @@ def _base(path: str) -> int:
 
 
 def _offset_index(path: str) -> Rows:
-    index = OffsetIndex(used_entries(FILES.read(path), OFFSET_ENTRY_SIZE))
+    index = OffsetIndex(used_entries(FILES.read_to_hole(path), OFFSET_ENTRY_SIZE))
     base = _base(path)
     pairs = zip(index.offsets, index.positions, strict=True)
     return [{"entry": n, "offset": base + offset, "position": position} for n, (offset, position) in enumerate(pairs)]
 
 
 def _time_index(path: str) -> Rows:
-    index = TimeIndex(used_entries(FILES.read(path), TIME_ENTRY_SIZE))
+    index = TimeIndex(used_entries(FILES.read_to_hole(path), TIME_ENTRY_SIZE))
     base = _base(path)
     pairs = zip(index.timestamps, index.offsets, strict=True)
     return [{"entry": n, "timestamp_ms": time, "offset": base + offset} for n, (time, offset) in enumerate(pairs)]
