@@ -18,6 +18,7 @@ from kctl.segments.verdicts import Start, Verdict
 
 _DELAY_S = 90
 """Files wait a minute for their deletion (file.delete.delay.ms), and a moment more for its turn."""
+_BLOCK = 512
 _MOST_OF_A_FILE = 5
 """So many findings of one file are told; the others are counted."""
 
@@ -64,8 +65,13 @@ def check_partition(directory: str, start: Start, now_s: float, deep: bool) -> C
             findings += _records(segment)
     findings += _leftovers(directory, set(following), now_s if start.in_use else None)
     findings += _topic_id(directory)
-    size = sum(entry.stat().st_size for entry in os.scandir(directory) if entry.is_file())
+    size = sum(_size_on_disk(entry.stat()) for entry in os.scandir(directory) if entry.is_file())
     return Checked(end, size, list(_shortened(findings)))
+
+
+def _size_on_disk(status: os.stat_result) -> int:
+    """Without what was only reserved: an index of an active segment is nearly all hole."""
+    return min(status.st_size, status.st_blocks * _BLOCK)
 
 
 def _finding(problem: Problem, following: Mapping[int, int | None], start: Start) -> Finding:
@@ -211,6 +217,9 @@ def check_directory(whole: LogDirectory, checked: Mapping[str, Checked], now_s: 
             name.kind is Kind.FUTURE and whole.in_use
         ):
             yield Finding.of("warn", partition, *verdicts.PUT_ASIDE[name.kind])
+    for entry in os.scandir(path):
+        if entry.is_dir() and parse_name(entry.name) is None and entry.name != _REMOTE_INDEXES:
+            yield Finding.of("warn", entry.path, "its name is not that of a partition", verdicts.NO_PARTITION)
     for file_name in _CHECKPOINTS:
         yield from _check_offsets(os.path.join(path, file_name), ends)
     meta = os.path.join(path, checkpoint.META_PROPERTIES)
@@ -221,6 +230,8 @@ def check_directory(whole: LogDirectory, checked: Mapping[str, Checked], now_s: 
         yield _broken_checkpoint(meta, error)
 
 
+_REMOTE_INDEXES = "remote-log-index-cache"
+"""Kafka keeps there what it has fetched from remote storage."""
 _CHECKPOINTS = (
     checkpoint.RECOVERY_POINTS,
     checkpoint.HIGH_WATERMARKS,

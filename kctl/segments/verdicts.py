@@ -112,6 +112,7 @@ PUT_ASIDE = {
 
 NOT_THERE = Verdict("the entry is forgotten", "none, if the partition was deleted or moved; else restore it")
 PAST_THE_END = Verdict("it is cut back to the end of the log", "let it copy what it lost: another replica must lead")
+NO_PARTITION = Verdict("Kafka does not start; kafkad passes it over", "move it to another place")
 TWICE = Verdict("neither Kafka nor kafkad starts", "with the broker stopped, move away the one that lags behind")
 
 

@@ -88,6 +88,7 @@ def test_log_directory_with_everything_wrong(kctl: Kctl, log_directory: Path) ->
     (log_directory / "meta.properties").unlink()
     (log_directory / "tx-0" / "00000000000000000999.index").touch()
     (log_directory / "tx-0" / "partition.metadata").write_text("version: 7\n")
+    (log_directory / "lost+found").mkdir()
     ran = kctl("check-log", log_directory, "-o", "csv", "--jobs", 2)
     assert ran.code == Exit.FINDINGS
     found = {(Path(row["file"]).name, row["problem"]) for row in csv.DictReader(io.StringIO(ran.out))}
@@ -99,6 +100,7 @@ def test_log_directory_with_everything_wrong(kctl: Kctl, log_directory: Path) ->
         ("recovery-point-offset-checkpoint", "names gone-3, which is not there"),
         ("replication-offset-checkpoint", "line 2: 7 entries were announced, 0 are there"),
         ("meta.properties", "is missing"),
+        ("lost+found", "its name is not that of a partition"),
         ("00000000000000000999.index", "belongs to no segment"),
         ("partition.metadata", "line 1: 'version: 7' where 'version: 0' was expected"),
     }
