@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable, Iterator
 
 import click
 
@@ -22,6 +23,7 @@ from kctl.segments.files import partitions_in, segments_in
 from kctl.segments.verdicts import Start
 from kctl.settings import Settings
 
+_SAY_EVERY_S = 10
 COLUMNS = (
     Column("file", "Where."),
     Column("severity", "error: something is damaged; warn: something is left over.", "state"),
@@ -50,7 +52,7 @@ def check_log(settings: Settings, /, directories: tuple[str, ...], deep: bool, j
     now_s = time.time()
     asked = [_partitions(directory) for directory in directories]
     calls = [(path, of.start_of(path), now_s, deep) for of, paths, _ in asked for path in paths]
-    checked = dict(zip([path for path, *_ in calls], _check_all(calls, jobs), strict=True))
+    checked = dict(zip([path for path, *_ in calls], _check_all(settings, calls, jobs), strict=True))
     findings = [finding for one in checked.values() for finding in one.findings]
     whole = {of.path: {path: checked[path] for path in paths} for of, paths, is_whole in asked if is_whole}
     for of, _, is_whole in asked:
@@ -75,11 +77,21 @@ def _partitions(directory: str) -> tuple[LogDirectory, list[str], bool]:
     return read_directory(directory), found, True
 
 
-def _check_all(calls: list[tuple[str, Start, float, bool]], jobs: int) -> list[Checked]:
+def _check_all(settings: Settings, calls: list[tuple[str, Start, float, bool]], jobs: int) -> list[Checked]:
     if jobs == 1:
-        return [check_partition(*call) for call in calls]
+        return list(_told(settings, (check_partition(*call) for call in calls), len(calls)))
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        return list(pool.map(check_partition, *zip(*calls, strict=True)))
+        return list(_told(settings, pool.map(check_partition, *zip(*calls, strict=True)), len(calls)))
+
+
+def _told(settings: Settings, results: Iterable[Checked], of: int) -> Iterator[Checked]:
+    """Says now and then how far it is."""
+    said = time.monotonic()
+    for number, checked in enumerate(results, 1):
+        if time.monotonic() - said > _SAY_EVERY_S:
+            said = time.monotonic()
+            note(settings, f"{number:,} of {counted(of, 'partition')} checked")
+        yield checked

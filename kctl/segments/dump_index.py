@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
-from kafkad.log.check import check
+from kafkad.log.check import Problem, check
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from kctl.command import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Document, Writer, note
 from kctl.parsing import parse_time_ms
-from kctl.segments.index_files import Rows, read_rows
+from kctl.segments.index_files import FileKind, Rows, read_rows
 from kctl.segments.lookup import Search, search
 from kctl.settings import Settings
 
@@ -27,6 +27,10 @@ PROBE_COLUMNS = (
     Column("offset", "The offset in the entry.", "number"),
     Column("position", "The position in the entry, of an offset index.", "number"),
 )
+_FILE = Column("file", "The file that it is in.")
+_PROBLEM_COLUMNS = (_FILE, Column("problem", "What does not fit."))
+
+Columns = Sequence[Column]
 
 
 @click.command("dump-index", cls=KctlCommand, columns=PROBE_COLUMNS)
@@ -41,49 +45,66 @@ def dump_index(settings: Settings, /, files: tuple[str, ...], verify: bool, look
     --lookup needs a .index for an offset and a .timeindex for a time. What makes no sense or does not fit its log
     gives exit code 7.
 
-    Example: kctl dump-index /var/lib/kafka/orders-0/00000000000000000000.index
+    Example: kctl dump-index /var/lib/kafka/orders-0/00000000000000000000.index --lookup 1200
     """
-    findings = 0
+    if verify:
+        return _verify(settings, files)
+    found: list[tuple[str, Columns, Rows]] = []
     for path in files:
-        if verify:
-            findings += _verify(settings, path)
-            continue
         try:
             kind, rows = read_rows(path)
         except ValueError as error:
             note(settings, f"damaged: {path}: {error}")
-            findings += 1
-            continue
-        if lookup is not None:
-            Writer(settings, PROBE_COLUMNS, Document("dump-index")).write(_lookup(path, kind.name, rows, lookup))
         else:
-            Writer(settings, kind.columns, Document("dump-index")).write(rows)
-    return Exit.FINDINGS if findings else Exit.DONE
+            if lookup is None:
+                found.append((path, kind.columns, rows))
+            else:
+                found.append((path, PROBE_COLUMNS, _lookup(path, kind, rows, lookup)))
+    _write(settings, found)
+    return Exit.DONE if len(found) == len(files) else Exit.FINDINGS
 
 
-def _verify(settings: Settings, path: str) -> int:
-    """The problems of this one file, of those that the whole partition has."""
-    os.stat(path)
-    directory = os.path.dirname(os.path.abspath(path))
-    name = os.path.basename(path)
-    problems = [problem.text for problem in check(directory) if os.path.basename(problem.path) == name]
-    for text in problems:
-        print(f"{path}: {text}")
-    if not problems:
-        note(settings, f"{path}: fits its log")
-    return len(problems)
+def _write(settings: Settings, found: list[tuple[str, Columns, Rows]]) -> None:
+    """For people a table for each file; for programs the rows of all, which say their file when there are several."""
+    if len(found) == 1 or settings.is_text:
+        for number, (path, columns, rows) in enumerate(found):
+            if len(found) > 1:
+                print(f"{'' if number == 0 else chr(10)}{path}")
+            Writer(settings, columns, Document("dump-index")).write(rows)
+        return
+    together = {column.name: column for _, columns, _ in found for column in (*columns, _FILE)}
+    all_rows = ({**row, "file": path} for path, _, rows in found for row in rows)
+    Writer(settings, tuple(together.values()), Document("dump-index")).write(all_rows)
 
 
-def _lookup(path: str, kind: str, rows: Rows, target: str) -> Rows:
+def _verify(settings: Settings, files: Sequence[str]) -> int:
+    """The problems of these files, of those that their partitions have."""
+    checked: dict[str, list[Problem]] = {}
+    found = []
+    for path in files:
+        os.stat(path)
+        directory, name = os.path.split(os.path.abspath(path))
+        if directory not in checked:
+            checked[directory] = check(directory)
+        problems = [problem.text for problem in checked[directory] if os.path.basename(problem.path) == name]
+        found += [{"file": path, "problem": text} for text in problems]
+        if not problems:
+            note(settings, f"{path}: fits its log")
+    if found or not settings.is_text:
+        Writer(settings, _PROBLEM_COLUMNS, Document("dump-index")).write(found)
+    return Exit.FINDINGS if found else Exit.DONE
+
+
+def _lookup(path: str, kind: FileKind, rows: Rows, target: str) -> Rows:
     field = "timestamp_ms" if target.startswith(("@", "-")) else "offset"
-    if (kind, field) not in (("index", "offset"), ("timeindex", "timestamp_ms")):
+    if (kind.name, field) not in (("index", "offset"), ("timeindex", "timestamp_ms")):
         hint = "an offset is looked up in a .index, a time (@…) in a .timeindex"
         raise KctlError(f"{path}: {target} cannot be looked up in it", exit_code=Exit.USAGE, hints=(hint,))
     try:
         wanted = int(target) if field == "offset" else parse_time_ms(target, time.time_ns() // 1_000_000)
     except ValueError:
         raise KctlError(f"{target!r} is neither an offset nor @ and a time", exit_code=Exit.USAGE) from None
-    entry_size = OFFSET_ENTRY_SIZE if kind == "index" else TIME_ENTRY_SIZE
+    entry_size = OFFSET_ENTRY_SIZE if kind.name == "index" else TIME_ENTRY_SIZE
     return list(_probes(rows, field, search([row[field] for row in rows], wanted, entry_size)))
 
 

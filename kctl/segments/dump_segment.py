@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkad.wire.records import RecordsError
+from kafkad.wire.records import Record, RecordsError
 from kctl.command import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError
 from kctl.output import Document, Writer, counted, note
@@ -19,7 +19,7 @@ from kctl.segments.files import Segment, is_log, segments_of
 from kctl.segments.kafka_text import Decoder, LogText
 from kctl.segments.ranges import EVERYTHING, OffsetRange, TimeRange
 from kctl.segments.rows import Shown, batch_rows, record_rows
-from kctl.segments.selection import Reading, Selection
+from kctl.segments.selection import Accept, Reading, Selection
 from kctl.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,7 +39,11 @@ _KAFKA_ONLY = "with --kafka-format: "
     show_default=False,
     help="The same by time: -30m (ago), ISO date and time, or milliseconds.",
 )
-@click.option("--key", metavar="GLOB", help="Only records whose key matches.")
+@click.option(
+    "--key",
+    metavar="GLOB",
+    help="Only records whose key matches; of decoded ones, whose group or transactional id does.",
+)
 @click.option("--producer", type=int, metavar="ID", help="Only records of this producer.")
 @click.option("--batches", is_flag=True, help="Batches instead of the records in them.")
 @click.option("--values", "value_format", type=click.Choice(values.FORMATS), default="auto", help="How to show values.")
@@ -94,8 +98,8 @@ class _Dump:
 
     def logs(self, segments: list[Segment]) -> None:
         options, settings = self.options, self.settings
-        reading = Reading(_selection(options), self.damaged)
         decoder = choose_decoder(options["decode"], segments)
+        reading = Reading(_selection(options, decoder), self.damaged)
         if options["kafka_format"]:
             for segment in reading.chosen(segments):
                 for text in self._log_text(reading, segment, decoder):
@@ -153,7 +157,7 @@ class _Dump:
         if self.options["kafka_format"] and kind.is_of_segment:
             self._index_text(path, kind.name, rows)
         else:
-            Writer(self.settings, kind.columns, Document("dump-segment")).write(rows)
+            Writer(self.settings, kind.columns, Document("dump-segment", stream=True)).write(rows)
 
     def _index_text(self, path: str, kind: str, rows: list[dict[str, Any]]) -> None:
         from kctl.segments import kafka_index_text
@@ -173,11 +177,11 @@ class _Dump:
             print(line, file=sys.stderr)
 
 
-def _selection(options: dict[str, Any]) -> Selection:
+def _selection(options: dict[str, Any], decoder: Decoder | None) -> Selection:
     return Selection(
         offsets=options["offsets"],
         times=options["times"],
-        key=_matcher(options["key"]),
+        key=_key_matcher(options["key"], decoder),
         producer=options["producer"],
         max_bytes=options["max_bytes"],
     )
@@ -195,13 +199,21 @@ def _read_schema(path: str | None, *, machine: bool) -> AvroValues | None:
         raise KctlError(f"{path}: {error}", exit_code=Exit.USAGE) from None
 
 
-def _matcher(glob: str | None) -> Callable[[str], object] | None:
+def _key_matcher(glob: str | None, decoder: Decoder | None) -> Accept | None:
+    """Of a decoded record the group or the transactional id counts, which is what its key is about."""
     if glob is None:
         return None
     import re
     from fnmatch import translate
 
-    return re.compile(translate(glob)).match
+    matches = re.compile(translate(glob)).match
+
+    def wants(record: Record) -> bool:
+        decoded = decoder(record) if decoder else None
+        text = (record.key or b"").decode("utf-8", "replace") if decoded is None else decoded.subject
+        return matches(text) is not None
+
+    return wants
 
 
 def choose_decoder(how: str, segments: Sequence[Segment]) -> Decoder | None:

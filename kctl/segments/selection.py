@@ -17,8 +17,8 @@ Accept = Callable[[Record], bool]
 class Selection(NamedTuple):
     offsets: Range = EVERYTHING
     times: Range = EVERYTHING
-    key: Callable[[str], object] | None = None
-    """Whether a key, as text, is wanted."""
+    key: Accept | None = None
+    """Whether a record is wanted for its key."""
     producer: int | None = None
     max_bytes: int | None = None
 
@@ -41,7 +41,7 @@ class Selection(NamedTuple):
     def _accepts(self, record: Record) -> bool:
         if record.offset not in self.offsets or record.timestamp not in self.times:
             return False
-        return self.key is None or bool(self.key((record.key or b"").decode("utf-8", "replace")))
+        return self.key is None or self.key(record)
 
 
 class Reading:

@@ -121,6 +121,8 @@ def test_committed_offsets_and_groups_are_decoded(kctl: Kctl, records: Records) 
         {"topic": "murmur", "partitions": [0, 2]}
     ]
     assert (rows[16]["type"], rows[16]["value"]) == ("commit", None)
+    of_one = records(MAIN / "__consumer_offsets-0", "--key", "simple-?")
+    assert {row["subject"] for row in of_one} == {"simple-1", "simple-4"}
     raw = records(MAIN / "__consumer_offsets-0", "--decode", "raw")
     assert raw[1]["key"].startswith("\0\1\0")
 

@@ -180,7 +180,17 @@ def test_verify(kctl: Kctl) -> None:
     bad = BEFORE / "dmg-badindex-0" / "00000000000000000009.index"
     ran = kctl("dump-index", "--verify", bad)
     assert ran.code == Exit.FINDINGS
-    assert f"{bad}: entry 3 does not grow: 20, then -5\n" in ran.out
+    assert ran.out.splitlines()[1].split(maxsplit=1) == [str(bad), "entry 3 does not grow: 20, then -5"]
+
+
+def test_files_of_several_kinds(kctl: Kctl) -> None:
+    files = [MAIN / "tx-0" / name for name in ("00000000000000000030.index", "leader-epoch-checkpoint")]
+    items = json.loads(kctl("dump-index", *files, "-o", "json").out)["items"]
+    assert (items[0]["file"], items[0]["position"]) == (str(files[0]), 533)
+    assert (items[-1]["file"], items[-1]["start_offset"]) == (str(files[1]), 281)
+    lines = kctl("dump-index", *files).out.splitlines()
+    assert lines[0] == str(files[0])
+    assert lines[lines.index("") + 1 :][:2] == [str(files[1]), "LEADER-EPOCH  START-OFFSET"]
 
 
 def test_file_of_no_known_kind(kctl: Kctl, tmp_path: Path) -> None:
