@@ -104,6 +104,7 @@ def figures(large: Path, small: Path) -> list[Figure]:
         return Promise(name=name, unit="MB/s", limit=limit, at_least=True)
 
     return [
+        Figure(cpu("the start alone, which is in all that follows"), ["version"], ["--version"]),
         Figure(
             cpu("266 MB of 950 B records: batches with CRC", 0.15),
             [dump, "--kafka-format", "--batches", str(large)],
