@@ -129,17 +129,19 @@ class _Dump:
         options = self.options
         text = LogText(
             segment.path,
-            deep=not options["batches"],
             contents=options["value_format"] != "none",
             metadata=not options["skip_record_metadata"],
             decoder=decoder,
         )
         yield text.head(segment.base)
-        for batch in reading.segment(segment):
-            try:
-                yield from text.batch(batch, reading.selection.accept(batch.header))
-            except RecordsError as error:
-                reading.broken(segment, batch, error)
+        if options["batches"]:
+            yield from map(text.batch, reading.segment(segment))
+        else:
+            for batch in reading.segment(segment):
+                try:
+                    yield from text.records(batch, reading.selection.accept(batch.header))
+                except RecordsError as error:
+                    reading.broken(segment, batch, error)
         if reading.torn:
             yield f"Found {reading.torn} invalid bytes at the end of {os.path.basename(segment.path)}\n"
         self._complaints += text.gaps()

@@ -28,15 +28,11 @@ Accept = Callable[[Record], bool]
 class LogText:
     """The text of one segment.
 
-    `deep` says whether records are printed, `metadata` whether what surrounds them is, `contents` whether keys and
-    values are.
+    `metadata` says whether of records what surrounds them is printed, `contents` whether keys and values are.
     """
 
-    def __init__(
-        self, path: str, *, deep: bool, contents: bool, metadata: bool = True, decoder: Decoder | None = None
-    ) -> None:
+    def __init__(self, path: str, *, contents: bool, metadata: bool = True, decoder: Decoder | None = None) -> None:
         self.path = path
-        self.deep = deep
         self.contents = contents
         self.metadata = metadata
         self.decoder = decoder
@@ -46,11 +42,13 @@ class LogText:
     def head(self, base: int) -> str:
         return f"Dumping {self.path}\nLog starting offset: {base}\n"
 
-    def batch(self, batch: Batch, accept: Accept | None = None) -> Iterator[str]:
+    def batch(self, batch: Batch) -> str:
+        """HOT. The batch without its records."""
+        return _batch_line(batch) if batch.header[3] == 2 else _message_line(batch)
+
+    def records(self, batch: Batch, accept: Accept | None = None) -> Iterator[str]:
         """The batch and, of its records, those that `accept` takes; a RecordsError comes after those before it."""
-        yield _batch_line(batch) if batch.header.magic == 2 else _message_line(batch)
-        if not self.deep:
-            return
+        yield self.batch(batch)
         lines: list[str] = []
         try:
             self._records(lines, batch, accept)
@@ -154,18 +152,18 @@ def _batch_line(batch: Batch) -> str:
     position, header, crc_ok, _, _ = batch
     base, length, epoch, magic, crc, attributes, delta, _, max_time, producer, its_epoch, first, count = header
     last_sequence = -1 if first < 0 else (first + delta) & MAX_SEQUENCE
-    if attributes & ~7:
-        transactional, control = _bool(header.is_transactional), _bool(header.is_control)
-        horizon, kind = optional(header.delete_horizon_ms), header.timestamp_type
-    else:
-        transactional = control = "false"
+    if 0 <= attributes < len(CODEC_NAMES):  # they say the codec and nothing else
+        codec, transactional, control = CODEC_NAMES[attributes], "false", "false"
         horizon, kind = "OptionalLong.empty", "CreateTime"
+    else:
+        codec, transactional, control = codec_name(header), _bool(header.is_transactional), _bool(header.is_control)
+        horizon, kind = optional(header.delete_horizon_ms), header.timestamp_type
     return (
         f"baseOffset: {base} lastOffset: {base + delta} count: {count} baseSequence: {first} "
         f"lastSequence: {last_sequence} producerId: {producer} producerEpoch: {its_epoch} "
         f"partitionLeaderEpoch: {epoch} isTransactional: {transactional} isControl: {control} "
         f"deleteHorizonMs: {horizon} position: {position} {kind}: {max_time} size: {length + 12} magic: {magic} "
-        f"compresscodec: {codec_name(header)} crc: {crc} isvalid: {_bool(crc_ok)}\n"
+        f"compresscodec: {codec} crc: {crc} isvalid: {'true' if crc_ok else 'false'}\n"
     )
 
 
