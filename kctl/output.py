@@ -206,16 +206,19 @@ class Writer:
     # --- for programs
 
     def _items(self, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
-        """A time is there as text too, before its milliseconds."""
-        names = [(column.name, column.name.removesuffix("_ms"), column.kind == "time") for column in self.columns]
+        """HOT. A time is there as text too, before its milliseconds."""
+        names: list[str] = []
+        times: list[tuple[str, str]] = []
+        for column in self.columns:
+            if column.kind == "time":
+                times.append((column.name.removesuffix("_ms"), column.name))
+                names.append(times[-1][0])
+            names.append(column.name)
         for row in rows:
-            get = row.get
-            item: dict[str, Any] = {}
-            for name, text_name, is_time in names:
-                value = get(name)
-                if is_time:
-                    item[text_name] = None if value is None else rfc3339(value)
-                item[name] = value
+            item = dict(zip(names, map(row.get, names), strict=True))
+            for text_name, name in times:
+                value = item[name]
+                item[text_name] = None if value is None else rfc3339(value)
             yield item
 
     def _json(self, rows: Iterable[Row], errors: Sequence[KctlError]) -> None:
