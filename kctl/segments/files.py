@@ -197,7 +197,7 @@ def position_of(segment: Segment, file: LogFile, offset: int, time_ms: int | Non
     if not number:
         return 0
     position = index.entry(number - 1)[1]
-    header = _header_at(file, position)
+    header = _header_at(file, position) if position > 0 else None
     return position if header is not None and segment.base <= header[BASE_OFFSET] <= offset else 0
 
 

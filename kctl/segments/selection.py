@@ -94,8 +94,8 @@ class Reading:
         """The records of a batch that are wanted; of one that makes no sense, those before."""
         header = batch.header
         accept = self.selection.accept(header)
-        records: Iterable[Record] = iter_records(batch.view, batch.at, header)
         try:
+            records: Iterable[Record] = iter_records(batch.view, batch.at, header)
             for record in records if accept is None else filter(accept, records):
                 self.records += 1
                 yield record

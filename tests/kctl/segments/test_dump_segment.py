@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -220,3 +221,50 @@ def test_times() -> None:
     day = TimeRange().convert("2026-11-21T06:00:00Z:2026-11-21T07:00:00Z", None, None)
     assert day.end - day.start == 3_600_000
     assert TimeRange().convert("1700000000000:", None, None) == Range(1700000000000, 2**63)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_batch_that_cannot_be_unpacked_is_passed_over(kctl: Kctl, tmp_path: Path, codec: str) -> None:
+    source = next((MAIN / f"codec-{codec}-0").glob("*0000.log"))
+    rows = [json.loads(line) for line in kctl("dump-segment", source, "--batches", "-o", "json").out.splitlines()]
+    data = bytearray(source.read_bytes())
+    begins, ends = rows[1]["position"] + 61, rows[2]["position"]
+    data[begins:ends] = bytes(ends - begins)
+    path = tmp_path / source.name
+    path.write_bytes(data)
+    for how in ([], ["-o", "json"], ["--kafka-format"]):
+        ran = kctl("dump-segment", path, *how)
+        assert ran.code == Exit.FINDINGS
+        assert ran.err.startswith(f"damaged: {path}: the batch with offset {rows[1]['base_offset']} at byte ")
+    offsets = {json.loads(line)["offset"] for line in kctl("dump-segment", path, "-o", "json").out.splitlines()}
+    assert {rows[0]["base_offset"], rows[2]["base_offset"]} <= offsets
+
+
+def test_index_that_points_before_the_file(kctl: Kctl, tmp_path: Path) -> None:
+    partition = tmp_path / "tx-0"
+    shutil.copytree(MAIN / "tx-0", partition)
+    (partition / "00000000000000000030.index").write_bytes(b"\x00\x00\x00\x01\xff\xff\xff\x07")
+    assert kctl("dump-segment", partition, "--offsets", "60:62", "-o", "name") == (0, "60\n61\n", "")
+
+
+def test_nothing_that_is_damaged_is_a_defect_of_kctl(kctl: Kctl, tmp_path: Path) -> None:
+    random = Random(7)
+    partitions = sorted(path for path in (*MAIN.iterdir(), *(LOGS / "old-formats").iterdir()) if path.is_dir())
+    for number in range(25):
+        partition = tmp_path / str(number) / random.choice(partitions).name
+        shutil.copytree(next(path for path in partitions if path.name == partition.name), partition)
+        for file in random.sample(sorted(partition.iterdir()), 2):
+            data = bytearray(file.read_bytes()) or bytearray(1)
+            at = random.randrange(len(data))
+            data[at : at + random.choice((0, 1, 9))] = random.randbytes(random.choice((0, 1, 9)))
+            file.write_bytes(data[: random.choice((at + 1, len(data)))])
+        files = sorted(partition.iterdir())
+        for arguments in (
+            ["dump-segment", partition],
+            ["dump-segment", "--kafka-format", *files],
+            ["dump-segment", partition, "--offsets", "20:40", "--time", "1700000000000:"],
+            ["dump-index", *(file for file in files if file.suffix != ".log")],
+            ["check-log", "--deep", partition],
+        ):
+            ran = kctl(*arguments)
+            assert ran.code in (Exit.DONE, Exit.FINDINGS), (arguments, ran.err)
