@@ -31,6 +31,12 @@ COMMANDS = {
     "quotas": ("kctl.quotas:quotas", "Limit what users and clients may take."),
     "tokens": ("kctl.tokens:tokens", "Create, renew and expire delegation tokens."),
     "txns": ("kctl.txns:txns", "Look at transactions, and end those that hang."),
+    "brokers": ("kctl.brokers:brokers", "Look at brokers, their directories and what they can do."),
+    "cluster": ("kctl.cluster:cluster", "Look at the cluster as a whole."),
+    "configs": (
+        "kctl.configs:configs",
+        "Show, change and compare settings of topics, brokers, groups, users and clients.",
+    ),
     "raw": ("kctl.raw:raw", "Send any request, given as JSON, and print the answer."),
     "version": ("kctl.version:version", "Print the version of kctl."),
     "dump-segment": ("kctl.segments.dump_segment:dump_segment", "Print what is in the files of a log."),

@@ -310,6 +310,16 @@ class Session:
             self._sleep(BACKOFF_SECONDS)
         return True
 
+    @property
+    def broker_timeout_ms(self) -> int:
+        """What a broker may take for a change: less than the time-out, so that its answer is not missed."""
+        return int(self.settings.timeout * 900)
+
+    def ask_all(self, request: Any) -> list[Any]:
+        """The answers of all brokers that are there."""
+        answers = self.call_each(dict.fromkeys(self.cluster.brokers, request)).values()
+        return [answer for answer in answers if not isinstance(answer, KctlError)]
+
     def close(self) -> None:
         for connection in self._open.values():
             connection.close()

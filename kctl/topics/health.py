@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -41,6 +41,44 @@ def topic_health(partitions: Sequence[Any], min_isr: int | None = None) -> Topic
         single = single and replicas == 1
         below += min_isr is not None and in_sync < min_isr
     return TopicHealth(offline, under, single, None if min_isr is None else below)
+
+
+class Surroundings(NamedTuple):
+    """What decides whether a partition is well, beside the partition itself."""
+
+    min_isr: int | None
+    racks: Mapping[int, str | None]
+    """Of each broker that is there."""
+    moving: frozenset[int] = frozenset()
+    """The topic's partitions that are on their way to other brokers."""
+
+
+def partition_health(partition: Any, around: Surroundings) -> list[str]:
+    """What is to say of a partition, the worst first; `ok` if nothing is."""
+    in_sync, replicas = len(partition.isr_nodes), partition.replica_nodes
+    words = []
+    if partition.leader_id < 0:
+        words.append("offline")
+    if around.min_isr is not None and in_sync < around.min_isr:
+        words.append("under-min-isr")
+    elif around.min_isr is not None and in_sync == around.min_isr and in_sync < len(replicas):
+        words.append("at-min-isr")
+    if in_sync < len(replicas):
+        words.append("under-replicated")
+    if partition.leader_id >= 0 and partition.leader_id != replicas[0]:
+        words.append("not-preferred")
+    if partition.partition_index in around.moving:
+        words.append("moving")
+    if is_rack_unaware(replicas, around.racks):
+        words.append("rack-unaware")
+    return words or ["ok"]
+
+
+def is_rack_unaware(replicas: Sequence[int], racks: Mapping[int, str | None]) -> bool:
+    """Whether replicas share a rack although there are racks enough; not to be said where some rack is unknown."""
+    if None in racks.values() or any(broker not in racks for broker in replicas):
+        return False
+    return len({racks[broker] for broker in replicas}) < min(len(replicas), len(set(racks.values())))
 
 
 def replication(partitions: Iterable[Any]) -> int:

@@ -1,0 +1,94 @@
+"""What the brokers of a cluster lead and hold, those too that are down but still named in replica lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kctl.brokers.release import release
+from kctl.errors import KctlError
+from kctl.sizes import LogDir, log_dirs
+
+if TYPE_CHECKING:
+    from kctl.session import Session
+
+
+class BrokerFacts(NamedTuple):
+    """None: not known. `host` is None for a broker that is down: nobody says where it was."""
+
+    id: int
+    host: str | None
+    port: int | None
+    rack: str | None
+    release: str | None
+    leaders: int
+    partitions: int
+    under_replicated: int
+    """Partitions that it should be in sync with, and is not."""
+    size_bytes: int | None
+    free_bytes: int | None
+    total_bytes: int | None
+    is_controller: bool
+    state: str
+
+
+def broker_facts(session: Session, topics: Iterable[Any]) -> tuple[list[BrokerFacts], list[LogDir], list[KctlError]]:
+    """In the order of their ids; the directories that answered; and who did not answer."""
+    led, held, lagging = counts(topics)
+    directories, silent = log_dirs(session)
+    cluster = session.cluster
+    found = []
+    for broker in sorted({*cluster.brokers, *held}):
+        known = cluster.brokers.get(broker)
+        own = [directory for directory in directories if directory.broker == broker]
+        found.append(
+            BrokerFacts(
+                id=broker,
+                host=known.host if known else None,
+                port=known.port if known else None,
+                rack=known.rack if known else None,
+                release=_release(session, broker) if own else None,
+                leaders=led.get(broker, 0),
+                partitions=held.get(broker, 0),
+                under_replicated=lagging.get(broker, 0),
+                size_bytes=sum(r.size for directory in own for r in directory.replicas) if own else None,
+                free_bytes=_sum(directory.free for directory in own),
+                total_bytes=_sum(directory.total for directory in own),
+                is_controller=broker == cluster.controller_id,
+                state=_state(known is not None, own),
+            )
+        )
+    return found, directories, silent
+
+
+def counts(topics: Iterable[Any]) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
+    """Of each broker: partitions it leads, holds, and holds but is not in sync with."""
+    led: dict[int, int] = {}
+    held: dict[int, int] = {}
+    lagging: dict[int, int] = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.leader_id >= 0:
+                led[partition.leader_id] = led.get(partition.leader_id, 0) + 1
+            for broker in partition.replica_nodes:
+                held[broker] = held.get(broker, 0) + 1
+                if broker not in partition.isr_nodes:
+                    lagging[broker] = lagging.get(broker, 0) + 1
+    return led, held, lagging
+
+
+def _release(session: Session, broker: int) -> str:
+    return release(session.connection(broker).versions)
+
+
+def _sum(parts: Iterable[int | None]) -> int | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
+def _state(registered: bool, directories: list[LogDir]) -> str:
+    if not registered:
+        return "down"
+    if not directories:
+        return "no answer"
+    return "directory offline" if any(directory.error for directory in directories) else "ok"

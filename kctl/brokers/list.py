@@ -1,0 +1,61 @@
+"""`kctl brokers list`."""
+
+from __future__ import annotations
+
+import click
+
+from kctl.brokers.facts import BrokerFacts, broker_facts
+from kctl.command import KctlCommand, answer
+from kctl.output import Column, Row, note
+from kctl.session import Session, pass_session
+
+COLUMNS = (
+    Column("id", "The broker's id.", "number"),
+    Column("host", "Where clients reach it.", header="HOST"),
+    Column("port", "Its port.", "number", wide=True),
+    Column("rack", "Its rack."),
+    Column("version", "The release of Kafka that serves the same APIs."),
+    Column("leaders", "Partitions it leads.", "number"),
+    Column("partitions", "Partitions it holds a replica of.", "number"),
+    Column("out_of_sync", "Partitions it holds a replica of that is not in sync.", "number", wide=True),
+    Column("size_bytes", "Bytes in its log directories.", "size", "BYTES"),
+    Column("free_bytes", "Room left on its disks.", "size", "FREE"),
+    Column("total_bytes", "Size of its disks.", "size", "DISK", wide=True),
+    Column("controller", "Whether it is the controller.", machine=True),
+    Column("controller_shown", "Whether it is the controller.", header="CONTROLLER", shown=True),
+    Column("state", "ok; down: named in replica lists only; no answer; directory offline.", "state"),
+)
+
+
+@click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
+@pass_session
+def list_brokers(session: Session) -> int:
+    """List brokers with what they lead and hold.
+
+    Brokers that are down are listed too as long as they have replicas.
+
+    Example: kctl brokers list
+    """
+    found, _, silent = broker_facts(session, session.metadata().topics)
+    for error in silent:
+        note(session.settings, f"sizes are incomplete: {error.what}")
+    return answer(session, COLUMNS, [_row(broker) for broker in found])
+
+
+def _row(broker: BrokerFacts) -> Row:
+    return {
+        "id": broker.id,
+        "host": broker.host,
+        "port": broker.port,
+        "rack": broker.rack,
+        "version": broker.release,
+        "leaders": broker.leaders,
+        "partitions": broker.partitions,
+        "out_of_sync": broker.under_replicated,
+        "size_bytes": broker.size_bytes,
+        "free_bytes": broker.free_bytes,
+        "total_bytes": broker.total_bytes,
+        "controller": broker.is_controller,
+        "controller_shown": "yes" if broker.is_controller else "",
+        "state": broker.state,
+    }

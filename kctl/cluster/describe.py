@@ -1,0 +1,78 @@
+"""`kctl cluster describe`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from kctl.brokers.facts import broker_facts
+from kctl.cluster.mode import mode
+from kctl.command import KctlCommand, answer
+from kctl.output import Column, Row, note, size_text
+from kctl.session import Session, pass_session
+
+COLUMNS = (
+    Column("cluster_id", "The cluster's id."),
+    Column("mode", "Where its metadata are: zookeeper, kraft, or embedded in the broker."),
+    Column("controller", "The id of the controller.", "number"),
+    Column("brokers", "Ids of the brokers that are there.", "list"),
+    Column("down", "Ids of brokers that only replica lists name.", "list"),
+    Column("racks", "The racks of the brokers.", "list"),
+    Column("versions", "Releases of Kafka that serve the same APIs.", "list"),
+    Column("topics", "How many topics there are, Kafka's own included.", "number"),
+    Column("partitions", "How many partitions they have.", "number"),
+    Column("replicas", "How many replicas these have.", "number"),
+    Column("offline", "Partitions without a leader.", "number"),
+    Column("under_replicated", "Partitions with fewer replicas in sync than they have.", "number"),
+    Column("size_bytes", "Bytes in all log directories.", "size", "BYTES"),
+    Column("free_bytes", "Room left on all disks.", "size", "FREE"),
+)
+
+
+@click.command("describe", cls=KctlCommand, columns=COLUMNS, watchable=True)
+@pass_session
+def describe(session: Session) -> int:
+    """Show the cluster in a few lines.
+
+    Example: kctl cluster describe
+    """
+    topics = session.metadata().topics
+    brokers, _, silent = broker_facts(session, topics)
+    for error in silent:
+        note(session.settings, f"sizes are incomplete: {error.what}")
+    partitions = [partition for topic in topics for partition in topic.partitions]
+    row = {
+        "cluster_id": session.cluster.cluster_id,
+        "mode": mode(session.connection().versions),
+        "controller": session.cluster.controller_id if session.cluster.controller_id >= 0 else None,
+        "brokers": list(session.cluster.brokers),
+        "down": [broker.id for broker in brokers if broker.state == "down"],
+        "racks": sorted({broker.rack for broker in brokers if broker.rack is not None}),
+        "versions": sorted({broker.release for broker in brokers if broker.release is not None}),
+        "topics": len(topics),
+        "partitions": len(partitions),
+        "replicas": sum(len(partition.replica_nodes) for partition in partitions),
+        "offline": sum(partition.leader_id < 0 for partition in partitions),
+        "under_replicated": sum(len(p.isr_nodes) < len(p.replica_nodes) for p in partitions),
+        "size_bytes": sum(broker.size_bytes or 0 for broker in brokers),
+        "free_bytes": sum(broker.free_bytes or 0 for broker in brokers),
+    }
+    return answer(session, COLUMNS, [row], text=lambda: _text(row))
+
+
+def _text(row: Row) -> Iterator[str]:
+    def ids(values: Any) -> str:
+        return ", ".join(map(str, values)) or "-"
+
+    down = f"; down: {ids(row['down'])}" if row["down"] else ""
+    trouble = [f"{row[n]} {n.replace('_', '-')}" for n in ("offline", "under_replicated") if row[n]]
+    yield f"cluster     {row['cluster_id']}"
+    yield f"metadata    {row['mode']}, controller {'-' if row['controller'] is None else row['controller']}"
+    yield f"brokers     {len(row['brokers'])}: {ids(row['brokers'])}{down}"
+    yield f"racks       {ids(row['racks'])}"
+    yield f"version     {ids(row['versions'])}"
+    yield f"topics      {row['topics']} with {row['partitions']} partitions, {row['replicas']} replicas"
+    yield f"health      {', '.join(trouble) or 'ok'}"
+    yield f"size        {size_text(row['size_bytes'])}, {size_text(row['free_bytes'])} free"

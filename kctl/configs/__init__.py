@@ -1,0 +1,13 @@
+"""`kctl configs`."""
+
+from kctl.lazy import Noun
+
+configs = Noun(
+    "configs",
+    {
+        "describe": ("kctl.configs.describe:describe", "Show settings with their source."),
+        "set": ("kctl.configs.change:set_configs", "Change settings, each by itself."),
+        "unset": ("kctl.configs.change:unset", "Let settings go back to what they are by default."),
+    },
+    help="Show, change and compare settings of topics, brokers, groups, users and clients.",
+)

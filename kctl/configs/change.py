@@ -1,0 +1,162 @@
+"""`kctl configs set` and `unset`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import click
+
+from kctl.changes import Change
+from kctl.command import KctlCommand
+from kctl.configs.resources import Described, Entry, Resource, altered, described, parse_resource
+from kctl.configs.values import DELETE, Assignment, effect, misspelt, parse_assignments, result, with_meaning
+from kctl.errors import Exit, KctlError
+from kctl.output import Column, Row, note
+from kctl.session import Session, pass_session
+
+COLUMNS = (
+    Column("resource", "What has the setting."),
+    Column("name", "The setting's name."),
+    Column("current", "Its value now.", machine=True),
+    Column("new", "Its value after the change; null: the default.", machine=True),
+    Column("current_shown", "Its value now.", header="CURRENT", shown=True),
+    Column("new_shown", "Its value after the change.", header="NEW", shown=True),
+    Column("source", "Where the current value is set.", wide=True),
+    Column("changes", "Whether anything changes: a value that is the default too can be set, or not.", machine=True),
+    Column("effect", "What follows from it."),
+)
+
+_OTHER_UNITS = (".hours", ".minutes")
+"""Names of brokers for what a topic counts in milliseconds."""
+
+
+@click.command("set", cls=KctlCommand, columns=COLUMNS)
+@click.argument("words", nargs=-1, required=True, metavar="RESOURCE… NAME=VALUE…")
+@pass_session
+def set_configs(session: Session, words: tuple[str, ...]) -> int:
+    """Change settings, each by itself.
+
+    Durations and sizes may have units: retention.ms=7d, segment.bytes=256MiB. Of a list, NAME+=ITEM adds an item and
+    NAME-=ITEM takes it away. Settings that are not named stay as they are.
+
+    Example: kctl configs set topic/orders retention.ms=7d cleanup.policy+=compact
+    """
+    resources = [word for word in words if "=" not in word]
+    assignments = [word for word in words if "=" in word]
+    if not resources or not assignments:
+        hint = "as in kctl configs set topic/orders retention.ms=7d"
+        raise KctlError("name at least one resource and one setting", exit_code=Exit.USAGE, hints=(hint,))
+    return change_settings(session, [parse_resource(name) for name in resources], parse_assignments(assignments))
+
+
+@click.command("unset", cls=KctlCommand, columns=COLUMNS)
+@click.argument("words", nargs=-1, required=True, metavar="RESOURCE… NAME…")
+@pass_session
+def unset(session: Session, words: tuple[str, ...]) -> int:
+    """Let settings go back to what they are by default.
+
+    What a topic does not set is as its brokers say, what a broker does not set as all brokers or its file say.
+
+    Example: kctl configs unset topic/orders retention.ms
+    """
+    resources = [word for word in words if "/" in word or word == "brokers"]
+    names = [word for word in words if word not in resources]
+    if not resources or not names:
+        hint = "as in kctl configs unset topic/orders retention.ms"
+        raise KctlError("name at least one resource and one setting", exit_code=Exit.USAGE, hints=(hint,))
+    changes = [Assignment(name, DELETE, None) for name in names]
+    return change_settings(session, [parse_resource(name) for name in resources], changes)
+
+
+def change_settings(session: Session, resources: Sequence[Resource], changes: Sequence[Assignment]) -> int:
+    """Checks, shows, asks, does, and reads back."""
+    for resource in resources:
+        if resource.has_quotas:
+            hint = f"kctl quotas set changes the quotas of {resource.kind}s"
+            raise KctlError(f"{resource} has quotas, not settings", exit_code=Exit.USAGE, hints=(hint,))
+    found, errors = described(session, resources, synonyms=True)
+    for error in errors:
+        raise error
+    rows = [row for resource in resources for row in plan(resource, found[resource], changes)]
+    wanted = dict.fromkeys(resources, changes)
+    for error in altered(session, wanted, validate_only=True):
+        raise error
+    change = Change(session, COLUMNS, rows)
+    if not any(row["changes"] for row in rows):
+        note(session.settings, "nothing to do: it is so already")
+        return change.done()
+    if not change.confirmed("Apply?"):
+        return Exit.DONE
+    refused = altered(session, wanted, validate_only=False)
+    if refused:
+        return change.done(errors=refused)
+    verified = session.wait_until(lambda: _is_so(described(session, resources)[0], rows))
+    if not verified:
+        note(session.settings, "the brokers took it, but do not show it yet")
+    return change.done(verified="read back" if verified else "", undo=undo_command(found, changes))
+
+
+def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignment]) -> list[Row]:
+    """What each change does to a resource. KctlError names a setting that is misspelt or cannot change."""
+    known = {entry.name: entry for entry in entries}
+    rows: list[Row] = []
+    for change in changes:
+        if wrong := misspelt(change.name, list(known)):
+            raise wrong
+        entry = known.get(change.name)
+        old = entry.value if entry else None
+        new = default_of(entry) if change.operation == DELETE else result(old, change)
+        is_own = entry is not None and entry.source == _own(resource)
+        secret = bool(entry and entry.sensitive)
+        said = "default" if new is None else with_meaning(change.name, new)
+        rows.append(
+            {
+                "resource": str(resource),
+                "name": change.name,
+                "current": "(hidden)" if secret else old,
+                "new": "(hidden, new)" if secret else new,
+                "current_shown": "(hidden)" if secret else with_meaning(change.name, old),
+                "new_shown": "(hidden, new)" if secret else said,
+                "source": entry.source if entry else None,
+                "changes": secret or (is_own if change.operation == DELETE else not is_own or old != new),
+                "effect": effect(change.name, old, new) if resource.kind == "topic" else None,
+            }
+        )
+    return rows
+
+
+def default_of(entry: Entry | None) -> str | None:
+    """What a setting goes back to: the value of the next place that sets it."""
+    if entry is None:
+        return None
+    if entry.is_default:
+        return entry.value
+    below = [v for source, name, v in entry.synonyms if source != entry.source and not name.endswith(_OTHER_UNITS)]
+    return below[0] if below else None
+
+
+def _is_so(found: Described, rows: Sequence[Row]) -> bool:
+    now = {(str(resource), entry.name): entry.value for resource, entries in found.items() for entry in entries}
+    return all(
+        row["new"] is None or row["new"] == "(hidden, new)" or now.get((row["resource"], row["name"])) == row["new"]
+        for row in rows
+    )
+
+
+def undo_command(before: Mapping[Resource, Sequence[Entry]], changes: Sequence[Assignment]) -> str:
+    """The commands that bring back what was; a secret cannot be brought back."""
+    commands = []
+    for resource, entries in before.items():
+        own = {entry.name: entry for entry in entries if entry.source == _own(resource)}
+        back = [f"'{c.name}={own[c.name].value}'" for c in changes if c.name in own and not own[c.name].sensitive]
+        gone = [c.name for c in changes if c.name not in own]
+        if back:
+            commands.append(f"kctl configs set {resource} {' '.join(back)}")
+        if gone:
+            commands.append(f"kctl configs unset {resource} {' '.join(gone)}")
+    return "; ".join(commands)
+
+
+def _own(resource: Resource) -> str:
+    """The source of what is set on the resource itself."""
+    return "all brokers" if resource.kind == "broker" and not resource.name else resource.kind

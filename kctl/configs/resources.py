@@ -1,0 +1,203 @@
+"""What has settings: topics, brokers, loggers, groups, client metrics; users, clients and addresses have quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkad.errors import ErrorCode
+from kctl.errors import Exit, KctlError, did_you_mean, failure
+
+if TYPE_CHECKING:
+    from kctl.session import Session
+
+_TYPES = {"topic": 2, "broker": 4, "logger": 8, "client-metrics": 16, "group": 32}
+_QUOTAS = {"user": "user", "client": "client-id", "ip": "ip"}
+_KINDS = (*_TYPES, *_QUOTAS)
+_SOURCES = {
+    1: "topic",
+    2: "broker",
+    3: "all brokers",
+    4: "file",
+    5: "default",
+    6: "logger",
+    7: "client-metrics",
+    8: "group",
+}
+_DEFAULT = 5
+
+
+class Resource(NamedTuple):
+    """`name` is empty for the default of all brokers, users, clients or addresses."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}" if self.name else f"{self.kind}s"
+
+    @property
+    def has_quotas(self) -> bool:
+        return self.kind in _QUOTAS
+
+
+class Entry(NamedTuple):
+    """One setting. `value` is None where it is sensitive, or not set."""
+
+    name: str
+    value: str | None
+    source: str
+    is_default: bool
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[tuple[str, str, str | None], ...] = ()
+    """Where else it is set: source, name there, value; the first one counts."""
+    doc: str | None = None
+
+    @property
+    def shown(self) -> str | None:
+        return "(hidden)" if self.sensitive else self.value
+
+
+Described = dict[Resource, list[Entry]]
+
+
+def parse_resource(text: str) -> Resource:
+    """`topic/orders`, `broker/1`; `brokers`: what holds for all of them."""
+    kind, slash, name = text.partition("/")
+    if not slash and kind.endswith("s") and kind[:-1] in ("broker", *_QUOTAS):
+        return Resource(kind[:-1], "")
+    singular = kind if kind in _KINDS else kind.removesuffix("s")
+    if singular not in _KINDS:
+        hints = did_you_mean(kind, _KINDS) or (f"kinds are: {', '.join(_KINDS)}",)
+        raise KctlError(f'"{text}" is no resource', exit_code=Exit.USAGE, hints=hints)
+    if not name:
+        raise KctlError(f'"{text}" names no {singular}', exit_code=Exit.USAGE, hints=(f"as in {singular}/NAME",))
+    if singular in ("broker", "logger") and not name.isdigit():
+        what = f'"{name}" is not the id of a broker'
+        raise KctlError(what, exit_code=Exit.USAGE, hints=(f"as in {singular}/1",))
+    return Resource(singular, name)
+
+
+def described(
+    session: Session,
+    resources: Iterable[Resource],
+    keys: Sequence[str] | None = None,
+    *,
+    synonyms: bool = False,
+    documentation: bool = False,
+) -> tuple[Described, list[KctlError]]:
+    """The settings of each (only those with these names), and what is wrong with resources that have none."""
+    from kafkad.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+    found: Described = {}
+    errors: list[KctlError] = []
+    asked = list(dict.fromkeys(resources))
+    at_broker: dict[int | None, list[Any]] = {}
+    for resource in asked:
+        if not resource.has_quotas:
+            item = DescribeConfigsResource(
+                resource_type=_TYPES[resource.kind],
+                resource_name=resource.name,
+                configuration_keys=None if keys is None else list(keys),
+            )
+            at_broker.setdefault(broker_of(resource), []).append(item)
+    requests = [
+        (broker, DescribeConfigsRequest(resources=r, include_synonyms=synonyms, include_documentation=documentation))
+        for broker, r in at_broker.items()
+    ]
+    for answer in session.call_many(requests):
+        if isinstance(answer, KctlError):
+            errors.append(answer)
+            continue
+        for result in answer.results:
+            resource = Resource(_kind(result.resource_type), result.resource_name)
+            if result.error_code:
+                errors.append(_failure(session, resource, result.error_code, result.error_message))
+            else:
+                found[resource] = sorted(map(_entry, result.configs))
+    if quotas := [resource for resource in asked if resource.has_quotas]:
+        found |= _quotas(session, quotas)
+    return {resource: found[resource] for resource in asked if resource in found}, errors
+
+
+def altered(session: Session, changes: Mapping[Resource, Sequence[Any]], *, validate_only: bool) -> list[KctlError]:
+    """Sends changes of settings (`Assignment`s), each by itself; what was refused."""
+    from kafkad.wire.messages.incremental_alter_configs import (
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
+
+    at_broker: dict[int | None, list[Any]] = {}
+    for resource, assignments in changes.items():
+        configs = [AlterableConfig(name=name, config_operation=op, value=value) for name, op, value in assignments]
+        item = AlterConfigsResource(resource_type=_TYPES[resource.kind], resource_name=resource.name, configs=configs)
+        at_broker.setdefault(broker_of(resource), []).append(item)
+    answers = session.call_many(
+        [
+            (broker, IncrementalAlterConfigsRequest(resources=items, validate_only=validate_only))
+            for broker, items in at_broker.items()
+        ]
+    )
+    errors: list[KctlError] = []
+    for answer in answers:
+        if isinstance(answer, KctlError):
+            errors.append(answer)
+            continue
+        for result in answer.responses:
+            if result.error_code:
+                resource = Resource(_kind(result.resource_type), result.resource_name)
+                errors.append(_failure(session, resource, result.error_code, result.error_message))
+    return errors
+
+
+def broker_of(resource: Resource) -> int | None:
+    """Only a broker itself knows its own settings; the others are known to all."""
+    return int(resource.name) if resource.kind in ("broker", "logger") and resource.name else None
+
+
+def _kind(number: int) -> str:
+    return next(kind for kind, known in _TYPES.items() if known == number)
+
+
+def _failure(session: Session, resource: Resource, code: int, message: str | None) -> KctlError:
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and resource.kind == "topic":
+        from kctl.choosing import unknown
+
+        return unknown("topic", resource.name, [topic.name for topic in session.metadata().topics])
+    return failure(code, str(resource), message)
+
+
+def _entry(config: Any) -> Entry:
+    source = config.config_source
+    return Entry(
+        config.name,
+        None if config.is_sensitive else config.value,
+        _SOURCES.get(source, "default" if config.is_default else "set"),
+        source == _DEFAULT or (source < 0 and config.is_default),
+        config.read_only,
+        config.is_sensitive,
+        tuple((_SOURCES.get(s.source, "?"), s.name, s.value) for s in config.synonyms),
+        config.documentation,
+    )
+
+
+def _quotas(session: Session, resources: Sequence[Resource]) -> Described:
+    from kafkad.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+
+    asked: list[tuple[int | None, Any]] = []
+    for kind, name in resources:
+        match = ComponentData(entity_type=_QUOTAS[kind], match_type=0 if name else 1, match=name or None)
+        asked.append((None, DescribeClientQuotasRequest(components=[match], strict=True)))
+    found: Described = {}
+    for resource, answer in zip(resources, session.call_many(asked), strict=True):
+        if isinstance(answer, KctlError):
+            raise answer
+        if answer.error_code:
+            raise failure(answer.error_code, str(resource), answer.error_message)
+        values = {value.key: value.value for entry in answer.entries or [] for value in entry.values}
+        found[resource] = [
+            Entry(key, f"{value:.15g}", resource.kind, False, False, False) for key, value in sorted(values.items())
+        ]
+    return found

@@ -1,0 +1,133 @@
+"""Settings as people write and read them: `retention.ms=7d`, `cleanup.policy+=compact`. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.output import duration_text, size_text
+from kctl.parsing import parse_duration_ms, parse_size
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+"""What IncrementalAlterConfigs can do with a setting."""
+
+_OPERATIONS = {"": SET, "+": APPEND, "-": SUBTRACT}
+_ASSIGNMENT = re.compile(r"\s*([^\s=+-][^\s=+]*?)\s*([+-]?)=(.*)", re.DOTALL)
+_ENDLESS = 2**63 - 1
+_UNLIMITED = {"retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"}
+_DURATIONS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
+_SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+
+class Assignment(NamedTuple):
+    """One change of one setting, its value in the unit that brokers count in."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def parse_assignment(text: str) -> Assignment:
+    """`name=value`, `name+=item` or `name-=item`; a list may stand in brackets, as in Kafka's own tools."""
+    found = _ASSIGNMENT.fullmatch(text)
+    if not found:
+        hint = "write it as retention.ms=7d, cleanup.policy+=compact or cleanup.policy-=compact"
+        raise KctlError(f'"{text}" sets nothing', exit_code=Exit.USAGE, hints=(hint,))
+    name, sign, value = found[1], found[2], found[3].strip()
+    return Assignment(name, _OPERATIONS[sign], in_units_of_brokers(name, value.removeprefix("[").removesuffix("]")))
+
+
+def parse_assignments(texts: Iterable[str]) -> list[Assignment]:
+    """KctlError USAGE where two of them are about the same setting."""
+    found: dict[str, Assignment] = {}
+    for text in texts:
+        assignment = parse_assignment(text)
+        if assignment.name in found:
+            raise KctlError(f"{assignment.name} is given twice", exit_code=Exit.USAGE)
+        found[assignment.name] = assignment
+    return list(found.values())
+
+
+def in_units_of_brokers(name: str, value: str) -> str:
+    """`7d` of a duration is 604800000, `256MiB` of a size 268435456; everything else stays as it is."""
+    if re.fullmatch(r"-?\d+", value) or not value:
+        return value
+    try:
+        if name.endswith(".ms"):
+            return str(parse_duration_ms(value))
+        if name.endswith((".bytes", ".rate")):
+            return str(parse_size(value))
+    except KctlError as error:
+        raise KctlError(f"{name}: {error.what}", exit_code=error.exit_code, hints=error.hints) from None
+    return value
+
+
+def said(name: str, value: str | None) -> str | None:
+    """A duration or a size as a person says it (7d, 256MiB); None where the value speaks for itself."""
+    if value is None or not re.fullmatch(r"-?\d+", value):
+        return None
+    number = int(value)
+    if (number == -1 and name in _UNLIMITED) or number == _ENDLESS:
+        return "unlimited"
+    if number < 0 or number < 1000:
+        return None
+    if name.endswith(".ms"):
+        exact = next((f"{number // size}{unit}" for unit, size in _DURATIONS if number % size == 0), None)
+        return exact or duration_text(number)
+    if name.endswith((".bytes", ".rate")):
+        exact = next((f"{number // size}{unit}" for unit, size in _SIZES if number % size == 0), None)
+        return exact or size_text(number)
+    return None
+
+
+def with_meaning(name: str, value: str | None) -> str | None:
+    """`604800000 (7d)`."""
+    meaning = said(name, value)
+    return value if meaning is None else f"{value} ({meaning})"
+
+
+def result(old: str | None, change: Assignment) -> str | None:
+    """The value after a change; None: whatever it is by default. `old` is the value that is in force."""
+    items = [item.strip() for item in (old or "").split(",") if item.strip()]
+    given = [item.strip() for item in (change.value or "").split(",") if item.strip()]
+    if change.operation == APPEND:
+        return ",".join([*items, *(item for item in given if item not in items)])
+    if change.operation == SUBTRACT:
+        return ",".join(item for item in items if item not in given)
+    return change.value
+
+
+def misspelt(name: str, known: Sequence[str]) -> KctlError | None:
+    """A name that nobody knows and that looks like one that is known. Others may be a plug-in's: the broker decides."""
+    if not known or name in known or name.startswith("listener.name."):
+        return None
+    hints = did_you_mean(name, known)
+    return KctlError(f'there is no setting "{name}"', exit_code=Exit.USAGE, hints=hints) if hints else None
+
+
+def effect(name: str, old: str | None, new: str | None) -> str | None:
+    """What a person should know before a topic's setting changes; `new` None: back to its default."""
+    before, after = _number(old), _number(new)
+    is_less = after is not None and after >= 0 and (before is None or before < 0 or after < before)
+    if name in ("retention.ms", "retention.bytes") and is_less:
+        gone = "data older than" if name == "retention.ms" else "the oldest data of partitions larger than"
+        return f"deletes {gone} {said(name, new) or new} now"
+    if name == "cleanup.policy" and new is not None:
+        gained = set(new.split(",")) - set((old or "").split(","))
+        if "compact" in gained:
+            return "keeps only the newest record of each key, and refuses records without a key"
+        if "delete" in gained:
+            return "deletes data older than retention.ms or beyond retention.bytes"
+    if name == "unclean.leader.election.enable" and new == "true" and old != "true":
+        return "acknowledged records may be lost when a replica out of sync becomes leader"
+    if name == "min.insync.replicas" and before is not None and after is not None and after > before:
+        return f"writes with acks=all stop while fewer than {after} replicas are in sync"
+    if name == "max.message.bytes" and before is not None and after is not None and after < before:
+        return f"producers with batches above {said(name, new) or new} are refused"
+    return None
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else None

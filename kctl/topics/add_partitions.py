@@ -1,0 +1,94 @@
+"""`kctl topics add-partitions`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from kctl.changes import Change
+from kctl.choosing import Choice, choosing
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError, failure
+from kctl.output import Column, note
+from kctl.session import Session, pass_session
+from kctl.topics.chosen import chosen_topics
+
+COLUMNS = (
+    Column("topic", "The topic's name."),
+    Column("current", "Its partitions now.", "number"),
+    Column("new", "Its partitions afterwards.", "number"),
+    Column("added", "How many are added.", "number"),
+)
+
+
+@click.command("add-partitions", cls=KctlCommand, columns=COLUMNS)
+@choosing("topic", required=True)
+@click.option(
+    "-p", "--partitions", type=click.IntRange(min=1), required=True, metavar="N", help="How many there shall be in all."
+)
+@pass_session
+def add_partitions(session: Session, chosen: Choice, partitions: int) -> int:
+    """Grow topics to more partitions.
+
+    New records of a key may go to another partition than the old ones: order by key is lost there. Partitions cannot be
+    taken away again.
+
+    Example: kctl topics add-partitions orders -p 12
+    """
+    topics, errors = chosen_topics(session, chosen)
+    for error in errors:
+        raise error
+    counts = {name: len(topic.partitions) for name, topic in topics.items()}
+    check_growth(counts, partitions)
+    growing = {name: partitions for name, count in counts.items() if count < partitions}
+    rows = [
+        {"topic": name, "current": count, "new": partitions, "added": partitions - count}
+        for name, count in counts.items()
+    ]
+    change = Change(session, COLUMNS, rows)
+    if not growing:
+        note(session.settings, f"nothing to do: there are {partitions} already")
+        return change.done()
+    refused = grow(session, growing, validate_only=True)
+    for error in refused:
+        raise error
+    note(session.settings, "records of a key written from now on may go to another partition than those before")
+    if not change.confirmed("Add partitions? They cannot be taken away again."):
+        return Exit.DONE
+    refused = grow(session, growing, validate_only=False)
+    verified = not refused and session.wait_until(lambda: _have_grown(session, growing))
+    return change.done(errors=refused, verified="all brokers know the new partitions" if verified else "")
+
+
+def check_growth(counts: Mapping[str, int], wanted: int) -> None:
+    for name, count in counts.items():
+        if count > wanted:
+            what = f'topic "{name}" has {count} partitions; {wanted} would remove data, which Kafka cannot do'
+            raise KctlError(what, exit_code=Exit.USAGE, code="INVALID_PARTITIONS")
+
+
+def grow(session: Session, counts: Mapping[str, int], *, validate_only: bool) -> list[KctlError]:
+    """Asks for these numbers of partitions in all; what was refused."""
+    from kafkad.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()],
+        timeout_ms=session.broker_timeout_ms,
+        validate_only=validate_only,
+    )
+    answer = session.ask_controller(request, lambda answer: (result.error_code for result in answer.results))
+    return [failure(r.error_code, f'topic "{r.name}"', r.error_message) for r in answer.results if r.error_code]
+
+
+def _have_grown(session: Session, counts: Mapping[str, int]) -> bool:
+    from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+    def grown(topic: Any) -> bool:
+        led = [partition for partition in topic.partitions if partition.leader_id >= 0]
+        return len(led) >= counts[topic.name]
+
+    asked = [MetadataRequestTopic(name=name) for name in counts]
+    answers = session.ask_all(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+    return bool(answers) and all(grown(topic) for answer in answers for topic in answer.topics)

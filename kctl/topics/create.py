@@ -1,0 +1,314 @@
+"""`kctl topics create`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+
+from kafkad.errors import ErrorCode
+from kctl.changes import Change
+from kctl.choosing import unknown
+from kctl.command import KctlCommand
+from kctl.configs.resources import Resource, described
+from kctl.configs.values import misspelt
+from kctl.errors import Exit, KctlError, failure
+from kctl.output import Column, Document, Row, Writer, note, print_lines
+from kctl.session import Session, pass_session
+from kctl.topics.wanted import (
+    Wanted,
+    check_brokers,
+    check_name,
+    differences,
+    fixed_placement,
+    from_document,
+    parse_configs,
+    parse_placement,
+)
+
+COLUMNS = (
+    Column("topic", "The topic's name."),
+    Column("partitions", "How many it has; null: as many as the broker gives by default.", "number"),
+    Column("replication", "Replicas of each partition; null: as the broker gives by default.", "number"),
+    Column("configs", "Settings of its own.", "list"),
+    Column("result", "What became of it: created, or exists."),
+    Column("placement", "The brokers of each partition, the preferred leader first.", machine=True),
+)
+PLACEMENT_COLUMNS = (
+    Column("topic", ""),
+    Column("partition", "", "number", "PART"),
+    Column("replicas", "", "list"),
+    Column("racks", "", "list"),
+)
+
+
+@click.command("create", cls=KctlCommand, columns=COLUMNS)
+@click.argument("names", nargs=-1, metavar="TOPIC…")
+@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="How many.  [default: the broker's]")
+@click.option("-r", "--replication", type=click.IntRange(min=1), metavar="N", help="Replicas.  [default: the broker's]")
+@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting, as retention.ms=7d.")
+@click.option("--replicas", metavar="0=1,2;1=2,3", help="The brokers of each partition, the preferred leader first.")
+@click.option("--fixed-start", is_flag=True, help="Replica j of partition i on broker i+j, instead of a random start.")
+@click.option("--like", metavar="TOPIC", help="Partitions, replication and settings of this topic, where not given.")
+@click.option("--if-not-exists", is_flag=True, help="A topic that is there and as asked for is no error.")
+@click.option("-f", "--file", metavar="FILE", help="Topics from a YAML file: name, partitions, replication, configs.")
+@pass_session
+def create(
+    session: Session,
+    names: tuple[str, ...],
+    partitions: int | None,
+    replication: int | None,
+    configs: tuple[str, ...],
+    replicas: str | None,
+    fixed_start: bool,
+    like: str | None,
+    if_not_exists: bool,
+    file: str | None,
+) -> int:
+    """Create topics.
+
+    Names, settings, units and brokers are checked here, then by the broker, before anything is created; afterwards the
+    placement is printed. With --if-not-exists a topic that is there must have what is asked for.
+
+    Example: kctl topics create orders -p 6 -r 3 --config retention.ms=7d
+    """
+    placement = parse_placement(replicas) if replicas else None
+    if placement and (partitions or replication or fixed_start):
+        what = "--replicas says how many partitions and replicas there are, and where"
+        raise KctlError(what, exit_code=Exit.USAGE, hints=("leave out -p, -r and --fixed-start",))
+    given = Wanted("", partitions, replication, parse_configs(configs), placement)
+    wanted = [given._replace(name=name) for name in names]
+    if file:
+        wanted += [_over(topic, given) for topic in _read(file)]
+    if not wanted:
+        raise KctlError("no topic is named", exit_code=Exit.USAGE, hints=("name topics, or a file with -f",))
+    for topic in wanted:
+        check_name(topic.name)
+    if like:
+        model = _model(session, like)
+        wanted = [_over(topic, model) for topic in wanted]
+    if fixed_start:
+        wanted = [_fixed(session, topic) for topic in wanted]
+    return create_topics(session, wanted, if_not_exists=if_not_exists)
+
+
+def _read(file: str) -> list[Wanted]:
+    import sys
+
+    import yaml
+
+    try:
+        if file == "-":
+            document = yaml.safe_load(sys.stdin)
+        else:
+            with open(file, encoding="utf-8") as stream:
+                document = yaml.safe_load(stream)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise KctlError(f"{file} is not YAML: {' '.join(str(error).split())}", exit_code=Exit.USAGE) from None
+    return from_document(document, file)
+
+
+def _over(topic: Wanted, base: Wanted) -> Wanted:
+    """What the topic leaves open is as `base` says."""
+    placed = topic.placement is not None
+    return Wanted(
+        topic.name,
+        topic.partitions if placed else topic.partitions or base.partitions,
+        topic.replication if placed else topic.replication or base.replication,
+        {**base.configs, **topic.configs},
+        topic.placement if placed or topic.partitions or topic.replication else base.placement,
+    )
+
+
+def _model(session: Session, name: str) -> Wanted:
+    """What `--like` copies of a topic: not where its replicas are."""
+    (topic,) = session.metadata([name]).topics
+    if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise unknown("topic", name, [topic.name for topic in session.metadata().topics])
+    if topic.error_code:
+        raise failure(topic.error_code, f'topic "{name}"')
+    found, errors = described(session, [Resource("topic", name)])
+    for error in errors:
+        raise error
+    own = {e.name: e.value for e in found[Resource("topic", name)] if e.source == "topic" and e.value is not None}
+    return Wanted("", len(topic.partitions), max(len(p.replica_nodes) for p in topic.partitions), own)
+
+
+def _fixed(session: Session, topic: Wanted) -> Wanted:
+    if topic.placement is not None:
+        return topic
+    if not topic.partitions or not topic.replication:
+        raise KctlError("--fixed-start needs to know -p and -r", exit_code=Exit.USAGE)
+    check_brokers(topic, list(session.cluster.brokers))
+    return topic._replace(placement=fixed_placement(session.cluster.brokers, topic.partitions, topic.replication))
+
+
+def create_topics(session: Session, wanted: Sequence[Wanted], *, if_not_exists: bool = False) -> int:
+    """Checks, shows, asks, creates, and reads back."""
+    there = _there(session, [topic.name for topic in wanted])
+    errors = _conflicts(session, wanted, there) if if_not_exists else [_exists(name) for name in there]
+    new = [topic for topic in wanted if topic.name not in there]
+    if new:
+        errors += check(session, new)
+    for error in errors[1:]:
+        note(session.settings, f"also: {error.what}")
+    if errors:
+        raise errors[0]
+    rows = [row(topic, "exists" if topic.name in there else None, there.get(topic.name)) for topic in wanted]
+    change = Change(session, COLUMNS, rows)
+    if not new:
+        note(session.settings, "nothing to do: all of them exist, as asked for")
+        return change.done()
+    if not change.confirmed(f"Create {len(new)} topic{'s' * (len(new) > 1)}?"):
+        return Exit.DONE
+    refused = request(session, new, validate_only=False)
+    created = [topic for topic in new if topic.name not in refused]
+    placements = read_back(session, [topic.name for topic in created])
+    done = [
+        row(t, "created" if t in created else "exists", placements.get(t.name))
+        for t in wanted
+        if t not in new or t in created
+    ]
+    if session.settings.is_text and not session.settings.quiet:
+        print_lines(_placement_lines(session, placements))
+    complete = len(placements) == len(created)
+    if not complete:
+        note(session.settings, "not all brokers know the new topics yet")
+    undo = f"kctl topics delete {' '.join(topic.name for topic in created)}" if created else ""
+    return change.done(
+        done, list(refused.values()), verified="all brokers know the topics" if complete else "", undo=undo
+    )
+
+
+Placements = dict[str, list[list[int]]]
+
+
+def _there(session: Session, names: Sequence[str]) -> Placements:
+    """Those that exist already."""
+    return {topic.name: _placement(topic) for topic in session.metadata(names).topics if not topic.error_code}
+
+
+def _placement(topic: Any) -> list[list[int]]:
+    return [list(p.replica_nodes) for p in sorted(topic.partitions, key=lambda p: p.partition_index)]
+
+
+def _exists(name: str) -> KctlError:
+    hint = "--if-not-exists is content if it is as asked for"
+    return KctlError(f'topic "{name}" exists already', code="TOPIC_ALREADY_EXISTS", hints=(hint,))
+
+
+def _conflicts(session: Session, wanted: Sequence[Wanted], there: Placements) -> list[KctlError]:
+    both = [topic for topic in wanted if topic.name in there]
+    found, errors = described(session, [Resource("topic", topic.name) for topic in both if topic.configs])
+    for topic in both:
+        configs = {entry.name: entry.value for entry in found.get(Resource("topic", topic.name), [])}
+        if different := differences(topic, there[topic.name], configs):
+            what = f'topic "{topic.name}" exists and is not as asked for: {"; ".join(different)}'
+            errors.append(KctlError(what, exit_code=Exit.REFUSED, code="TOPIC_ALREADY_EXISTS"))
+    return errors
+
+
+def check(session: Session, wanted: Sequence[Wanted]) -> list[KctlError]:
+    """What is wrong, by our own knowledge first, then by the broker's."""
+    alive = list(session.cluster.brokers)
+    for topic in wanted:
+        check_brokers(topic, alive)
+    if names := {name for topic in wanted for name in topic.configs}:
+        known = _known_configs(session, wanted[0])
+        for name in names:
+            if wrong := misspelt(name, known):
+                raise wrong
+    return list(request(session, wanted, validate_only=True).values())
+
+
+def _known_configs(session: Session, topic: Wanted) -> list[str]:
+    """The settings that topics have, as the broker lists them for one that would be created; old brokers do not."""
+    answer = _ask(session, [topic._replace(configs={})], validate_only=True)
+    return [config.name for result in answer.topics for config in result.configs or []]
+
+
+def _ask(session: Session, wanted: Sequence[Wanted], *, validate_only: bool) -> Any:
+    from kafkad.wire.messages.create_topics import (
+        CreatableReplicaAssignment,
+        CreatableTopic,
+        CreatableTopicConfig,
+        CreateTopicsRequest,
+    )
+
+    topics = [
+        CreatableTopic(
+            name=topic.name,
+            num_partitions=-1 if topic.placement or not topic.partitions else topic.partitions,
+            replication_factor=-1 if topic.placement or not topic.replication else topic.replication,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+                for index, brokers in enumerate(topic.placement or ())
+            ],
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+        )
+        for topic in wanted
+    ]
+    asked = CreateTopicsRequest(topics=topics, timeout_ms=session.broker_timeout_ms, validate_only=validate_only)
+    return session.ask_controller(asked, lambda answer: (topic.error_code for topic in answer.topics))
+
+
+def request(session: Session, wanted: Sequence[Wanted], *, validate_only: bool) -> dict[str, KctlError]:
+    """The topics that the broker refuses, and why."""
+    answer = _ask(session, wanted, validate_only=validate_only)
+    return {
+        topic.name: failure(topic.error_code, f'topic "{topic.name}"', topic.error_message)
+        for topic in answer.topics
+        if topic.error_code
+    }
+
+
+def read_back(session: Session, names: Sequence[str]) -> Placements:
+    """Where the brokers say the replicas of new topics are, once all of them know."""
+    from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+    found: Placements = {}
+
+    def known() -> bool:
+        asked = [MetadataRequestTopic(name=name) for name in names]
+        answers = session.ask_all(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        for answer in answers:
+            led = [t for t in answer.topics if not t.error_code and all(p.leader_id >= 0 for p in t.partitions)]
+            found.update((topic.name, _placement(topic)) for topic in led)
+            if len(led) < len(names):
+                return False
+        return bool(answers)
+
+    if names:
+        session.wait_until(known)
+    return found
+
+
+def row(topic: Wanted, result: str | None, placement: Sequence[Sequence[int]] | None) -> Row:
+    placed = placement or topic.placement
+    return {
+        "topic": topic.name,
+        "partitions": len(placed) if placed else topic.partitions,
+        "replication": max(map(len, placed), default=0) if placed else topic.replication,
+        "configs": [f"{name}={value}" for name, value in topic.configs.items()],
+        "result": result,
+        "placement": [list(brokers) for brokers in placed] if placed else None,
+    }
+
+
+def _placement_lines(session: Session, placements: Mapping[str, Sequence[Sequence[int]]]) -> Iterator[str]:
+    brokers = session.cluster.brokers
+    rows = [
+        {
+            "topic": name,
+            "partition": index,
+            "replicas": replicas,
+            "racks": [brokers[b].rack or "-" if b in brokers else "-" for b in replicas],
+        }
+        for name, placement in placements.items()
+        for index, replicas in enumerate(placement)
+    ]
+    columns = [
+        column for column in PLACEMENT_COLUMNS if column.name != "racks" or any(b.rack for b in brokers.values())
+    ]
+    return Writer(session.settings, columns, Document(session.settings.command)).table(rows)

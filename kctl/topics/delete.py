@@ -1,0 +1,104 @@
+"""`kctl topics delete`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from kafkad.errors import ErrorCode
+from kctl.changes import Change
+from kctl.choosing import Choice, choosing
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError, failure
+from kctl.output import Column, Row, note
+from kctl.session import Session, pass_session
+from kctl.topics.chosen import chosen_topics
+from kctl.topics.details import TopicDetails, topic_details
+
+COLUMNS = (
+    Column("topic", "The topic's name."),
+    Column("partitions", "How many it has.", "number"),
+    Column("size_bytes", "Bytes of its records, each counted once.", "size", "SIZE"),
+    Column("records", "Offsets between start and end.", "number"),
+    Column("last_write_ms", "The time of its newest record.", "time", "LAST WRITE"),
+)
+
+
+@click.command("delete", cls=KctlCommand, columns=COLUMNS)
+@choosing("topic", required=True)
+@click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
+@click.option("--internal", is_flag=True, help="Topics of Kafka's own too: their state is lost.")
+@pass_session
+def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool) -> int:
+    """Delete topics with all their records.
+
+    It shows what would be lost and asks for the topic's name, or for how many there are. Nothing brings them back.
+
+    Example: kctl topics delete orders-old
+    """
+    topics, errors = chosen_topics(session, chosen)
+    if if_exists:
+        errors = [error for error in errors if error.exit_code != Exit.NOT_FOUND]
+    own = [name for name, topic in topics.items() if topic.is_internal]
+    if own and not internal:
+        what = f"{', '.join(own)}: Kafka keeps its own state there"
+        raise KctlError(what, exit_code=Exit.REFUSED, hints=("--internal deletes it nevertheless",))
+    for error in errors:
+        raise error
+    if not topics:
+        note(session.settings, "nothing to do: there is no such topic")
+        return Exit.DONE
+    found = topic_details(session, topics, ("min.insync.replicas",))
+    for text in found.notes:
+        note(session.settings, text)
+    change = Change(session, COLUMNS, [_row(topic) for topic in found.topics])
+    names = list(topics)
+    question = f"Delete {names[0]}" if len(names) == 1 else f"Delete {len(names)} topics"
+    if not change.confirmed(question, type_this=names[0] if len(names) == 1 else str(len(names))):
+        return Exit.DONE
+    refused = request(session, names)
+    gone = session.wait_until(lambda: are_gone(session, [name for name in names if name not in refused]))
+    if not gone:
+        note(session.settings, "not all brokers have forgotten them yet")
+    return change.done(errors=list(refused.values()), verified="no broker knows them any more" if gone else "")
+
+
+def _row(topic: TopicDetails) -> Row:
+    return {
+        "topic": topic.name,
+        "partitions": len(topic.partitions),
+        "size_bytes": topic.size_bytes,
+        "records": topic.records,
+        "last_write_ms": topic.last_write,
+    }
+
+
+def request(session: Session, names: Sequence[str]) -> dict[str, KctlError]:
+    """Deletes them; the topics that the broker refuses, and why."""
+    from kafkad.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+    asked = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name) for name in names],
+        topic_names=list(names),
+        timeout_ms=session.broker_timeout_ms,
+    )
+    answer = session.ask_controller(asked, lambda answer: (result.error_code for result in answer.responses))
+    return {
+        r.name: failure(r.error_code, f'topic "{r.name}"', r.error_message or _why(r.error_code))
+        for r in answer.responses
+        if r.error_code
+    }
+
+
+def _why(code: int) -> str | None:
+    return "the broker has delete.topic.enable=false" if code == ErrorCode.TOPIC_DELETION_DISABLED else None
+
+
+def are_gone(session: Session, names: Sequence[str]) -> bool:
+    from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+    asked = [MetadataRequestTopic(name=name) for name in names]
+    answers = session.ask_all(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+    gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return bool(answers) and all(topic.error_code == gone for answer in answers for topic in answer.topics)

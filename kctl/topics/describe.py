@@ -1,0 +1,240 @@
+"""`kctl topics describe`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from kctl.choosing import Choice, choosing
+from kctl.command import KctlCommand, answer
+from kctl.configs.values import said
+from kctl.errors import Exit, KctlError
+from kctl.output import Column, Document, Row, Writer, note, rfc3339, size_text
+from kctl.session import Cluster, Session, pass_session
+from kctl.topics.chosen import chosen_topics
+from kctl.topics.details import PartitionDetails, TopicDetails, topic_details
+
+COLUMNS = (
+    Column("topic", "The topic's name."),
+    Column("topic_id", "The topic's id.", wide=True),
+    Column("internal", "Whether Kafka keeps its own state in it.", wide=True),
+    Column("partition_count", "How many partitions it has.", "number", "PARTITIONS"),
+    Column("replication", "Replicas of each partition.", "number"),
+    Column("size_bytes", "Bytes of its records, each counted once.", "size", "SIZE"),
+    Column("replicated_bytes", "Bytes on all brokers together.", "size", "REPLICATED"),
+    Column("records", "Offsets between start and end; compaction and transactions leave fewer records.", "number"),
+    Column("min_isr", "min.insync.replicas.", "number"),
+    Column(
+        "partitions",
+        "Of each: partition, leader, leader_epoch, preferred_leader, replicas, isr, out, offline, start_offset, "
+        "end_offset, size_bytes, last_timestamp, last_timestamp_ms, health.",
+        machine=True,
+    ),
+    Column("configs", "Of each that is set, or all with --configs all: name, value, source, default.", machine=True),
+)
+
+PARTITION_COLUMNS = (
+    Column("partition", "", "number", "PART"),
+    Column("leader_shown", "", "number", "LEADER"),
+    Column("replicas", "", "list"),
+    Column("isr", "", "list"),
+    Column("out", "", "list"),
+    Column("start_offset", "", "number", "START"),
+    Column("end_offset", "", "number", "END"),
+    Column("size_bytes", "", "size", "SIZE"),
+    Column("last_timestamp_ms", "", "time", "LAST WRITE"),
+    Column("health_shown", "", "state", "HEALTH"),
+)
+
+
+@click.command("describe", cls=KctlCommand, columns=COLUMNS, watchable=True)
+@choosing("topic")
+@click.option("--partitions", metavar="0,3-5", help="Only these partitions.")
+@click.option("--unhealthy", is_flag=True, help="Only partitions in trouble.")
+@click.option("--configs", type=click.Choice(("set", "all")), default="set", help="Settings of the topic, or all.")
+@pass_session
+def describe(session: Session, chosen: Choice, partitions: str | None, unhealthy: bool, configs: str) -> int:
+    """Show partitions, replicas, offsets and settings of topics.
+
+    A "!" after the leader says that another broker is to lead by preference. HEALTH is ok, or some of offline,
+    under-min-isr (fewer in sync than min.insync.replicas: writes with acks=all fail), at-min-isr, under-replicated,
+    not-preferred, moving, rack-unaware. Without names it describes all topics but Kafka's own.
+
+    Example: kctl topics describe orders
+    """
+    wanted = parse_partitions(partitions) if partitions else None
+    topics, errors = chosen_topics(session, chosen, internal=False)
+    found = topic_details(session, topics)
+    for missing in found.notes:
+        note(session.settings, missing)
+    pictures = []
+    for topic in found.topics:
+        errors += _missing(topic, wanted)
+        shown = [
+            p for p in topic.partitions if (wanted is None or p.partition in wanted) and not (unhealthy and _fine(p))
+        ]
+        if shown or not unhealthy:
+            pictures.append((topic, shown))
+    rows = [_row(topic, shown, configs == "all") for topic, shown in pictures]
+
+    def text() -> Iterator[str]:
+        if unhealthy and not pictures and not errors:
+            yield "all healthy"
+        for topic, shown in pictures:
+            yield from _text(session, topic, shown, configs == "all")
+
+    return answer(session, COLUMNS, rows, errors, text=text)
+
+
+_WORTH_A_LOOK = {"offline", "under-min-isr", "at-min-isr", "under-replicated"}
+
+
+def _fine(partition: PartitionDetails) -> bool:
+    """Moving, led by another broker, or all in one rack: not as it should be, but nothing is at risk now."""
+    return not _WORTH_A_LOOK & set(partition.health)
+
+
+def parse_partitions(text: str) -> set[int]:
+    """`0,3-5`."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise KctlError(f'"{text}" names no partitions', exit_code=Exit.USAGE, hints=("as in 0,3-5",))
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _missing(topic: TopicDetails, wanted: set[int] | None) -> Iterator[KctlError]:
+    there = {partition.partition for partition in topic.partitions}
+    for partition in sorted((wanted or set()) - there):
+        yield KctlError(
+            f'topic "{topic.name}" has no partition {partition}',
+            exit_code=Exit.NOT_FOUND,
+            code="UNKNOWN_TOPIC_OR_PARTITION",
+            hints=(f"it has {len(there)}",),
+        )
+
+
+# --- for programs
+
+
+def _row(topic: TopicDetails, partitions: Sequence[PartitionDetails], all_configs: bool) -> Row:
+    return {
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "internal": topic.internal,
+        "partition_count": len(topic.partitions),
+        "replication": topic.replication,
+        "size_bytes": topic.size_bytes,
+        "replicated_bytes": topic.replicated_bytes,
+        "records": topic.records,
+        "min_isr": topic.min_isr,
+        "partitions": [_partition_item(partition) for partition in partitions],
+        "configs": [
+            {"name": entry.name, "value": entry.shown, "source": entry.source, "default": entry.is_default}
+            for entry in topic.configs
+            if all_configs or not entry.is_default
+        ],
+    }
+
+
+def _partition_item(partition: PartitionDetails) -> dict[str, Any]:
+    last = partition.last_timestamp
+    return {
+        "partition": partition.partition,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "preferred_leader": partition.preferred_leader,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "out": partition.out,
+        "offline": partition.offline,
+        "start_offset": partition.start_offset,
+        "end_offset": partition.end_offset,
+        "size_bytes": partition.size_bytes,
+        "last_timestamp": None if last is None else rfc3339(last),
+        "last_timestamp_ms": last,
+        "health": partition.health,
+    }
+
+
+# --- for people
+
+
+def _text(
+    session: Session, topic: TopicDetails, partitions: Sequence[PartitionDetails], all_configs: bool
+) -> Iterator[str]:
+    settings = session.settings
+    yield _headline(topic)
+    yield f"health  {health_line(topic, session.cluster)}"
+    if partitions:
+        rows = [_partition_row(partition) for partition in partitions]
+        yield from Writer(settings, PARTITION_COLUMNS, Document(settings.command)).table(rows)
+    yield f"configs  {_configs_line(topic, all_configs)}"
+    yield ""
+
+
+def _headline(topic: TopicDetails) -> str:
+    size = "-" if topic.size_bytes is None else size_text(topic.size_bytes)
+    records = "-" if topic.records is None else f"{topic.records:,}"
+    count = len(topic.partitions)
+    parts = [
+        topic.name,
+        f"{count} partition{'s' * (count != 1)} x {topic.replication}",
+        size,
+        f"{records} record{'s' * (records != '1')}",
+        f"min.insync.replicas {'-' if topic.min_isr is None else topic.min_isr}",
+    ]
+    if topic.internal:
+        parts.append("internal")
+    return "  ".join(parts)
+
+
+def health_line(topic: TopicDetails, cluster: Cluster) -> str:
+    """What is wrong with how many partitions, because of whom, and what it means for who writes."""
+    counts = Counter(word for partition in topic.partitions for word in partition.health if word != "ok")
+    if not counts:
+        return "ok" if topic.replication > 1 else "ok, but each partition has a single replica"
+    line = ", ".join(f"{count} {word}" for word, count in counts.items())
+    down = sorted({b for p in topic.partitions for b in p.replicas if b not in cluster.brokers})
+    if down:
+        line += f": broker{'s' * (len(down) > 1)} {', '.join(map(str, down))} {'are' if len(down) > 1 else 'is'} down"
+    return line + _consequence(topic, counts)
+
+
+def _consequence(topic: TopicDetails, counts: Counter[str]) -> str:
+    if counts["offline"]:
+        return "; nothing can be written to or read from what is offline"
+    least = min(len(partition.isr) for partition in topic.partitions)
+    if counts["under-min-isr"]:
+        return f"; writes with acks=all fail ({least} in sync, {topic.min_isr} needed)"
+    if counts["under-replicated"] and topic.min_isr is not None:
+        return f"; writes continue ({least} in sync, {topic.min_isr} needed)"
+    return ""
+
+
+def _partition_row(partition: PartitionDetails) -> Row:
+    leader = "-" if partition.leader is None else str(partition.leader)
+    unpreferred = partition.leader is not None and partition.leader != partition.preferred_leader
+    words = [word for word in partition.health if word != "not-preferred"]
+    if {"at-min-isr", "under-min-isr"} & set(words):  # which says it already
+        words = [word for word in words if word != "under-replicated"]
+    if unpreferred:
+        words.append("not preferred leader")
+    return _partition_item(partition) | {
+        "leader_shown": leader + "!" * unpreferred,
+        "health_shown": ", ".join(words) or "ok",
+    }
+
+
+def _configs_line(topic: TopicDetails, everything: bool) -> str:
+    shown = [entry for entry in topic.configs if everything or not entry.is_default]
+    words = [f"{e.name} {said(e.name, e.shown) or e.shown} ({e.source})" for e in shown]
+    hidden = len(topic.configs) - len(shown)
+    if hidden:
+        words.append(f"[{hidden} defaults hidden: --configs all]")
+    return "  ".join(words) or "-"

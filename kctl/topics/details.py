@@ -1,0 +1,201 @@
+"""All that there is to know of some topics, from all who know a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkad.names import TopicPartition, id_text
+from kctl.configs.resources import Entry, Resource, described
+from kctl.errors import KctlError
+from kctl.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
+from kctl.sizes import log_dirs, replica_sizes
+from kctl.topics.health import Surroundings, partition_health, replication
+
+if TYPE_CHECKING:
+    from kctl.session import Session
+
+_KNOWS_LAST_WRITE = 7
+"""The version of ListOffsets from which a broker can be asked for the newest record."""
+
+
+class PartitionDetails(NamedTuple):
+    partition: int
+    leader: int | None
+    leader_epoch: int | None
+    replicas: list[int]
+    isr: list[int]
+    offline: list[int]
+    start_offset: int | None
+    end_offset: int | None
+    size_bytes: int | None
+    replicated_bytes: int | None
+    last_timestamp: int | None
+    health: list[str]
+
+    @property
+    def preferred_leader(self) -> int | None:
+        return self.replicas[0] if self.replicas else None
+
+    @property
+    def out(self) -> list[int]:
+        return [broker for broker in self.replicas if broker not in self.isr]
+
+    @property
+    def records(self) -> int | None:
+        if self.start_offset is None or self.end_offset is None:
+            return None
+        return self.end_offset - self.start_offset
+
+    @property
+    def is_well(self) -> bool:
+        return self.health == ["ok"]
+
+
+class TopicDetails(NamedTuple):
+    name: str
+    topic_id: str | None
+    internal: bool
+    replication: int
+    min_isr: int | None
+    partitions: list[PartitionDetails]
+    configs: list[Entry]
+
+    @property
+    def size_bytes(self) -> int | None:
+        return total(partition.size_bytes for partition in self.partitions)
+
+    @property
+    def replicated_bytes(self) -> int | None:
+        return total(partition.replicated_bytes for partition in self.partitions)
+
+    @property
+    def records(self) -> int | None:
+        return total(partition.records for partition in self.partitions)
+
+    @property
+    def last_write(self) -> int | None:
+        return max((p.last_timestamp for p in self.partitions if p.last_timestamp is not None), default=None)
+
+
+def total(parts: Any) -> int | None:
+    """The sum of what is known of all; None if it is not."""
+    whole = 0
+    for part in parts:
+        if part is None:
+            return None
+        whole += part
+    return whole
+
+
+class Found(NamedTuple):
+    topics: list[TopicDetails]
+    notes: list[str]
+    """What is not known, and why, each once."""
+
+
+def topic_details(session: Session, topics: Mapping[str, Any], keys: Sequence[str] | None = None) -> Found:
+    """Of topics of a Metadata response; of their settings only `keys`. A topic that is deleted meanwhile is left
+    out."""
+    notes: dict[str, None] = {}
+    everything = {name: [p.partition_index for p in topic.partitions] for name, topic in topics.items()}
+    configs, refused = described(session, [Resource("topic", name) for name in topics], keys)
+    notes |= dict.fromkeys(f"settings: {error.what}" for error in refused)
+    directories, silent = log_dirs(session, partitions=everything)
+    notes |= dict.fromkeys(f"sizes are incomplete: {error.what}" for error in silent)
+    notes |= dict.fromkeys(f"sizes are incomplete: {d.error.what}" for d in directories if d.error)
+    sizes: dict[TopicPartition, dict[int, int]] = {}
+    for (where, broker), size in replica_sizes(directories).items():
+        sizes.setdefault(where, {})[broker] = size
+    offsets = _offsets(session, topics)
+    moving = _moving(session, everything)
+    racks = {broker.id: broker.rack for broker in session.cluster.brokers.values()}
+    found = []
+    for name, topic in topics.items():
+        entries = configs.get(Resource("topic", name), [])
+        min_isr = min_isr_of(entries)
+        around = Surroundings(min_isr, racks, moving.get(name, frozenset()))
+        partitions = [
+            _partition(name, partition, sizes, offsets, around)
+            for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
+        ]
+        topic_id = id_text(topic.topic_id) if any(topic.topic_id) else None
+        found.append(
+            TopicDetails(name, topic_id, topic.is_internal, replication(topic.partitions), min_isr, partitions, entries)
+        )
+    return Found(found, list(notes))
+
+
+def min_isr_of(entries: Sequence[Entry]) -> int | None:
+    return next((int(e.value) for e in entries if e.name == "min.insync.replicas" and e.value is not None), None)
+
+
+Offsets = dict[TopicPartition, tuple[OffsetAt | None, OffsetAt | None, OffsetAt | None]]
+"""The first, the end, and the record with the newest time."""
+
+
+def _offsets(session: Session, topics: Mapping[str, Any]) -> Offsets:
+    from kafkad.wire.messages.list_offsets import ListOffsetsRequest
+
+    led = [
+        TopicPartition(name, partition.partition_index)
+        for name, topic in topics.items()
+        for partition in topic.partitions
+        if partition.leader_id in session.cluster.brokers
+    ]
+    times = [EARLIEST, LATEST]
+    if led and (session.version_of(ListOffsetsRequest) or 0) >= _KNOWS_LAST_WRITE:
+        times.append(MAX_TIMESTAMP)
+    answers = [offsets_at(session, dict.fromkeys(led, time)) for time in times]
+    return {
+        where: tuple(_known(answer.get(where)) for answer in (*answers, *[{}] * (3 - len(times))))  # type: ignore[misc]
+        for where in led
+    }
+
+
+def _known(answer: OffsetAt | KctlError | None) -> OffsetAt | None:
+    return None if isinstance(answer, KctlError) else answer
+
+
+def _moving(session: Session, partitions: Mapping[str, Sequence[int]]) -> dict[str, frozenset[int]]:
+    from kafkad.wire.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsTopics,
+    )
+
+    if session.version_of(ListPartitionReassignmentsRequest) is None:
+        return {}
+    asked = [ListPartitionReassignmentsTopics(name=name, partition_indexes=list(p)) for name, p in partitions.items()]
+    request = ListPartitionReassignmentsRequest(timeout_ms=session.broker_timeout_ms, topics=asked)
+    try:
+        answer = session.ask_controller(request, lambda answer: [answer.error_code])
+    except KctlError:  # who may not ask, or finds no controller, sees all the rest
+        return {}
+    return {topic.name: frozenset(p.partition_index for p in topic.partitions) for topic in answer.topics}
+
+
+def _partition(
+    topic: str,
+    partition: Any,
+    sizes: Mapping[TopicPartition, Mapping[int, int]],
+    offsets: Offsets,
+    around: Surroundings,
+) -> PartitionDetails:
+    where = TopicPartition(topic, partition.partition_index)
+    first, end, newest = offsets.get(where, (None, None, None))
+    own = sizes.get(where, {})
+    leader = partition.leader_id if partition.leader_id >= 0 else None
+    return PartitionDetails(
+        partition=partition.partition_index,
+        leader=leader,
+        leader_epoch=partition.leader_epoch if partition.leader_epoch >= 0 else None,
+        replicas=list(partition.replica_nodes),
+        isr=list(partition.isr_nodes),
+        offline=list(partition.offline_replicas),
+        start_offset=first.offset if first else None,
+        end_offset=end.offset if end else None,
+        size_bytes=own.get(partition.leader_id),
+        replicated_bytes=sum(own.values()) if own else None,
+        last_timestamp=newest.timestamp if newest and newest.timestamp >= 0 else None,
+        health=partition_health(partition, around),
+    )

@@ -1,0 +1,191 @@
+"""Topics as they are to be: from options or a file, checked, and compared with those that are. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kctl.configs.values import SET, in_units_of_brokers, parse_assignments, with_meaning
+from kctl.errors import Exit, KctlError, did_you_mean
+
+_LONGEST_NAME = 249
+_FIELDS = ("name", "partitions", "replication", "configs", "replicas")
+
+
+class Wanted(NamedTuple):
+    """A topic to be; None leaves it to the broker. `placement`: brokers of each partition, in order, the preferred
+    leader first."""
+
+    name: str
+    partitions: int | None = None
+    replication: int | None = None
+    configs: Mapping[str, str] = {}
+    placement: Sequence[Sequence[int]] | None = None
+
+
+def check_name(name: str) -> None:
+    """KctlError USAGE if no topic can be called so."""
+    why = ""
+    if not name:
+        why = "it is empty"
+    elif name in (".", ".."):
+        why = "it means a directory"
+    elif len(name) > _LONGEST_NAME:
+        why = f"it has {len(name)} characters, {_LONGEST_NAME} are the most"
+    elif wrong := sorted(set(re.sub(r"[A-Za-z0-9._-]", "", name))):
+        why = f"letters, digits, dot, underscore and dash are allowed, not {' '.join(map(repr, wrong))}"
+    if why:
+        raise KctlError(
+            f'a topic cannot be called "{name}": {why}', exit_code=Exit.USAGE, code="INVALID_TOPIC_EXCEPTION"
+        )
+
+
+def parse_placement(text: str) -> list[list[int]]:
+    """`0=1,2,3;1=2,3,1`, or Kafka's `1:2:3,2:3:1`."""
+    if "=" not in text:
+        rows = dict(enumerate(text.split(",")))
+        separator = ":"
+    else:
+        pairs = [part.partition("=") for part in text.split(";") if part.strip()]
+        if not all(number.strip().isdigit() for number, _, _ in pairs):
+            raise _no_placement(text)
+        rows = {int(number): brokers for number, _, brokers in pairs}
+        separator = ","
+        if len(rows) < len(pairs):
+            raise KctlError(f'"{text}" has a partition twice', exit_code=Exit.USAGE)
+    if sorted(rows) != list(range(len(rows))):
+        raise KctlError(f'"{text}" leaves out partitions: they count from 0', exit_code=Exit.USAGE)
+    try:
+        placement = [[int(broker) for broker in rows[number].split(separator)] for number in range(len(rows))]
+    except ValueError:
+        raise _no_placement(text) from None
+    return checked_placement(placement)
+
+
+def _no_placement(text: str) -> KctlError:
+    hint = "write it as '0=1,2,3;1=2,3,1', partition=brokers, the preferred leader first"
+    return KctlError(f'"{text}" places no replicas', exit_code=Exit.USAGE, hints=(hint,))
+
+
+def checked_placement(placement: list[list[int]]) -> list[list[int]]:
+    for partition, brokers in enumerate(placement):
+        if len(set(brokers)) < len(brokers):
+            what = f"partition {partition} has a broker twice: {','.join(map(str, brokers))}"
+            raise KctlError(what, exit_code=Exit.USAGE, code="INVALID_REPLICA_ASSIGNMENT")
+        if len(brokers) != len(placement[0]):
+            what = f"partition {partition} has {len(brokers)} replicas, partition 0 has {len(placement[0])}"
+            raise KctlError(what, exit_code=Exit.USAGE, code="INVALID_REPLICA_ASSIGNMENT")
+    return placement
+
+
+def fixed_placement(brokers: Iterable[int], partitions: int, replication: int) -> list[list[int]]:
+    """Replica j of partition i on the (i+j)th broker, counted around: the same for every topic, racks aside."""
+    ring = sorted(brokers)
+    return [[ring[(i + j) % len(ring)] for j in range(replication)] for i in range(partitions)]
+
+
+def check_brokers(topic: Wanted, alive: Sequence[int]) -> None:
+    """KctlError if there are too few brokers, or not those that are named."""
+    replication = len(topic.placement[0]) if topic.placement else topic.replication
+    if topic.placement:
+        for broker in {broker for brokers in topic.placement for broker in brokers}:
+            if broker not in alive:
+                there = ", ".join(map(str, alive))
+                what = f'topic "{topic.name}": broker {broker} is not there'
+                raise KctlError(what, code="INVALID_REPLICA_ASSIGNMENT", hints=(f"brokers that are: {there}",))
+    if replication is not None and replication > len(alive):
+        what = f"replication {replication} needs {replication} brokers, {len(alive)} are alive"
+        raise KctlError(what, code="INVALID_REPLICATION_FACTOR")
+
+
+def parse_configs(texts: Iterable[str]) -> dict[str, str]:
+    """Of `--config name=value`."""
+    found = {}
+    for assignment in parse_assignments(texts):
+        if assignment.operation != SET or assignment.value is None:
+            what = f"a new topic's {assignment.name} can only be set, with ="
+            raise KctlError(what, exit_code=Exit.USAGE)
+        found[assignment.name] = assignment.value
+    return found
+
+
+# --- a file of topics
+
+
+def from_document(document: Any, where: str) -> list[Wanted]:
+    """Topics of a YAML (or JSON) file: a list of topics, a mapping of names to topics, or either under `topics`."""
+    if isinstance(document, dict) and set(document) == {"topics"}:
+        document = document["topics"]
+    if isinstance(document, dict):
+        document = [{"name": name, **(fields or {})} for name, fields in document.items()]
+    if not isinstance(document, list) or not document:
+        hint = "it is a list of topics with name, and perhaps partitions, replication, configs, replicas"
+        raise KctlError(f"{where} has no topics", exit_code=Exit.USAGE, hints=(hint,))
+    return [_from_fields(item, f"{where}, topic {number}") for number, item in enumerate(document, 1)]
+
+
+def _from_fields(item: Any, where: str) -> Wanted:
+    if isinstance(item, str):
+        item = {"name": item}
+    if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+        raise KctlError(f"{where} has no name", exit_code=Exit.USAGE)
+    for field in item:
+        if field not in _FIELDS:
+            hints = did_you_mean(str(field), _FIELDS) or (f"there are: {', '.join(_FIELDS)}",)
+            raise KctlError(f'{where} has "{field}", which is no field', exit_code=Exit.USAGE, hints=hints)
+    configs = item.get("configs") or {}
+    if not isinstance(configs, dict):
+        raise KctlError(f"{where}: configs is a mapping of names to values", exit_code=Exit.USAGE)
+    return Wanted(
+        item["name"],
+        _count(item, "partitions", where),
+        _count(item, "replication", where),
+        {name: in_units_of_brokers(name, _config_text(value)) for name, value in configs.items()},
+        _placement(item.get("replicas"), where),
+    )
+
+
+def _count(item: Mapping[str, Any], field: str, where: str) -> int | None:
+    value = item.get(field)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise KctlError(f"{where}: {field} is a number above 0, not {value!r}", exit_code=Exit.USAGE)
+
+
+def _config_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _placement(value: Any, where: str) -> list[list[int]] | None:
+    if value is None:
+        return None
+    rows = [value[number] for number in sorted(value)] if isinstance(value, dict) else value
+    if isinstance(value, dict) and sorted(value) != list(range(len(value))):
+        raise KctlError(f"{where}: replicas leaves out partitions: they count from 0", exit_code=Exit.USAGE)
+    if not isinstance(rows, list) or not all(isinstance(r, list) and all(isinstance(b, int) for b in r) for r in rows):
+        raise KctlError(f"{where}: replicas is a list of brokers for each partition", exit_code=Exit.USAGE)
+    return checked_placement(rows)
+
+
+# --- against what there is
+
+
+def differences(wanted: Wanted, placement: Sequence[Sequence[int]], configs: Mapping[str, str | None]) -> list[str]:
+    """In what a topic that is there is not as it was asked for."""
+    found = []
+    count = len(wanted.placement) if wanted.placement else wanted.partitions
+    if count is not None and count != len(placement):
+        found.append(f"it has {len(placement)} partitions, not {count}")
+    replication = max(map(len, placement), default=0)
+    if wanted.placement is None and wanted.replication is not None and wanted.replication != replication:
+        found.append(f"its replication is {replication}, not {wanted.replication}")
+    if wanted.placement is not None and [list(row) for row in wanted.placement] != [list(row) for row in placement]:
+        found.append("its replicas are on other brokers")
+    for name, value in wanted.configs.items():
+        if configs.get(name) != value:
+            now = with_meaning(name, configs.get(name))
+            found.append(f"its {name} is {now}, not {with_meaning(name, value)}")
+    return found

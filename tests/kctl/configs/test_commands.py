@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from kctl.configs.resources import Resource, parse_resource
+from kctl.errors import Exit, KctlError
+from tests.kctl.conftest import Kctl
+
+
+def created(kctl: Kctl, name: str) -> str:
+    assert kctl("topics", "create", name, "-p", 1, "-r", 1, "-y").code == Exit.DONE
+    return f"topic/{name}"
+
+
+def value(kctl: Kctl, resource: str, name: str) -> tuple[str, str]:
+    (row,) = json.loads(kctl("configs", "describe", resource, "--name", name, "-o", "json").out)["items"]
+    return row["value"], row["source"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("topic/a", Resource("topic", "a")),
+        ("topics/a", Resource("topic", "a")),
+        ("broker/1", Resource("broker", "1")),
+        ("brokers", Resource("broker", "")),
+        ("users", Resource("user", "")),
+        ("client/a/b", Resource("client", "a/b")),
+        ("client-metrics/m", Resource("client-metrics", "m")),
+    ],
+)
+def test_resources(text: str, expected: Resource) -> None:
+    assert parse_resource(text) == expected
+    assert parse_resource(str(expected)) == expected
+
+
+@pytest.mark.parametrize("text", ["orders", "topic/", "topic", "topics", "broker/a", "tpoic/a", ""])
+def test_what_is_no_resource(text: str) -> None:
+    with pytest.raises(KctlError) as caught:
+        parse_resource(text)
+    assert caught.value.exit_code == Exit.USAGE
+
+
+def test_set_shows_both_values_and_reads_back(on_broker: Kctl, approved: Callable[[str, str], None]) -> None:
+    topic = created(on_broker, "set-a")
+    ran = on_broker("configs", "set", topic, "retention.ms=1d", "cleanup.policy+=compact", "-y")
+    assert ran.code == Exit.DONE
+    approved("configs-set", ran.out + ran.err)
+    assert value(on_broker, topic, "retention.ms") == ("86400000", "topic")
+    assert value(on_broker, topic, "cleanup.policy") == ("delete,compact", "topic")
+
+
+def test_set_changes_nothing_else(on_broker: Kctl) -> None:
+    topic = created(on_broker, "set-b")
+    on_broker("configs", "set", topic, "segment.bytes=1MiB", "-y")
+    on_broker("configs", "set", topic, "retention.ms=2d", "-y")
+    assert value(on_broker, topic, "segment.bytes") == ("1048576", "topic")
+
+
+def test_unset(on_broker: Kctl) -> None:
+    topic = created(on_broker, "unset-a")
+    on_broker("configs", "set", topic, "retention.ms=1d", "-y")
+    ran = on_broker("configs", "unset", topic, "retention.ms", "-y")
+    assert (ran.code, "undo: kctl configs set topic/unset-a 'retention.ms=86400000'" in ran.err) == (Exit.DONE, True)
+    assert value(on_broker, topic, "retention.ms") == ("604800000", "default")
+
+
+def test_set_what_is_so(on_broker: Kctl) -> None:
+    topic = created(on_broker, "set-same")
+    assert "nothing to do" in on_broker("configs", "unset", topic, "retention.ms", "-y").err
+    on_broker("configs", "set", topic, "retention.ms=1d", "-y")
+    assert "nothing to do" in on_broker("configs", "set", topic, "retention.ms=24h", "-y").err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["topic/set-no", "retention.ms=1d"], Exit.NOT_FOUND, 'topic "set-no" does not exist'),
+        (["topic/set-errors", "retention.msss=1d"], Exit.USAGE, 'did you mean "retention.ms"'),
+        (["topic/set-errors", "utter.nonsense=1"], Exit.FAILED, "INVALID_CONFIG"),
+        (["topic/set-errors", "min.insync.replicas=-3"], Exit.FAILED, "INVALID_CONFIG"),
+        (["topic/set-errors"], Exit.USAGE, "name at least one resource and one setting"),
+        (["user/alice", "consumer_byte_rate=1"], Exit.USAGE, "kctl quotas set"),
+        (["broker/9", "log.cleaner.threads=1"], Exit.NOT_FOUND, "broker 9 is not there"),
+    ],
+)
+def test_set_refuses(on_broker: Kctl, words: list[str], code: Exit, told: str) -> None:
+    if not on_broker("topics", "list", "set-errors", "-q").out.count("set-errors"):
+        created(on_broker, "set-errors")
+    ran = on_broker("configs", "set", *words, "-y")
+    assert (ran.code, told in ran.err) == (code, True), ran.err
+
+
+def test_describe_has_only_what_is_set(on_broker: Kctl) -> None:
+    topic = created(on_broker, "configs-described")
+    assert "are defaults: --all" in on_broker("configs", "describe", topic).out
+    on_broker("configs", "set", topic, "retention.ms=7d", "-y")
+    ran = on_broker("configs", "describe", topic)
+    assert "retention.ms  604800000 (7d)  topic" in ran.out
+    everything = on_broker("configs", "describe", topic, "--all", "-o", "json")
+    assert len(json.loads(everything.out)["items"]) > 30
+
+
+def test_describe_a_broker_and_an_unknown_topic(on_broker: Kctl) -> None:
+    ran = on_broker("configs", "describe", "broker/1", "topic/configs-unknown", "-o", "json")
+    assert ran.code == Exit.NOT_FOUND
+    found = {row["name"]: row["source"] for row in json.loads(ran.out)["items"]}
+    assert found["auto.create.topics.enable"] in ("file", "broker")

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+
+from kctl.configs.values import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    Assignment,
+    effect,
+    misspelt,
+    parse_assignment,
+    parse_assignments,
+    result,
+    said,
+    with_meaning,
+)
+from kctl.errors import Exit, KctlError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("retention.ms=7d", Assignment("retention.ms", SET, "604800000")),
+        ("retention.ms=-1", Assignment("retention.ms", SET, "-1")),
+        ("retention.ms = 1h30m", Assignment("retention.ms", SET, "5400000")),
+        ("segment.bytes=256MiB", Assignment("segment.bytes", SET, "268435456")),
+        ("leader.replication.throttled.rate=50MB/s", Assignment("leader.replication.throttled.rate", SET, "50000000")),
+        ("cleanup.policy+=compact", Assignment("cleanup.policy", APPEND, "compact")),
+        ("cleanup.policy-=delete", Assignment("cleanup.policy", SUBTRACT, "delete")),
+        ("cleanup.policy=[delete,compact]", Assignment("cleanup.policy", SET, "delete,compact")),
+        ("listener.name.a.sasl.jaas.config=x y=z;", Assignment("listener.name.a.sasl.jaas.config", SET, "x y=z;")),
+        ("retention.ms=", Assignment("retention.ms", SET, "")),
+    ],
+)
+def test_what_people_write(text: str, expected: Assignment) -> None:
+    assert parse_assignment(text) == expected
+
+
+@pytest.mark.parametrize("texts", [["retention.ms"], ["=7d"], ["retention.ms=soon"], ["a=1", "a=2"]])
+def test_what_they_should_not(texts: list[str]) -> None:
+    with pytest.raises(KctlError) as caught:
+        parse_assignments(texts)
+    assert caught.value.exit_code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("retention.ms", "604800000", "7d"),
+        ("retention.ms", "-1", "unlimited"),
+        ("flush.ms", str(2**63 - 1), "unlimited"),
+        ("retention.ms", "90061000", "90061s"),
+        ("retention.ms", "90061001", "1d01h"),
+        ("linger.ms", "5", None),
+        ("segment.bytes", "1073741824", "1GiB"),
+        ("max.message.bytes", "1048588", "1.0 MB"),
+        ("min.insync.replicas", "2000", None),
+        ("cleanup.policy", "delete", None),
+        ("retention.ms", None, None),
+    ],
+)
+def test_what_a_value_means(name: str, value: str | None, expected: str | None) -> None:
+    assert said(name, value) == expected
+
+
+def test_a_value_with_its_meaning() -> None:
+    assert with_meaning("retention.ms", "604800000") == "604800000 (7d)"
+    assert with_meaning("cleanup.policy", "delete") == "delete"
+
+
+@pytest.mark.parametrize(
+    ("old", "change", "expected"),
+    [
+        ("delete", Assignment("x", APPEND, "compact"), "delete,compact"),
+        ("delete", Assignment("x", APPEND, "delete"), "delete"),
+        ("", Assignment("x", APPEND, "a,b"), "a,b"),
+        (None, Assignment("x", APPEND, "a"), "a"),
+        ("a,b,c", Assignment("x", SUBTRACT, "b,d"), "a,c"),
+        ("a", Assignment("x", SUBTRACT, "a"), ""),
+        ("a", Assignment("x", SET, "b"), "b"),
+        ("a", Assignment("x", DELETE, None), None),
+    ],
+)
+def test_value_after_a_change(old: str | None, change: Assignment, expected: str | None) -> None:
+    assert result(old, change) == expected
+
+
+def test_misspelt_names() -> None:
+    known = ["retention.ms", "retention.bytes"]
+    wrong = misspelt("retention.mss", known)
+    assert wrong is not None
+    assert (wrong.exit_code, '"retention.ms"' in wrong.hints[0]) == (Exit.USAGE, True)
+    assert misspelt("retention.ms", known) is None
+    assert misspelt("my.plugin.setting", known) is None
+    assert misspelt("retention.mss", []) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "expected"),
+    [
+        ("retention.ms", "604800000", "86400000", "deletes data older than 1d now"),
+        ("retention.ms", "-1", "86400000", "deletes data older than 1d now"),
+        ("retention.ms", "86400000", "604800000", None),
+        ("retention.ms", "86400000", "-1", None),
+        ("retention.bytes", "-1", "1073741824", "deletes the oldest data of partitions larger than 1GiB now"),
+        ("cleanup.policy", "compact", "compact,delete", "deletes data older than retention.ms or beyond"),
+        ("cleanup.policy", "delete", "compact", "keeps only the newest record of each key"),
+        ("cleanup.policy", "compact,delete", "delete", None),
+        ("unclean.leader.election.enable", "false", "true", "acknowledged records may be lost"),
+        ("min.insync.replicas", "1", "2", "writes with acks=all stop while fewer than 2"),
+        ("max.message.bytes", "2000000", "1000000", "producers with batches above 1.0 MB are refused"),
+        ("segment.ms", "2", "1", None),
+    ],
+)
+def test_what_follows_from_a_change(name: str, old: str, new: str, expected: str | None) -> None:
+    told = effect(name, old, new)
+    assert told is None if expected is None else (told or "").startswith(expected)

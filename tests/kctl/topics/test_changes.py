@@ -1,0 +1,135 @@
+"""Topics are created, grown and deleted: shown, asked for, done, read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kctl.errors import Exit
+from tests.kctl.conftest import Kctl, Ran
+
+
+def item(ran: Ran) -> dict[str, object]:
+    (found,) = json.loads(ran.out)["items"]
+    return dict(found)
+
+
+def names(kctl: Kctl, pattern: str) -> list[str]:
+    return kctl("topics", "list", "--match", pattern, "-o", "name").out.split()
+
+
+def test_create_shows_where_replicas_are_and_reads_back(on_broker: Kctl) -> None:
+    ran = on_broker("topics", "create", "create-a", "-p", 2, "-r", 1, "--config", "retention.ms=7d", "-y")
+    assert ran.code == Exit.DONE
+    assert "retention.ms=604800000" in ran.out
+    assert "create-a     0  1" in ran.out
+    assert "verified: all brokers know the topics" in ran.err
+    assert "undo: kctl topics delete create-a" in ran.err
+    assert names(on_broker, "create-a") == ["create-a"]
+
+
+def test_create_as_json(on_broker: Kctl) -> None:
+    found = item(on_broker("topics", "create", "create-json", "-p", 2, "-r", 1, "-y", "-o", "json"))
+    assert (found["result"], found["partitions"], found["placement"]) == ("created", 2, [[1], [1]])
+
+
+def test_create_dry_run_creates_nothing(on_broker: Kctl) -> None:
+    ran = on_broker("topics", "create", "create-dry", "-p", 2, "-r", 1, "--fixed-start", "--dry-run", "-o", "json")
+    assert (ran.code, item(ran)["placement"]) == (Exit.DONE, [[1], [1]])
+    assert json.loads(ran.out)["dry_run"] is True
+    assert names(on_broker, "create-dry") == []
+
+
+def test_create_needs_somebody_to_ask(on_broker: Kctl) -> None:
+    ran = on_broker("topics", "create", "create-unasked", "-p", 1, "-r", 1)
+    assert ran.code == Exit.REFUSED
+    assert "nobody is there to confirm" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["a b"], Exit.USAGE, "a topic cannot be called"),
+        (
+            ["create-no", "-r", "9"],
+            Exit.FAILED,
+            "replication 9 needs 9 brokers, 1 are alive (INVALID_REPLICATION_FACTOR)",
+        ),
+        (["create-no", "--config", "retention.mss=7d"], Exit.USAGE, 'there is no setting "retention.mss"'),
+        (["create-no", "--config", "retention.ms=soon"], Exit.USAGE, 'retention.ms: "soon" is not a duration'),
+        (["create-no", "--config", "no.such.thing=1"], Exit.FAILED, "INVALID_CONFIG"),
+        (["create-no", "--config", "min.insync.replicas=0"], Exit.FAILED, "INVALID_CONFIG"),
+        (["create-no", "--replicas", "0=7"], Exit.FAILED, "broker 7 is not there"),
+        (["create-no", "--replicas", "0=1", "-p", "1"], Exit.USAGE, "--replicas says how many"),
+        (["create-no", "--like", "create-unknown"], Exit.NOT_FOUND, 'topic "create-unknown" does not exist'),
+        (["create-no", "--fixed-start"], Exit.USAGE, "--fixed-start needs to know"),
+        (["-f", "no-such-file.yaml"], Exit.NOT_FOUND, "no-such-file.yaml"),
+        ([], Exit.USAGE, "no topic is named"),
+    ],
+)
+def test_create_refuses(on_broker: Kctl, arguments: list[str], code: Exit, told: str) -> None:
+    ran = on_broker("topics", "create", *arguments, "-y")
+    assert (ran.code, told in ran.err) == (code, True), ran.err
+    assert names(on_broker, "create-no*") == []
+
+
+def test_create_what_is_there(on_broker: Kctl) -> None:
+    create = ("topics", "create", "create-twice", "-y")
+    assert on_broker(*create, "-p", 2, "-r", 1, "--config", "retention.ms=1d").code == Exit.DONE
+    again = on_broker(*create, "-p", 2)
+    assert (again.code, "TOPIC_ALREADY_EXISTS" in again.err) == (Exit.FAILED, True)
+    same = on_broker(*create, "-p", 2, "--config", "retention.ms=1d", "--if-not-exists")
+    assert same.code == Exit.DONE
+    assert "nothing to do" in same.err
+    other = on_broker(*create, "-p", 3, "--config", "retention.ms=2d", "--if-not-exists")
+    assert other.code == Exit.REFUSED
+    assert "it has 2 partitions, not 3; its retention.ms is 86400000 (1d), not 172800000 (2d)" in other.err
+
+
+def test_create_from_a_file_and_like_another(on_broker: Kctl, tmp_path: Path) -> None:
+    file = tmp_path / "topics.yaml"
+    file.write_text("topics:\n- name: create-file-a\n  partitions: 3\n  configs: {retention.ms: 1d}\n- create-file-b\n")
+    assert on_broker("topics", "create", "-f", file, "-p", 1, "-r", 1, "-y").code == Exit.DONE
+    rows = json.loads(on_broker("topics", "list", "--match", "create-file-*", "-o", "json").out)["items"]
+    assert [(row["topic"], row["partitions"]) for row in rows] == [("create-file-a", 3), ("create-file-b", 1)]
+    assert on_broker("topics", "create", "create-like", "--like", "create-file-a", "-y").code == Exit.DONE
+    found = item(on_broker("topics", "describe", "create-like", "-o", "json"))
+    assert (found["partition_count"], [c["value"] for c in found["configs"]]) == (3, ["86400000"])  # type: ignore[attr-defined]
+    file.write_text("topics: [")
+    assert "is not YAML" in on_broker("topics", "create", "-f", file, "-y").err
+
+
+def test_add_partitions(on_broker: Kctl) -> None:
+    on_broker("topics", "create", "grow-a", "-p", 2, "-r", 1, "-y")
+    ran = on_broker("topics", "add-partitions", "grow-a", "-p", 4, "-y")
+    assert ran.code == Exit.DONE
+    assert "may go to another partition" in ran.err
+    assert "verified" in ran.err
+    assert item(on_broker("topics", "list", "grow-a", "-o", "json"))["partitions"] == 4
+    fewer = on_broker("topics", "add-partitions", "grow-a", "-p", 3, "-y")
+    assert fewer.code == Exit.USAGE
+    assert (
+        'topic "grow-a" has 4 partitions; 3 would remove data, which Kafka cannot do (INVALID_PARTITIONS)' in fewer.err
+    )
+    assert "nothing to do" in on_broker("topics", "add-partitions", "grow-a", "-p", 4, "-y").err
+
+
+def test_delete(on_broker: Kctl) -> None:
+    on_broker("topics", "create", "delete-a", "delete-b", "-p", 1, "-r", 1, "-y")
+    assert on_broker("topics", "delete", "delete-a").code == Exit.REFUSED
+    dry = on_broker("topics", "delete", "--match", "delete-*", "--dry-run", "-o", "json")
+    assert [row["topic"] for row in json.loads(dry.out)["items"]] == ["delete-a", "delete-b"]
+    ran = on_broker("topics", "delete", "--match", "delete-*", "-y")
+    assert (ran.code, "verified: no broker knows them any more" in ran.err) == (Exit.DONE, True)
+    assert names(on_broker, "delete-*") == []
+
+
+def test_delete_what_is_not_there(on_broker: Kctl) -> None:
+    on_broker("topics", "create", "kept-delett", "-p", 1, "-r", 1, "-y")
+    ran = on_broker("topics", "delete", "kept-delett", "kept-deletd", "-y")
+    assert (ran.code, "does not exist" in ran.err) == (Exit.NOT_FOUND, True)
+    assert names(on_broker, "kept-delett") == ["kept-delett"]  # all or nothing: a name may be misspelt
+    assert on_broker("topics", "delete", "kept-deletd", "-y", "--if-exists").code == Exit.DONE
+    assert on_broker("topics", "delete", "-y").code == Exit.USAGE

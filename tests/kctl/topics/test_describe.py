@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from kctl.errors import Exit, KctlError
+from kctl.session import Broker, Cluster
+from kctl.topics.describe import health_line, parse_partitions
+from kctl.topics.details import PartitionDetails, TopicDetails, total
+from tests.kctl.conftest import Kctl
+
+
+def created(kctl: Kctl, *arguments: object) -> None:
+    ran = kctl("topics", "create", *arguments, "-y")
+    assert ran.code == Exit.DONE, ran.err
+
+
+def partition(index: int, health: list[str], isr: list[int]) -> PartitionDetails:
+    return PartitionDetails(index, 1, 0, [1, 2, 3], isr, [], 0, 0, 0, 0, None, health)
+
+
+def topic(*partitions: PartitionDetails, min_isr: int | None = 2) -> TopicDetails:
+    return TopicDetails("a", None, False, 3, min_isr, list(partitions), [])
+
+
+@pytest.mark.parametrize(
+    ("shown", "there", "expected"),
+    [
+        ([(["ok"], [1, 2, 3])], [1, 2, 3], "ok"),
+        (
+            [(["at-min-isr", "under-replicated"], [1, 2]), (["ok"], [1, 2, 3])],
+            [1, 2],
+            "1 at-min-isr, 1 under-replicated: broker 3 is down; writes continue (2 in sync, 2 needed)",
+        ),
+        (
+            [(["under-min-isr"], [1])],
+            [1],
+            "1 under-min-isr: brokers 2, 3 are down; writes with acks=all fail (1 in sync, 2 needed)",
+        ),
+        ([(["not-preferred"], [1, 2, 3])], [1, 2, 3], "1 not-preferred"),
+    ],
+)
+def test_health_in_a_line(shown: list[tuple[list[str], list[int]]], there: list[int], expected: str) -> None:
+    partitions = [partition(index, health, isr) for index, (health, isr) in enumerate(shown)]
+    cluster = Cluster("c", 1, {broker: Broker(broker, "h", 1, None) for broker in there})
+    assert health_line(topic(*partitions), cluster) == expected
+
+
+def test_totals_are_known_or_not() -> None:
+    assert (total([1, 2]), total([]), total([1, None])) == (3, 0, None)
+
+
+def test_ranges_of_partitions() -> None:
+    assert parse_partitions("0,3-5") == {0, 3, 4, 5}
+    for wrong in ("", "a", "1-", "-1", "1,,2"):
+        with pytest.raises(KctlError):
+            parse_partitions(wrong)
+
+
+def test_shows_partitions_and_settings(on_broker: Kctl, approved: Callable[[str, str], None]) -> None:
+    created(on_broker, "describe-shown", "-p", 3, "-r", 1, "--config", "retention.ms=7d")
+    ran = on_broker("topics", "describe", "describe-shown")
+    assert (ran.code, ran.err) == (Exit.DONE, "")
+    approved("topics-describe", ran.out)
+
+
+def test_json_has_partitions_and_settings(on_broker: Kctl) -> None:
+    created(on_broker, "describe-json", "-p", 2, "-r", 1, "--config", "segment.bytes=1MiB")
+    whole = json.loads(on_broker("topics", "describe", "describe-json", "-o", "json").out)
+    (item,) = whole["items"]
+    assert [p["partition"] for p in item["partitions"]] == [0, 1]
+    first = item["partitions"][0]
+    assert (first["leader"], first["replicas"], first["isr"], first["out"]) == (1, [1], [1], [])
+    assert (first["start_offset"], first["end_offset"], first["last_timestamp"]) == (0, 0, None)
+    assert item["configs"] == [{"name": "segment.bytes", "value": "1048576", "source": "topic", "default": False}]
+    everything = json.loads(on_broker("topics", "describe", "describe-json", "--configs", "all", "-o", "json").out)
+    assert len(everything["items"][0]["configs"]) > 30
+
+
+def test_some_partitions(on_broker: Kctl) -> None:
+    created(on_broker, "describe-some", "-p", 3, "-r", 1)
+    ran = on_broker("topics", "describe", "describe-some", "--partitions", "1,7", "-o", "json")
+    assert ran.code == Exit.NOT_FOUND
+    assert [p["partition"] for p in json.loads(ran.out)["items"][0]["partitions"]] == [1]
+    assert 'topic "describe-some" has no partition 7' in ran.err
+
+
+def test_nothing_unhealthy(on_broker: Kctl) -> None:
+    created(on_broker, "describe-fine", "-p", 1, "-r", 1)
+    ran = on_broker("topics", "describe", "describe-fine", "--unhealthy")
+    assert (ran.code, ran.out) == (Exit.DONE, "all healthy\n")
+
+
+def test_more_needed_in_sync_than_there_are(on_broker: Kctl) -> None:
+    created(on_broker, "describe-strict", "-p", 1, "-r", 1, "--config", "min.insync.replicas=2")
+    ran = on_broker("topics", "describe", "describe-strict", "--unhealthy")
+    assert "writes with acks=all fail (1 in sync, 2 needed)" in ran.out
+
+
+def test_unknown_topics(on_broker: Kctl) -> None:
+    created(on_broker, "describe-known", "-p", 1, "-r", 1)
+    ran = on_broker("topics", "describe", "describe-known", "describe-knwn", "-o", "name")
+    assert (ran.code, ran.out) == (Exit.NOT_FOUND, "describe-known\n")
+    assert 'did you mean "describe-known"' in ran.err
