@@ -90,9 +90,7 @@ def change_settings(session: Session, resources: Sequence[Resource], changes: Se
     refused = altered(session, wanted, validate_only=False)
     if refused:
         return change.done(errors=refused)
-    verified = session.wait_until(lambda: _is_so(described(session, resources)[0], rows))
-    if not verified:
-        note(session.settings, "the brokers took it, but do not show it yet")
+    verified = read_back(session, rows, resources)
     return change.done(verified="read back" if verified else "", undo=undo_command(found, changes))
 
 
@@ -133,6 +131,14 @@ def default_of(entry: Entry | None) -> str | None:
         return entry.value
     below = [v for source, name, v in entry.synonyms if source != entry.source and not name.endswith(_OTHER_UNITS)]
     return below[0] if below else None
+
+
+def read_back(session: Session, rows: Sequence[Row], resources: Sequence[Resource]) -> bool:
+    """Whether the settings show as planned, within the time-out."""
+    verified = session.wait_until(lambda: _is_so(described(session, resources)[0], rows))
+    if not verified:
+        note(session.settings, "the brokers took it, but do not show it yet")
+    return verified
 
 
 def _is_so(found: Described, rows: Sequence[Row]) -> bool:

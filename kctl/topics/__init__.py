@@ -9,7 +9,11 @@ topics = Noun(
         "describe": ("kctl.topics.describe:describe", "Show partitions, replicas, offsets and settings of topics."),
         "create": ("kctl.topics.create:create", "Create topics."),
         "delete": ("kctl.topics.delete:delete", "Delete topics with all their records."),
+        "alter": ("kctl.topics.alter:alter", "Change partitions and settings of topics in one go."),
         "add-partitions": ("kctl.topics.add_partitions:add_partitions", "Grow topics to more partitions."),
+        "truncate": ("kctl.topics.truncate:truncate", "Delete the oldest records, or all, and keep the topic."),
+        "clone": ("kctl.topics.clone:clone", "Create a topic like another one."),
+        "offsets": ("kctl.topics.offsets:offsets", "Show where partitions begin, end, or stand at a time."),
     },
     help="List, create, change and delete topics.",
 )

@@ -58,7 +58,7 @@ def add_partitions(session: Session, chosen: Choice, partitions: int) -> int:
     if not change.confirmed("Add partitions? They cannot be taken away again."):
         return Exit.DONE
     refused = grow(session, growing, validate_only=False)
-    verified = not refused and session.wait_until(lambda: _have_grown(session, growing))
+    verified = not refused and session.wait_until(lambda: have_grown(session, growing))
     return change.done(errors=refused, verified="all brokers know the new partitions" if verified else "")
 
 
@@ -73,6 +73,8 @@ def grow(session: Session, counts: Mapping[str, int], *, validate_only: bool) ->
     """Asks for these numbers of partitions in all; what was refused."""
     from kafkad.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 
+    if not counts:
+        return []
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()],
         timeout_ms=session.broker_timeout_ms,
@@ -82,13 +84,15 @@ def grow(session: Session, counts: Mapping[str, int], *, validate_only: bool) ->
     return [failure(r.error_code, f'topic "{r.name}"', r.error_message) for r in answer.results if r.error_code]
 
 
-def _have_grown(session: Session, counts: Mapping[str, int]) -> bool:
+def have_grown(session: Session, counts: Mapping[str, int]) -> bool:
     from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
     def grown(topic: Any) -> bool:
         led = [partition for partition in topic.partitions if partition.leader_id >= 0]
         return len(led) >= counts[topic.name]
 
+    if not counts:
+        return True
     asked = [MetadataRequestTopic(name=name) for name in counts]
     answers = session.ask_all(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
     return bool(answers) and all(grown(topic) for answer in answers for topic in answer.topics)

@@ -86,7 +86,7 @@ def create(
     for topic in wanted:
         check_name(topic.name)
     if like:
-        model = _model(session, like)
+        model = model_of(session, like)
         wanted = [_over(topic, model) for topic in wanted]
     if fixed_start:
         wanted = [_fixed(session, topic) for topic in wanted]
@@ -121,8 +121,8 @@ def _over(topic: Wanted, base: Wanted) -> Wanted:
     )
 
 
-def _model(session: Session, name: str) -> Wanted:
-    """What `--like` copies of a topic: not where its replicas are."""
+def model_of(session: Session, name: str) -> Wanted:
+    """What another topic takes over from this one: not where its replicas are."""
     (topic,) = session.metadata([name]).topics
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise unknown("topic", name, [topic.name for topic in session.metadata().topics])

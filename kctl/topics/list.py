@@ -10,6 +10,8 @@ import click
 from kafkad.names import id_text
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
+from kctl.configs.resources import Resource, described
+from kctl.configs.values import said
 from kctl.errors import KctlError
 from kctl.output import Column, Document, Row, Writer, note, size_text
 from kctl.session import Session, pass_session
@@ -24,20 +26,29 @@ COLUMNS = (
     Column("health", "ok, or what is wrong with how many partitions.", "state"),
     Column("size_bytes", "Bytes of its records, each counted once.", "size", "SIZE"),
     Column("replicated_bytes", "Bytes on all brokers together.", "size", "REPLICATED"),
+    Column("cleanup_policy", "cleanup.policy: delete, compact, or both.", header="CLEANUP", wide=True),
+    Column("retention_ms", "retention.ms; -1: for ever.", machine=True),
+    Column("retention", "retention.ms.", wide=True, shown=True),
+    Column("min_isr", "min.insync.replicas.", "number", "MIN-ISR", wide=True),
     Column("topic_id", "The topic's id.", wide=True),
     Column("leaders", "Partitions led by each broker.", "list", wide=True),
     Column("internal", "Whether Kafka keeps its own state in it.", wide=True),
     Column("offline", "Partitions without a leader.", "number", machine=True),
     Column("under_replicated", "Partitions with fewer replicas in sync than they have.", "number", machine=True),
+    Column("under_min_isr", "Partitions with fewer in sync than min.insync.replicas.", "number", machine=True),
 )
+_ALWAYS = ("min.insync.replicas",)
+"""What health needs to know."""
+_WIDE = ("cleanup.policy", "retention.ms")
 
 
 @click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @choosing("topic")
 @click.option("--internal", is_flag=True, help="Topics of Kafka's own too.")
 @click.option("--unhealthy", is_flag=True, help="Only topics with partitions in trouble.")
+@click.option("--with-config", multiple=True, metavar="NAME", help="A column with this setting.")
 @pass_session
-def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: bool) -> int:
+def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: bool, with_config: tuple[str, ...]) -> int:
     """List topics with their health and size.
 
     Sizes are what the leaders' directories hold; a broker that does not answer leaves "-" for what only it knows.
@@ -48,10 +59,24 @@ def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: boo
     sizes, silent = _sizes(session, topics if chosen else None)
     for error in silent:
         note(session.settings, f"sizes are incomplete: {error.what}")
-    rows = [_row(topic, sizes) for topic in topics.values()]
+    keys = (*_ALWAYS, *with_config) if session.settings.output == "table" else (*_ALWAYS, *_WIDE, *with_config)
+    configs = _configs(session, topics, keys)
+    rows = [_row(topic, sizes, configs.get(topic.name, {}), with_config) for topic in topics.values()]
     if unhealthy:
-        rows = [row for row in rows if row["offline"] or row["under_replicated"]]
-    return answer(session, COLUMNS, rows, errors, text=lambda: _text(session, rows))
+        rows = [row for row in rows if row["offline"] or row["under_replicated"] or row["under_min_isr"]]
+    columns = (*COLUMNS, *(Column(name, "A setting.", header=name) for name in with_config))
+    return answer(session, columns, rows, errors, text=lambda: _text(session, columns, rows))
+
+
+Configs = dict[str, str | None]
+
+
+def _configs(session: Session, topics: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Configs]:
+    """Of each topic, as far as it can be known."""
+    found, errors = described(session, [Resource("topic", name) for name in topics], keys)
+    for error in errors[:1]:  # a topic that was deleted meanwhile, or settings that one may not see
+        note(session.settings, f"settings are incomplete: {error.what}")
+    return {resource.name: {entry.name: entry.value for entry in entries} for resource, entries in found.items()}
 
 
 Sizes = dict[str, dict[int, dict[int, int]]]
@@ -71,8 +96,9 @@ def _sizes(session: Session, topics: Mapping[str, Any] | None) -> tuple[Sizes, l
     return sizes, silent + [directory.error for directory in directories if directory.error]
 
 
-def _row(topic: Any, sizes: Sizes) -> Row:
-    health = topic_health(topic.partitions)
+def _row(topic: Any, sizes: Sizes, configs: Configs, extra: Sequence[str]) -> Row:
+    min_isr, retention = (_number(configs.get(name)) for name in ("min.insync.replicas", "retention.ms"))
+    health = topic_health(topic.partitions, min_isr)
     own = sizes.get(topic.name, {})
     leaders: dict[int, int] = {}
     size: int | None = 0
@@ -94,13 +120,23 @@ def _row(topic: Any, sizes: Sizes) -> Row:
         "internal": topic.is_internal,
         "offline": health.offline,
         "under_replicated": health.under_replicated,
+        "under_min_isr": health.under_min_isr,
+        "cleanup_policy": configs.get("cleanup.policy"),
+        "retention_ms": retention,
+        "retention": None if retention is None else said("retention.ms", str(retention)) or f"{retention}ms",
+        "min_isr": min_isr,
+        **{name: configs.get(name) for name in extra},
     }
 
 
-def _text(session: Session, rows: Sequence[Row]) -> Iterator[str]:
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _text(session: Session, columns: Sequence[Column], rows: Sequence[Row]) -> Iterator[str]:
     settings = session.settings
     if rows:
-        yield from Writer(settings, COLUMNS, Document(settings.command)).table(rows)
+        yield from Writer(settings, columns, Document(settings.command)).table(rows)
     if not settings.no_headers and settings.limit is None:
         yield _summary(rows)
 
@@ -108,7 +144,7 @@ def _text(session: Session, rows: Sequence[Row]) -> Iterator[str]:
 def _summary(rows: Sequence[Row]) -> str:
     size, replicated = (sum(row[name] or 0 for row in rows) for name in ("size_bytes", "replicated_bytes"))
     partitions = sum(row["partitions"] for row in rows)
-    unhealthy = sum(bool(row["offline"] or row["under_replicated"]) for row in rows)
+    unhealthy = sum(bool(row["offline"] or row["under_replicated"] or row["under_min_isr"]) for row in rows)
     health = f"{unhealthy} unhealthy" if unhealthy else "all healthy"
     sizes = f"{size_text(size)} ({size_text(replicated)} with replicas)"
     return f"{len(rows)} topics, {partitions} partitions, {sizes}; {health}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from kctl.brokers.api_versions import rows_of
 from kctl.brokers.facts import counts
 from kctl.brokers.release import release
 from kctl.errors import Exit
@@ -46,3 +47,49 @@ def test_list(on_broker: Kctl) -> None:
     assert row["leaders"] == row["partitions"] >= 2
     assert row["free_bytes"] > 0
     assert on_broker("brokers", "ls").out.splitlines()[1].endswith("yes         ok")
+
+
+def test_describe(on_broker: Kctl) -> None:
+    ran = on_broker("brokers", "describe", 1)
+    assert (ran.code, ran.err) == (Exit.DONE, "")
+    assert "config      auto.create.topics.enable false" in ran.out
+    (row,) = json.loads(on_broker("brokers", "describe", 1, "-o", "json").out)["items"]
+    assert row["log_dirs"][0]["error"] is None
+    assert {"name": "broker.id", "value": "1", "source": "file"} in row["configs"]
+    ran = on_broker("brokers", "describe", 7)
+    assert (ran.code, "broker 7 is not there" in ran.err) == (Exit.NOT_FOUND, True)
+
+
+def test_log_dirs(on_broker: Kctl) -> None:
+    on_broker("topics", "create", "brokers-dirs", "-p", 2, "-r", 1, "-y")
+    (row,) = json.loads(on_broker("brokers", "log-dirs", "-o", "json").out)["items"]
+    assert (row["broker"], row["moving"], row["state"]) == (1, 0, "ok")
+    assert row["partitions"] >= 2
+    assert on_broker("brokers", "log-dirs", 7).code == Exit.NOT_FOUND
+
+
+def test_api_versions(on_broker: Kctl) -> None:
+    rows = json.loads(on_broker("brokers", "api-versions", 1, "-o", "json").out)["items"]
+    assert {row["api"] for row in rows} >= {"Produce", "Fetch", "Metadata"}
+    assert all(row["first"] <= row["last"] and row["brokers"] == [1] for row in rows)
+
+
+def test_brokers_of_different_versions_have_lines_of_their_own() -> None:
+    assert rows_of({1: {3: (0, 12)}, 2: {3: (0, 13)}, 3: {3: (0, 12)}}) == [
+        {"api": "Metadata", "key": 3, "first": 0, "last": 12, "brokers": [1, 3]},
+        {"api": "Metadata", "key": 3, "first": 0, "last": 13, "brokers": [2]},
+    ]
+
+
+def test_loggers(on_broker: Kctl) -> None:
+    ran = on_broker("brokers", "loggers", 1, "-o", "json")
+    assert ran.code == Exit.DONE
+    before = {row["logger"]: row["level"] for row in json.loads(ran.out)["items"]}
+    assert "root" in before
+    name = next(name for name in before if name != "root")
+    assert on_broker("brokers", "loggers", 1, f"{name}=error", "-y").code == Exit.DONE
+    after = json.loads(on_broker("brokers", "loggers", 1, "-o", "json").out)["items"]
+    assert {"broker": 1, "logger": name, "level": "ERROR"} in after
+    assert on_broker("brokers", "loggers", 1, f"{name}=", "-y").code == Exit.DONE
+    assert on_broker("brokers", "loggers", 1, "nonsense", "-y").code == Exit.USAGE
+    assert on_broker("brokers", "loggers", 7).code == Exit.NOT_FOUND

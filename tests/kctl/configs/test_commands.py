@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -109,3 +110,39 @@ def test_describe_a_broker_and_an_unknown_topic(on_broker: Kctl) -> None:
     assert ran.code == Exit.NOT_FOUND
     found = {row["name"]: row["source"] for row in json.loads(ran.out)["items"]}
     assert found["auto.create.topics.enable"] in ("file", "broker")
+
+
+def test_diff_of_two_topics_and_of_a_file(on_broker: Kctl, tmp_path: Path) -> None:
+    left, right = created(on_broker, "diff-a"), created(on_broker, "diff-b")
+    same = on_broker("configs", "diff", left, right)
+    assert (same.code, same.err) == (Exit.DONE, "no difference\n")
+    on_broker("configs", "set", right, "retention.ms=1d", "-y")
+    ran = on_broker("configs", "diff", left, right)
+    assert ran.code == Exit.FINDINGS
+    assert ran.out.splitlines()[1].split() == ["retention.ms", "604800000", "(7d)", "86400000", "(1d)"]
+    file = tmp_path / "settings"
+    file.write_text("# ours\nretention.ms=24h\n")
+    assert on_broker("configs", "diff", right, "-f", file).code == Exit.DONE
+    assert on_broker("configs", "diff", left, "-f", file).code == Exit.FINDINGS
+    file.write_text("retention.ms: 1d\ncleanup.policy: [delete]\npreallocate: false\n")
+    assert on_broker("configs", "diff", right, "-f", file).code == Exit.DONE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["topic/a"], "name two resources"),
+        (["topic/a", "topic/b", "-f", "x"], "name two resources"),
+        (["topic/a", "topic"], "names no topic"),
+    ],
+)
+def test_diff_of_what_cannot_be_compared(on_broker: Kctl, arguments: list[str], told: str) -> None:
+    ran = on_broker("configs", "diff", *arguments)
+    assert (ran.code, told in ran.err) == (Exit.USAGE, True)
+
+
+@pytest.mark.parametrize("text", ["a:\n  b: 1\n", "- a\n", "a: [\n"])
+def test_files_that_are_no_settings(on_broker: Kctl, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "settings"
+    file.write_text(text)
+    assert on_broker("configs", "diff", created(on_broker, f"diff-file-{len(text)}"), "-f", file).code == Exit.USAGE

@@ -133,3 +133,32 @@ def test_delete_what_is_not_there(on_broker: Kctl) -> None:
     assert names(on_broker, "kept-delett") == ["kept-delett"]  # all or nothing: a name may be misspelt
     assert on_broker("topics", "delete", "kept-deletd", "-y", "--if-exists").code == Exit.DONE
     assert on_broker("topics", "delete", "-y").code == Exit.USAGE
+
+
+def test_clone(on_broker: Kctl) -> None:
+    on_broker("topics", "create", "clone-a", "-p", 3, "-r", 1, "--config", "retention.ms=1d", "-y")
+    ran = on_broker("topics", "clone", "clone-a", "clone-b", "--config", "segment.bytes=1MiB", "-y")
+    assert ran.code == Exit.DONE
+    found = json.loads(on_broker("topics", "describe", "clone-b", "-o", "json").out)["items"][0]
+    assert found["partition_count"] == 3
+    assert {c["name"]: c["value"] for c in found["configs"]} == {"retention.ms": "86400000", "segment.bytes": "1048576"}
+    assert on_broker("topics", "clone", "clone-a", "clone-b", "-y").code == Exit.FAILED
+    assert on_broker("topics", "clone", "clone-none", "clone-c", "-y").code == Exit.NOT_FOUND
+
+
+def test_alter(on_broker: Kctl) -> None:
+    on_broker("topics", "create", "alter-a", "-p", 1, "-r", 1, "--config", "segment.bytes=1MiB", "-y")
+    ran = on_broker(
+        "topics", "alter", "alter-a", "-p", 2, "--config", "retention.ms=1d", "--unset", "segment.bytes", "-y"
+    )
+    assert (ran.code, "verified: read back" in ran.err) == (Exit.DONE, True)
+    assert "undo: kctl configs set topic/alter-a 'segment.bytes=1048576'" in ran.err
+    found = item(on_broker("topics", "describe", "alter-a", "-o", "json"))
+    assert (found["partition_count"], found["configs"]) == (
+        2,
+        [{"name": "retention.ms", "value": "86400000", "source": "topic", "default": False}],
+    )
+    assert "nothing to do" in on_broker("topics", "alter", "alter-a", "-p", 2, "-y").err
+    assert on_broker("topics", "alter", "alter-a", "-p", 1, "-y").code == Exit.USAGE
+    assert on_broker("topics", "alter", "alter-a", "-y").code == Exit.USAGE
+    assert on_broker("topics", "alter", "alter-none", "-p", 2, "-y").code == Exit.NOT_FOUND

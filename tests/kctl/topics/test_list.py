@@ -65,3 +65,19 @@ def test_sizes_and_replicas_of_three_brokers(on_three: Kctl, three: Three) -> No
     assert (item["partitions"], item["replication"], item["health"]) == (6, 3, "ok")
     assert item["leaders"] == ["1:2", "2:2", "3:2"]
     assert item["replicated_bytes"] == 0
+
+
+def test_settings_as_columns(on_broker: Kctl) -> None:
+    config = "min.insync.replicas=2"
+    on_broker("topics", "create", "list-settings", "-p", 2, "-r", 1, "--config", config, "-y")
+    wide = on_broker("topics", "list", "list-settings", "-o", "wide", "--with-config", "segment.bytes").out.splitlines()
+    assert wide[0].split()[6:10] == ["CLEANUP", "RETENTION", "MIN-ISR", "TOPIC-ID"]
+    assert (wide[0].split()[-1], wide[1].split()[-1]) == ("segment.bytes", "1073741824")
+    (row,) = json.loads(on_broker("topics", "list", "list-settings", "-o", "json").out)["items"]
+    assert (row["retention_ms"], row["cleanup_policy"], row["min_isr"], row["under_min_isr"]) == (
+        604800000,
+        "delete",
+        2,
+        2,
+    )
+    assert on_broker("topics", "list", "--unhealthy", "--match", "list-sett*", "-o", "name").out == "list-settings\n"

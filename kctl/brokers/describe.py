@@ -1,0 +1,105 @@
+"""`kctl brokers describe`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from kctl.brokers.facts import BrokerFacts, broker_facts
+from kctl.command import KctlCommand, answer
+from kctl.configs.resources import Entry, Resource, described
+from kctl.configs.values import said
+from kctl.errors import Exit, KctlError
+from kctl.output import Column, Row, note, size_text
+from kctl.session import Session, pass_session
+from kctl.sizes import LogDir
+
+COLUMNS = (
+    Column("id", "The broker's id.", "number"),
+    Column("host", "Where clients reach it."),
+    Column("port", "Its port.", "number"),
+    Column("rack", "Its rack."),
+    Column("version", "The release of Kafka that serves the same APIs."),
+    Column("state", "ok; down: named in replica lists only; no answer; directory offline.", "state"),
+    Column("controller", "Whether it is the controller."),
+    Column("leaders", "Partitions it leads.", "number"),
+    Column("partitions", "Partitions it holds a replica of.", "number"),
+    Column("out_of_sync", "Of these, partitions it is not in sync with.", "number"),
+    Column("size_bytes", "Bytes in its log directories.", "size", "BYTES"),
+    Column("free_bytes", "Room left on its disks.", "size", "FREE"),
+    Column("log_dirs", "Of each directory: path, size_bytes, free_bytes, total_bytes, error.", machine=True),
+    Column("configs", "Of each setting that is not the default: name, value, source.", machine=True),
+)
+
+
+@click.command("describe", cls=KctlCommand, columns=COLUMNS)
+@click.argument("brokers", nargs=-1, type=int, required=True, metavar="BROKER…")
+@pass_session
+def describe(session: Session, brokers: tuple[int, ...]) -> int:
+    """Show one broker in a few lines, with its settings.
+
+    Example: kctl brokers describe 1
+    """
+    facts, directories, silent = broker_facts(session, session.metadata().topics)
+    for error in silent:
+        note(session.settings, f"what it holds is not known: {error.what}")
+    known = {broker.id: broker for broker in facts}
+    errors = []
+    pictures = []
+    for wanted in dict.fromkeys(brokers):
+        if wanted not in known:
+            there = f"brokers that are: {', '.join(map(str, known))}"
+            errors.append(KctlError(f"broker {wanted} is not there", exit_code=Exit.NOT_FOUND, hints=(there,)))
+            continue
+        resource = Resource("broker", str(wanted))
+        found = described(session, [resource])[0].get(resource, []) if known[wanted].state != "down" else []
+        own = [directory for directory in directories if directory.broker == wanted]
+        pictures.append((known[wanted], own, [entry for entry in found if not entry.is_default]))
+    rows = [_row(*picture) for picture in pictures]
+    return answer(session, COLUMNS, rows, errors, text=lambda: (line for p in pictures for line in _text(*p)))
+
+
+def _row(broker: BrokerFacts, directories: list[LogDir], configs: list[Entry]) -> Row:
+    return {
+        "id": broker.id,
+        "host": broker.host,
+        "port": broker.port,
+        "rack": broker.rack,
+        "version": broker.release,
+        "state": broker.state,
+        "controller": broker.is_controller,
+        "leaders": broker.leaders,
+        "partitions": broker.partitions,
+        "out_of_sync": broker.under_replicated,
+        "size_bytes": broker.size_bytes,
+        "free_bytes": broker.free_bytes,
+        "log_dirs": [
+            {
+                "path": directory.path,
+                "size_bytes": sum(replica.size for replica in directory.replicas),
+                "free_bytes": directory.free,
+                "total_bytes": directory.total,
+                "error": directory.error.what if directory.error else None,
+            }
+            for directory in directories
+        ],
+        "configs": [{"name": entry.name, "value": entry.shown, "source": entry.source} for entry in configs],
+    }
+
+
+def _text(broker: BrokerFacts, directories: list[LogDir], configs: list[Entry]) -> Iterator[str]:
+    where = "-" if broker.host is None else f"{broker.host}:{broker.port}"
+    lag = f", {broker.under_replicated} out of sync" if broker.under_replicated else ""
+    yield f"broker      {broker.id}  {where}  {broker.state}{'  controller' if broker.is_controller else ''}"
+    yield f"rack        {broker.rack or '-'}"
+    yield f"version     {broker.release or '-'}"
+    yield f"partitions  {broker.partitions}, leads {broker.leaders}{lag}"
+    for directory in directories:
+        size = size_text(sum(replica.size for replica in directory.replicas))
+        free = "-" if directory.free is None else size_text(directory.free)
+        state = f"  {directory.error.what}" if directory.error else ""
+        yield f"directory   {directory.path}  {size}, {free} free{state}"
+    for entry in configs:
+        yield f"config      {entry.name} {said(entry.name, entry.shown) or entry.shown} ({entry.source})"
+    yield ""

@@ -1,0 +1,52 @@
+"""`kctl brokers log-dirs`."""
+
+from __future__ import annotations
+
+import click
+
+from kctl.brokers.chosen import chosen_brokers
+from kctl.command import KctlCommand, answer
+from kctl.output import Column, Row
+from kctl.session import Session, pass_session
+from kctl.sizes import LogDir, log_dirs
+
+COLUMNS = (
+    Column("broker", "The broker's id.", "number"),
+    Column("path", "The directory."),
+    Column("partitions", "Replicas in it.", "number"),
+    Column("moving", "Replicas that are still being moved into it.", "number"),
+    Column("size_bytes", "Bytes of the replicas.", "size", "BYTES"),
+    Column("largest", "The largest replica.", wide=True),
+    Column("largest_bytes", "Its bytes.", "size", wide=True),
+    Column("free_bytes", "Room left on its disk.", "size", "FREE"),
+    Column("total_bytes", "Size of its disk.", "size", "DISK"),
+    Column("state", "ok, or what the broker says is wrong with it.", "state"),
+)
+
+
+@click.command("log-dirs", cls=KctlCommand, columns=COLUMNS, watchable=True)
+@click.argument("brokers", nargs=-1, type=int, metavar="[BROKER…]")
+@pass_session
+def log_directories(session: Session, brokers: tuple[int, ...]) -> int:
+    """List log directories with their size and room.
+
+    Example: kctl brokers log-dirs --sort -size_bytes
+    """
+    directories, silent = log_dirs(session, chosen_brokers(session, brokers))
+    return answer(session, COLUMNS, [_row(directory) for directory in directories], silent)
+
+
+def _row(directory: LogDir) -> Row:
+    largest = max(directory.replicas, key=lambda replica: replica.size, default=None)
+    return {
+        "broker": directory.broker,
+        "path": directory.path,
+        "partitions": sum(not replica.future for replica in directory.replicas),
+        "moving": sum(replica.future for replica in directory.replicas),
+        "size_bytes": sum(replica.size for replica in directory.replicas),
+        "largest": f"{largest.topic}-{largest.partition}" if largest else None,
+        "largest_bytes": largest.size if largest else None,
+        "free_bytes": directory.free,
+        "total_bytes": directory.total,
+        "state": directory.error.code.lower().replace("_", "-") if directory.error else "ok",
+    }

@@ -1,0 +1,39 @@
+"""`kctl cluster controller`."""
+
+from __future__ import annotations
+
+import click
+
+from kctl.command import KctlCommand, answer
+from kctl.errors import Exit, KctlError
+from kctl.output import Column
+from kctl.session import Session, pass_session
+
+COLUMNS = (
+    Column("id", "The controller's id.", "number"),
+    Column("host", "Where clients reach it; not known where controllers are apart from brokers."),
+    Column("port", "Its port.", "number"),
+    Column("rack", "Its rack."),
+)
+
+
+@click.command("controller", cls=KctlCommand, columns=COLUMNS, watchable=True)
+@pass_session
+def controller(session: Session) -> int:
+    """Print which broker is the controller.
+
+    Of a KRaft cluster it is the broker that passes requests on to the quorum; kctl cluster quorum shows the leader.
+
+    Example: kctl cluster controller -o name
+    """
+    cluster = session.refresh()
+    if cluster.controller_id < 0:
+        raise KctlError("there is no controller now", exit_code=Exit.UNREACHABLE, code="NOT_CONTROLLER")
+    broker = cluster.brokers.get(cluster.controller_id)
+    row = {
+        "id": cluster.controller_id,
+        "host": broker.host if broker else None,
+        "port": broker.port if broker else None,
+        "rack": broker.rack if broker else None,
+    }
+    return answer(session, COLUMNS, [row])

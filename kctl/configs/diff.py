@@ -1,0 +1,115 @@
+"""`kctl configs diff`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from kctl.command import KctlCommand, answer
+from kctl.configs.resources import Entry, Resource, described, parse_resource
+from kctl.configs.values import in_units_of_brokers, with_meaning
+from kctl.errors import Exit, KctlError
+from kctl.output import Column, Row, note
+from kctl.session import Session, pass_session
+
+COLUMNS = (
+    Column("name", "The setting's name."),
+    Column("left", "Its value in the first resource."),
+    Column("right", "Its value in the second one, or in the file."),
+)
+
+
+@click.command("diff", cls=KctlCommand, columns=COLUMNS)
+@click.argument("resources", nargs=-1, required=True, metavar="RESOURCE [RESOURCE]")
+@click.option("-f", "--file", metavar="FILE", help="Compare with the NAME=VALUE lines or the YAML of this file.")
+@pass_session
+def diff(session: Session, resources: tuple[str, ...], file: str | None) -> int:
+    """Compare the settings of two resources, or of one with a file.
+
+    Of a file only the settings that it names are compared. The exit code is 7 if anything differs. Secrets cannot be
+    compared, and what every broker has for itself (its id, listeners, directories) is left out.
+
+    Example: kctl configs diff broker/1 broker/2
+    """
+    asked = [parse_resource(text) for text in resources]
+    if len(asked) != (1 if file else 2):
+        raise KctlError("name two resources, or one and a file with -f", exit_code=Exit.USAGE)
+    found, errors = described(session, asked)
+    for error in errors:
+        raise error
+    left = _values(found[asked[0]])
+    if file:
+        given = read_settings(file)
+        rows = differences({name: left.get(name) for name in given}, given)
+    else:
+        rows = differences(*(_shared(asked, _values(found[resource])) for resource in asked))
+    code = answer(session, _titled(asked, file), rows)
+    if not rows:
+        note(session.settings, "no difference")
+    return Exit.FINDINGS if rows else code
+
+
+_OF_ONE_BROKER = {
+    "broker.id",
+    "node.id",
+    "broker.rack",
+    "listeners",
+    "advertised.listeners",
+    "log.dir",
+    "log.dirs",
+    "metadata.log.dir",
+}
+
+
+def _values(entries: list[Entry]) -> dict[str, str | None]:
+    return {entry.name: entry.value for entry in entries if not entry.sensitive}
+
+
+def _shared(asked: list[Resource], values: dict[str, str | None]) -> dict[str, str | None]:
+    if any(resource.kind != "broker" for resource in asked):
+        return values
+    return {name: value for name, value in values.items() if name not in _OF_ONE_BROKER}
+
+
+def _titled(asked: list[Resource], file: str | None) -> tuple[Column, ...]:
+    titles = (None, str(asked[0]), file or str(asked[-1]))
+    return tuple(
+        column if title is None else column._replace(header=title.upper())
+        for column, title in zip(COLUMNS, titles, strict=True)
+    )
+
+
+def differences(left: Mapping[str, str | None], right: Mapping[str, str | None]) -> list[Row]:
+    """Settings whose values differ, by name."""
+    return [
+        {"name": name, "left": with_meaning(name, left.get(name)), "right": with_meaning(name, right.get(name))}
+        for name in sorted({*left, *right})
+        if left.get(name) != right.get(name)
+    ]
+
+
+def read_settings(path: str) -> dict[str, str | None]:
+    """Of lines NAME=VALUE, as in server.properties, or of a YAML mapping."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(("#", "!"))]
+    if all("=" in line for line in lines):
+        pairs = (line.partition("=") for line in lines)
+        return {name.strip(): in_units_of_brokers(name.strip(), value.strip()) for name, _, value in pairs}
+    import yaml
+
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        what = f"{path} is neither NAME=VALUE lines nor YAML: {' '.join(str(error).split())}"
+        raise KctlError(what, exit_code=Exit.USAGE) from None
+    if not isinstance(document, dict) or any(isinstance(value, dict) for value in document.values()):
+        raise KctlError(f"{path} has no settings: it is a mapping of names to values", exit_code=Exit.USAGE)
+    return {str(name): in_units_of_brokers(str(name), _text(value)) for name, value in document.items()}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,73 @@
+"""`kctl topics offsets`."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from kafkad.names import TopicPartition
+from kctl.choosing import Choice, choosing
+from kctl.command import KctlCommand, answer
+from kctl.errors import KctlError
+from kctl.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
+from kctl.output import Column, Row
+from kctl.parsing import parse_time_ms
+from kctl.session import Session, pass_session
+from kctl.topics.chosen import chosen_topics
+from kctl.topics.describe import parse_partitions
+
+COLUMNS = (
+    Column("topic", "The topic's name."),
+    Column("partition", "The partition.", "number", "PART"),
+    Column("offset", "The offset; null where no record is as late as the time asked for.", "number"),
+    Column("timestamp_ms", "The time of the record there, where one was looked for by its time.", "time", "TIME"),
+    Column("leader_epoch", "The epoch of the leader that wrote it.", "number", "EPOCH", wide=True),
+)
+_NAMED = {"latest": LATEST, "earliest": EARLIEST, "max-timestamp": MAX_TIMESTAMP}
+
+
+@click.command("offsets", cls=KctlCommand, columns=COLUMNS, watchable=True)
+@choosing("topic")
+@click.option(
+    "--at",
+    default="latest",
+    metavar="TIME",
+    help="earliest, latest, max-timestamp (the newest record), or the first offset at or after a time.",
+)
+@click.option("--partitions", metavar="0,3-5", help="Only these partitions.")
+@click.option("--committed", is_flag=True, help="With latest: the end of what readers of committed records see.")
+@pass_session
+def offsets(session: Session, chosen: Choice, at: str, partitions: str | None, committed: bool) -> int:
+    """Show where partitions begin, end, or stand at a time.
+
+    Times are -30m, @2026-11-21T05:30, seconds or milliseconds since 1970. Without names it is about all topics but
+    Kafka's own.
+
+    Example: kctl topics offsets orders --at -30m
+    """
+    when = _NAMED.get(at)
+    if when is None:
+        when = parse_time_ms(at, int(time.time() * 1000), session.settings.utc)
+    wanted = parse_partitions(partitions) if partitions else None
+    topics, errors = chosen_topics(session, chosen, internal=False)
+    asked = [
+        TopicPartition(name, index)
+        for name, topic in topics.items()
+        for index in sorted(p.partition_index for p in topic.partitions)
+        if wanted is None or index in wanted
+    ]
+    found = offsets_at(session, dict.fromkeys(asked, when), committed=committed)
+    errors += {str(error): error for error in found.values() if isinstance(error, KctlError)}.values()
+    return answer(session, COLUMNS, [_row(where, found[where]) for where in asked], errors)
+
+
+def _row(where: TopicPartition, found: OffsetAt | KctlError) -> Row:
+    known = None if isinstance(found, KctlError) else found
+    return {
+        "topic": where.topic,
+        "partition": where.partition,
+        "offset": known.offset if known and known.offset >= 0 else None,
+        "timestamp_ms": known.timestamp if known and known.timestamp >= 0 else None,
+        "leader_epoch": known.leader_epoch if known and known.leader_epoch >= 0 else None,
+    }

@@ -1,0 +1,236 @@
+"""`kctl topics truncate`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import click
+
+from kafkad.names import TopicPartition
+from kctl.changes import Change
+from kctl.choosing import Choice, choosing
+from kctl.command import KctlCommand
+from kctl.errors import Exit, KctlError
+from kctl.offsets import EARLIEST, LATEST, OffsetAt, offsets_at
+from kctl.output import Column, Row, note, size_text
+from kctl.parsing import parse_time_ms
+from kctl.session import Session, pass_session
+from kctl.sizes import log_dirs, replica_sizes
+from kctl.topics.chosen import chosen_topics
+from kctl.topics.describe import parse_partitions
+
+COLUMNS = (
+    Column("topic", "The topic's name."),
+    Column("partition", "The partition.", "number", "PART"),
+    Column("start_offset", "Where it begins now.", "number", "START"),
+    Column("new_start_offset", "Where it will begin.", "number", "NEW START"),
+    Column("end_offset", "Where it ends.", "number", "END"),
+    Column("deleted_records", "Offsets that go.", "number", "DELETED"),
+    Column("deleted_bytes", "About how many bytes that is; whole segments are freed.", "size", "BYTES"),
+    Column("low_watermark", "Where it began afterwards, as its leader says.", "number", machine=True),
+)
+
+
+class Cut(NamedTuple):
+    """One partition, and the offset before which everything goes."""
+
+    where: TopicPartition
+    start: int
+    new_start: int
+    end: int
+    size: int | None
+
+    @property
+    def deleted(self) -> int:
+        return self.new_start - self.start
+
+    @property
+    def deleted_bytes(self) -> int | None:
+        """As if all records were of one size."""
+        records = self.end - self.start
+        return None if self.size is None else self.size * self.deleted // records if records else 0
+
+
+@click.command("truncate", cls=KctlCommand, columns=COLUMNS)
+@choosing("topic")
+@click.option("--before", metavar="@TIME|OFFSET", help="Delete what is before this time, or this offset.")
+@click.option("--all", "everything", is_flag=True, help="Delete all records.")
+@click.option("--partitions", metavar="0,3-5", help="Only these partitions.")
+@click.option("--offset-json-file", metavar="FILE", help="Partitions and offsets as kafka-delete-records takes them.")
+@pass_session
+def truncate(
+    session: Session,
+    chosen: Choice,
+    before: str | None,
+    everything: bool,
+    partitions: str | None,
+    offset_json_file: str | None,
+) -> int:
+    """Delete the oldest records, or all, and keep the topic.
+
+    Deletes up to the end at the most. It shows how many records go and asks for the topic's name, or for how many
+    topics. Consumers that had not read them begin where the partition then begins.
+
+    Example: kctl topics truncate orders --before @-7d
+    """
+    if (before is not None) + everything + (offset_json_file is not None) != 1:
+        what = "say what to delete: --before @TIME, --before OFFSET, --all or --offset-json-file"
+        raise KctlError(what, exit_code=Exit.USAGE)
+    if offset_json_file is not None:
+        if chosen or partitions:
+            raise KctlError("the file says which topics and partitions", exit_code=Exit.USAGE)
+        targets = _from_file(offset_json_file)
+    else:
+        chosen.required()
+        targets = _targets(session, chosen, before, partitions)
+    cuts = _cuts(session, targets)
+    return _truncate(session, [cut for cut in cuts if cut.deleted > 0], cuts)
+
+
+def _targets(session: Session, chosen: Choice, before: str | None, partitions: str | None) -> dict[TopicPartition, int]:
+    """The new start of each partition; LATEST: its end."""
+    topics, errors = chosen_topics(session, chosen)
+    wanted = parse_partitions(partitions) if partitions else None
+    for name, topic in topics.items():
+        for partition in sorted((wanted or set()) - {p.partition_index for p in topic.partitions}):
+            errors.append(KctlError(f'topic "{name}" has no partition {partition}', exit_code=Exit.NOT_FOUND))
+    for error in errors:
+        raise error
+    asked = [
+        TopicPartition(name, index)
+        for name, topic in topics.items()
+        for index in sorted(p.partition_index for p in topic.partitions)
+        if wanted is None or index in wanted
+    ]
+    if before is None:
+        return dict.fromkeys(asked, LATEST)
+    if before.isdigit():
+        return dict.fromkeys(asked, int(before))
+    if not before.startswith("@"):
+        raise KctlError(f'"{before}" is no offset and no @TIME', exit_code=Exit.USAGE, hints=("as in @-7d or 1200",))
+    when = parse_time_ms(before, int(time.time() * 1000), session.settings.utc)
+    found = _all_known(offsets_at(session, dict.fromkeys(asked, when)))
+    return {where: at.offset if at.offset >= 0 else LATEST for where, at in found.items()}
+
+
+def _all_known(found: Mapping[TopicPartition, OffsetAt | KctlError]) -> dict[TopicPartition, OffsetAt]:
+    known: dict[TopicPartition, OffsetAt] = {}
+    for where, at in found.items():
+        if isinstance(at, KctlError):
+            raise at
+        known[where] = at
+    return known
+
+
+def _from_file(path: str) -> dict[TopicPartition, int]:
+    with open(path, encoding="utf-8") as file:
+        try:
+            return parse_offset_file(json.load(file), path)
+        except ValueError as error:
+            raise KctlError(f"{path} is not JSON: {error}", exit_code=Exit.USAGE) from None
+
+
+def parse_offset_file(document: Any, where: str) -> dict[TopicPartition, int]:
+    """`{"partitions": [{"topic": "a", "partition": 0, "offset": 10}], "version": 1}`; offset -1 is the end."""
+    hint = 'it is {"partitions": [{"topic": "orders", "partition": 0, "offset": 1200}], "version": 1}'
+    if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
+        raise KctlError(f"{where} names no partitions", exit_code=Exit.USAGE, hints=(hint,))
+    if document.get("version", 1) != 1:
+        raise KctlError(f"{where} is of version {document['version']}, not 1", exit_code=Exit.USAGE)
+    found: dict[TopicPartition, int] = {}
+    for number, item in enumerate(document["partitions"], 1):
+        try:
+            at, offset = TopicPartition(str(item["topic"]), int(item["partition"])), int(item["offset"])
+        except (KeyError, TypeError, ValueError):
+            raise KctlError(
+                f"{where}, partition {number}, is incomplete", exit_code=Exit.USAGE, hints=(hint,)
+            ) from None
+        if at in found or offset < -1:
+            why = "is there twice" if at in found else f"has offset {offset}"
+            raise KctlError(f"{where}: {at} {why}", exit_code=Exit.USAGE)
+        found[at] = offset
+    return found
+
+
+def _cuts(session: Session, targets: Mapping[TopicPartition, int]) -> list[Cut]:
+    starts = _all_known(offsets_at(session, dict.fromkeys(targets, EARLIEST)))
+    ends = _all_known(offsets_at(session, dict.fromkeys(targets, LATEST)))
+    of_topics: dict[str, list[int]] = {}
+    for topic, partition in targets:
+        of_topics.setdefault(topic, []).append(partition)
+    sizes = replica_sizes(log_dirs(session, partitions=of_topics)[0])
+    leaders = session.leaders(targets)
+    cuts = []
+    for where, target in targets.items():
+        start, end = starts[where].offset, ends[where].offset
+        if target > end:
+            note(session.settings, f"{where} ends at {end}: nothing beyond can be deleted")
+        leader = leaders[where]
+        size = None if isinstance(leader, KctlError) else sizes.get((where, leader))
+        cuts.append(Cut(where, start, new_start(target, start, end), end, size))
+    return cuts
+
+
+def new_start(target: int, start: int, end: int) -> int:
+    return end if target == LATEST else min(max(target, start), end)
+
+
+def _truncate(session: Session, cuts: list[Cut], shown: list[Cut]) -> int:
+    change = Change(session, COLUMNS, [_row(cut) for cut in shown])
+    if not cuts:
+        note(session.settings, "nothing to do: no record is before that")
+        return change.done()
+    topics = sorted({cut.where.topic for cut in cuts})
+    size = sum(cut.deleted_bytes or 0 for cut in cuts)
+    what = f"{sum(cut.deleted for cut in cuts):,} records (about {size_text(size)})"
+    whose = topics[0] if len(topics) == 1 else f"{len(topics)} topics"
+    if not change.confirmed(f"Delete {what} of {whose}", type_this=topics[0] if len(topics) == 1 else str(len(topics))):
+        return Exit.DONE
+    answers = _delete(session, {cut.where: cut.new_start for cut in cuts})
+    errors = [answer for answer in answers.values() if isinstance(answer, KctlError)]
+    done = {where: mark for where, mark in answers.items() if not isinstance(mark, KctlError)}
+    now = offsets_at(session, dict.fromkeys(done, EARLIEST))
+    verified = all(isinstance(at, OffsetAt) and at.offset >= done[where] for where, at in now.items())
+    rows = [{**_row(cut), "low_watermark": done.get(cut.where)} for cut in shown]
+    return change.done(rows, errors, verified="the partitions begin there" if verified else "")
+
+
+def _delete(session: Session, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KctlError]:
+    """Where each partition begins afterwards."""
+    from kafkad.wire.messages.delete_records import (
+        DeleteRecordsPartition,
+        DeleteRecordsRequest,
+        DeleteRecordsTopic,
+    )
+
+    def build(partitions: list[TopicPartition]) -> Any:
+        topics: dict[str, list[Any]] = {}
+        for where in partitions:
+            item = DeleteRecordsPartition(partition_index=where.partition, offset=offsets[where])
+            topics.setdefault(where.topic, []).append(item)
+        asked = [DeleteRecordsTopic(name=name, partitions=items) for name, items in topics.items()]
+        return DeleteRecordsRequest(topics=asked, timeout_ms=session.broker_timeout_ms)
+
+    def read(response: Any) -> Iterator[tuple[TopicPartition, int, int]]:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                where = TopicPartition(topic.name, partition.partition_index)
+                yield where, partition.error_code, partition.low_watermark
+
+    return session.ask_leaders(offsets, build, read)
+
+
+def _row(cut: Cut) -> Row:
+    return {
+        "topic": cut.where.topic,
+        "partition": cut.where.partition,
+        "start_offset": cut.start,
+        "new_start_offset": cut.new_start,
+        "end_offset": cut.end,
+        "deleted_records": cut.deleted,
+        "deleted_bytes": cut.deleted_bytes,
+        "low_watermark": None,
+    }

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkad.names import TopicPartition
+from kctl.errors import Exit, KctlError
+from kctl.offsets import LATEST
+from kctl.topics.truncate import Cut, new_start, parse_offset_file
+from tests.kctl.conftest import Kctl
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [(LATEST, 20), (0, 5), (5, 5), (12, 12), (20, 20), (99, 20)],
+)
+def test_where_a_partition_of_5_to_20_begins_then(target: int, expected: int) -> None:
+    assert new_start(target, 5, 20) == expected
+
+
+def test_bytes_that_go() -> None:
+    where = TopicPartition("a", 0)
+    assert Cut(where, 0, 5, 10, 1000).deleted_bytes == 500
+    assert Cut(where, 0, 0, 0, 0).deleted_bytes == 0
+    assert Cut(where, 0, 5, 10, None).deleted_bytes is None
+
+
+def test_files_of_offsets() -> None:
+    document = {"version": 1, "partitions": [{"topic": "a", "partition": 1, "offset": -1}]}
+    assert parse_offset_file(document, "f") == {TopicPartition("a", 1): LATEST}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        {},
+        {"version": 2, "partitions": []},
+        {"partitions": [{"topic": "a", "partition": 1}]},
+        {"partitions": [{"topic": "a", "partition": 1, "offset": -2}]},
+        {"partitions": [{"topic": "a", "partition": 1, "offset": 1}, {"topic": "a", "partition": 1, "offset": 2}]},
+    ],
+)
+def test_files_of_offsets_that_are_wrong(document: object) -> None:
+    with pytest.raises(KctlError) as caught:
+        parse_offset_file(document, "offsets.json")
+    assert (caught.value.exit_code, caught.value.what.startswith("offsets.json")) == (Exit.USAGE, True)
+
+
+def filled(kctl: Kctl, name: str, tmp_path: Path) -> None:
+    """Two partitions with ten records each."""
+    assert kctl("topics", "create", name, "-p", 2, "-r", 1, "-y").code == Exit.DONE
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"record {number}\n" for number in range(10)))
+    for partition in (0, 1):
+        ran = kctl("produce", name, "--partition", partition, "--file", lines, "-q")
+        assert ran.code == Exit.DONE, ran.err
+
+
+def starts(kctl: Kctl, name: str, at: str = "earliest") -> list[int]:
+    ran = kctl("topics", "offsets", name, "--at", at, "-o", "json")
+    return [row["offset"] for row in json.loads(ran.out)["items"]]
+
+
+def test_truncate_to_an_offset_and_whole(on_broker: Kctl, tmp_path: Path) -> None:
+    filled(on_broker, "cut-a", tmp_path)
+    dry = on_broker("topics", "truncate", "cut-a", "--before", 4, "--dry-run", "-o", "json")
+    assert [row["deleted_records"] for row in json.loads(dry.out)["items"]] == [4, 4]
+    assert starts(on_broker, "cut-a") == [0, 0]
+    ran = on_broker("topics", "truncate", "cut-a", "--before", 4, "--partitions", 1, "-y")
+    assert (ran.code, "verified" in ran.err) == (Exit.DONE, True)
+    assert starts(on_broker, "cut-a") == [0, 4]
+    assert on_broker("topics", "truncate", "cut-a", "--all", "-y").code == Exit.DONE
+    assert (starts(on_broker, "cut-a"), starts(on_broker, "cut-a", "latest")) == ([10, 10], [10, 10])
+    assert "nothing to do" in on_broker("topics", "truncate", "cut-a", "--all", "-y").err
+
+
+def test_truncate_by_time_and_by_file(on_broker: Kctl, tmp_path: Path) -> None:
+    filled(on_broker, "cut-b", tmp_path)
+    assert "nothing to do" in on_broker("topics", "truncate", "cut-b", "--before", "@-1h", "-y").err
+    file = tmp_path / "offsets.json"
+    file.write_text('{"partitions": [{"topic": "cut-b", "partition": 0, "offset": 7}], "version": 1}')
+    ran = on_broker("topics", "truncate", "--offset-json-file", file, "-y", "-o", "json")
+    assert [row["low_watermark"] for row in json.loads(ran.out)["items"]] == [7]
+    assert on_broker("topics", "truncate", "cut-b", "--before", "@now", "-y").code == Exit.DONE
+    assert starts(on_broker, "cut-b") == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["cut-none"], Exit.USAGE, "say what to delete"),
+        (["cut-none", "--all", "--before", "3"], Exit.USAGE, "say what to delete"),
+        (["--all"], Exit.USAGE, "no topic is named"),
+        (["cut-none", "--all"], Exit.NOT_FOUND, 'topic "cut-none" does not exist'),
+        (["cut-none", "--offset-json-file", "x"], Exit.USAGE, "the file says which"),
+        (["--offset-json-file", "no-such-file"], Exit.NOT_FOUND, "no-such-file"),
+    ],
+)
+def test_truncate_refuses(on_broker: Kctl, arguments: list[str], code: Exit, told: str) -> None:
+    ran = on_broker("topics", "truncate", *arguments, "-y")
+    assert (ran.code, told in ran.err) == (code, True), ran.err
+
+
+def test_truncate_asks(on_broker: Kctl, tmp_path: Path) -> None:
+    filled(on_broker, "cut-asked", tmp_path)
+    ran = on_broker("topics", "truncate", "cut-asked", "--all")
+    assert (ran.code, "nobody is there to confirm: Delete 20 records" in ran.err) == (Exit.REFUSED, True)
+    assert starts(on_broker, "cut-asked") == [0, 0]
+
+
+def test_offsets_at_times(on_broker: Kctl, tmp_path: Path) -> None:
+    filled(on_broker, "offsets-a", tmp_path)
+    assert starts(on_broker, "offsets-a", "latest") == [10, 10]
+    assert starts(on_broker, "offsets-a", "@-1h") == [0, 0]
+    assert starts(on_broker, "offsets-a", "@+1h") == [None, None]
+    assert all(offset is not None for offset in starts(on_broker, "offsets-a", "max-timestamp"))
+    ran = on_broker("topics", "offsets", "offsets-none")
+    assert ran.code == Exit.NOT_FOUND
+
+
+def test_offsets_at_no_time(on_broker: Kctl) -> None:
+    ran = on_broker("topics", "offsets", "--at", "sometime")
+    assert (ran.code, '"sometime" is not a time' in ran.err) == (Exit.USAGE, True)
