@@ -142,6 +142,7 @@ class Writer:
         self.document = document
         self.all = tuple(columns)
         self.columns = self._chosen()
+        self._colored = settings.colored()
 
     def _chosen(self) -> tuple[Column, ...]:
         settings = self.settings
@@ -317,7 +318,7 @@ class Writer:
 
     def _styled(self, padded: str, text: str) -> str:
         color = _STYLES.get(text.lower())
-        return click.style(padded, fg=color) if color and self.settings.colored() else padded
+        return click.style(padded, fg=color) if color and self._colored else padded
 
     def _page(self, lines: Iterator[str]) -> None:
         """What is longer than the screen goes through $PAGER."""

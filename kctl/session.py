@@ -70,6 +70,8 @@ class Session:
         self._cluster: Cluster | None = None
         self._leaders: dict[TopicPartition, int | KctlError] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._news: list[Any] = []
+        """Topics as Metadata had them, whose leaders are not in `_leaders` yet."""
 
     # --- the cluster
 
@@ -93,15 +95,17 @@ class Session:
         response = self.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         brokers = {node.node_id: Broker(node.node_id, node.host, node.port, node.rack) for node in response.brokers}
         self._cluster = Cluster(response.cluster_id, response.controller_id, dict(sorted(brokers.items())))
-        for topic in response.topics:
-            self._learn(topic)
+        self._news.extend(response.topics)
         return response
 
-    def _learn(self, topic: Any) -> None:
-        for partition in topic.partitions:
-            where = TopicPartition(topic.name, partition.partition_index)
-            leader = partition.leader_id
-            self._leaders[where] = leader if leader >= 0 else _leaderless(where)
+    def _learn(self) -> None:
+        """The leaders of what Metadata said since the last time; many commands never ask for them."""
+        for topic in self._news:
+            for partition in topic.partitions:
+                where = TopicPartition(topic.name, partition.partition_index)
+                leader = partition.leader_id
+                self._leaders[where] = leader if leader >= 0 else _leaderless(where)
+        self._news.clear()
 
     # --- one round of requests
 
@@ -264,6 +268,7 @@ class Session:
             self._sleep(BACKOFF_SECONDS)
             self._leaders.clear()
             self._coordinators.clear()
+            self._news.clear()
 
         rounds = Rounds(name, find, build, read, self.settings.timeout)
         return rounds.run(keys, self.call_each, self._clock, pause)
@@ -272,9 +277,11 @@ class Session:
         return self._leaders_of(list(partitions))
 
     def _leaders_of(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | KctlError]:
+        self._learn()
         missing = sorted({where.topic for where in partitions if where not in self._leaders})
         if missing:
             failed = {topic.name: topic.error_code for topic in self.metadata(missing).topics if topic.error_code}
+            self._learn()
             for where in partitions:
                 if where not in self._leaders:
                     self._leaders[where] = _absent(where, failed.get(where.topic, 0))

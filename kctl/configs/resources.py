@@ -11,7 +11,8 @@ from kctl.errors import Exit, KctlError, did_you_mean, failure
 if TYPE_CHECKING:
     from kctl.session import Session
 
-_TYPES = {"topic": 2, "broker": 4, "logger": 8, "client-metrics": 16, "group": 32}
+TOPIC = 2
+_TYPES = {"topic": TOPIC, "broker": 4, "logger": 8, "client-metrics": 16, "group": 32}
 _QUOTAS = {"user": "user", "client": "client-id", "ip": "ip"}
 _KINDS = (*_TYPES, *_QUOTAS)
 _SOURCES = {
@@ -115,7 +116,7 @@ def described(
             if result.error_code:
                 errors.append(_failure(session, resource, result.error_code, result.error_message))
             else:
-                found[resource] = sorted(map(_entry, result.configs))
+                found[resource] = sorted(map(entry, result.configs))
     if quotas := [resource for resource in asked if resource.has_quotas]:
         found |= _quotas(session, quotas)
     return {resource: found[resource] for resource in asked if resource in found}, errors
@@ -169,7 +170,7 @@ def _failure(session: Session, resource: Resource, code: int, message: str | Non
     return failure(code, str(resource), message)
 
 
-def _entry(config: Any) -> Entry:
+def entry(config: Any) -> Entry:
     source = config.config_source
     return Entry(
         config.name,

@@ -48,26 +48,31 @@ PARTITION_COLUMNS = (
     Column("last_timestamp_ms", "", "time", "LAST WRITE"),
     Column("health_shown", "", "state", "HEALTH"),
 )
+_OFFSETS = {"start_offset", "end_offset", "last_timestamp_ms"}
 
 
 @click.command("describe", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @choosing("topic")
 @click.option("--partitions", metavar="0,3-5", help="Only these partitions.")
 @click.option("--unhealthy", is_flag=True, help="Only partitions in trouble.")
+@click.option("--offsets/--no-offsets", default=None, help="Ask for offsets.  [default: if topics are chosen]")
 @click.option("--configs", type=click.Choice(("set", "all")), default="set", help="Settings of the topic, or all.")
 @pass_session
-def describe(session: Session, chosen: Choice, partitions: str | None, unhealthy: bool, configs: str) -> int:
+def describe(
+    session: Session, chosen: Choice, partitions: str | None, unhealthy: bool, offsets: bool | None, configs: str
+) -> int:
     """Show partitions, replicas, offsets and settings of topics.
 
     A "!" after the leader says that another broker is to lead by preference. HEALTH is ok, or some of offline,
     under-min-isr (fewer in sync than min.insync.replicas: writes with acks=all fail), at-min-isr, under-replicated,
-    not-preferred, moving, rack-unaware. Without names it describes all topics but Kafka's own.
+    not-preferred, moving, rack-unaware. Without names it describes all topics but Kafka's own, and leaves out offsets.
 
     Example: kctl topics describe orders
     """
     wanted = parse_partitions(partitions) if partitions else None
     topics, errors = chosen_topics(session, chosen, internal=False)
-    found = topic_details(session, topics)
+    with_offsets = bool(chosen) if offsets is None else offsets
+    found = topic_details(session, topics, with_offsets=with_offsets)
     for missing in found.notes:
         note(session.settings, missing)
     pictures = []
@@ -78,13 +83,15 @@ def describe(session: Session, chosen: Choice, partitions: str | None, unhealthy
         ]
         if shown or not unhealthy:
             pictures.append((topic, shown))
-    rows = [_row(topic, shown, configs == "all") for topic, shown in pictures]
+    rows = (_row(topic, shown, configs == "all") for topic, shown in pictures)
+
+    columns = PARTITION_COLUMNS if with_offsets else [c for c in PARTITION_COLUMNS if c.name not in _OFFSETS]
 
     def text() -> Iterator[str]:
         if unhealthy and not pictures and not errors:
             yield "all healthy"
         for topic, shown in pictures:
-            yield from _text(session, topic, shown, configs == "all")
+            yield from _text(session, columns, topic, shown, configs == "all")
 
     return answer(session, COLUMNS, rows, errors, text=text)
 
@@ -166,14 +173,18 @@ def _partition_item(partition: PartitionDetails) -> dict[str, Any]:
 
 
 def _text(
-    session: Session, topic: TopicDetails, partitions: Sequence[PartitionDetails], all_configs: bool
+    session: Session,
+    columns: Sequence[Column],
+    topic: TopicDetails,
+    partitions: Sequence[PartitionDetails],
+    all_configs: bool,
 ) -> Iterator[str]:
     settings = session.settings
     yield _headline(topic)
     yield f"health  {health_line(topic, session.cluster)}"
     if partitions:
         rows = [_partition_row(partition) for partition in partitions]
-        yield from Writer(settings, PARTITION_COLUMNS, Document(settings.command)).table(rows)
+        yield from Writer(settings, columns, Document(settings.command)).table(rows)
     yield f"configs  {_configs_line(topic, all_configs)}"
     yield ""
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.names import TopicPartition, id_text
-from kctl.configs.resources import Entry, Resource, described
+from kctl.configs.of_topics import topic_settings
+from kctl.configs.resources import Entry
 from kctl.errors import KctlError
 from kctl.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.sizes import log_dirs, replica_sizes
@@ -15,6 +16,8 @@ from kctl.topics.health import Surroundings, partition_health, replication
 if TYPE_CHECKING:
     from kctl.session import Session
 
+_WORTH_NAMING = 100
+"""Of more topics than these the directories are read whole."""
 _KNOWS_LAST_WRITE = 7
 """The version of ListOffsets from which a broker can be asked for the newest record."""
 
@@ -80,12 +83,8 @@ class TopicDetails(NamedTuple):
 
 def total(parts: Any) -> int | None:
     """The sum of what is known of all; None if it is not."""
-    whole = 0
-    for part in parts:
-        if part is None:
-            return None
-        whole += part
-    return whole
+    known = list(parts)
+    return None if None in known else sum(known)
 
 
 class Found(NamedTuple):
@@ -94,25 +93,27 @@ class Found(NamedTuple):
     """What is not known, and why, each once."""
 
 
-def topic_details(session: Session, topics: Mapping[str, Any], keys: Sequence[str] | None = None) -> Found:
-    """Of topics of a Metadata response; of their settings only `keys`. A topic that is deleted meanwhile is left
-    out."""
+def topic_details(
+    session: Session, topics: Mapping[str, Any], keys: Sequence[str] | None = None, *, with_offsets: bool = True
+) -> Found:
+    """Of topics of a Metadata response; of their settings only `keys`. What a topic that is deleted meanwhile would
+    have said is not known."""
     notes: dict[str, None] = {}
     everything = {name: [p.partition_index for p in topic.partitions] for name, topic in topics.items()}
-    configs, refused = described(session, [Resource("topic", name) for name in topics], keys)
-    notes |= dict.fromkeys(f"settings: {error.what}" for error in refused)
-    directories, silent = log_dirs(session, partitions=everything)
+    configs, refused = topic_settings(session, topics, keys)
+    notes |= dict.fromkeys(f"settings are incomplete: {error.what}" for error in refused)
+    directories, silent = log_dirs(session, partitions=everything if len(topics) < _WORTH_NAMING else None)
     notes |= dict.fromkeys(f"sizes are incomplete: {error.what}" for error in silent)
     notes |= dict.fromkeys(f"sizes are incomplete: {d.error.what}" for d in directories if d.error)
     sizes: dict[TopicPartition, dict[int, int]] = {}
     for (where, broker), size in replica_sizes(directories).items():
         sizes.setdefault(where, {})[broker] = size
-    offsets = _offsets(session, topics)
+    offsets = _offsets(session, topics) if with_offsets else {}
     moving = _moving(session, everything)
     racks = {broker.id: broker.rack for broker in session.cluster.brokers.values()}
     found = []
     for name, topic in topics.items():
-        entries = configs.get(Resource("topic", name), [])
+        entries = configs.get(name, [])
         min_isr = min_isr_of(entries)
         around = Surroundings(min_isr, racks, moving.get(name, frozenset()))
         partitions = [

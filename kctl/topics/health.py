@@ -76,7 +76,7 @@ def partition_health(partition: Any, around: Surroundings) -> list[str]:
 
 def is_rack_unaware(replicas: Sequence[int], racks: Mapping[int, str | None]) -> bool:
     """Whether replicas share a rack although there are racks enough; not to be said where some rack is unknown."""
-    if None in racks.values() or any(broker not in racks for broker in replicas):
+    if len(replicas) < 2 or None in racks.values() or any(broker not in racks for broker in replicas):
         return False
     return len({racks[broker] for broker in replicas}) < min(len(replicas), len(set(racks.values())))
 

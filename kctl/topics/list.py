@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 from kafkad.names import id_text
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
-from kctl.configs.resources import Resource, described
+from kctl.configs.of_topics import topic_settings
 from kctl.configs.values import said
 from kctl.errors import KctlError
 from kctl.output import Column, Document, Row, Writer, note, size_text
@@ -59,9 +60,14 @@ def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: boo
     sizes, silent = _sizes(session, topics if chosen else None)
     for error in silent:
         note(session.settings, f"sizes are incomplete: {error.what}")
-    keys = (*_ALWAYS, *with_config) if session.settings.output == "table" else (*_ALWAYS, *_WIDE, *with_config)
+    settings = session.settings
+    is_whole = settings.output != "table" or bool(settings.columns or settings.sort)
+    keys = (*_ALWAYS, *_WIDE, *with_config) if is_whole else (*_ALWAYS, *with_config)
     configs = _configs(session, topics, keys)
-    rows = [_row(topic, sizes, configs.get(topic.name, {}), with_config) for topic in topics.values()]
+    rows = []
+    for name, topic in topics.items():
+        row = _row(topic, sizes, configs.get(name, {}), with_config)
+        rows.append(row | _rest(topic, configs.get(name, {})) if is_whole else row)
     if unhealthy:
         rows = [row for row in rows if row["offline"] or row["under_replicated"] or row["under_min_isr"]]
     columns = (*COLUMNS, *(Column(name, "A setting.", header=name) for name in with_config))
@@ -73,10 +79,11 @@ Configs = dict[str, str | None]
 
 def _configs(session: Session, topics: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Configs]:
     """Of each topic, as far as it can be known."""
-    found, errors = described(session, [Resource("topic", name) for name in topics], keys)
-    for error in errors[:1]:  # a topic that was deleted meanwhile, or settings that one may not see
+    found = topic_settings(session, topics, keys)
+    for error in found.errors[:1]:  # a topic that was deleted meanwhile, or settings that one may not see
         note(session.settings, f"settings are incomplete: {error.what}")
-    return {resource.name: {entry.name: entry.value for entry in entries} for resource, entries in found.items()}
+    values = {id(entries): {entry.name: entry.value for entry in entries} for entries in found.of.values()}
+    return {name: values[id(entries)] for name, entries in found.of.items()}
 
 
 Sizes = dict[str, dict[int, dict[int, int]]]
@@ -96,16 +103,13 @@ def _sizes(session: Session, topics: Mapping[str, Any] | None) -> tuple[Sizes, l
     return sizes, silent + [directory.error for directory in directories if directory.error]
 
 
-def _row(topic: Any, sizes: Sizes, configs: Configs, extra: Sequence[str]) -> Row:
-    min_isr, retention = (_number(configs.get(name)) for name in ("min.insync.replicas", "retention.ms"))
-    health = topic_health(topic.partitions, min_isr)
+def _row(topic: Any, sizes: Sizes, configs: Configs, extra: Sequence[str]) -> dict[str, Any]:
+    """What the table shows."""
+    health = topic_health(topic.partitions, _number(configs.get("min.insync.replicas")))
     own = sizes.get(topic.name, {})
-    leaders: dict[int, int] = {}
     size: int | None = 0
     for partition in topic.partitions:
-        leader = partition.leader_id
-        leaders[leader] = leaders.get(leader, 0) + 1
-        led = own.get(partition.partition_index, {}).get(leader)
+        led = own.get(partition.partition_index, {}).get(partition.leader_id)
         size = None if size is None or led is None else size + led
     replicated = sum(size for replicas in own.values() for size in replicas.values()) if own else None
     return {
@@ -115,17 +119,25 @@ def _row(topic: Any, sizes: Sizes, configs: Configs, extra: Sequence[str]) -> Ro
         "health": health.word,
         "size_bytes": size,
         "replicated_bytes": replicated,
-        "topic_id": id_text(topic.topic_id) if any(topic.topic_id) else None,
-        "leaders": [f"{broker}:{count}" for broker, count in sorted(leaders.items())],
-        "internal": topic.is_internal,
         "offline": health.offline,
         "under_replicated": health.under_replicated,
         "under_min_isr": health.under_min_isr,
-        "cleanup_policy": configs.get("cleanup.policy"),
-        "retention_ms": retention,
-        "retention": None if retention is None else said("retention.ms", str(retention)) or f"{retention}ms",
-        "min_isr": min_isr,
         **{name: configs.get(name) for name in extra},
+    }
+
+
+def _rest(topic: Any, configs: Configs) -> dict[str, Any]:
+    """What only programs and the wide table have: a long list is quicker without it."""
+    leaders = Counter(partition.leader_id for partition in topic.partitions)
+    retention = configs.get("retention.ms")
+    return {
+        "topic_id": id_text(topic.topic_id) if any(topic.topic_id) else None,
+        "leaders": [f"{broker}:{count}" for broker, count in sorted(leaders.items())],
+        "internal": topic.is_internal,
+        "cleanup_policy": configs.get("cleanup.policy"),
+        "retention_ms": _number(retention),
+        "retention": None if retention is None else said("retention.ms", retention) or f"{retention}ms",
+        "min_isr": _number(configs.get("min.insync.replicas")),
     }
 
 

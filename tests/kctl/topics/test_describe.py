@@ -104,3 +104,12 @@ def test_unknown_topics(on_broker: Kctl) -> None:
     ran = on_broker("topics", "describe", "describe-known", "describe-knwn", "-o", "name")
     assert (ran.code, ran.out) == (Exit.NOT_FOUND, "describe-known\n")
     assert 'did you mean "describe-known"' in ran.err
+
+
+def test_of_all_topics_offsets_are_left_out(on_broker: Kctl) -> None:
+    created(on_broker, "describe-all", "-p", 1, "-r", 1)
+    ran = on_broker("topics", "describe")
+    assert "describe-all  1 partition x 1" in ran.out
+    assert "START" not in ran.out
+    assert "START" in on_broker("topics", "describe", "--offsets").out
+    assert "START" not in on_broker("topics", "describe", "describe-all", "--no-offsets").out
