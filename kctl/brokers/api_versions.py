@@ -10,7 +10,7 @@ from kafkad.wire.apis import APIS
 from kctl.brokers.chosen import chosen_brokers
 from kctl.command import KctlCommand, answer
 from kctl.errors import KctlError
-from kctl.output import Column, Row
+from kctl.output import Column, Row, note
 from kctl.session import Session, pass_session
 
 COLUMNS = (
@@ -38,7 +38,10 @@ def api_versions(session: Session, brokers: tuple[int, ...]) -> int:
         try:
             versions[broker] = session.connection(broker).versions
         except KctlError as error:
-            errors.append(error)
+            if broker in brokers:
+                errors.append(error)
+            else:
+                note(session.settings, error.what)
     return answer(session, COLUMNS, rows_of(versions), errors)
 
 

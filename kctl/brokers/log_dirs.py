@@ -6,7 +6,7 @@ import click
 
 from kctl.brokers.chosen import chosen_brokers
 from kctl.command import KctlCommand, answer
-from kctl.output import Column, Row
+from kctl.output import Column, Row, note
 from kctl.session import Session, pass_session
 from kctl.sizes import LogDir, log_dirs
 
@@ -32,8 +32,16 @@ def log_directories(session: Session, brokers: tuple[int, ...]) -> int:
 
     Example: kctl brokers log-dirs --sort -size_bytes
     """
-    directories, silent = log_dirs(session, chosen_brokers(session, brokers))
-    return answer(session, COLUMNS, [_row(directory) for directory in directories], silent)
+    asked = chosen_brokers(session, brokers)
+    directories, silent = log_dirs(session, asked)
+    answered = {directory.broker for directory in directories}
+    rows = [_row(directory) for directory in directories]
+    rows += [{"broker": broker, "state": "no answer"} for broker in asked if broker not in answered]
+    if brokers:
+        return answer(session, COLUMNS, rows, silent)
+    for error in silent:
+        note(session.settings, error.what)
+    return answer(session, COLUMNS, rows)
 
 
 def _row(directory: LogDir) -> Row:

@@ -35,11 +35,13 @@ def features(session: Session) -> int:
 
     request = ApiVersionsRequest(client_software_name="kctl", client_software_version=__version__)
     answers = session.call_each(dict.fromkeys(session.cluster.brokers, request))
-    errors = [found for found in answers.values() if isinstance(found, KctlError)]
+    for found in answers.values():
+        if isinstance(found, KctlError):
+            note(session.settings, found.what)
     rows = rows_of({broker: found for broker, found in answers.items() if not isinstance(found, KctlError)})
     if not rows:
         note(session.settings, "the cluster has no features")
-    return answer(session, COLUMNS, rows, errors)
+    return answer(session, COLUMNS, rows)
 
 
 def rows_of(answers: Mapping[int, Any]) -> list[Row]:
