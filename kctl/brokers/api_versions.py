@@ -9,6 +9,7 @@ import click
 from kafkad.wire.apis import APIS
 from kctl.brokers.chosen import chosen_brokers
 from kctl.command import KctlCommand, answer
+from kctl.completing import broker_ids
 from kctl.errors import KctlError
 from kctl.output import Column, Row, note
 from kctl.session import Session, pass_session
@@ -23,7 +24,7 @@ COLUMNS = (
 
 
 @click.command("api-versions", cls=KctlCommand, columns=COLUMNS)
-@click.argument("brokers", nargs=-1, type=int, metavar="[BROKER…]")
+@click.argument("brokers", nargs=-1, type=int, shell_complete=broker_ids, metavar="[BROKER…]")
 @pass_session
 def api_versions(session: Session, brokers: tuple[int, ...]) -> int:
     """List the APIs that brokers serve, and versions.

@@ -8,6 +8,7 @@ import click
 
 from kctl.brokers.facts import BrokerFacts, broker_facts
 from kctl.command import KctlCommand, answer
+from kctl.completing import broker_ids
 from kctl.configs.resources import Entry, Resource, described
 from kctl.configs.values import said
 from kctl.errors import Exit, KctlError
@@ -34,7 +35,7 @@ COLUMNS = (
 
 
 @click.command("describe", cls=KctlCommand, columns=COLUMNS)
-@click.argument("brokers", nargs=-1, type=int, required=True, metavar="BROKER…")
+@click.argument("brokers", nargs=-1, type=int, shell_complete=broker_ids, required=True, metavar="BROKER…")
 @pass_session
 def describe(session: Session, brokers: tuple[int, ...]) -> int:
     """Show one broker in a few lines, with its settings.

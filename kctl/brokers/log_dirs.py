@@ -6,6 +6,7 @@ import click
 
 from kctl.brokers.chosen import chosen_brokers
 from kctl.command import KctlCommand, answer
+from kctl.completing import broker_ids
 from kctl.output import Column, Row, note
 from kctl.session import Session, pass_session
 from kctl.sizes import LogDir, log_dirs
@@ -25,7 +26,7 @@ COLUMNS = (
 
 
 @click.command("log-dirs", cls=KctlCommand, columns=COLUMNS, watchable=True)
-@click.argument("brokers", nargs=-1, type=int, metavar="[BROKER…]")
+@click.argument("brokers", nargs=-1, type=int, shell_complete=broker_ids, metavar="[BROKER…]")
 @pass_session
 def log_directories(session: Session, brokers: tuple[int, ...]) -> int:
     """List log directories with their size and room.

@@ -6,6 +6,7 @@ import click
 
 from kctl.brokers.chosen import chosen_brokers
 from kctl.command import KctlCommand, answer
+from kctl.completing import broker_ids
 from kctl.configs.change import change_settings
 from kctl.configs.resources import Resource, described
 from kctl.configs.values import DELETE, SET, Assignment
@@ -21,7 +22,7 @@ COLUMNS = (
 
 
 @click.command("loggers", cls=KctlCommand, columns=COLUMNS)
-@click.argument("broker", type=int)
+@click.argument("broker", type=int, shell_complete=broker_ids)
 @click.argument("changes", nargs=-1, metavar="[LOGGER=LEVEL…]")
 @pass_session
 def loggers(session: Session, broker: int, changes: tuple[str, ...]) -> int:

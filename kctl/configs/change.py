@@ -8,6 +8,7 @@ import click
 
 from kctl.changes import Change
 from kctl.command import KctlCommand
+from kctl.configs.naming import resources_and_settings
 from kctl.configs.resources import Described, Entry, Resource, altered, described, parse_resource
 from kctl.configs.values import DELETE, Assignment, effect, misspelt, parse_assignments, result, with_meaning
 from kctl.errors import Exit, KctlError
@@ -31,7 +32,9 @@ _OTHER_UNITS = (".hours", ".minutes")
 
 
 @click.command("set", cls=KctlCommand, columns=COLUMNS)
-@click.argument("words", nargs=-1, required=True, metavar="RESOURCE… NAME=VALUE…")
+@click.argument(
+    "words", nargs=-1, required=True, metavar="RESOURCE… NAME=VALUE…", shell_complete=resources_and_settings
+)
 @pass_session
 def set_configs(session: Session, words: tuple[str, ...]) -> int:
     """Change settings, each by itself.
@@ -50,7 +53,7 @@ def set_configs(session: Session, words: tuple[str, ...]) -> int:
 
 
 @click.command("unset", cls=KctlCommand, columns=COLUMNS)
-@click.argument("words", nargs=-1, required=True, metavar="RESOURCE… NAME…")
+@click.argument("words", nargs=-1, required=True, metavar="RESOURCE… NAME…", shell_complete=resources_and_settings)
 @pass_session
 def unset(session: Session, words: tuple[str, ...]) -> int:
     """Let settings go back to what they are by default.

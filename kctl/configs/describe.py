@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from kctl.command import KctlCommand, answer
+from kctl.configs import naming
 from kctl.configs.resources import Described, described, parse_resource
 from kctl.configs.values import misspelt, with_meaning
 from kctl.errors import KctlError
@@ -28,7 +29,7 @@ COLUMNS = (
 
 
 @click.command("describe", cls=KctlCommand, columns=COLUMNS)
-@click.argument("resources", nargs=-1, required=True, metavar="RESOURCE…")
+@click.argument("resources", nargs=-1, required=True, metavar="RESOURCE…", shell_complete=naming.resources)
 @click.option("--all", "everything", is_flag=True, help="Those too that nobody has set.")
 @click.option("--name", "names", multiple=True, metavar="SETTING", help="Only this setting, set or not.")
 @pass_session

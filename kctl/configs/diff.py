@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import click
 
 from kctl.command import KctlCommand, answer
+from kctl.configs import naming
 from kctl.configs.resources import Entry, Resource, described, parse_resource
 from kctl.configs.values import in_units_of_brokers, with_meaning
 from kctl.errors import Exit, KctlError
@@ -21,7 +22,7 @@ COLUMNS = (
 
 
 @click.command("diff", cls=KctlCommand, columns=COLUMNS)
-@click.argument("resources", nargs=-1, required=True, metavar="RESOURCE [RESOURCE]")
+@click.argument("resources", nargs=-1, required=True, metavar="RESOURCE [RESOURCE]", shell_complete=naming.resources)
 @click.option("-f", "--file", metavar="FILE", help="Compare with the NAME=VALUE lines or the YAML of this file.")
 @pass_session
 def diff(session: Session, resources: tuple[str, ...], file: str | None) -> int:

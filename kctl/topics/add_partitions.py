@@ -10,6 +10,7 @@ import click
 from kctl.changes import Change
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand
+from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError, failure
 from kctl.output import Column, note
 from kctl.session import Session, pass_session
@@ -24,7 +25,7 @@ COLUMNS = (
 
 
 @click.command("add-partitions", cls=KctlCommand, columns=COLUMNS)
-@choosing("topic", required=True)
+@choosing("topic", topic_names, required=True)
 @click.option(
     "-p", "--partitions", type=click.IntRange(min=1), required=True, metavar="N", help="How many there shall be in all."
 )

@@ -7,6 +7,7 @@ import click
 from kctl.changes import Change
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand
+from kctl.completing import topic_names
 from kctl.configs.change import plan, read_back, undo_command
 from kctl.configs.resources import Resource, altered, described
 from kctl.configs.values import DELETE, Assignment, parse_assignments
@@ -26,7 +27,7 @@ COLUMNS = (
 
 
 @click.command("alter", cls=KctlCommand, columns=COLUMNS)
-@choosing("topic", required=True)
+@choosing("topic", topic_names, required=True)
 @click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="How many there shall be in all.")
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting; += and -= for lists.")
 @click.option("--unset", multiple=True, metavar="NAME", help="A setting that goes back to its default.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -11,6 +11,7 @@ from kafkad.errors import ErrorCode
 from kctl.changes import Change
 from kctl.choosing import unknown
 from kctl.command import KctlCommand
+from kctl.completing import topic_names
 from kctl.configs.resources import Resource, described
 from kctl.configs.values import misspelt
 from kctl.errors import Exit, KctlError, failure
@@ -50,7 +51,12 @@ PLACEMENT_COLUMNS = (
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting, as retention.ms=7d.")
 @click.option("--replicas", metavar="0=1,2;1=2,3", help="The brokers of each partition, the preferred leader first.")
 @click.option("--fixed-start", is_flag=True, help="Replica j of partition i on broker i+j, instead of a random start.")
-@click.option("--like", metavar="TOPIC", help="Partitions, replication and settings of this topic, where not given.")
+@click.option(
+    "--like",
+    metavar="TOPIC",
+    shell_complete=topic_names,
+    help="Partitions, replication and settings of this topic, where not given.",
+)
 @click.option("--if-not-exists", is_flag=True, help="A topic that is there and as asked for is no error.")
 @click.option("-f", "--file", metavar="FILE", help="Topics from a YAML file: name, partitions, replication, configs.")
 @pass_session
@@ -144,8 +150,14 @@ def _fixed(session: Session, topic: Wanted) -> Wanted:
     return topic._replace(placement=fixed_placement(session.cluster.brokers, topic.partitions, topic.replication))
 
 
-def create_topics(session: Session, wanted: Sequence[Wanted], *, if_not_exists: bool = False) -> int:
-    """Checks, shows, asks, creates, and reads back."""
+def create_topics(
+    session: Session,
+    wanted: Sequence[Wanted],
+    *,
+    if_not_exists: bool = False,
+    then: Callable[[], int] | None = None,
+) -> int:
+    """Checks, shows, asks, creates, and reads back; what comes `then`, if all went well, has the last word."""
     there = _there(session, [topic.name for topic in wanted])
     errors = _conflicts(session, wanted, there) if if_not_exists else [_exists(name) for name in there]
     new = [topic for topic in wanted if topic.name not in there]
@@ -175,6 +187,8 @@ def create_topics(session: Session, wanted: Sequence[Wanted], *, if_not_exists: 
     complete = len(placements) == len(created)
     if not complete:
         note(session.settings, "not all brokers know the new topics yet")
+    if then and complete and created:
+        return then()
     undo = f"kctl topics delete {' '.join(topic.name for topic in created)}" if created else ""
     return change.done(
         done, list(refused.values()), verified="all brokers know the topics" if complete else "", undo=undo

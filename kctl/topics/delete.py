@@ -10,11 +10,13 @@ from kafkad.errors import ErrorCode
 from kctl.changes import Change
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand
+from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError, failure
 from kctl.output import Column, Row, note
 from kctl.session import Session, pass_session
 from kctl.topics.chosen import chosen_topics
 from kctl.topics.details import TopicDetails, topic_details
+from kctl.topics.readers import Reader, readers_of
 
 COLUMNS = (
     Column("topic", "The topic's name."),
@@ -22,11 +24,13 @@ COLUMNS = (
     Column("size_bytes", "Bytes of its records, each counted once.", "size", "SIZE"),
     Column("records", "Offsets between start and end.", "number"),
     Column("last_write_ms", "The time of its newest record.", "time", "LAST WRITE"),
+    Column("groups", "Groups that read it.", "list"),
+    Column("members", "Members of these groups: consumers that would lose it.", "number"),
 )
 
 
 @click.command("delete", cls=KctlCommand, columns=COLUMNS)
-@choosing("topic", required=True)
+@choosing("topic", topic_names, required=True)
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
 @click.option("--internal", is_flag=True, help="Topics of Kafka's own too: their state is lost.")
 @pass_session
@@ -52,7 +56,10 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool) ->
     found = topic_details(session, topics, ("min.insync.replicas",))
     for text in found.notes:
         note(session.settings, text)
-    change = Change(session, COLUMNS, [_row(topic) for topic in found.topics])
+    readers, unknown = readers_of(session, topics)
+    for error in unknown:
+        note(session.settings, f"whether groups read them is not known: {error.what}")
+    change = Change(session, COLUMNS, [_row(topic, readers.get(topic.name, [])) for topic in found.topics])
     names = list(topics)
     question = f"Delete {names[0]}" if len(names) == 1 else f"Delete {len(names)} topics"
     if not change.confirmed(question, type_this=names[0] if len(names) == 1 else str(len(names))):
@@ -64,13 +71,15 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool) ->
     return change.done(errors=list(refused.values()), verified="no broker knows them any more" if gone else "")
 
 
-def _row(topic: TopicDetails) -> Row:
+def _row(topic: TopicDetails, readers: Sequence[Reader]) -> Row:
     return {
         "topic": topic.name,
         "partitions": len(topic.partitions),
         "size_bytes": topic.size_bytes,
         "records": topic.records,
         "last_write_ms": topic.last_write,
+        "groups": [reader.group for reader in readers],
+        "members": sum(reader.members for reader in readers),
     }
 
 

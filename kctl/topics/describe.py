@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
+from kctl.completing import topic_names
 from kctl.configs.values import said
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Document, Row, Writer, note, rfc3339, size_text
 from kctl.session import Cluster, Session, pass_session
 from kctl.topics.chosen import chosen_topics
 from kctl.topics.details import PartitionDetails, TopicDetails, topic_details
+
+if TYPE_CHECKING:
+    from kctl.topics.readers import Readers
 
 COLUMNS = (
     Column("topic", "The topic's name."),
@@ -34,6 +38,7 @@ COLUMNS = (
         machine=True,
     ),
     Column("configs", "Of each that is set, or all with --configs all: name, value, source, default.", machine=True),
+    Column("groups", "With --groups, of each that reads it: group, state, lag, members.", machine=True),
 )
 
 PARTITION_COLUMNS = (
@@ -52,14 +57,21 @@ _OFFSETS = {"start_offset", "end_offset", "last_timestamp_ms"}
 
 
 @click.command("describe", cls=KctlCommand, columns=COLUMNS, watchable=True)
-@choosing("topic")
+@choosing("topic", topic_names)
 @click.option("--partitions", metavar="0,3-5", help="Only these partitions.")
 @click.option("--unhealthy", is_flag=True, help="Only partitions in trouble.")
 @click.option("--offsets/--no-offsets", default=None, help="Ask for offsets.  [default: if topics are chosen]")
 @click.option("--configs", type=click.Choice(("set", "all")), default="set", help="Settings of the topic, or all.")
+@click.option("--groups", is_flag=True, help="The groups that read the topic, and their lag.")
 @pass_session
 def describe(
-    session: Session, chosen: Choice, partitions: str | None, unhealthy: bool, offsets: bool | None, configs: str
+    session: Session,
+    chosen: Choice,
+    partitions: str | None,
+    unhealthy: bool,
+    offsets: bool | None,
+    configs: str,
+    groups: bool,
 ) -> int:
     """Show partitions, replicas, offsets and settings of topics.
 
@@ -83,17 +95,28 @@ def describe(
         ]
         if shown or not unhealthy:
             pictures.append((topic, shown))
-    rows = (_row(topic, shown, configs == "all") for topic, shown in pictures)
-
+    readers, unknown = _readers(session, [topic.name for topic, _ in pictures]) if groups else (None, [])
+    errors += unknown
+    rows = (_row(topic, shown, configs == "all", readers) for topic, shown in pictures)
     columns = PARTITION_COLUMNS if with_offsets else [c for c in PARTITION_COLUMNS if c.name not in _OFFSETS]
 
     def text() -> Iterator[str]:
         if unhealthy and not pictures and not errors:
             yield "all healthy"
         for topic, shown in pictures:
-            yield from _text(session, columns, topic, shown, configs == "all")
+            yield from _text(session, columns, topic, shown)
+            yield f"configs  {_configs_line(topic, configs == 'all')}"
+            if groups:
+                yield f"groups   {'   '.join(map(str, (readers or {}).get(topic.name, ()))) or '-'}"
+            yield ""
 
     return answer(session, COLUMNS, rows, errors, text=text)
+
+
+def _readers(session: Session, topics: list[str]) -> tuple[Readers, list[KctlError]]:
+    from kctl.topics.readers import readers_of
+
+    return readers_of(session, topics)
 
 
 _WORTH_A_LOOK = {"offline", "under-min-isr", "at-min-isr", "under-replicated"}
@@ -129,7 +152,9 @@ def _missing(topic: TopicDetails, wanted: set[int] | None) -> Iterator[KctlError
 # --- for programs
 
 
-def _row(topic: TopicDetails, partitions: Sequence[PartitionDetails], all_configs: bool) -> Row:
+def _row(
+    topic: TopicDetails, partitions: Sequence[PartitionDetails], all_configs: bool, readers: Readers | None
+) -> Row:
     return {
         "topic": topic.name,
         "topic_id": topic.topic_id,
@@ -146,6 +171,7 @@ def _row(topic: TopicDetails, partitions: Sequence[PartitionDetails], all_config
             for entry in topic.configs
             if all_configs or not entry.is_default
         ],
+        "groups": None if readers is None else [reader._asdict() for reader in readers.get(topic.name, ())],
     }
 
 
@@ -173,11 +199,7 @@ def _partition_item(partition: PartitionDetails) -> dict[str, Any]:
 
 
 def _text(
-    session: Session,
-    columns: Sequence[Column],
-    topic: TopicDetails,
-    partitions: Sequence[PartitionDetails],
-    all_configs: bool,
+    session: Session, columns: Sequence[Column], topic: TopicDetails, partitions: Sequence[PartitionDetails]
 ) -> Iterator[str]:
     settings = session.settings
     yield _headline(topic)
@@ -185,8 +207,6 @@ def _text(
     if partitions:
         rows = [_partition_row(partition) for partition in partitions]
         yield from Writer(settings, columns, Document(settings.command)).table(rows)
-    yield f"configs  {_configs_line(topic, all_configs)}"
-    yield ""
 
 
 def _headline(topic: TopicDetails) -> str:

@@ -11,6 +11,7 @@ import click
 from kafkad.names import id_text
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
+from kctl.completing import topic_names
 from kctl.configs.of_topics import topic_settings
 from kctl.configs.values import said
 from kctl.errors import KctlError
@@ -44,7 +45,7 @@ _WIDE = ("cleanup.policy", "retention.ms")
 
 
 @click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
-@choosing("topic")
+@choosing("topic", topic_names)
 @click.option("--internal", is_flag=True, help="Topics of Kafka's own too.")
 @click.option("--unhealthy", is_flag=True, help="Only topics with partitions in trouble.")
 @click.option("--with-config", multiple=True, metavar="NAME", help="A column with this setting.")

@@ -9,6 +9,7 @@ import click
 from kafkad.names import TopicPartition
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
+from kctl.completing import topic_names
 from kctl.errors import KctlError
 from kctl.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.output import Column, Row
@@ -28,7 +29,7 @@ _NAMED = {"latest": LATEST, "earliest": EARLIEST, "max-timestamp": MAX_TIMESTAMP
 
 
 @click.command("offsets", cls=KctlCommand, columns=COLUMNS, watchable=True)
-@choosing("topic")
+@choosing("topic", topic_names)
 @click.option(
     "--at",
     default="latest",

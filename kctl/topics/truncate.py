@@ -13,6 +13,7 @@ from kafkad.names import TopicPartition
 from kctl.changes import Change
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand
+from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError
 from kctl.offsets import EARLIEST, LATEST, OffsetAt, offsets_at
 from kctl.output import Column, Row, note, size_text
@@ -55,7 +56,7 @@ class Cut(NamedTuple):
 
 
 @click.command("truncate", cls=KctlCommand, columns=COLUMNS)
-@choosing("topic")
+@choosing("topic", topic_names)
 @click.option("--before", metavar="@TIME|OFFSET", help="Delete what is before this time, or this offset.")
 @click.option("--all", "everything", is_flag=True, help="Delete all records.")
 @click.option("--partitions", metavar="0,3-5", help="Only these partitions.")

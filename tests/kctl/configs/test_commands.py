@@ -4,8 +4,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
+from kctl.configs.change import set_configs
+from kctl.configs.naming import resources_and_settings
 from kctl.configs.resources import Resource, parse_resource
 from kctl.errors import Exit, KctlError
 from tests.kctl.conftest import Kctl
@@ -146,3 +149,17 @@ def test_files_that_are_no_settings(on_broker: Kctl, tmp_path: Path, text: str) 
     file = tmp_path / "settings"
     file.write_text(text)
     assert on_broker("configs", "diff", created(on_broker, f"diff-file-{len(text)}"), "-f", file).code == Exit.USAGE
+
+
+def test_completes_kinds_names_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"topics": ["orders"], "brokers": ["1", "12"], "groups": [], "topic-configs": ["retention.ms"]}
+    monkeypatch.setattr("kctl.completing._names", lambda _, kind: known[kind])
+    command = set_configs
+    context = click.Context(command)
+    parameter = command.params[0]
+    assert resources_and_settings(context, parameter, "to") == ["topic/"]
+    assert resources_and_settings(context, parameter, "topic/o") == ["topic/orders"]
+    assert resources_and_settings(context, parameter, "broker/1") == ["broker/1", "broker/12"]
+    assert resources_and_settings(context, parameter, "user/a") == []
+    context.params["words"] = ("topic/orders",)
+    assert resources_and_settings(context, parameter, "ret") == ["retention.ms"]

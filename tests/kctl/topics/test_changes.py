@@ -162,3 +162,14 @@ def test_alter(on_broker: Kctl) -> None:
     assert on_broker("topics", "alter", "alter-a", "-p", 1, "-y").code == Exit.USAGE
     assert on_broker("topics", "alter", "alter-a", "-y").code == Exit.USAGE
     assert on_broker("topics", "alter", "alter-none", "-p", 2, "-y").code == Exit.NOT_FOUND
+
+
+def test_clone_with_its_records(on_broker: Kctl, tmp_path: Path) -> None:
+    on_broker("topics", "create", "clone-full", "-p", 2, "-r", 1, "-y")
+    lines = tmp_path / "lines"
+    lines.write_text("one\ntwo\n")
+    assert on_broker("produce", "clone-full", "--partition", 1, "--file", lines, "-q").code == Exit.DONE
+    ran = on_broker("topics", "clone", "clone-full", "clone-filled", "--data", "-y", "-o", "json")
+    assert (ran.code, json.loads(ran.out)["errors"]) == (Exit.DONE, [])
+    ends = json.loads(on_broker("topics", "offsets", "clone-filled", "-o", "json").out)["items"]
+    assert [row["offset"] for row in ends] == [0, 2]

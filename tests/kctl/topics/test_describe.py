@@ -113,3 +113,15 @@ def test_of_all_topics_offsets_are_left_out(on_broker: Kctl) -> None:
     assert "START" not in ran.out
     assert "START" in on_broker("topics", "describe", "--offsets").out
     assert "START" not in on_broker("topics", "describe", "describe-all", "--no-offsets").out
+
+
+def test_groups_that_read_it(on_broker: Kctl) -> None:
+    created(on_broker, "describe-read", "-p", 2, "-r", 1)
+    commit = ("--topic", "describe-read", "--to", "earliest", "-y")
+    assert on_broker("groups", "reset-offsets", "describe-reader", *commit).code == Exit.DONE
+    assert "groups   describe-reader Empty lag 0" in on_broker("topics", "describe", "describe-read", "--groups").out
+    ran = on_broker("topics", "describe", "describe-read", "--groups", "-o", "json")
+    (item,) = json.loads(ran.out)["items"]
+    assert item["groups"] == [{"group": "describe-reader", "state": "Empty", "lag": 0, "members": 0}]
+    dry = on_broker("topics", "delete", "describe-read", "--dry-run", "-o", "json")
+    assert json.loads(dry.out)["items"][0]["groups"] == ["describe-reader"]
