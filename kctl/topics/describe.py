@@ -101,10 +101,11 @@ def describe(
     columns = PARTITION_COLUMNS if with_offsets else [c for c in PARTITION_COLUMNS if c.name not in _OFFSETS]
 
     def text() -> Iterator[str]:
+        writer = Writer(session.settings, columns, Document(session.settings.command))
         if unhealthy and not pictures and not errors:
             yield "all healthy"
         for topic, shown in pictures:
-            yield from _text(session, columns, topic, shown)
+            yield from _text(session.cluster, writer, topic, shown)
             yield f"configs  {_configs_line(topic, configs == 'all')}"
             if groups:
                 yield f"groups   {'   '.join(map(str, (readers or {}).get(topic.name, ()))) or '-'}"
@@ -199,14 +200,12 @@ def _partition_item(partition: PartitionDetails) -> dict[str, Any]:
 
 
 def _text(
-    session: Session, columns: Sequence[Column], topic: TopicDetails, partitions: Sequence[PartitionDetails]
+    cluster: Cluster, writer: Writer, topic: TopicDetails, partitions: Sequence[PartitionDetails]
 ) -> Iterator[str]:
-    settings = session.settings
     yield _headline(topic)
-    yield f"health  {health_line(topic, session.cluster)}"
+    yield f"health  {health_line(topic, cluster)}"
     if partitions:
-        rows = [_partition_row(partition) for partition in partitions]
-        yield from Writer(settings, columns, Document(settings.command)).table(rows)
+        yield from writer.table(map(_partition_row, partitions))
 
 
 def _headline(topic: TopicDetails) -> str:
@@ -256,8 +255,16 @@ def _partition_row(partition: PartitionDetails) -> Row:
         words = [word for word in words if word != "under-replicated"]
     if unpreferred:
         words.append("not preferred leader")
-    return _partition_item(partition) | {
+    return {
+        "partition": partition.partition,
         "leader_shown": leader + "!" * unpreferred,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "out": partition.out,
+        "start_offset": partition.start_offset,
+        "end_offset": partition.end_offset,
+        "size_bytes": partition.size_bytes,
+        "last_timestamp_ms": partition.last_timestamp,
         "health_shown": ", ".join(words) or "ok",
     }
 
