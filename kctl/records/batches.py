@@ -46,10 +46,9 @@ def record_size(record: Record) -> int:
 class PartitionQueue:
     """The batches of one partition, oldest first. At most the first is on its way: that keeps the order."""
 
-    __slots__ = ("_next_sequence", "batches", "in_flight", "partition")
+    __slots__ = ("_next_sequence", "batches", "in_flight")
 
-    def __init__(self, partition: int) -> None:
-        self.partition = partition
+    def __init__(self) -> None:
         self.batches: deque[Batch] = deque()
         self.in_flight = False
         self._next_sequence = 0

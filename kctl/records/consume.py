@@ -138,6 +138,8 @@ def _chunks(
         return read_as_member(session, search, topics, limits, membership)
     partitions = partitions_to_read(topics, options["partitions"], key)
     if options["last"]:
+        if options["start"] or options["stop"] or options["follow"]:
+            raise KctlError("--last stands alone: leave out --from, --to and --follow", exit_code=Exit.USAGE)
         known, search.failed = extents(session, partitions, limits.committed)
         return search.last(options["last"], known)
     found, search.failed = spans(session, partitions, limits)

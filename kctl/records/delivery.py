@@ -102,8 +102,6 @@ class Delivery:
         self._wishes = wishes
         self._topic = topic
         self._finished = False
-        self._sent = 0
-        self._bytes = 0
         self._progress = Progress(session.settings)
         self._taken: dict[TopicPartition, _Taken] = {}
         partitions = one_topic(session, topic).partitions
@@ -181,7 +179,6 @@ class Delivery:
             partition = wishes.partition
         else:
             partition = self._choose(key, parsed.value)
-        self._sent += 1
         record = Record(0, timestamp, key, parsed.value, parsed.headers + wishes.headers)
         self._sender.add(self._where[partition], record, line)
 
@@ -219,7 +216,6 @@ class Delivery:
         taken = self._taken.setdefault(delivered.where, _Taken())
         count = len(delivered.batch.records)
         taken.records += count
-        self._bytes += delivered.batch.bytes
         if delivered.first_offset >= 0:
             taken.first = delivered.first_offset if taken.first < 0 else taken.first
             taken.last = delivered.first_offset + count - 1

@@ -207,7 +207,8 @@ def _deliver(delivery: Delivery, sources: Iterable[Source]) -> list[KctlError]:
         except BadLine as bad:
             delivery.finish(commit=False)
             what = f"line {bad.line} of {source.name} {bad.why}"
-            return [KctlError(what, hints=(f"before it {delivery.told()}; nothing from it on",))]
+            before = f"before it {delivery.told()}; nothing from it on" if delivery.committed else delivery.told()
+            return [KctlError(what, hints=(before,))]
     return []
 
 

@@ -103,7 +103,7 @@ class Sender:
         """Takes a record to be sent, and what it is to be known by; waits when too much is on its way already."""
         queue = self._queues.get(where)
         if queue is None:
-            queue = self._queues[where] = PartitionQueue(where.partition)
+            queue = self._queues[where] = PartitionQueue()
         batches = len(queue.batches)
         self._buffered += queue.add(record, mark, self._options.batch_bytes, self._clock())
         if len(queue.batches) > max(batches, 1):  # one has just become full

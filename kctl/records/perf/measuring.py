@@ -18,7 +18,7 @@ RATE_COLUMNS = (
     Column("records", "Records, without those of the warm-up.", "number"),
     Column("seconds", "How long they took.", "number"),
     Column("records_per_second", "Their rate.", "number", "RECORDS/S"),
-    Column("mb_per_second", "The same in 1,000,000 bytes of keys and values.", "number", "MB/S"),
+    Column("mb_per_second", "The same in 1,000,000 bytes: of values sent, of batches read.", "number", "MB/S"),
 )
 LATENCY_COLUMNS = (
     Column("avg_ms", "Mean latency.", "number", "AVG"),

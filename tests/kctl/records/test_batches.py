@@ -13,7 +13,7 @@ def record(value: bytes = b"x") -> Record:
 
 
 def filled(values: list[bytes], limit: int = 10**6) -> PartitionQueue:
-    queue = PartitionQueue(0)
+    queue = PartitionQueue()
     for line, value in enumerate(values, 1):
         queue.add(record(value), line, limit, now=0)
     return queue
@@ -59,7 +59,7 @@ def test_due_when_full_or_old_or_sent_before() -> None:
     queue = filled([b"a"])
     queue.encoded(IDEMPOTENT, 0)
     assert queue.is_due(now=0, linger=5)
-    assert not PartitionQueue(0).is_due(now=9, linger=0)
+    assert not PartitionQueue().is_due(now=9, linger=0)
 
 
 def test_repetition_has_the_same_sequence_and_the_next_batch_the_next() -> None:

@@ -165,6 +165,7 @@ def test_too_large_records_are_told_and_the_others_sent(on_broker: Kctl, topic: 
         (["consume", "TOPIC", "--partitions", "1,7"], 3, "has no partition 7, only 0 to 1"),
         (["consume", "TOPIC", "--from", "yesterday"], 2, '--from "yesterday" is not'),
         (["consume", "TOPIC", "--follow", "--to", "5"], 2, "--follow has no end"),
+        (["consume", "TOPIC", "--last", "5", "--from", "3"], 2, "--last stands alone"),
         (["consume", "TOPIC", "-f", "%y"], 2, "%y is none of"),
         (["consume", "TOPIC", "--group", "g", "--last", "5"], 2, "leave out --partitions and --last"),
         (["consume", "TOPIC", "--group", "g", "--assignor", "best"], 2, 'there is no assignor "best"'),
