@@ -11,6 +11,19 @@ from kctl.errors import Exit, KctlError
 
 
 def load_callable(name: str) -> Callable[..., Any]:
+    """What goes wrong in it is told as its fault."""
+    called = _loaded(name)
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return called(*arguments)
+        except Exception as error:  # it is not our code
+            raise KctlError(f"{name} failed with {type(error).__name__}: {error}") from error
+
+    return call
+
+
+def _loaded(name: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from kctl.errors import KctlError
 from kctl.loading import load_callable
 
 Partition = tuple[str, int]
@@ -39,8 +40,29 @@ class Assignor(NamedTuple):
 def assignor(name: str) -> Assignor | None:
     """None for a name that means nothing."""
     if ":" in name:
-        return Assignor(name, load_callable(name))
+        return Assignor(name, _custom(name))
     return _ASSIGNORS.get(name)
+
+
+def _custom(name: str) -> Assign:
+    """Of what it gives, only members and partitions that there are."""
+    decide = load_callable(name)
+
+    def assign(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> Assignment:
+        given = decide(subscriptions, partitions)
+        there = {(topic, index) for topic, count in partitions.items() for index in range(count)}
+        try:
+            assignment = {
+                member: [(topic, index) for topic, index in given.get(member, ())] for member in subscriptions
+            }
+        except (AttributeError, TypeError, ValueError):
+            raise KctlError(f"assignor {name} gave no mapping of members to (topic, partition) pairs") from None
+        wrong = [partition for owned in assignment.values() for partition in owned if partition not in there]
+        if wrong or given.keys() - subscriptions.keys():
+            raise KctlError(f"assignor {name} gave out what there is not: {(wrong or list(given))[0]}")
+        return assignment
+
+    return assign
 
 
 def _order(subscriptions: Subscriptions, topic: str) -> list[str]:

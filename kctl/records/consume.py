@@ -113,13 +113,16 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
     except KeyboardInterrupt:
         print(f"interrupted: {search.told()}", file=sys.stderr)
         return Exit.INTERRUPTED
+    except KctlError as failed:
+        errors.append(failed)
     if test is not None:
         note(settings, search.told())
     errors += search.failed.values()
     for error in errors:
         render_error(error, settings, sys.stderr)
     if errors:
-        note(settings, f"{search.matched:,} records were printed")
+        if search.searched:
+            note(settings, f"{search.matched:,} records were printed")
         return exit_code(errors)
     return Exit.NOT_FOUND if options["fail_empty"] and not search.matched else Exit.DONE
 

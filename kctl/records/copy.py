@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy as copying
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any
 
@@ -80,15 +81,25 @@ def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
         count = options["count"] or settings.limit
         search = Search(session, test, committed=limits.committed, count=count, asked_to_stop=lambda: interrupts.asked)
         found, search.failed = spans(session, partitions, limits)
-        for chunk in search.forward(found):
+        errors = _copy(delivery, search.forward(found), flush=limits.follow)
+        if test is not None:
+            note(settings, search.told())
+        return delivery.report([*errors, *search.failed.values()])
+
+
+def _copy(delivery: Delivery, chunks: Iterable[Chunk], *, flush: bool) -> list[KctlError]:
+    """Until there are no more, or they cannot be sent; what was sent before an error is told with it."""
+    try:
+        for chunk in chunks:
             _send(delivery, chunk)
-            if limits.follow:
+            if flush:
                 delivery.flush()
             if delivery.over:
                 break
-        if test is not None:
-            note(settings, search.told())
-        return delivery.report([*search.failed.values()])
+    except KctlError as error:
+        delivery.finish(commit=False)
+        return [KctlError(error.what, code=error.code, hints=(*error.hints, delivery.told()))]
+    return []
 
 
 def _target(session: Session, context: str | None, stack: ExitStack) -> Session:

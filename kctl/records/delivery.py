@@ -34,6 +34,9 @@ COLUMNS = (
 )
 
 
+_LATEST = 2**63
+
+
 class Wishes(NamedTuple):
     """How to deliver. Of `key`, `headers`, `partition` and `timestamp` a record's own come first."""
 
@@ -165,14 +168,16 @@ class Delivery:
     # --- sending
 
     def send(self, parsed: Parsed, line: int) -> None:
-        """ValueError when it names a partition that there is none of."""
+        """ValueError when it names a partition or a time that cannot be."""
         wishes = self._wishes
         key = wishes.key if parsed.key is None else parsed.key
         timestamp = parsed.timestamp if parsed.timestamp is not None else wishes.timestamp
         if timestamp is None:
             timestamp = time.time_ns() // 1_000_000
+        if not -1 <= timestamp < _LATEST:
+            raise ValueError(f"has the time {timestamp}, which is none")
         if wishes.keep_partition and parsed.partition is not None:
-            if parsed.partition >= self._count:
+            if not 0 <= parsed.partition < self._count:
                 raise ValueError(f"names partition {parsed.partition}; {self._topic} has 0 to {self._count - 1}")
             partition = parsed.partition
         elif wishes.partition is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -115,21 +116,27 @@ def _headers(texts: Sequence[str]) -> Headers:
     return tuple((name, _encoded(value) if equals else None) for name, equals, value in pairs)
 
 
-def _sources(options: dict[str, Any]) -> Iterable[Source]:
+def _sources(options: dict[str, Any]) -> Iterator[Source]:
+    """Checked before anything is sent."""
     if options["tombstone"] or options["value"] is not None:
         if options["tombstone"] and options["key"] is None:
             raise KctlError("--tombstone needs --key: it deletes what has that key", exit_code=Exit.USAGE)
-        yield Source("the command line", iter([(1, Parsed(None, _encoded(options["value"])))]))
-        return
-    read = _reader(options)
-    for file in options["files"] or ("-",):
+        return iter([Source("the command line", iter([(1, Parsed(None, _encoded(options["value"])))]))])
+    for file in options["files"]:
+        if file != "-":
+            os.stat(file)
+    return _opened(options["files"] or ("-",), _reader(options), options["whole"])
+
+
+def _opened(files: Sequence[str], read: Read, whole: bool) -> Iterator[Source]:
+    for file in files:
         if file == "-":
             if sys.stdin.isatty():
                 print("type records, one a line; Ctrl-D ends", file=sys.stderr)
-            yield Source("standard input", _records(sys.stdin.fileno(), read, options["whole"]))
+            yield Source("standard input", _records(sys.stdin.fileno(), read, whole))
         else:
             with open(file, "rb") as stream:
-                yield Source(file, _records(stream.fileno(), read, options["whole"]))
+                yield Source(file, _records(stream.fileno(), read, whole))
 
 
 def _reader(options: dict[str, Any]) -> Read:
@@ -195,8 +202,9 @@ def _records(descriptor: int, read: Read, whole: bool) -> Iterator[tuple[int, Pa
 
 def _deliver(delivery: Delivery, sources: Iterable[Source]) -> list[KctlError]:
     """Everything that the sources have, until one is wrong or nothing more can be sent."""
-    for source in sources:
-        try:
+    source = None
+    try:
+        for source in sources:
             for item in source.records:
                 if item is None:
                     delivery.poll()
@@ -204,12 +212,17 @@ def _deliver(delivery: Delivery, sources: Iterable[Source]) -> list[KctlError]:
                     _send(delivery, *item)
                 if delivery.over:
                     return []
-        except BadLine as bad:
-            delivery.finish(commit=False)
-            what = f"line {bad.line} of {source.name} {bad.why}"
-            before = f"before it {delivery.told()}; nothing from it on" if delivery.committed else delivery.told()
-            return [KctlError(what, hints=(before,))]
-    return []
+    except BadLine as bad:
+        error = KctlError(f"line {bad.line} of {source.name if source else 'the input'} {bad.why}")
+    except KctlError as caught:
+        error = caught
+    except OSError as caught:
+        error = KctlError(f"{caught.filename or (source and source.name)}: {caught.strerror}")
+    else:
+        return []
+    delivery.finish(commit=False)
+    before = f"before it {delivery.told()}; nothing from it on" if delivery.committed else delivery.told()
+    return [KctlError(error.what, code=error.code, hints=(*error.hints, before))]
 
 
 def _send(delivery: Delivery, line: int, parsed: Parsed) -> None:

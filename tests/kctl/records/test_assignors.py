@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import sys
 from itertools import chain
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kctl.errors import KctlError
 from kctl.records.assignors import (
     ASSIGNORS,
     Assignment,
@@ -118,7 +121,30 @@ def test_sticky_is_even_and_stays_as_it_is(members: dict[str, Subscription], top
 
 def test_names() -> None:
     assert assignor("nonsense") is None
-    custom = assignor("kctl.records.assignors:assign_range")
-    assert custom is not None
-    assert custom.assign is assign_range
     assert [name for name in ASSIGNORS if (assignor(name) or pytest.fail(name)).cooperative] == ["cooperative-sticky"]
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("return {'a': [('t', 0)], 'b': []}", ""),
+        ("return {'a': [('t', 0)]}", ""),
+        ("return None", "gave no mapping"),
+        ("return {'a': [1]}", "gave no mapping"),
+        ("return {'a': [('t', 5)]}", r"gave out what there is not: \('t', 5\)"),
+        ("return {'z': []}", "gave out what there is not: z"),
+        ("return partitions['absent']", "failed with KeyError: 'absent'"),
+    ],
+)
+def test_assignor_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, text: str) -> None:
+    (tmp_path / "kctl_assigns.py").write_text(f"def mine(subscriptions, partitions):\n    {body}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "kctl_assigns", raising=False)
+    chosen = assignor("kctl_assigns:mine")
+    assert chosen is not None
+    members = {"a": wants("t"), "b": wants("t")}
+    if text:
+        with pytest.raises(KctlError, match=text):
+            chosen.assign(members, {"t": 2})
+    else:
+        assert chosen.assign(members, {"t": 2}) == {"a": [("t", 0)], "b": []}

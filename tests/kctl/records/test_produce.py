@@ -124,13 +124,17 @@ def test_partitioner_of_ones_own(
         ("no delimiter", ["--key-delimiter", ":"], "has no ':' between a key and a value"),
         ("no delimiter", ["-f", "%k:%s"], 'is not like "%k:%s"'),
         ('{"value": "x", "partition": 7}', ["--json", "--keep-partition"], "names partition 7; "),
+        ('{"value": "x", "partition": -1}', ["--json", "--keep-partition"], "names partition -1; "),
+        ('{"value": "x", "timestamp_ms": -2}', ["--json"], "has the time -2"),
+        ('{"value": "x", "timestamp_ms": 9223372036854775808}', ["--json"], "has the time 9223372036854775808"),
+        ("good:x" + "9" * 30, ["-f", "%k:x%T"], "has the time 9999"),
     ],
 )
 def test_bad_line_tells_its_number_and_what_was_sent(
     on_broker: Kctl, topic: NewTopic, feed: Feed, line: str, options: list[str], text: str
 ) -> None:
     name = topic(1)
-    good = '{"value": "good"}' if "--json" in options else "good:good"
+    good = '{"value": "good"}' if "--json" in options else "good:x1"
     feed(f"{good}\n{good}\n{line}\n{good}\n")
     ran = on_broker("produce", name, *options)
     assert ran.code == 1
@@ -316,3 +320,26 @@ def paused_after_the_first_record(
             yield process
         finally:
             os.kill(broker.pid, signal.SIGCONT)
+
+
+def test_file_that_cannot_be_read_is_told_with_what_was_sent(on_broker: Kctl, topic: NewTopic, tmp_path: Path) -> None:
+    name, good = topic(1), tmp_path / "good"
+    good.write_text("a\nb\n")
+    ran = on_broker("produce", name, "--file", good, "--file", tmp_path)
+    assert ran.code == 1
+    assert f"error: {tmp_path}: Is a directory\n       before it 2 records were delivered" in ran.err
+    assert on_broker("produce", name, "--file", good, "--file", tmp_path / "absent").code == 3
+    assert on_broker("consume", name).out.split() == ["a", "b"]
+
+
+def test_partitioner_that_goes_wrong_is_told_with_what_was_sent(
+    on_broker: Kctl, topic: NewTopic, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic(2)
+    (tmp_path / "kctl_too_far.py").write_text("def choose(key, value, partitions):\n    return int(value)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    feed("0\n1\n2\n1\n")
+    ran = on_broker("produce", name, "--partitioner", "kctl_too_far:choose")
+    assert ran.code == 1
+    assert "partitioner kctl_too_far:choose chose 2; the topic has partitions 0 to 1" in ran.err
+    assert "before it 2 records were delivered" in ran.err
