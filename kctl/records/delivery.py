@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from random import Random
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -113,6 +112,8 @@ class Delivery:
         if wishes.partition is not None:
             self._checked(wishes.partition)
         usable = [part.partition_index for part in partitions if part.leader_id >= 0]
+        from random import Random  # with hashlib, which only who sends something pays for
+
         self._choose = partitioner(wishes.partitioner, self._count, sorted(usable), wishes.batch_bytes, Random())
         self._transaction: Any = None
         self._sender = self._open()

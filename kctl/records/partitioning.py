@@ -5,10 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from itertools import cycle
-from random import Random
+from typing import TYPE_CHECKING
 
 from kctl.errors import Exit, KctlError
 from kctl.loading import load_callable
+
+if TYPE_CHECKING:
+    from random import Random
 
 Choose = Callable[[bytes | None, bytes | None], int]
 """The partition of a record with this key and this value."""

@@ -113,6 +113,8 @@ class Search:
         if self._count is not None and self.matched > self._count:
             del records[len(records) - (self.matched - self._count) :]
             self.matched = self._count
+        if records:
+            self._progress.clear()  # they may go to the same terminal
         return Chunk(*fetched.where, records)
 
     @property
