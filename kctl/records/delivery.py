@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
-from kctl.changes import Change
+from kctl.changes import confirm_typed
 from kctl.choosing import Choice
 from kctl.command import answer
 from kctl.errors import Exit, KctlError
@@ -58,6 +58,13 @@ class _Taken:
 
     def __init__(self) -> None:
         self.records, self.first, self.last = 0, -1, -1
+
+
+def confirm_protected(session: Session, what: str) -> None:
+    """Before anything is written to a protected cluster; -y does not spare anybody that."""
+    if session.access.protected:
+        label = session.access.label
+        confirm_typed(f"{what} will be written on {label}, which is protected.", label)
 
 
 def one_topic(session: Session, name: str) -> Any:
@@ -122,8 +129,7 @@ class Delivery:
         wishes = self._wishes
         if self._session.settings.dry_run:
             return Rehearsal(self._delivered)
-        if self._session.access.protected:
-            Change(self._session, COLUMNS, ()).confirmed(f"Write to topic {self._topic}?")
+        confirm_protected(self._session, f"Topic {self._topic}")
         producer = NOBODY
         if wishes.transactional_id:
             from kctl.records.transacting import Transaction

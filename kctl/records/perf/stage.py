@@ -13,7 +13,7 @@ from kafkad.errors import ErrorCode
 from kctl.command import answer
 from kctl.errors import Exit, KctlError, failure
 from kctl.output import Column, note
-from kctl.records.delivery import one_topic
+from kctl.records.delivery import confirm_protected, one_topic
 from kctl.records.perf.measuring import Latencies
 from kctl.session import Session
 
@@ -28,6 +28,7 @@ def stage(session: Session, topic: str | None, partitions: int, replication: int
     """The topic to measure with: the named one, which stays, or a new one, which does not."""
     if session.settings.dry_run:
         raise KctlError("a measurement sends what it measures: there is no --dry-run of it", exit_code=Exit.USAGE)
+    confirm_protected(session, f"Topic {topic}" if topic else "A topic of its own")
     if topic:
         one_topic(session, topic)
         yield topic

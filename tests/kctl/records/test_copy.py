@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.bench.figures import create, new_topic
+from tests.broker import KafkadProcess
+from tests.clients.probes import Asker
 from tests.kctl.conftest import Kctl
 from tests.kctl.records.conftest import Feed, NewTopic
 
@@ -53,6 +57,23 @@ def test_part_of_it(on_broker: Kctl, source: str, topic: NewTopic) -> None:
     ran = on_broker("copy", source, target, "--filter", "headers.n == '3' or headers.n == '4'", "--from", "1")
     assert (ran.code, ran.err) == (0, "searched 27, matched 2\n")
     assert [one["headers"][0]["value"] for one in records(on_broker, target)] == ["3", "4"]
+
+
+def test_to_another_cluster(
+    on_broker: Kctl, kctl: Kctl, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KafkadProcess(tmp_path / "other") as other:
+        asker = Asker(other.port)
+        create(asker, new_topic(source, 3))
+        asker.client.close()
+        contexts = tmp_path / "contexts.yaml"
+        contexts.write_text(f"contexts:\n  other:\n    bootstrap: {other.bootstrap}\n")
+        contexts.chmod(0o600)
+        monkeypatch.setenv("KCTL_CONFIG", str(contexts))
+        ran = on_broker("copy", source, source, "--to-context", "other", "--keep-partition")
+        assert ran.code == 0, ran.err
+        there = records(lambda *words: kctl("-b", other.bootstrap, *words), source)
+        assert there == records(on_broker, source)
 
 
 @pytest.mark.parametrize(

@@ -343,3 +343,18 @@ def test_partitioner_that_goes_wrong_is_told_with_what_was_sent(
     assert ran.code == 1
     assert "partitioner kctl_too_far:choose chose 2; the topic has partitions 0 to 1" in ran.err
     assert "before it 2 records were delivered" in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["produce", "TOPIC", "--value", "x"], ["copy", "TOPIC", "TOPIC-2"], ["perf", "produce"], ["perf", "latency"]],
+)
+def test_protected_cluster_is_not_written_to_unless_its_name_is_typed(
+    on_broker: Kctl, topic: NewTopic, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    name, other = topic(1), topic(1)
+    monkeypatch.setenv("KCTL_PROTECTED", "true")
+    ran = on_broker("-y", *[{"TOPIC": name, "TOPIC-2": other}.get(word, word) for word in words])
+    assert ran.code == 6
+    assert "protected" in ran.err
+    assert on_broker("consume", name, other).out == ""
