@@ -16,7 +16,7 @@ from kctl.groups.partitions_text import partitions_text
 from kctl.output import Column, Row
 from kctl.session import Session, pass_session
 
-MEMBER_COLUMNS = (
+MEMBER_COLUMNS: tuple[Column, ...] = (
     Column("group", "The group's name."),
     Column("member", "Its instance, or its client with as much of its id as tells it from the others."),
     Column("host", "Where it is."),
@@ -43,7 +43,10 @@ def group_members(session: Session, chosen: Choice) -> int:
     """
     looks, errors = look_at(session, chosen_groups(session, chosen))
     rows = [row for look in looks.values() for row in member_rows(look.group, look.lags)]
-    return answer(session, MEMBER_COLUMNS, rows, errors)
+    columns = MEMBER_COLUMNS
+    if session.settings.output == "name":  # what rebalance --member takes
+        columns = tuple(column for column in columns if column.name == "member_id")
+    return answer(session, columns, rows, errors)
 
 
 def member_rows(group: Group, lags: Sequence[PartitionLag]) -> list[Row]:

@@ -79,15 +79,17 @@ def rebalance(
 ) -> int:
     """Say who holds up a rebalance, or make members join again.
 
-    Members are removed from the group: a live client comes back by itself within seconds, under a new id (a static
-    member under its own), one that hangs does not, and the others go on without it. Clients that rebalance
-    cooperatively lose their partitions and may read records twice.
+    Members are removed from the group: a live client comes back by itself within seconds (under a new id, unless it is
+    a static member or one of the consumer protocol), one that hangs does not, and the others go on without it. Clients
+    that rebalance cooperatively lose their partitions and may read records twice.
 
     Example: kctl groups rebalance shipping --suspects
     """
     ways = [bool(members or instances), all_suspects, everybody, explain]
     if sum(ways) > 1:
         raise KctlError("--explain, --suspects, --all and names go one at a time", exit_code=Exit.USAGE)
+    if session.settings.watch is not None and any(ways[:3]):
+        raise KctlError("nobody is removed again and again: --watch is for --explain", exit_code=Exit.USAGE)
     found = _described(session, group)
     judged, history = _judged(session, found, look=all_suspects or not any(ways[:3]))
     if not any(ways[:3]):

@@ -106,6 +106,7 @@ def test_names_must_be_those_of_members(on_broker: Kctl, port: int) -> None:
         dry = on_broker("groups", "rebalance", "named", "--member", member.id, "--dry-run")
         assert (dry.code, "dry run" in dry.err) == (Exit.DONE, True)
         assert on_broker("groups", "rebalance", "named", "--all", "--suspects").code == Exit.USAGE
+        assert on_broker("groups", "rebalance", "named", "--all", "-y", "--watch").code == Exit.USAGE
         assert member.heartbeat() == ErrorCode.NONE
         ran = on_broker("groups", "rebalance", "named")
         assert (ran.code, ran.out.splitlines()[0]) == (Exit.DONE, "named  Stable  generation 1")

@@ -45,6 +45,7 @@ def test_json_has_a_group_with_all_that_belongs_to_it(on_broker: Kctl, port: int
         named = (group["state"], group["protocol"], group["generation"], group["coordinator"], group["lag"])
         assert named == ("Stable", "range", member.generation, 1, 26)
         (told,) = group["members"]
+        assert on_broker("groups", "members", "showing-json", "-o", "name").out == f"{member.id}\n"
         assert (told["member_id"], told["topics"], told["assigned"]) == (
             member.id,
             ["shown-json"],

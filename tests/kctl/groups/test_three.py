@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import confluent_kafka
 import pytest
 
 from kctl.errors import Exit
 from tests.kctl.conftest import Kctl, Three, until
+from tests.kctl.groups.readers import SECONDS, Reader, fill
 from tests.oracle.kafka import tool
 
+QUICK = {"heartbeat.interval.ms": 500}
+"""So that nobody waits for a client to learn of a rebalance."""
 pytestmark = [pytest.mark.slow, pytest.mark.java]
-SECONDS = 90
 
 
 def consumer_groups(three: Three, *words: str) -> list[str]:
@@ -31,53 +30,6 @@ def consumer_groups(three: Three, *words: str) -> list[str]:
 def offsets_of(lines: list[str]) -> list[str]:
     """Without what it warns of."""
     return sorted(line for line in lines if line.count(",") in (2, 3) and " " not in line)
-
-
-def fill(three: Three, kctl: Kctl, topic: str, partitions: int, records: int) -> None:
-    new = {"name": topic, "num_partitions": partitions, "replication_factor": 3}
-    assert kctl("-y", "raw", "CreateTopics", json.dumps({"topics": [new]})).code == Exit.DONE
-    until(lambda: kctl("topics", "list", topic).code == Exit.DONE, "the topic is known to all brokers")
-    producer = confluent_kafka.Producer({"bootstrap.servers": three.bootstrap})
-    for number in range(records):
-        producer.produce(topic, b"%d" % number, partition=number % partitions)
-    assert producer.flush(SECONDS) == 0
-
-
-class Reader:
-    """A member of librdkafka that commits nothing. A stuck one goes on sending heartbeats, and does not poll."""
-
-    def __init__(self, three: Three, group: str, name: str, topic: str, **settings: object) -> None:
-        self.stuck = self.assigned = False
-        self._stop = False
-        self._consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": three.bootstrap,
-                "group.id": group,
-                "client.id": name,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "heartbeat.interval.ms": 500,
-                **settings,
-            }
-        )
-        self._consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=lambda *_: None)
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def _on_assign(self, *_: object) -> None:
-        self.assigned = True
-
-    def _read(self) -> None:
-        while not self._stop:
-            if self.stuck:
-                time.sleep(0.05)
-                continue
-            self._consumer.poll(0.1)
-
-    def close(self) -> None:
-        self._stop = True
-        self._thread.join()
-        self._consumer.close()
 
 
 @contextlib.contextmanager
@@ -98,8 +50,8 @@ def described(kctl: Kctl, group: str) -> list[dict[str, str]]:
 
 
 def test_members_of_both_clients_as_kafkas_tool_shows_them(on_three: Kctl, three: Three) -> None:
-    fill(three, on_three, "both-clients", 4, 400)
-    reader = Reader(three, "both", "librdkafka", "both-clients", **{"partition.assignment.strategy": "range"})
+    fill(three.bootstrap, on_three, "both-clients", 4, 400)
+    reader = Reader(three.bootstrap, "both", "librdkafka", "both-clients", **{"partition.assignment.strategy": "range"})
     try:
         with console_consumer(three, "both", "both-clients"):
 
@@ -151,7 +103,7 @@ VARIANTS = [
 
 
 def test_resets_as_kafkas_tool_plans_them(on_three: Kctl, three: Three, tmp_path: Path) -> None:
-    fill(three, on_three, "resets", 3, 150)
+    fill(three.bootstrap, on_three, "resets", 3, 150)
     here = ("--undo-dir", str(tmp_path))
     (tmp_path / "begin.csv").write_text("resets,0,40\nresets,1,10\n")
     begin = ("--from-file", str(tmp_path / "begin.csv"))
@@ -172,7 +124,7 @@ def test_resets_as_kafkas_tool_plans_them(on_three: Kctl, three: Three, tmp_path
 
 
 def test_files_go_both_ways(on_three: Kctl, three: Three, tmp_path: Path) -> None:
-    fill(three, on_three, "filed", 2, 40)
+    fill(three.bootstrap, on_three, "filed", 2, 40)
     many = ("--group", "filed-1", "--group", "filed-2")
     here = ("--undo-dir", str(tmp_path))
     theirs = consumer_groups(three, "--reset-offsets", *many, "--topic", "filed", "--to-offset", "7", "--export")
@@ -196,8 +148,8 @@ def test_files_go_both_ways(on_three: Kctl, three: Three, tmp_path: Path) -> Non
 
 
 def test_an_active_group_is_not_reset(on_three: Kctl, three: Three, tmp_path: Path) -> None:
-    fill(three, on_three, "actively-read", 1, 5)
-    reader = Reader(three, "active-group", "reads", "actively-read")
+    fill(three.bootstrap, on_three, "actively-read", 1, 5)
+    reader = Reader(three.bootstrap, "active-group", "reads", "actively-read")
     try:
         until(lambda: reader.assigned, "the consumer has its partition", SECONDS)
         ran = on_three("groups", "reset-offsets", "active-group", "--topic", "actively-read", "--to", "0", "-y")
@@ -209,8 +161,8 @@ def test_an_active_group_is_not_reset(on_three: Kctl, three: Three, tmp_path: Pa
 
 
 def test_the_member_that_is_stuck_is_found_and_removed(on_three: Kctl, three: Three) -> None:
-    fill(three, on_three, "held-up", 3, 30)
-    readers = [Reader(three, "held-up", name, "held-up") for name in ("works", "hangs")]
+    fill(three.bootstrap, on_three, "held-up", 3, 30)
+    readers = [Reader(three.bootstrap, "held-up", name, "held-up", **QUICK) for name in ("works", "hangs")]
 
     def told() -> dict[str, str]:
         rows = json.loads(on_three("groups", "rebalance", "held-up", "-o", "json").out)["items"]
@@ -226,7 +178,7 @@ def test_the_member_that_is_stuck_is_found_and_removed(on_three: Kctl, three: Th
     try:
         until(has("Stable", 2), "both have partitions", SECONDS)
         readers[1].stuck = True
-        readers.append(Reader(three, "held-up", "comes", "held-up"))
+        readers.append(Reader(three.bootstrap, "held-up", "comes", "held-up", **QUICK))
         until(has("PreparingRebalance", 3), "the third is there", SECONDS)
         until(lambda: told() == {"works": "suspect", "hangs": "suspect", "comes": "waiting"}, "it is told", SECONDS)
         ran = on_three("groups", "rebalance", "held-up", "--suspects", "-y", "-o", "json", "--timeout", "15s")
