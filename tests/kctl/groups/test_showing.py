@@ -11,6 +11,7 @@ import pytest
 from kafkad.names import TopicPartition
 from kctl.connection import Connection
 from kctl.errors import Exit
+from kctl.groups import history
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.kctl.groups.reading import commit, commit_as, make_topic, reading
@@ -91,6 +92,17 @@ def test_a_deleted_topic_is_a_line_of_its_own(on_broker: Kctl, port: int) -> Non
             "gone,",
             "to-stay,2",
         ]
+
+
+def test_whoever_may_not_read_the_history_learns_less(
+    on_broker: Kctl, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topic(port, "closed", 3)
+    commit(port, "closed", {TopicPartition("closed", 0): 1})
+    monkeypatch.setattr(history, "GROUPS_TOPIC", "not-to-be-read")
+    ran = on_broker("groups", "describe", "closed", "-o", "csv", "--no-headers", "--columns", "lag,commit_age_ms")
+    assert (ran.code, ran.out) == (Exit.DONE, "2,\r\n")
+    assert "times of commits are not known: not-to-be-read cannot be read (UNKNOWN_TOPIC_OR_PARTITION)" in ran.err
 
 
 def test_partitions_that_nobody_reads(on_broker: Kctl, port: int) -> None:
