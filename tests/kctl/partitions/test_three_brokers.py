@@ -46,13 +46,13 @@ def left_as_it_was_found(on_three: Kctl) -> Iterator[None]:
 
 
 class Load:
-    """A producer that writes until it is stopped, and counts what was acknowledged."""
+    """A producer that writes until it is stopped, each record once, and counts what was acknowledged."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.acknowledged = 0
         self.failed: list[str] = []
         self._stop = Event()
-        self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5})
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
         self._topic = topic
         self._thread = Thread(target=self._run)
 
