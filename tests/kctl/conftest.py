@@ -95,6 +95,15 @@ def on_three(kctl: Kctl, three: Three) -> Kctl:
     return lambda *arguments: kctl("-b", three.bootstrap, *arguments)
 
 
+@pytest.fixture(scope="session")
+def kraft() -> Iterator[Kafka]:
+    """One real broker without ZooKeeper, of the newest release there is."""
+    if why := missing("4.3"):
+        pytest.skip(why)
+    with Kafka("4.3", heap="512m", settings={"auto.create.topics.enable": "false"}) as cluster:
+        yield cluster
+
+
 @pytest.fixture
 def approved() -> Callable[[str, str], None]:
     """`approved("topics-list", text)` compares with the file of that name; APPROVE=1 in the environment writes it."""
