@@ -157,6 +157,15 @@ class Connection:
         """For `select`."""
         return self._socket.fileno()
 
+    def certificate_days(self, now_ms: int) -> float | None:
+        """How long the broker's certificate is still good; None without TLS."""
+        certificate: dict[str, str] = getattr(self._socket, "getpeercert", dict)()
+        if not certificate:
+            return None
+        import ssl
+
+        return (ssl.cert_time_to_seconds(certificate["notAfter"]) - now_ms / 1000) / 86400
+
     def is_stale(self) -> bool:
         """Whether the broker has closed it, or sent what nobody asked for, since the last answer."""
         return not self._sent and bool(select([self._socket], [], [], 0)[0])

@@ -80,7 +80,8 @@ def reset_offsets(session: Session, /, chosen: Choice, **options: Any) -> int:
     wanted = {name: want for name, want in wanted.items() if want.partitions}
     if not wanted:
         hint = "name topics with --topic"
-        raise KctlError("there is nothing to reset: nothing is committed", exit_code=Exit.NOT_FOUND, hints=(hint,))
+        what = f"there is nothing to reset: nothing is committed by {', '.join(names)}"
+        raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(hint,))
     plans = plan_all(session, wanted, commits)
     if options["export"]:
         return _export(plans)

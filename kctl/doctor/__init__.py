@@ -1,0 +1,1 @@
+"""`kctl doctor`: facts (asked of the cluster), checks (pure), findings (printed)."""

@@ -1,0 +1,133 @@
+"""Checks of brokers, their disks and what they lead. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kctl.doctor.facts import SETTINGS, THROTTLES, Facts
+from kctl.doctor.finding import Check, Finding, Severity
+from kctl.output import counted, duration_text, size_text
+
+_FULL_WARN, _FULL_ERROR = 0.15, 0.05
+_CROWDED = 1.25
+"""A broker that leads this many times its share is worth a word."""
+_DAYS_WARN, _DAYS_ERROR = 30, 7
+_FEW = 8
+"""Below so many partitions a broker, shares say nothing."""
+
+
+def brokers_down(facts: Facts) -> Iterator[Finding]:
+    down = [broker for broker in facts.brokers if broker.host is None]
+    if down:
+        names = ", ".join(str(broker.id) for broker in down)
+        held = sum(broker.partitions for broker in down)
+        summary = f"broker {names} is down and holds replicas of {counted(held, 'partition')}"
+        yield Finding(Severity.ERROR, summary, tuple(f"broker/{b.id}" for b in down), f"start broker {names}")
+    silent = [b for b in facts.brokers if b.host is not None and b.release is None]
+    for broker in silent:
+        where = f"{broker.host}:{broker.port}"
+        summary = f"broker {broker.id} is registered, and does not answer at {where}"
+        yield Finding(Severity.ERROR, summary, (f"broker/{broker.id}",), f"kctl contexts test -b {where}")
+
+
+def no_controller(facts: Facts) -> Iterator[Finding]:
+    if facts.controller_id < 0:
+        yield Finding(Severity.ERROR, "no broker is the controller: nothing can be created, moved or elected")
+
+
+def directories(facts: Facts) -> Iterator[Finding]:
+    for directory in facts.directories:
+        name = f"{directory.path} of broker {directory.broker}"
+        fix = f"kctl brokers log-dirs {directory.broker}"
+        if directory.error is not None:
+            yield Finding(Severity.ERROR, f"log directory {name} is offline ({directory.error.code})", (name,), fix)
+        elif directory.total and directory.free is not None and directory.free < _FULL_WARN * directory.total:
+            severity = Severity.ERROR if directory.free < _FULL_ERROR * directory.total else Severity.WARN
+            free = f"{directory.free / directory.total:.0%} free ({size_text(directory.free)})"
+            yield Finding(severity, f"the disk of {name} has {free}", (name,), fix)
+
+
+def leaders(facts: Facts) -> Iterator[Finding]:
+    """Elections bring leaders back to where they are preferred; only what they can mend is a finding."""
+    alive = [broker for broker in facts.brokers if broker.host is not None]
+    led = sum(broker.leaders for broker in alive)
+    if len(alive) < 2 or led < _FEW * len(alive):
+        return
+    for broker in alive:
+        if broker.leaders > _CROWDED * led / len(alive):
+            share = f"broker {broker.id} leads {broker.leaders / led:.0%} of partitions"
+            fix = "kctl partitions elect --preferred --all, or kctl partitions plan --balance leaders"
+            yield Finding(Severity.WARN, share, (f"broker/{broker.id}",), fix)
+
+
+def racks(facts: Facts) -> Iterator[Finding]:
+    alive = [broker for broker in facts.brokers if broker.host is not None]
+    without = [broker for broker in alive if broker.rack is None]
+    if without and len(without) < len(alive):
+        names = tuple(f"broker/{broker.id}" for broker in without)
+        yield Finding(
+            Severity.WARN,
+            f"{counted(len(without), 'broker')} without a rack, others have one",
+            names,
+            "set broker.rack: a topic cannot be spread over racks that are not known",
+        )
+    elif without and len(alive) > 1:
+        yield Finding(Severity.INFO, "no broker has a rack", (), "set broker.rack where brokers share power or network")
+
+
+def releases(facts: Facts) -> Iterator[Finding]:
+    served: dict[tuple[tuple[int, tuple[int, int]], ...], list[int]] = {}
+    for broker, versions in facts.versions.items():
+        served.setdefault(tuple(sorted(versions.items())), []).append(broker)
+    if len(served) > 1:
+        groups = " / ".join(",".join(map(str, brokers)) for brokers in served.values())
+        summary = f"brokers serve different versions of the protocol: {groups}"
+        yield Finding(Severity.WARN, summary, (), "kctl brokers list; finish the upgrade")
+
+
+def left_throttles(facts: Facts) -> Iterator[Finding]:
+    if facts.throttles is None or not facts.throttles.left:
+        return
+    left = tuple(f"{setting}={value}" for setting, value in facts.throttles.left.items())
+    summary = f"{counted(len(left), 'throttle')} left over that no move needs"
+    yield Finding(Severity.WARN, summary, left, "kctl partitions throttle clear")
+
+
+def moves(facts: Facts) -> Iterator[Finding]:
+    if facts.throttles is not None and facts.throttles.transfers:
+        names = tuple(str(transfer.partition) for transfer in facts.throttles.transfers)
+        yield Finding(Severity.INFO, f"{counted(len(names), 'partition')} being moved", names, "kctl partitions status")
+
+
+def settings(facts: Facts) -> Iterator[Finding]:
+    creating = [b for b, own in facts.broker_settings.items() if own.get("auto.create.topics.enable") == "true"]
+    if creating:
+        summary = "topics are created by whoever misspells one (auto.create.topics.enable)"
+        yield Finding(Severity.INFO, summary, tuple(f"broker/{b}" for b in creating), "set it to false on the brokers")
+    unclean = [b for b, own in facts.broker_settings.items() if own.get("unclean.leader.election.enable") == "true"]
+    if unclean:
+        summary = "a replica that was not in sync may become leader, and records are lost"
+        fix = "kctl configs set brokers unclean.leader.election.enable=false"
+        yield Finding(Severity.WARN, summary, tuple(f"broker/{b}" for b in unclean), fix)
+
+
+def certificate(facts: Facts) -> Iterator[Finding]:
+    days = facts.certificate_days
+    if days is not None and days < _DAYS_WARN:
+        severity = Severity.ERROR if days < _DAYS_ERROR else Severity.WARN
+        text = duration_text(int(max(days, 0) * 86_400_000))
+        yield Finding(severity, f"the brokers' certificate expires in {text}", (), "renew it")
+
+
+CHECKS = (
+    Check("brokers-down", "Brokers that hold replicas and are not there, or do not answer.", brokers_down),
+    Check("controller", "A cluster without a controller.", no_controller),
+    Check("disks", "Log directories that are offline or nearly full.", directories),
+    Check("leaders", "Brokers that lead far more partitions than others.", leaders),
+    Check("racks", "Brokers without a rack.", racks),
+    Check("versions", "Brokers of different releases.", releases),
+    Check("throttles", "Throttles that no move needs any more.", left_throttles, (THROTTLES,)),
+    Check("moves", "Replicas that are being moved.", moves, (THROTTLES,)),
+    Check("settings", "Settings of brokers that lose data or make topics by mistake.", settings, (SETTINGS,)),
+    Check("certificate", "A TLS certificate that expires soon.", certificate),
+)

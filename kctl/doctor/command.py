@@ -1,0 +1,131 @@
+"""`kctl doctor`: looks at the whole cluster, changes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import click
+
+from kctl.command import KctlCommand, answer
+from kctl.doctor import brokers, groups, topics
+from kctl.doctor.facts import Facts, gather
+from kctl.doctor.finding import Check, Finding, Severity
+from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.output import Column, Row, counted, note, time_text
+from kctl.session import Session, pass_session
+
+CHECKS = (*topics.CHECKS, *brokers.CHECKS, *groups.CHECKS)
+COLUMNS = (
+    Column("id", "Which check found it."),
+    Column("severity", "error, warn or info."),
+    Column("summary", "What is wrong."),
+    Column("items", "What is concerned.", "list"),
+    Column("fix", "What shows more of it, or mends it."),
+)
+_SHOWN_ITEMS = 3
+_LINE = 100
+_COLORS = {Severity.ERROR: "red", Severity.WARN: "yellow"}
+
+Found = tuple[Check, Finding]
+
+
+@click.command("doctor", cls=KctlCommand, columns=COLUMNS, watchable=True)
+@click.option("--only", metavar="ID,…", help="Only these checks.")
+@click.option("--skip", metavar="ID,…", help="All checks but these.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(("info", "warn", "error")),
+    default="warn",
+    show_default=True,
+    help="Exit with 7 then.",
+)
+@click.option("--checks", is_flag=True, help="List the checks, and look at nothing.")
+@pass_session
+def doctor(session: Session, only: str | None, skip: str | None, fail_on: str, checks: bool) -> int:
+    """Look at the whole cluster, and say what is not in order.
+
+    Findings come with the command that shows more or mends it. Nothing is changed.
+
+    Example: kctl doctor --fail-on error
+    """
+    chosen = [check for check in CHECKS if check.id in _ids(only, CHECKS)] if only else list(CHECKS)
+    if skip:
+        chosen = [check for check in chosen if check.id not in _ids(skip, CHECKS)]
+    if checks:
+        return _list(session, chosen)
+    begin = time.monotonic()
+    facts = gather(session, {need for check in chosen for need in check.needs}, int(time.time() * 1000))
+    found = look(facts, chosen)
+    spent = time.monotonic() - begin
+    for error in facts.errors:
+        note(session.settings, f"could not look everywhere: {error.what}")
+    answer(session, COLUMNS, map(_row, found), text=lambda: _text(session, facts, chosen, found, spent))
+    worst = max((finding.severity for _, finding in found), default=Severity.INFO - 1)
+    return Exit.FINDINGS if worst >= Severity[fail_on.upper()] else Exit.DONE
+
+
+def look(facts: Facts, checks: Sequence[Check]) -> list[Found]:
+    """What the checks find, the worst first."""
+    found = [(check, finding) for check in checks for finding in check.find(facts)]
+    return sorted(found, key=lambda one: -one[1].severity)
+
+
+def _ids(text: str, checks: Sequence[Check]) -> set[str]:
+    known = [check.id for check in checks]
+    wanted = {word.strip() for word in text.split(",") if word.strip()}
+    for word in sorted(wanted - set(known)):
+        hints = did_you_mean(word, known) or ("kctl doctor --checks lists them",)
+        raise KctlError(f'there is no check "{word}"', exit_code=Exit.USAGE, hints=hints)
+    return wanted
+
+
+def _list(session: Session, checks: Sequence[Check]) -> int:
+    columns = (Column("id", "For --only and --skip."), Column("doc", "What it looks for.", header="LOOKS-FOR"))
+    return answer(session, columns, [{"id": check.id, "doc": check.doc} for check in checks])
+
+
+def _row(one: Found) -> Row:
+    check, finding = one
+    return {
+        "id": check.id,
+        "severity": finding.severity.name.lower(),
+        "summary": finding.summary,
+        "items": list(finding.items),
+        "fix": finding.fix or None,
+    }
+
+
+def _text(
+    session: Session, facts: Facts, checks: Sequence[Check], found: Sequence[Found], seconds: float
+) -> Iterator[str]:
+    name = session.access.context or session.cluster.cluster_id or "cluster"
+    alive = sum(broker.host is not None for broker in facts.brokers)
+    size = f"{counted(alive, 'broker')}, {counted(len(facts.topics), 'topic')}"
+    if facts.groups:
+        size += f", {counted(len(facts.groups), 'group')}"
+    yield f"{name} ({size})  {time_text(facts.now_ms, session.settings.utc)}  {seconds:.1f}s"
+    for _, finding in found:
+        yield from _lines(session, finding)
+    silent = [check.id for check in checks if check not in [check for check, _ in found]]
+    if silent:
+        from textwrap import wrap
+
+        word = click.style("ok", fg="green") if session.settings.colored() else "ok"
+        first, *others = wrap(", ".join(silent), _LINE)
+        yield f"{word}     {first}"
+        yield from (f"       {line}" for line in others)
+
+
+def _lines(session: Session, finding: Finding) -> Iterator[str]:
+    word = f"{finding.severity.name:5}"
+    color = _COLORS.get(finding.severity)
+    if color and session.settings.colored():
+        word = click.style(word, fg=color)
+    yield f"{word}  {finding.summary}"
+    if finding.items and not all(item.removeprefix("broker/") in finding.summary for item in finding.items):
+        more = len(finding.items) - _SHOWN_ITEMS
+        tail = f", … (+{more:,})" if more > 0 else ""
+        yield f"       {', '.join(finding.items[:_SHOWN_ITEMS])}{tail}"
+    if finding.fix:
+        yield f"       fix: {finding.fix}"

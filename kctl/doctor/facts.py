@@ -1,0 +1,127 @@
+"""What the checks look at, asked of the cluster in as few rounds of requests as there can be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkad.names import TopicPartition
+from kctl.brokers.facts import BrokerFacts, broker_facts
+from kctl.choosing import Choice
+from kctl.configs.resources import Resource, described
+from kctl.errors import KctlError
+from kctl.groups.looking import Look, chosen_groups, look_at
+from kctl.offsets import EARLIEST, LATEST, offsets_at
+from kctl.partitions.throttle import Throttles, throttles
+from kctl.sizes import LogDir
+from kctl.txns.hanging import find_hanging
+
+if TYPE_CHECKING:
+    from kctl.session import Session
+
+SETTINGS, GROUPS, THROTTLES, TRANSACTIONS, ACLS = "settings", "groups", "throttles", "transactions", "acls"
+
+TOPIC_SETTINGS = ("min.insync.replicas", "unclean.leader.election.enable", "retention.ms", "cleanup.policy")
+BROKER_SETTINGS = (
+    "auto.create.topics.enable",
+    "unclean.leader.election.enable",
+    "offsets.topic.replication.factor",
+    "transaction.max.timeout.ms",
+    "broker.rack",
+)
+_MAX_TIMEOUT_MS = 15 * 60 * 1000
+
+Settings = Mapping[str, str | None]
+
+
+class Facts(NamedTuple):
+    """Empty where nothing was asked, or nobody answered: `errors` say what."""
+
+    now_ms: int
+    controller_id: int
+    topics: tuple[Any, ...]
+    """As Metadata has them."""
+    brokers: tuple[BrokerFacts, ...]
+    directories: tuple[LogDir, ...] = ()
+    versions: Mapping[int, Mapping[int, tuple[int, int]]] = {}
+    """The APIs that each broker serves."""
+    topic_settings: Mapping[str, Settings] = {}
+    broker_settings: Mapping[int, Settings] = {}
+    groups: Mapping[str, Look] = {}
+    starts: Mapping[TopicPartition, int] = {}
+    """Where partitions begin that groups have committed to."""
+    throttles: Throttles | None = None
+    hanging: tuple[Mapping[str, Any], ...] = ()
+    certificate_days: float | None = None
+    errors: tuple[KctlError, ...] = ()
+
+
+def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
+    topics = tuple(sorted(session.metadata().topics, key=lambda topic: str(topic.name)))
+    brokers, directories, errors = broker_facts(session, topics)
+    answering = [broker.id for broker in brokers if broker.release is not None]
+    facts = Facts(
+        now_ms=now_ms,
+        controller_id=session.cluster.controller_id,
+        topics=topics,
+        brokers=tuple(brokers),
+        directories=tuple(directories),
+        versions={broker: session.connection(broker).versions for broker in answering},
+        certificate_days=session.connection().certificate_days(now_ms),
+        errors=tuple(errors),
+    )
+    if SETTINGS in needs:
+        facts = _with_settings(session, facts, answering)
+    if GROUPS in needs:
+        facts = _with_groups(session, facts)
+    if THROTTLES in needs:
+        facts = _with_throttles(session, facts)
+    if TRANSACTIONS in needs:
+        facts = _with_transactions(session, facts)
+    return facts
+
+
+def _with_settings(session: Session, facts: Facts, answering: Iterable[int]) -> Facts:
+    of_topics, told = described(session, [Resource("topic", topic.name) for topic in facts.topics], TOPIC_SETTINGS)
+    of_brokers, more = described(session, [Resource("broker", str(broker)) for broker in answering], BROKER_SETTINGS)
+    return facts._replace(
+        topic_settings={of.name: {entry.name: entry.value for entry in entries} for of, entries in of_topics.items()},
+        broker_settings={
+            int(of.name): {entry.name: entry.value for entry in entries} for of, entries in of_brokers.items()
+        },
+        errors=(*facts.errors, *told, *more),
+    )
+
+
+def _with_groups(session: Session, facts: Facts) -> Facts:
+    looks, told = look_at(session, chosen_groups(session, Choice("group", (), (), ())))
+    committed = {lag.where for look in looks.values() for lag in look.lags if lag.committed is not None}
+    there = {TopicPartition(t.name, p.partition_index) for t in facts.topics for p in t.partitions if p.leader_id >= 0}
+    starts = offsets_at(session, dict.fromkeys(sorted(committed & there), EARLIEST))
+    known = {where: at.offset for where, at in starts.items() if not isinstance(at, KctlError)}
+    return facts._replace(groups=looks, starts=known, errors=(*facts.errors, *told))
+
+
+def _with_throttles(session: Session, facts: Facts) -> Facts:
+    try:
+        found = throttles(session)
+    except KctlError as error:
+        return facts._replace(errors=(*facts.errors, error))
+    return facts._replace(throttles=found, errors=(*facts.errors, *found.errors))
+
+
+def _with_transactions(session: Session, facts: Facts) -> Facts:
+    """Partitions whose last stable offset lags behind their end have open transactions: only they are asked."""
+    where = [TopicPartition(t.name, p.partition_index) for t in facts.topics for p in t.partitions if p.leader_id >= 0]
+    stable = offsets_at(session, dict.fromkeys(where, LATEST), committed=True)
+    ends = offsets_at(session, dict.fromkeys(where, LATEST))
+    open_ones = [one for one in where if _differ(stable[one], ends[one])]
+    try:
+        rows, told = find_hanging(session, open_ones, facts.now_ms, _MAX_TIMEOUT_MS)
+    except KctlError as error:
+        rows, told = [], [error]
+    return facts._replace(hanging=tuple(rows), errors=(*facts.errors, *told))
+
+
+def _differ(stable: Any, end: Any) -> bool:
+    return not isinstance(stable, KctlError) and not isinstance(end, KctlError) and stable.offset < end.offset

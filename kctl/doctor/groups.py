@@ -1,0 +1,76 @@
+"""Checks of consumer groups. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from kctl.doctor.facts import GROUPS, Facts
+from kctl.doctor.finding import Check, Finding, Severity
+from kctl.groups.group import EMPTY, REBALANCING
+from kctl.groups.partition_lag import DELETED, total
+from kctl.output import counted
+
+_CROWDED = 2
+_FEW = 20
+
+
+def rebalancing(facts: Facts) -> Iterator[Finding]:
+    for name, look in facts.groups.items():
+        if look.group.state in REBALANCING:
+            summary = f"group {name} is rebalancing ({look.group.state}, {counted(len(look.group.members), 'member')})"
+            yield Finding(Severity.WARN, summary, (name,), f"kctl groups rebalance {name} --explain")
+
+
+def lost(facts: Facts) -> Iterator[Finding]:
+    """Retention was faster than the group: what it would read next is gone."""
+    for name, look in facts.groups.items():
+        gone = {
+            lag.where: facts.starts[lag.where] - lag.committed
+            for lag in look.lags
+            if lag.committed is not None and lag.where in facts.starts and lag.committed < facts.starts[lag.where]
+        }
+        if gone:
+            records = sum(gone.values())
+            summary = f"group {name} never read {counted(records, 'record')} that retention has removed"
+            fix = f"kctl groups describe {name}; more retention, or faster members"
+            yield Finding(Severity.ERROR, summary, tuple(map(str, gone)), fix)
+
+
+def deserted(facts: Facts) -> Iterator[Finding]:
+    names = tuple(
+        name for name, look in facts.groups.items() if look.group.state == EMPTY and (total(look.lags).lag or 0) > 0
+    )
+    if names:
+        summary = f"{counted(len(names), 'group')} with lag and no members"
+        yield Finding(Severity.INFO, summary, names, "kctl groups lag")
+
+
+def deleted_topics(facts: Facts) -> Iterator[Finding]:
+    names = tuple(
+        name for name, look in facts.groups.items() if look.lags and any(lag.note == DELETED for lag in look.lags)
+    )
+    if names:
+        summary = f"{counted(len(names), 'group')} with offsets of topics that are gone"
+        yield Finding(Severity.INFO, summary, names, "kctl groups delete-offsets GROUP --topic TOPIC")
+
+
+def coordinators(facts: Facts) -> Iterator[Finding]:
+    """Which broker coordinates follows from the group's name; a crowd on one broker is a partition of many names."""
+    load = Counter(look.group.coordinator for look in facts.groups.values() if look.group.coordinator is not None)
+    alive = [broker.id for broker in facts.brokers if broker.host is not None]
+    if len(alive) < 2 or load.total() < _FEW * len(alive):
+        return
+    for broker, count in load.items():
+        if count > _CROWDED * load.total() / len(alive):
+            summary = f"broker {broker} coordinates {count / load.total():.0%} of the groups"
+            yield Finding(Severity.INFO, summary, (f"broker/{broker}",), "kctl partitions elect --preferred --all")
+
+
+CHECKS = (
+    Check("rebalancing", "Groups in a rebalance.", rebalancing, (GROUPS,)),
+    Check("lost-records", "Groups that retention has overtaken.", lost, (GROUPS,)),
+    Check("deserted-groups", "Groups with lag and nobody who reads.", deserted, (GROUPS,)),
+    Check("deleted-topics", "Groups with offsets of topics that are gone.", deleted_topics, (GROUPS,)),
+    Check("coordinators", "Brokers that coordinate far more groups than others.", coordinators, (GROUPS,)),
+)

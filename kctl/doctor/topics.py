@@ -1,0 +1,156 @@
+"""Checks of topics and their partitions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kafkad.names import GROUPS_TOPIC, TopicPartition
+from kctl.doctor.facts import SETTINGS, TRANSACTIONS, Facts
+from kctl.doctor.finding import Check, Finding, Severity
+from kctl.output import counted, duration_text
+
+
+def _partitions(facts: Facts) -> Iterator[tuple[TopicPartition, Any]]:
+    for topic in facts.topics:
+        for partition in sorted(topic.partitions, key=lambda partition: int(partition.partition_index)):
+            yield TopicPartition(topic.name, partition.partition_index), partition
+
+
+def _min_isr(facts: Facts, topic: str) -> int | None:
+    value = facts.topic_settings.get(topic, {}).get("min.insync.replicas")
+    return int(value) if value and value.isdigit() else None
+
+
+def offline(facts: Facts) -> Iterator[Finding]:
+    without = [(where, one) for where, one in _partitions(facts) if one.leader_id < 0]
+    if not without:
+        return
+    down = {broker.id for broker in facts.brokers if broker.host is None}
+    wanted = sorted({broker for _, one in without for broker in one.replica_nodes if broker in down})
+    fix = f"start broker {', '.join(map(str, wanted))}" if wanted else "kctl topics describe --unhealthy"
+    summary = f"{counted(len(without), 'partition')} without a leader: nobody can read or write"
+    yield Finding(Severity.ERROR, summary, tuple(str(where) for where, _ in without), fix)
+
+
+def under_min_isr(facts: Facts) -> Iterator[Finding]:
+    below: list[str] = []
+    at: list[str] = []
+    for where, one in _partitions(facts):
+        least = _min_isr(facts, where.topic)
+        if least is None or one.leader_id < 0:
+            continue
+        if len(one.isr_nodes) < least:
+            below.append(str(where))
+        elif len(one.isr_nodes) == least < len(one.replica_nodes):
+            at.append(str(where))
+    if below:
+        summary = f"{counted(len(below), 'partition')} below min.insync.replicas: acks=all is refused"
+        yield Finding(Severity.ERROR, summary, tuple(below), "kctl topics describe --unhealthy")
+    if at:
+        summary = f"{counted(len(at), 'partition')} at min.insync.replicas: one more failure stops writes"
+        yield Finding(Severity.WARN, summary, tuple(at), "kctl topics describe --unhealthy")
+
+
+def under_replicated(facts: Facts) -> Iterator[Finding]:
+    lagging = [
+        str(where)
+        for where, one in _partitions(facts)
+        if one.leader_id >= 0 and len(one.isr_nodes) < len(one.replica_nodes)
+    ]
+    if lagging:
+        summary = f"{counted(len(lagging), 'partition')} under-replicated"
+        yield Finding(Severity.WARN, summary, tuple(lagging), "kctl topics list --unhealthy")
+
+
+def not_preferred(facts: Facts) -> Iterator[Finding]:
+    moved = [
+        str(where)
+        for where, one in _partitions(facts)
+        if one.replica_nodes
+        and one.leader_id >= 0
+        and one.leader_id != one.replica_nodes[0]
+        and one.replica_nodes[0] in one.isr_nodes
+    ]
+    if moved:
+        summary = f"{counted(len(moved), 'partition')} not led by the preferred replica, which is in sync"
+        yield Finding(Severity.INFO, summary, tuple(moved), "kctl partitions elect --preferred --all")
+
+
+def single_replica(facts: Facts) -> Iterator[Finding]:
+    if len(facts.brokers) < 2:
+        return
+    single = [t.name for t in facts.topics if t.partitions and all(len(p.replica_nodes) == 1 for p in t.partitions)]
+    if GROUPS_TOPIC in single:
+        summary = f"{GROUPS_TOPIC} has one replica: with its broker the groups stand still"
+        yield Finding(Severity.WARN, summary, (GROUPS_TOPIC,), f"kctl partitions plan --rf 3 --topics {GROUPS_TOPIC}")
+    others = tuple(name for name in single if name != GROUPS_TOPIC)
+    if others:
+        summary = f"{counted(len(others), 'topic')} with one replica"
+        yield Finding(Severity.INFO, summary, others, "kctl partitions plan --rf 2 --topics NAME")
+
+
+def min_isr_settings(facts: Facts) -> Iterator[Finding]:
+    impossible: list[str] = []
+    strict: list[str] = []
+    for topic in facts.topics:
+        least = _min_isr(facts, topic.name)
+        replicas = max((len(partition.replica_nodes) for partition in topic.partitions), default=0)
+        if least is not None and replicas and least > replicas:
+            impossible.append(topic.name)
+        elif least is not None and replicas > 1 and least == replicas:
+            strict.append(topic.name)
+    if impossible:
+        summary = f"{counted(len(impossible), 'topic')} that need more replicas in sync than they have"
+        fix = "kctl configs set topic/NAME min.insync.replicas=1"
+        yield Finding(Severity.ERROR, summary, tuple(impossible), fix)
+    if strict:
+        summary = f"{counted(len(strict), 'topic')} with min.insync.replicas = replicas: one failure stops writes"
+        yield Finding(
+            Severity.WARN, summary, tuple(strict), "kctl topics describe NAME; one less than there are replicas"
+        )
+
+
+def shared_racks(facts: Facts) -> Iterator[Finding]:
+    racks = {broker.id: broker.rack for broker in facts.brokers if broker.rack is not None}
+    there = len(set(racks.values()))
+    if there < 2:
+        return
+    doubled = []
+    for where, one in _partitions(facts):
+        own = [racks[broker] for broker in one.replica_nodes if broker in racks]
+        if len(set(own)) < min(len(own), there):
+            doubled.append(str(where))
+    if doubled:
+        summary = f"{counted(len(doubled), 'partition')} with replicas in one rack, though there are {there}"
+        yield Finding(Severity.WARN, summary, tuple(doubled), "kctl partitions plan --rack-aware strict")
+
+
+def unclean(facts: Facts) -> Iterator[Finding]:
+    names = tuple(
+        name for name, own in facts.topic_settings.items() if own.get("unclean.leader.election.enable") == "true"
+    )
+    if names:
+        summary = f"{counted(len(names), 'topic')} may lose records by an unclean election"
+        fix = "kctl configs set topic/NAME unclean.leader.election.enable=false"
+        yield Finding(Severity.WARN, summary, names, fix)
+
+
+def hanging(facts: Facts) -> Iterator[Finding]:
+    for row in facts.hanging:
+        where = f"{row['topic']}-{row['partition']}"
+        summary = f"a transaction hangs on {where} since {duration_text(row['age_ms'])}: {row['why']}"
+        yield Finding(Severity.ERROR, summary, (where,), row["fix"])
+
+
+CHECKS = (
+    Check("offline", "Partitions without a leader.", offline),
+    Check("min-isr", "Partitions at or below min.insync.replicas.", under_min_isr, (SETTINGS,)),
+    Check("under-replicated", "Partitions with replicas that are not in sync.", under_replicated),
+    Check("preferred-leaders", "Partitions that another replica should lead.", not_preferred),
+    Check("single-replica", "Topics that one broker takes with it.", single_replica),
+    Check("min-isr-settings", "min.insync.replicas that leaves no room for a failure.", min_isr_settings, (SETTINGS,)),
+    Check("shared-racks", "Partitions with replicas in the same rack.", shared_racks),
+    Check("unclean-elections", "Topics whose leaders may be elected uncleanly.", unclean, (SETTINGS,)),
+    Check("hanging-transactions", "Transactions that nobody will end.", hanging, (TRANSACTIONS,)),
+)

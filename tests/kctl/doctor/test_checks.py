@@ -1,0 +1,180 @@
+"""Each check by itself, over facts made for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkad.names import TopicPartition
+from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from kctl.brokers.facts import BrokerFacts
+from kctl.doctor.command import CHECKS, look
+from kctl.doctor.facts import Facts
+from kctl.doctor.finding import Finding, Severity
+from kctl.errors import KctlError
+from kctl.groups.committed import Commit
+from kctl.groups.group import Group, Member
+from kctl.groups.looking import Look
+from kctl.groups.partition_lag import DELETED, PartitionLag
+from kctl.partitions.throttle import Throttles
+from kctl.partitions.throttling import Setting, Transfer
+from kctl.sizes import LogDir
+
+ERROR, WARN, INFO = Severity.ERROR, Severity.WARN, Severity.INFO
+API = {0: (0, 11)}
+
+
+def broker(number: int, **changed: Any) -> BrokerFacts:
+    known = BrokerFacts(
+        id=number,
+        host="h",
+        port=9092,
+        rack="abc"[number - 1],
+        release="3.9",
+        leaders=10,
+        partitions=30,
+        under_replicated=0,
+        size_bytes=0,
+        free_bytes=90,
+        total_bytes=100,
+        is_controller=number == 1,
+        state="ok",
+    )
+    return known._replace(**changed)
+
+
+def topic(name: str, *partitions: tuple[int, list[int], list[int]]) -> Any:
+    return MetadataResponseTopic(
+        name=name,
+        partitions=[
+            MetadataResponsePartition(partition_index=at, leader_id=leader, replica_nodes=replicas, isr_nodes=isr)
+            for at, (leader, replicas, isr) in enumerate(partitions)
+        ],
+    )
+
+
+WELL = (1, [1, 2, 3], [1, 2, 3])
+HEALTHY = Facts(
+    now_ms=0,
+    controller_id=1,
+    topics=(topic("orders", WELL),),
+    brokers=(broker(1), broker(2), broker(3)),
+    directories=(LogDir(1, "/d", 100, 50, None, ()),),
+    versions={1: API, 2: API, 3: API},
+    topic_settings={"orders": {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}},
+    broker_settings={1: {"auto.create.topics.enable": "false", "unclean.leader.election.enable": "false"}},
+    throttles=Throttles({}, {}, [], []),
+)
+
+
+def found(facts: Facts, check: str) -> list[Finding]:
+    return [finding for by, finding in look(facts, CHECKS) if by.id == check]
+
+
+def test_a_healthy_cluster_has_no_findings() -> None:
+    assert look(HEALTHY, CHECKS) == []
+
+
+def test_ids_are_unique() -> None:
+    assert len({check.id for check in CHECKS}) == len(CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("check", "changed", "severity", "told"),
+    [
+        ("offline", {"topics": (topic("t", (-1, [3], [3])),)}, ERROR, "1 partition without a leader"),
+        ("under-replicated", {"topics": (topic("t", (1, [1, 2], [1])),)}, WARN, "1 partition under-replicated"),
+        ("min-isr", {"topics": (topic("orders", (1, [1, 2, 3], [1])),)}, ERROR, "below min.insync.replicas"),
+        ("min-isr", {"topics": (topic("orders", (1, [1, 2, 3], [1, 2])),)}, WARN, "one more failure"),
+        ("preferred-leaders", {"topics": (topic("t", (2, [1, 2], [1, 2])),)}, INFO, "preferred replica"),
+        ("single-replica", {"topics": (topic("t", (1, [1], [1])),)}, INFO, "1 topic with one replica"),
+        ("single-replica", {"topics": (topic("__consumer_offsets", (1, [1], [1])),)}, WARN, "groups stand still"),
+        ("min-isr-settings", {"topics": (topic("orders", (1, [1, 2], [1, 2])),)}, WARN, "one failure stops writes"),
+        ("min-isr-settings", {"topics": (topic("orders", (1, [1], [1])),)}, ERROR, "more replicas in sync than"),
+        (
+            "unclean-elections",
+            {"topic_settings": {"t": {"unclean.leader.election.enable": "true"}}},
+            WARN,
+            "may lose records",
+        ),
+        ("brokers-down", {"brokers": (broker(1), broker(2, host=None, release=None))}, ERROR, "broker 2 is down"),
+        ("brokers-down", {"brokers": (broker(1), broker(2, release=None))}, ERROR, "does not answer at h:9092"),
+        ("controller", {"controller_id": -1}, ERROR, "no broker is the controller"),
+        ("disks", {"directories": (LogDir(1, "/d", 100, 10, None, ()),)}, WARN, "10% free (10 B)"),
+        ("disks", {"directories": (LogDir(1, "/d", 100, 4, None, ()),)}, ERROR, "4% free"),
+        ("disks", {"directories": (LogDir(1, "/d", None, None, KctlError("x"), ()),)}, ERROR, "is offline"),
+        ("leaders", {"brokers": (broker(1, leaders=30), broker(2), broker(3))}, WARN, "broker 1 leads 60%"),
+        ("racks", {"brokers": (broker(1, rack=None), broker(2))}, WARN, "1 broker without a rack"),
+        ("racks", {"brokers": (broker(1, rack=None), broker(2, rack=None))}, INFO, "no broker has a rack"),
+        ("versions", {"versions": {1: API, 2: {0: (0, 12)}}}, WARN, "different versions of the protocol: 1 / 2"),
+        ("settings", {"broker_settings": {1: {"auto.create.topics.enable": "true"}}}, INFO, "misspells"),
+        ("settings", {"broker_settings": {1: {"unclean.leader.election.enable": "true"}}}, WARN, "records are lost"),
+        ("certificate", {"certificate_days": 20.5}, WARN, "expires in 20d12h"),
+        ("certificate", {"certificate_days": 2}, ERROR, "expires in 2d00h"),
+        (
+            "hanging-transactions",
+            {"hanging": ({"topic": "t", "partition": 1, "age_ms": 60000, "why": "w", "fix": "f"},)},
+            ERROR,
+            "hangs on t-1 since 1m00s: w",
+        ),
+    ],
+)
+def test_what_is_wrong_is_found(check: str, changed: dict[str, Any], severity: Severity, told: str) -> None:
+    (finding,) = found(HEALTHY._replace(**changed), check)
+    assert finding.severity == severity
+    assert told in finding.summary
+
+
+def test_replicas_in_one_rack() -> None:
+    brokers = (broker(1), broker(2, rack="a"), broker(3, rack="b"))
+    (finding,) = found(HEALTHY._replace(brokers=brokers, topics=(topic("t", (1, [1, 2], [1, 2])),)), "shared-racks")
+    assert finding.items == ("t-0",)
+    spread = HEALTHY._replace(brokers=brokers, topics=(topic("t", (1, [1, 2, 3], [1, 2, 3])),))
+    assert found(spread, "shared-racks") == [], "three replicas cannot be in more than the two racks there are"
+
+
+def test_throttles_and_moves() -> None:
+    setting = Setting("broker", "1", "leader.replication.throttled.rate")
+    move = Transfer(TopicPartition("t", 0), (1,), (2,))
+    facts = HEALTHY._replace(throttles=Throttles({setting: "5"}, {setting: "5"}, [], []))
+    assert found(facts, "throttles")[0].items == ("broker 1 leader.replication.throttled.rate=5",)
+    moving = HEALTHY._replace(throttles=Throttles({setting: "5"}, {}, [move], []))
+    assert found(moving, "throttles") == []
+    assert found(moving, "moves")[0].items == ("t-0",)
+
+
+WHERE = TopicPartition("orders", 0)
+
+
+def group(state: str, *lags: PartitionLag) -> Look:
+    members = () if state == "Empty" else (Member("m", None, "c", "h"),)
+    commits = {lag.where: Commit(lag.committed or 0, "") for lag in lags}
+    return Look(Group("g", state, members=members, coordinator=1), commits, list(lags))
+
+
+@pytest.mark.parametrize(
+    ("check", "look_at", "severity", "told"),
+    [
+        ("rebalancing", group("PreparingRebalance"), WARN, "group g is rebalancing"),
+        ("deserted-groups", group("Empty", PartitionLag(WHERE, 5, 9, 4)), INFO, "with lag and no members"),
+        ("deleted-topics", group("Stable", PartitionLag(WHERE, 5, None, None, None, DELETED)), INFO, "that are gone"),
+        ("lost-records", group("Stable", PartitionLag(WHERE, 5, 20, 15)), ERROR, "never read 3 records"),
+    ],
+)
+def test_groups(check: str, look_at: Look, severity: Severity, told: str) -> None:
+    (finding,) = found(HEALTHY._replace(groups={"g": look_at}, starts={WHERE: 8}), check)
+    assert finding.severity == severity
+    assert told in finding.summary
+
+
+def test_a_stable_group_that_reads_is_no_finding() -> None:
+    facts = HEALTHY._replace(groups={"g": group("Stable", PartitionLag(WHERE, 8, 20, 12))}, starts={WHERE: 8})
+    assert look(facts, CHECKS) == []
+
+
+def test_the_worst_comes_first() -> None:
+    facts = HEALTHY._replace(topics=(topic("t", (-1, [1], [1])), topic("u", (2, [1, 2], [1, 2]))), controller_id=-1)
+    severities = [finding.severity for _, finding in look(facts, CHECKS)]
+    assert severities == sorted(severities, reverse=True)
+    assert {ERROR, INFO} <= set(severities)

@@ -1,0 +1,60 @@
+"""The command, on kafkad and on three real brokers of which one is down."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kctl.errors import Exit
+from tests.kctl.conftest import Kctl, Three, until
+
+
+def test_says_what_is_in_order_too(on_broker: Kctl) -> None:
+    ran = on_broker("doctor", "--only", "controller,disks,offline,versions")
+    assert ran.code in (Exit.DONE, Exit.FINDINGS)  # the machine's own disk may be nearly full
+    assert "ok" in ran.out and "controller" in ran.out
+    assert "1 broker," in ran.out
+
+
+def test_looks_at_everything_that_kafkad_serves(on_broker: Kctl) -> None:
+    ran = on_broker("doctor", "-o", "json", "--fail-on", "error", "--skip", "disks")
+    assert ran.code == Exit.DONE, ran.out + ran.err
+    assert all(item["severity"] in ("info", "warn") for item in json.loads(ran.out)["items"])
+
+
+def test_lists_its_checks(on_broker: Kctl) -> None:
+    ran = on_broker("doctor", "--checks", "-o", "name", "--only", "disks,racks")
+    assert (ran.code, ran.out.split()) == (Exit.DONE, ["disks", "racks"])
+
+
+def test_a_check_that_is_not_there(on_broker: Kctl) -> None:
+    ran = on_broker("doctor", "--only", "disk")
+    assert ran.code == Exit.USAGE
+    assert 'did you mean "disks"' in ran.err
+
+
+@pytest.mark.slow
+@pytest.mark.java
+def test_a_broker_that_is_down(on_three: Kctl, three: Three) -> None:
+    assert on_three("-y", "topics", "create", "doctor-t", "-p", "3", "-r", "3").code == Exit.DONE
+    three.brokers[2].kill()
+    try:
+        until(lambda: '"3"' not in _brokers(on_three), "the broker is missed", seconds=60)
+        ran = on_three("doctor", "-o", "json")
+        assert ran.code == Exit.FINDINGS
+        items = {item["id"]: item for item in json.loads(ran.out)["items"]}
+        assert items["brokers-down"]["items"] == ["broker/3"]
+        assert {"doctor-t-0", "doctor-t-1", "doctor-t-2"} <= set(items["under-replicated"]["items"])
+    finally:
+        three.restart(2)
+    until(
+        lambda: "under-replicated" not in on_three("doctor", "--only", "under-replicated", "-o", "json").out,
+        "all are in sync",
+        60,
+    )
+
+
+def _brokers(kctl: Kctl) -> str:
+    ran = kctl("raw", "Metadata", '{"topics": []}')
+    return " ".join(f'"{node["node_id"]}"' for node in json.loads(ran.out)["brokers"])
