@@ -3,7 +3,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 INSTALLED := .venv/.installed
 
-.PHONY: run test test-slow compatibility check fmt bench
+.PHONY: run test test-slow compatibility check fmt docs bench
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -39,6 +39,9 @@ fmt: $(INSTALLED)-test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(INSTALLED)-test
+	$(PY) -m kctl.reference > docs/kctl.md
+
 bench: $(INSTALLED)-test
-	missed=0; for table in figures groups cleaner segments; do $(PY) -m tests.bench.$$table || missed=1; done; \
+	missed=0; for table in figures groups cleaner segments records kctl; do $(PY) -m tests.bench.$$table || missed=1; done; \
 	$(PY) -m tests.bench.sidebyside $(ARGS) && exit $$missed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 
 import click
@@ -178,3 +178,13 @@ def test_when_there_are_colours(
     settings = Settings()
     settings.color = color
     assert settings.colored(Stream()) is colored
+
+
+def test_no_field_was_renamed(approved: Callable[[str, str], None]) -> None:
+    """Scripts read them: fields may be added, and then the approved list grows."""
+    lines = [
+        f"{path}: {' '.join(column.name for column in command.columns if not column.shown)}"
+        for path in COMMANDS_AND_VERBS
+        if isinstance(command := loaded(path), KctlCommand) and command.columns
+    ]
+    approved("fields", "\n".join(lines) + "\n")

@@ -1,0 +1,73 @@
+"""`python -m kctl.reference`: every command's help as one page, docs/kctl.md. A test compares the two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from kctl.cli import root
+from kctl.errors import Exit
+from kctl.lazy import LazyGroup
+from kctl.settings import options
+
+_WIDTH = 100
+_INTRODUCTION = """# kctl
+
+Made from the commands' own help by `make docs`; change it there.
+
+`kctl` operates kafkad and any other Kafka. Names are literal; `--match` and `--regex` take patterns. What changes
+something shows the effect and asks; `--yes` does not ask, `--dry-run` only shows. Data go to standard output,
+everything else to standard error.
+"""
+_EXIT_CODES = {
+    Exit.DONE: "all done",
+    Exit.FAILED: "a broker refused, or several things failed in different ways",
+    Exit.USAGE: "the command line is wrong",
+    Exit.NOT_FOUND: "a topic, group, broker … is not there",
+    Exit.UNREACHABLE: "nobody answered, or not in time",
+    Exit.UNAUTHORIZED: "not logged in, or not allowed",
+    Exit.REFUSED: "refused by kctl itself: an active group, a conflict, nobody confirmed",
+    Exit.FINDINGS: "done, and what was looked at is not in order",
+    Exit.INTERRUPTED: "interrupted",
+}
+
+
+def page() -> str:
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    yield _INTRODUCTION
+    yield "## Options of every command\n"
+    context = click.Context(root, info_name="kctl")
+    for option in options():
+        names, text = option.get_help_record(context) or ("", "")
+        yield f"- `{names}`: {text}"
+    yield "\n## Exit codes\n"
+    for code, meaning in _EXIT_CODES.items():
+        yield f"- {int(code)}: {meaning}"
+    yield from _commands(root, context)
+
+
+def _commands(group: LazyGroup, above: click.Context) -> Iterator[str]:
+    for name in group.list_commands(above):
+        command = group.get_command(above, name)
+        assert command is not None  # it is in the group's own table
+        context = click.Context(command, info_name=name, parent=above, max_content_width=_WIDTH, terminal_width=_WIDTH)
+        path = context.command_path
+        if isinstance(command, LazyGroup):
+            yield f"\n## {path}\n\n{command.help}"
+            yield from _commands(command, context)
+        else:
+            depth = "###" if isinstance(above.command, LazyGroup) and above.command is not root else "##"
+            yield f"\n{depth} {path}\n\n```\n{_without_common(context.get_help())}\n```"
+
+
+def _without_common(text: str) -> str:
+    """They are said once, above."""
+    return text.partition("\nOptions of every command")[0].rstrip()
+
+
+if __name__ == "__main__":
+    print(page())
