@@ -79,6 +79,9 @@ _MOST_TARGETS: Final = 10_000
 _FIRST_WITH_START_OFFSET: Final = 5
 _ACKS_ALL, _ACKS_NONE = -1, 0
 _VALID_ACKS = (0, 1, -1)
+_NO_TIME = 0
+"""Stands for the present where a partition is `fast`: such a one takes records of any age."""
+_SUCCESS: Final = {version: Success(version) for version in range(3, 14)}
 _ADMIN_CLIENT = "__admin_client"
 
 
@@ -156,7 +159,7 @@ class ProduceApi:
         if header[5] & TRANSACTIONAL:
             return -1
         try:
-            check_batch(view, at, end, header, partition.log.config, version, self._clock.now_ms())
+            check_batch(view, at, end, header, partition.log.config, version, _NO_TIME)
             return partition.append(view, at, end, header)
         except StorageError:
             _BASE_OFFSET.pack_into(view, at, 0)  # the append had set it before the disk refused
@@ -185,14 +188,17 @@ class ProduceApi:
 
     def _append_topic(self, work: _Work, topic: TopicData, frame: memoryview) -> None:
         """HOT. What can be appended on the spot is; the rest goes the long way, partition by partition."""
-        version, acks = work.version, work.request.acks
+        version, acks, packed = work.version, work.request.acks, work.packed
         held = self._writable(work, topic)
+        pack = _SUCCESS[version].pack
         for data in topic.partitions:
             index, at, end = data
             partition = held.get(index)
             base = -1 if partition is None else self._quick(partition, acks, frame, at, end, version)
             if partition is not None and base >= 0:
-                work.succeed(partition, index, base)
+                if partition.acks_fsync and acks == _ACKS_ALL:
+                    work.uncommitted[len(packed)] = partition.log
+                packed.append(pack(index, base, partition.log.start_offset))
             else:
                 work.take(self._outcome(work, topic, data, frame))
 
@@ -375,7 +381,6 @@ class _Work:
     """One request under way: packed answers in the order of its partitions, and by place what they wait for."""
 
     __slots__ = (
-        "_success",
         "allow_internal",
         "correlation_id",
         "failed",
@@ -395,16 +400,9 @@ class _Work:
         self.waiting: dict[int, Coroutine[Any, Any, Settled]] = {}
         self.uncommitted: dict[int, Log] = {}
         self.failed = False
-        self._success = Success(version)
 
     def indexes(self) -> list[int]:
         return [data[0] for topic in self.request.topics for data in topic.partitions]
-
-    def succeed(self, partition: Partition, index: int, base: int) -> None:
-        """HOT. The next partition took its batch."""
-        if partition.acks_fsync and self.request.acks == _ACKS_ALL:
-            self.uncommitted[len(self.packed)] = partition.log
-        self.packed.append(self._success.pack(index, base, partition.log.start_offset))
 
     def take(self, outcome: Outcome) -> None:
         """What the next partition is told, or will be."""

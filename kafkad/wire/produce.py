@@ -106,30 +106,43 @@ def _read_topic(frame: memoryview, at: int, version: int, flexible: bool) -> tup
         name, at = read_text(frame, at, flexible)
     count, at = read_count(frame, at, flexible)
     echo = bytes(frame[start:at])
-    partitions = []
     index_end = at + 4
-    for _ in range(count):
-        partition, at = _read_partition(frame, at, flexible)
-        partitions.append(partition)
+    partitions, at = (_read_flexible if flexible else _read_plain)(frame, at, count)
     if flexible:
         at = skip_tags(frame, at)
     return TopicData(echo, name, topic_id, partitions), at, index_end
 
 
-def _read_partition(frame: memoryview, at: int, flexible: bool) -> tuple[PartitionData, int]:
-    if flexible:
-        index = _I32.unpack_from(frame, at)[0]
-        length, at = get_uvarint(frame, at + 4)
-        length -= 1
-    else:
+def _read_plain(frame: memoryview, at: int, count: int) -> tuple[list[PartitionData], int]:
+    """HOT."""
+    partitions = []
+    for _ in range(count):
         index, length = _INDEX_AND_LENGTH.unpack_from(frame, at)
         at += 8
-    end = at + max(length, 0)
-    if end > len(frame):
-        raise MalformedError(f"{length} bytes of records at {at} end after their frame")
-    if flexible:
-        return (index, at, end), end + 1 if frame[end] == 0 else skip_tags(frame, end)
-    return (index, at, end), end
+        end = at + length if length > 0 else at
+        if end > len(frame):
+            raise _cut_off(at, length)
+        partitions.append((index, at, end))
+        at = end
+    return partitions, at
+
+
+def _read_flexible(frame: memoryview, at: int, count: int) -> tuple[list[PartitionData], int]:
+    """HOT."""
+    partitions = []
+    for _ in range(count):
+        (index,) = _I32.unpack_from(frame, at)
+        length, at = get_uvarint(frame, at + 4)
+        end = at + length - 1 if length else at
+        if end > len(frame):
+            raise _cut_off(at, length - 1)
+        partitions.append((index, at, end))
+        at = end + 1 if frame[end] == 0 else skip_tags(frame, end)
+    return partitions, at
+
+
+def _cut_off(at: int, length: int) -> MalformedError:
+    return MalformedError(f"{length} bytes of records at {at} end after their frame")
 
 
 class Answer(NamedTuple):
