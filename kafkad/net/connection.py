@@ -5,6 +5,7 @@ Rules:
   lets those go on that have arrived with it, and all their replies leave together.
 - While a reply has not left completely, nothing more is read: a peer that does not read costs one reply.
 - Memory is owned only for a frame that is partial, and only as much as has really arrived.
+- A peer that trickles wakes nobody: the kernel keeps what arrives until a frame is there, or much more of it.
 """
 
 from __future__ import annotations
@@ -243,6 +244,8 @@ class Connection:
             self._partial = None
             if self._large is not None:
                 self._give_back()
+            else:
+                self._wake_after(1)
             return
         total = 4 + _SIZE.unpack_from(view, at)[0] if left >= 4 else 0
         if total <= _SMALL_FRAME or left >= total or (left < total // _ARRIVED_SHARE and left <= _MOST_COPIED):
@@ -250,6 +253,7 @@ class Connection:
             if self._large is not None:
                 self._give_back()
             self._partial = kept
+            self._wake_after(max(min(total - left, _SMALL_FRAME), 1))
         else:
             self._keep_large(view, at, left, total)
 

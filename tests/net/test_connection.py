@@ -155,6 +155,31 @@ def test_a_frame_may_come_a_byte_at_a_time() -> None:
     run(echo, scenario)
 
 
+def test_a_peer_that_trickles_wakes_nobody_until_its_frame_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    woken = 0
+    on_readable = Connection.on_readable
+
+    def counted(connection: Connection) -> None:
+        nonlocal woken
+        woken += 1
+        on_readable(connection)
+
+    monkeypatch.setattr(Connection, "on_readable", counted)
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        for _ in range(2):
+            nonlocal woken
+            woken = 0
+            for byte in frame(bytes(100)):
+                writer.write(bytes([byte]))
+                await asyncio.sleep(0.001)
+            assert await read_frame(reader) == bytes(100)
+            assert woken <= 6  # for the length a byte at a time, and when the rest is there
+
+    run(echo, scenario)
+
+
 def test_frames_larger_than_the_shared_buffer_arrive_whole_and_their_buffer_is_used_again() -> None:
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         reader, writer = await connect()
