@@ -40,7 +40,7 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield _INTRODUCTION
     yield "## Options of every command\n"
-    context = click.Context(root, info_name="kctl")
+    context = click.Context(root, info_name="kctl", **root.context_settings)
     for option in options():
         names, text = option.get_help_record(context) or ("", "")
         yield f"- `{names}`: {text}"
