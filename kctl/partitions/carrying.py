@@ -19,7 +19,7 @@ from kctl.partitions.reassignments import begin_moves, by_topic, choose_director
 from kctl.partitions.snapshot import Snapshot, take
 from kctl.partitions.standing import DONE, MOVING, WAITING, Standing, located, standing
 from kctl.partitions.throttled import Throttled
-from kctl.partitions.ticker import Ticker
+from kctl.progress import ProgressLine
 from kctl.session import Session
 from kctl.sizes import replica_sizes
 
@@ -84,7 +84,7 @@ class Carrying:
         self._throttled = throttled
         self._clock = clock
         self._sleep = sleep
-        self._ticker = Ticker(session.settings, clock)
+        self._shown = ProgressLine(session.settings, clock)
         self._progress = Progress()
         self._stalled: set[Copying] = set()
         self._answered = clock()
@@ -107,7 +107,7 @@ class Carrying:
                 begun = {each.partition.name for each in batch} - set(refused)
                 self._follow(begun, f"batch {number + 1}/{count}")
         finally:
-            self._ticker.close()
+            self._shown.clear()
         return errors
 
     def begin(self, batch: Sequence[Standing]) -> dict[TopicPartition, KctlError]:
@@ -161,7 +161,7 @@ class Carrying:
             except KctlError as error:
                 if not _passes(error) or self._clock() - self._answered >= _PATIENCE_SECONDS:
                     raise
-                self._ticker.show(f"no answer: {error.what}")
+                self._shown.show("no answer: {}".format, error.what)
                 self._sleep(_LOOK_SECONDS)
             else:
                 self._answered = self._clock()
@@ -177,7 +177,7 @@ class Carrying:
         moving = sum(each.state == MOVING for each in seen.standings)
         done = sum(each.state == DONE for each in seen.standings)
         self._tell_stalled(seen, report, amounts)
-        self._ticker.show(progress_line(report, label, moving, done, self._throttled.rate))
+        self._shown.show(progress_line, report, label, moving, done, self._throttled.rate)
 
     def _tell_stalled(self, seen: Look, report: Report, amounts: Mapping[Copying, Amount]) -> None:
         partitions = seen.snapshot.by_name()
@@ -185,13 +185,13 @@ class Carrying:
             if copy not in self._stalled:
                 alive = copy.target in seen.snapshot.alive()
                 reason = stall_reason(alive, partitions[copy.partition].leader, amounts[copy], self._throttled.rate)
-                self._ticker.say(f"stalled: {copy} has not grown for a minute: {reason}")
+                self._shown.say(f"stalled: {copy} has not grown for a minute: {reason}")
         self._stalled = set(report.stalled)
 
     def _wait_until_replicated(self) -> None:
         """Until every replica that should be in sync is."""
         while behind := self._patiently(lambda: under_replicated(self._session)):
-            self._ticker.show(f"waiting: {behind} partitions are under-replicated")
+            self._shown.show("waiting: {} partitions are under-replicated".format, behind)
             self._sleep(_LOOK_SECONDS)
 
 

@@ -15,11 +15,11 @@ from kctl.choosing import Choice
 from kctl.command import answer
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Row, note
+from kctl.progress import ProgressLine
 from kctl.records.batches import NOBODY, Batch, Producer
 from kctl.records.formats import Headers, Parsed
 from kctl.records.interrupts import Interrupts
 from kctl.records.partitioning import partitioner
-from kctl.records.progress import Progress
 from kctl.records.sending import Delivered, Options, Sender, Undelivered
 from kctl.session import Session
 from kctl.topics.chosen import chosen_topics
@@ -111,7 +111,7 @@ class Delivery:
         self._wishes = wishes
         self._topic = topic
         self._finished = False
-        self._progress = Progress(session.settings)
+        self._progress = ProgressLine(session.settings)
         self._taken: dict[TopicPartition, _Taken] = {}
         partitions = one_topic(session, topic).partitions
         self._count = len(partitions)

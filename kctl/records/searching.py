@@ -10,11 +10,11 @@ from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
 from kctl.errors import KctlError
 from kctl.output import note
+from kctl.progress import ProgressLine, bar
 from kctl.records.bounds import FOR_EVER, Extent, Span
 from kctl.records.fetched import Fetched
 from kctl.records.filters import Wanted
 from kctl.records.located import Located
-from kctl.records.progress import Progress, bar
 from kctl.records.reading import Reader
 from kctl.session import Session
 
@@ -48,7 +48,7 @@ class Search:
         self._committed = committed
         self._count = count
         self._asked_to_stop = asked_to_stop
-        self._progress = Progress(session.settings)
+        self._progress = ProgressLine(session.settings)
         self._total = 0
         self._done = 0
 

@@ -14,13 +14,13 @@ from kctl.command import KctlCommand
 from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError
 from kctl.parsing import parse_duration_ms, parse_size
+from kctl.progress import ProgressLine
 from kctl.records.bounds import FIRST, LAST
 from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
 from kctl.records.perf.measuring import RATE_COLUMNS, Rate
 from kctl.records.perf.stage import Payloads, show, stage
 from kctl.records.planning import Range, spans
-from kctl.records.progress import Progress
 from kctl.records.reading import Reader
 from kctl.records.sending import Options, Sender
 from kctl.session import Session, pass_session
@@ -73,7 +73,7 @@ def perf_consume(session: Session, /, **options: Any) -> int:
 
 def _fill(session: Session, topic: str, records: int, size: int, asked: Callable[[], bool]) -> None:
     where = [TopicPartition(topic, part.partition_index) for part in one_topic(session, topic).partitions]
-    sender, payloads, progress = Sender(session, Options()), Payloads(size), Progress(session.settings)
+    sender, payloads, progress = Sender(session, Options()), Payloads(size), ProgressLine(session.settings)
     now_ms = time.time_ns() // 1_000_000
     try:
         for number in range(records):
@@ -97,7 +97,7 @@ def _read(
     found, failed = spans(session, where, Range(FIRST, LAST, follow=False, committed=False))
     most = options["records"]
     end = parse_duration_ms(options["duration"]) / 1000 if options["duration"] else None
-    reader, progress = Reader(session, found), Progress(session.settings)
+    reader, progress = Reader(session, found), ProgressLine(session.settings)
     begin = last = time.monotonic()
     records = size = 0
     try:

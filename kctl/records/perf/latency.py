@@ -14,13 +14,13 @@ from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError
 from kctl.output import Column
 from kctl.parsing import parse_duration_ms, parse_size
+from kctl.progress import ProgressLine
 from kctl.records.bounds import FOR_EVER, Span
 from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
 from kctl.records.perf.measuring import LATENCY_COLUMNS, Latencies, latency_text
 from kctl.records.perf.stage import Payloads, show, stage
 from kctl.records.planning import extents
-from kctl.records.progress import Progress
 from kctl.records.reading import Reader
 from kctl.records.sending import Options, Sender
 from kctl.session import Session, pass_session
@@ -76,7 +76,7 @@ def perf_latency(session: Session, /, **options: Any) -> int:
     errors: list[KctlError] = []
     with Interrupts() as interrupts, stage(session, options["topic"], 1, options["replication"]) as topic:
         trip = RoundTrip(session, TopicPartition(topic, 0), parse_size(options["record_size"]), options["acks"])
-        latencies, progress = Latencies(), Progress(session.settings)
+        latencies, progress = Latencies(), ProgressLine(session.settings)
         begin = time.monotonic()
         seconds = _seconds(options)
         sent = 0

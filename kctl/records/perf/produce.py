@@ -14,12 +14,12 @@ from kctl.command import KctlCommand
 from kctl.completing import topic_names
 from kctl.errors import Exit
 from kctl.parsing import parse_duration_ms, parse_size
+from kctl.progress import ProgressLine
 from kctl.records.batches import NOBODY
 from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
 from kctl.records.perf.measuring import LATENCY_COLUMNS, RATE_COLUMNS, Latencies, Rate, latency_text
 from kctl.records.perf.stage import Payloads, show, stage
-from kctl.records.progress import Progress
 from kctl.records.sending import Delivered, Options, Sender
 from kctl.session import Session, pass_session
 
@@ -98,7 +98,7 @@ class Run:
         self._counted = 0
         self._begin = self._last = 0.0
         self._counted_from: float | None = None
-        self._progress = Progress(session.settings)
+        self._progress = ProgressLine(session.settings)
         self._sender = Sender(
             session,
             Options(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,6 @@ from kctl.partitions.reassignments import Active, Directory
 from kctl.partitions.standing import DONE, ELSEWHERE, MOVING, WAITING, standing
 from kctl.partitions.throttle import Throttles
 from kctl.partitions.throttling import BROKER, LISTS, RATES, TOPIC, Setting, Transfer
-from kctl.partitions.ticker import Ticker
-from kctl.settings import Settings
 
 WHERE = TopicPartition("t", 0)
 THERE = Partition("t", 0, (1, 2), 1, 100)
@@ -156,25 +153,3 @@ def test_a_partition_that_is_not_there(word: str, what: str) -> None:
     with pytest.raises(KctlError) as failed:
         named([word], [Partition("a", 0, (1,), 1)])
     assert (failed.value.what, failed.value.exit_code) == (what, Exit.NOT_FOUND)
-
-
-def test_away_from_a_terminal_a_line_comes_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
-    now = 100.0
-    ticker = Ticker(Settings(), lambda: now)
-    for now in (101.0, 109.9, 110.0, 111.0, 119.9, 120.5):
-        ticker.show(f"at {now}")
-    ticker.say("done")
-    assert capsys.readouterr().err == "at 110.0\nat 120.5\ndone\n"
-
-
-def test_on_a_terminal_it_is_always_the_same_line_cut_to_fit(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "20")
-    ticker = Ticker(Settings(), lambda: 0.0)
-    ticker.show("0123456789" * 3)
-    ticker.show("more")
-    ticker.say("done")
-    clear = "\r\x1b[2K"
-    assert capsys.readouterr().err == f"{clear}0123456789012345678{clear}more{clear}done\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from shutil import get_terminal_size
 from typing import Any
 
 from kctl.settings import Settings
@@ -23,7 +24,7 @@ def bar(share: float) -> str:
     return f"{'█' * filled}{'░' * (_BAR_WIDTH - filled)} {share:4.0%}"
 
 
-class Progress:
+class ProgressLine:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._live = sys.stderr.isatty() and not settings.quiet
         self._quiet = settings.quiet
@@ -38,11 +39,17 @@ class Progress:
             return
         self._next = self._clock() + self._every
         if self._live:
-            sys.stderr.write(f"\r\x1b[K{text(*about)}")
+            sys.stderr.write(f"\r\x1b[K{text(*about)[: get_terminal_size().columns - 1]}")
             sys.stderr.flush()
             self._shown = True
         else:
-            print(text(*about), file=sys.stderr)
+            print(text(*about), file=sys.stderr, flush=True)
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self.clear()
+        if not self._quiet:
+            print(text, file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         """Before anything else is said."""

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from kctl.records.progress import Progress, bar
+from kctl.progress import ProgressLine, bar
 from kctl.settings import Settings
 
 
@@ -26,7 +26,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, quiet: bool = Fa
     monkeypatch.setattr("sys.stderr", stream)
     settings, now = Settings(), 0.0
     settings.quiet = quiet
-    progress = Progress(settings, lambda: now)
+    progress = ProgressLine(settings, lambda: now)
     for tenth in range(600):
         now = tenth / 10
         progress.show("{:g}".format, now)
@@ -43,6 +43,17 @@ def test_one_line_that_changes_on_a_terminal_and_goes_at_the_end(monkeypatch: py
     assert text.startswith("\r\x1b[K0.2\r\x1b[K0.4")
     assert text.endswith("\r\x1b[K")
     assert "\n" not in text
+
+
+def test_a_line_that_is_too_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    monkeypatch.setenv("COLUMNS", "20")
+    now = 0.0
+    progress = ProgressLine(Settings(), lambda: now)
+    now = 1.0
+    progress.show(lambda: "0123456789" * 3)
+    progress.say("stays")
+    assert terminal.getvalue() == "\r\x1b[K0123456789012345678\r\x1b[Kstays\n"
 
 
 def test_nothing_when_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
