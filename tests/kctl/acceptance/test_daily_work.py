@@ -160,6 +160,7 @@ def test_the_cluster_and_its_brokers(cluster: Cluster) -> None:
     assert len(shown["brokers"]) == cluster.brokers
     for words in (("brokers", "list"), ("cluster", "describe"), ("cluster", "controller"), ("brokers", "log-dirs")):
         cluster.does(*words)
+    cluster.does("doctor", "--only", "controller,brokers-down,versions")
     assert len(json.loads(cluster.does("raw", "Metadata", '{"topics": []}').out)["brokers"]) == cluster.brokers
 
 
