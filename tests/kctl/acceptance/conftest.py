@@ -17,6 +17,7 @@ from tests.kctl.conftest import Kctl, Ran, until
 
 REAL = (pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(300))
 KINDS = ("broker", *(pytest.param(name, marks=REAL) for name in ("three", "kraft")))
+on_several_brokers = pytest.mark.parametrize("cluster", [pytest.param("three", marks=REAL)], indirect=True)
 SECONDS = 90
 
 

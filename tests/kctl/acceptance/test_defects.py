@@ -12,7 +12,7 @@ import pytest
 
 from kctl.errors import Exit
 from kctl.session import Session
-from tests.kctl.acceptance.conftest import Cluster
+from tests.kctl.acceptance.conftest import Cluster, on_several_brokers
 from tests.kctl.conftest import until
 from tests.oracle.kafka import free_port
 
@@ -70,9 +70,8 @@ def test_a_name_is_no_pattern(cluster: Cluster, topic: NewTopic) -> None:
     assert cluster.does("topics", "list", "--match", "accept?dot?[xy]", "-o", "name").out == "accept-dot-x\n"
 
 
+@on_several_brokers
 def test_replicas_keep_the_order_of_their_assignment(cluster: Cluster) -> None:
-    if cluster.brokers < 3:
-        pytest.skip("there is only one order")
     placed = [[3, 1, 2], [1, 3, 2], [2, 3, 1]]
     text = ";".join(f"{number}={','.join(map(str, replicas))}" for number, replicas in enumerate(placed))
     cluster.does("topics", "create", "accept-order", "--replicas", text, "-y")
@@ -84,9 +83,8 @@ def test_replicas_keep_the_order_of_their_assignment(cluster: Cluster) -> None:
         assert "3,1,2" in cluster.does(*table).out
 
 
+@on_several_brokers
 def test_draining_moves_only_what_is_on_the_broker(cluster: Cluster, tmp_path: Any) -> None:
-    if cluster.brokers < 3:
-        pytest.skip("there is nowhere to go")
     placed = "0=3,1;1=1,2;2=2,3;3=2,1;4=1,2"
     cluster.does("topics", "create", "accept-drain", "--replicas", placed, "-y")
     words = ("partitions", "drain", 3, "--topics", "accept-drain", "-f", tmp_path / "plan.json")
