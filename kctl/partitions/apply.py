@@ -14,7 +14,7 @@ from kafkad.names import TopicPartition
 from kctl.changes import Change
 from kctl.command import KctlCommand
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Row, note, size_text
+from kctl.output import Column, Row, counted, note, size_text
 from kctl.partitions.carrying import Carrying, Look, look
 from kctl.partitions.plan_file import Place, Plan, parse_plan, render_plan
 from kctl.partitions.reassignments import Active, active_moves, by_topic
@@ -112,7 +112,7 @@ def carry_out(session: Session, path: str, plan: Plan, options: Options, *, save
         return _finish(session, Carrying(session, plan.places, throttled), throttled, path, options, [])
     change = Change(session, COLUMNS, rows)
     size = size_text(sum(each.copy_bytes for each in seen.standings if each.state != DONE))
-    if not change.confirmed(f"Move {seen.missing} partitions, copying {size}?"):
+    if not change.confirmed(f"Move {counted(seen.missing, 'partition')}, copying {size}?"):
         return Exit.DONE
     if save:
         write_plan(path, plan.places, session)
@@ -243,7 +243,7 @@ def _finish(
         for where, error in carrying.elect().items():
             note(session.settings, f"{where}: its first replica does not lead: {error.what}")
     after = look(session, carrying.places)
-    verified = f"{len(after.standings)} partitions have the replicas of the plan"
+    verified = f"the replicas of {counted(len(after.standings), 'partition')} are those of the plan"
     rollback = rollback_path(path)
     undo = spelled(session.settings, f"partitions apply {rollback}") if os.path.exists(rollback) else ""
     return Change(session, COLUMNS, []).done(

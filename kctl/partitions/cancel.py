@@ -13,7 +13,7 @@ from kctl.changes import Change
 from kctl.command import KctlCommand
 from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Row, note
+from kctl.output import Column, Row, counted, note
 from kctl.partitions.apply import read_plan, rollback_path
 from kctl.partitions.carrying import Look, copies, look, under_way
 from kctl.partitions.dynamic import write_settings
@@ -60,7 +60,7 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
     if not chosen:
         note(session.settings, "none of these moves is under way")
     change = Change(session, COLUMNS, _rows(seen, chosen))
-    if chosen and not change.confirmed(f"Cancel {len(chosen)} moves?"):
+    if chosen and not change.confirmed(f"Cancel {counted(len(chosen), 'move')}?"):
         return Exit.DONE
     errors = _cancel(session, chosen)
     names = {each.partition.name for each in chosen}
@@ -68,7 +68,7 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
         _restore_order(session, plan, names)
     if not keep_throttles and not errors and not session.settings.dry_run:
         errors += throttled.take_off() if throttled and throttled.rate is not None else _clear(session, names)
-    return change.done(errors=errors, verified=f"{len(chosen)} moves are no longer under way")
+    return change.done(errors=errors, verified=f"{counted(len(chosen), 'move')} no longer under way")
 
 
 def _chosen(words: Sequence[str], seen: Look) -> list[Standing]:

@@ -14,7 +14,7 @@ from kctl.command import KctlCommand
 from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError
 from kctl.offsets import LATEST
-from kctl.output import Column, Row, note
+from kctl.output import Column, Row, counted, note
 from kctl.partitions.board import Partition
 from kctl.partitions.naming import named
 from kctl.partitions.reassignments import PREFERRED, UNCLEAN, by_topic, elect_leaders
@@ -101,7 +101,7 @@ def elect(session: Session, what: Sequence[str], everything: bool, kind: str) ->
     refused = elect_leaders(session, [e.partition.name for e in wanted], PREFERRED if kind == "preferred" else UNCLEAN)
     leaders = _new_leaders(session, [each for each in wanted if each.partition.name not in refused])
     done = [_result(row, leaders, refused) for row in rows]
-    return change.done(done, [*refused.values(), *impossible], verified=f"{len(leaders)} partitions have new leaders")
+    return change.done(done, [*refused.values(), *impossible], verified=f"{counted(len(leaders), 'new leader')}")
 
 
 def _confirmed(change: Change, wanted: Sequence[Election], kind: str) -> bool:

@@ -12,7 +12,7 @@ from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
 from kctl.completing import broker_ids, topic_names
 from kctl.errors import KctlError
-from kctl.output import Column, Document, Row, Writer, note, size_text
+from kctl.output import Column, Document, Row, Writer, counted, note, size_text
 from kctl.partitions.reassignments import Active, active_moves
 from kctl.session import Session, pass_session
 from kctl.sizes import log_dirs, replica_sizes
@@ -121,4 +121,4 @@ def _text(session: Session, rows: Sequence[Row]) -> Iterator[str]:
         return
     unhealthy = sum(row["health"] != "ok" for row in rows)
     size = size_text(sum(row["size_bytes"] or 0 for row in rows))
-    yield f"{len(rows)} partitions, {size}; {f'{unhealthy} unhealthy' if unhealthy else 'all healthy'}"
+    yield f"{counted(len(rows), 'partition')}, {size}; {f'{unhealthy} unhealthy' if unhealthy else 'all healthy'}"

@@ -15,7 +15,7 @@ from kctl.choosing import unknown
 from kctl.command import KctlCommand, answer
 from kctl.completing import broker_ids, topic_names
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Document, Row, Writer, duration_text, note, size_text
+from kctl.output import Column, Document, Row, Writer, counted, duration_text, note, size_text
 from kctl.parsing import parse_size
 from kctl.partitions.apply import rollback_path, write_plan
 from kctl.partitions.board import BALANCES, RACKS, Goal, Partition
@@ -331,7 +331,7 @@ def _warn(session: Session, snapshot: Snapshot, moves: Sequence[Move], sums: Seq
     for error in snapshot.silent:
         note(settings, f"warning: sizes are incomplete: {error.what}")
     if snapshot.active:
-        note(settings, f"warning: {len(snapshot.active)} moves are under way; planned as if they were done")
+        note(settings, f"warning: {counted(len(snapshot.active), 'move')} under way; planned as if that were done")
     for topic, (now, then) in sorted(rack_losses(snapshot.brokers, moves).items()):
         note(settings, f"warning: {topic} would live in {then} racks instead of {now}")
     for each in sums:

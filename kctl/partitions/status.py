@@ -9,7 +9,7 @@ import click
 
 from kctl.command import KctlCommand, answer
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Document, Row, Writer, note
+from kctl.output import Column, Document, Row, Writer, counted, note
 from kctl.partitions.apply import read_plan
 from kctl.partitions.carrying import Look, copies, look, under_way
 from kctl.partitions.progress import Amount, Copying, Progress, Report, progress_line, stall_reason
@@ -109,4 +109,4 @@ def _text(session: Session, rows: Sequence[Row], seen: Look, report: Report) -> 
     if not rows:
         yield "no move is under way"
     else:
-        yield progress_line(report._replace(slowest=None), f"{len(rows)} partitions", moving, done, None)
+        yield progress_line(report._replace(slowest=None), counted(len(rows), "partition"), moving, done, None)

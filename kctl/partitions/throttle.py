@@ -11,7 +11,7 @@ from kafkad.names import TopicPartition
 from kctl.changes import Change
 from kctl.command import KctlCommand, answer
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Row, note
+from kctl.output import Column, Row, counted, note
 from kctl.parsing import parse_size
 from kctl.partitions.apply import spelled
 from kctl.partitions.dynamic import read_settings, throttle_settings, write_settings
@@ -119,7 +119,7 @@ def _set(session: Session, found: Throttles, rate: int) -> int:
     for setting, value in lists(found.transfers).items():
         new[setting] = united(found.values.get(setting), value)
     undo = spelled(session.settings, "partitions throttle clear")
-    return _change(session, found, new, f"Throttle {len(found.transfers)} moves?", undo)
+    return _change(session, found, new, f"Throttle {counted(len(found.transfers), 'move')}?", undo)
 
 
 def _clear(session: Session, found: Throttles) -> int:

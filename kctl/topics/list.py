@@ -15,7 +15,7 @@ from kctl.completing import topic_names
 from kctl.configs.of_topics import topic_settings
 from kctl.configs.values import said
 from kctl.errors import KctlError
-from kctl.output import Column, Document, Row, Writer, note, size_text
+from kctl.output import Column, Document, Row, Writer, counted, note, size_text
 from kctl.session import Session, pass_session
 from kctl.sizes import log_dirs
 from kctl.topics.chosen import chosen_topics
@@ -160,4 +160,4 @@ def _summary(rows: Sequence[Row]) -> str:
     unhealthy = sum(bool(row["offline"] or row["under_replicated"] or row["under_min_isr"]) for row in rows)
     health = f"{unhealthy} unhealthy" if unhealthy else "all healthy"
     sizes = f"{size_text(size)} ({size_text(replicated)} with replicas)"
-    return f"{len(rows)} topics, {partitions} partitions, {sizes}; {health}"
+    return f"{counted(len(rows), 'topic')}, {counted(partitions, 'partition')}, {sizes}; {health}"

@@ -105,7 +105,7 @@ def test_a_drain_under_load_ends_as_kafkas_own_tool_says(on_three: Kctl, three: 
     with Load(three.bootstrap, topic) as load:
         ran = on_three("partitions", "apply", "plan.json", "--throttle", "10MB/s", "-y")
     assert ran.code == Exit.DONE, ran.err
-    assert "verified: 3 partitions have the replicas of the plan" in ran.err
+    assert "verified: the replicas of 3 partitions are those of the plan" in ran.err
     assert (load.failed, end_offsets(three, topic)) == ([], before + load.acknowledged)
     assert replicas(on_three, topic) == [planned[0]["planned"], [1, 2], planned[2]["planned"], planned[3]["planned"]]
     assert leaders(on_three, topic) == [each[0] for each in replicas(on_three, topic)]
