@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kctl.doctor.facts import SETTINGS, THROTTLES, Facts
+from kctl.acls.bindings import ANYWHERE, CLUSTER_NAME, EVERYBODY
+from kctl.doctor.facts import ACLS, SETTINGS, THROTTLES, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.output import counted, duration_text, size_text
 
@@ -12,6 +13,8 @@ _FULL_WARN, _FULL_ERROR = 0.15, 0.05
 _CROWDED = 1.25
 """A broker that leads this many times its share is worth a word."""
 _DAYS_WARN, _DAYS_ERROR = 30, 7
+_FULL_IN_DAYS = 7
+_HARMFUL = {"All", "Write", "Delete", "Alter", "AlterConfigs"}
 _FEW = 8
 """Below so many partitions a broker, shares say nothing."""
 
@@ -45,6 +48,36 @@ def directories(facts: Facts) -> Iterator[Finding]:
             severity = Severity.ERROR if directory.free < _FULL_ERROR * directory.total else Severity.WARN
             free = f"{directory.free / directory.total:.0%} free ({size_text(directory.free)})"
             yield Finding(severity, f"the disk of {name} has {free}", (name,), fix)
+
+
+def filling(facts: Facts) -> Iterator[Finding]:
+    """Only of directories that were looked at twice: kctl doctor --sample."""
+    for directory in facts.directories:
+        rate = facts.growth.get((directory.broker, directory.path), 0)
+        if rate <= 0 or directory.free is None:
+            continue
+        days = directory.free / rate / 86_400
+        if days < _FULL_IN_DAYS:
+            name = f"{directory.path} of broker {directory.broker}"
+            severity = Severity.ERROR if days < 1 else Severity.WARN
+            summary = (
+                f"at {size_text(int(rate))}/s the disk of {name} is full in {duration_text(int(days * 86_400_000))}"
+            )
+            yield Finding(severity, summary, (name,), f"kctl brokers log-dirs {directory.broker}")
+
+
+def open_to_all(facts: Facts) -> Iterator[Finding]:
+    wide = tuple(
+        str(acl)
+        for acl in facts.acls
+        if acl.permission == "allow"
+        and acl.principal == EVERYBODY
+        and acl.host == ANYWHERE
+        and acl.operation in _HARMFUL
+        and acl.resource.name in ("*", CLUSTER_NAME)
+    )
+    if wide:
+        yield Finding(Severity.WARN, "ACLs let everybody change everything of a kind", wide, "kctl acls list")
 
 
 def leaders(facts: Facts) -> Iterator[Finding]:
@@ -123,11 +156,13 @@ CHECKS = (
     Check("brokers-down", "Brokers that hold replicas and are not there, or do not answer.", brokers_down),
     Check("controller", "A cluster without a controller.", no_controller),
     Check("disks", "Log directories that are offline or nearly full.", directories),
+    Check("filling", "Disks that will soon be full, with --sample.", filling),
     Check("leaders", "Brokers that lead far more partitions than others.", leaders),
     Check("racks", "Brokers without a rack.", racks),
     Check("versions", "Brokers of different releases.", releases),
     Check("throttles", "Throttles that no move needs any more.", left_throttles, (THROTTLES,)),
     Check("moves", "Replicas that are being moved.", moves, (THROTTLES,)),
     Check("settings", "Settings of brokers that lose data or make topics by mistake.", settings, (SETTINGS,)),
+    Check("acls", "ACLs that let everybody change everything.", open_to_all, (ACLS,)),
     Check("certificate", "A TLS certificate that expires soon.", certificate),
 )

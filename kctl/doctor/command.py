@@ -9,11 +9,13 @@ import click
 
 from kctl.command import KctlCommand, answer
 from kctl.doctor import brokers, groups, topics
-from kctl.doctor.facts import Facts, gather
+from kctl.doctor.facts import Facts, gather, grown
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.output import Column, Row, counted, note, time_text
+from kctl.parsing import parse_duration_ms
 from kctl.session import Session, pass_session
+from kctl.sizes import log_dirs
 
 CHECKS = (*topics.CHECKS, *brokers.CHECKS, *groups.CHECKS)
 COLUMNS = (
@@ -40,9 +42,10 @@ Found = tuple[Check, Finding]
     show_default=True,
     help="Exit with 7 then.",
 )
+@click.option("--sample", metavar="TIME", help="Look at the disks twice, so far apart, to say when they are full.")
 @click.option("--checks", is_flag=True, help="List the checks, and look at nothing.")
 @pass_session
-def doctor(session: Session, only: str | None, skip: str | None, fail_on: str, checks: bool) -> int:
+def doctor(session: Session, only: str | None, skip: str | None, fail_on: str, sample: str | None, checks: bool) -> int:
     """Look at the whole cluster, and say what is not in order.
 
     Findings come with the command that shows more or mends it. Nothing is changed.
@@ -56,6 +59,8 @@ def doctor(session: Session, only: str | None, skip: str | None, fail_on: str, c
         return _list(session, chosen)
     begin = time.monotonic()
     facts = gather(session, {need for check in chosen for need in check.needs}, int(time.time() * 1000))
+    if sample is not None:
+        facts = _looked_at_twice(session, facts, parse_duration_ms(sample, unit="s") / 1000)
     found = look(facts, chosen)
     spent = time.monotonic() - begin
     for error in facts.errors:
@@ -69,6 +74,13 @@ def look(facts: Facts, checks: Sequence[Check]) -> list[Found]:
     """What the checks find, the worst first."""
     found = [(check, finding) for check in checks for finding in check.find(facts)]
     return sorted(found, key=lambda one: -one[1].severity)
+
+
+def _looked_at_twice(session: Session, facts: Facts, seconds: float) -> Facts:
+    begin = time.monotonic()
+    time.sleep(seconds)
+    again, _ = log_dirs(session)
+    return facts._replace(growth=grown(facts.directories, again, max(time.monotonic() - begin, 0.001)))
 
 
 def _ids(text: str, checks: Sequence[Check]) -> set[str]:

@@ -6,6 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.names import TopicPartition
+from kctl.acls.asking import Filter
+from kctl.acls.asking import described as acls_described
+from kctl.acls.bindings import Binding
 from kctl.brokers.facts import BrokerFacts, broker_facts
 from kctl.choosing import Choice
 from kctl.configs.resources import Resource, described
@@ -52,6 +55,9 @@ class Facts(NamedTuple):
     """Where partitions begin that groups have committed to."""
     throttles: Throttles | None = None
     hanging: tuple[Mapping[str, Any], ...] = ()
+    acls: tuple[Binding, ...] = ()
+    growth: Mapping[tuple[int, str], float] = {}
+    """Bytes a second by which the free space of a broker's directory shrinks, where it was looked at twice."""
     certificate_days: float | None = None
     errors: tuple[KctlError, ...] = ()
 
@@ -78,7 +84,28 @@ def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
         facts = _with_throttles(session, facts)
     if TRANSACTIONS in needs:
         facts = _with_transactions(session, facts)
+    if ACLS in needs:
+        facts = facts._replace(acls=_acls(session))
     return facts
+
+
+def grown(before: Iterable[LogDir], after: Iterable[LogDir], seconds: float) -> dict[tuple[int, str], float]:
+    """By how much each directory's free space shrank, a second."""
+    free = {(each.broker, each.path): each.free for each in before}
+    found = {}
+    for each in after:
+        earlier = free.get((each.broker, each.path))
+        if earlier is not None and each.free is not None:
+            found[each.broker, each.path] = (earlier - each.free) / seconds
+    return found
+
+
+def _acls(session: Session) -> tuple[Binding, ...]:
+    """None where there is no authorizer, or where the one who asks may not see them: that is for kctl acls to say."""
+    try:
+        return tuple(acls_described(session, Filter()))
+    except KctlError:
+        return ()
 
 
 def _with_settings(session: Session, facts: Facts, answering: Iterable[int]) -> Facts:

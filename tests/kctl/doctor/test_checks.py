@@ -8,9 +8,10 @@ import pytest
 
 from kafkad.names import TopicPartition
 from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from kctl.acls.bindings import Binding, Resource
 from kctl.brokers.facts import BrokerFacts
 from kctl.doctor.command import CHECKS, look
-from kctl.doctor.facts import Facts
+from kctl.doctor.facts import Facts, grown
 from kctl.doctor.finding import Finding, Severity
 from kctl.errors import KctlError
 from kctl.groups.committed import Commit
@@ -55,6 +56,7 @@ def topic(name: str, *partitions: tuple[int, list[int], list[int]]) -> Any:
 
 
 WELL = (1, [1, 2, 3], [1, 2, 3])
+ALLOWED = Binding("User:*", "*", "All", Resource("topic", "*"), "allow")
 HEALTHY = Facts(
     now_ms=0,
     controller_id=1,
@@ -104,6 +106,9 @@ def test_ids_are_unique() -> None:
         ("disks", {"directories": (LogDir(1, "/d", 100, 10, None, ()),)}, WARN, "10% free (10 B)"),
         ("disks", {"directories": (LogDir(1, "/d", 100, 4, None, ()),)}, ERROR, "4% free"),
         ("disks", {"directories": (LogDir(1, "/d", None, None, KctlError("x"), ()),)}, ERROR, "is offline"),
+        ("filling", {"growth": {(1, "/d"): 50 / 86_400 / 3}}, WARN, "full in 3d00h"),
+        ("filling", {"growth": {(1, "/d"): 50 / 3600}}, ERROR, "full in 1h00m"),
+        ("acls", {"acls": (ALLOWED,)}, WARN, "ACLs let everybody"),
         ("leaders", {"brokers": (broker(1, leaders=30), broker(2), broker(3))}, WARN, "broker 1 leads 60%"),
         ("racks", {"brokers": (broker(1, rack=None), broker(2))}, WARN, "1 broker without a rack"),
         ("racks", {"brokers": (broker(1, rack=None), broker(2, rack=None))}, INFO, "no broker has a rack"),
@@ -124,6 +129,27 @@ def test_what_is_wrong_is_found(check: str, changed: dict[str, Any], severity: S
     (finding,) = found(HEALTHY._replace(**changed), check)
     assert finding.severity == severity
     assert told in finding.summary
+
+
+@pytest.mark.parametrize(
+    "acl",
+    [
+        ALLOWED._replace(permission="deny"),
+        ALLOWED._replace(principal="User:alice"),
+        ALLOWED._replace(operation="Describe"),
+        ALLOWED._replace(host="10.0.0.1"),
+        ALLOWED._replace(resource=Resource("topic", "orders")),
+    ],
+)
+def test_acls_that_are_in_order(acl: Binding) -> None:
+    assert found(HEALTHY._replace(acls=(acl,)), "acls") == []
+
+
+def test_growth_between_two_looks() -> None:
+    before = [LogDir(1, "/d", 100, 50, None, ()), LogDir(1, "/e", 100, None, None, ()), LogDir(2, "/d", 9, 9, None, ())]
+    after = [LogDir(1, "/d", 100, 40, None, ()), LogDir(1, "/e", 100, 40, None, ()), LogDir(3, "/d", 9, 9, None, ())]
+    assert grown(before, after, 2) == {(1, "/d"): 5}
+    assert found(HEALTHY._replace(growth={(1, "/d"): -5.0}), "filling") == [], "it empties"
 
 
 def test_replicas_in_one_rack() -> None:
