@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from kctl.acls.asking import COLUMNS, Filter, Meant, acl_failure, bindings_of, described, meaning, row
+from kctl.acls.asking import COLUMNS, Meant, acl_failure, bindings_of, in_force, meaning, row
 from kctl.acls.bindings import CLUSTER_NAME, OPERATIONS, PATTERNS, PERMISSIONS, RESOURCES, Binding, Resource
 from kctl.changes import Change
 from kctl.command import KctlCommand
@@ -36,8 +36,8 @@ def add(session: Session, meant: Meant, producer: bool, consumer: bool, idempote
         operations = []
     if not operations:
         raise KctlError("no resource is named", exit_code=Exit.USAGE, hints=("--topic, --group, --cluster …",))
-    there = set(described(session, Filter()))
-    wanted = bindings_of(meant, operations)
+    there = in_force(session)
+    wanted = list(dict.fromkeys(bindings_of(meant, operations)))
     new = [binding for binding in wanted if binding not in there]
     if len(new) < len(wanted):
         note(session.settings, f"{len(wanted) - len(new)} of them are there already")
@@ -45,7 +45,7 @@ def add(session: Session, meant: Meant, producer: bool, consumer: bool, idempote
     if not new or not change.confirmed(f"Add {counted(len(new), 'ACL')}?"):
         return Exit.DONE if new else change.done()
     errors = _create(session, new)
-    seen = not errors and session.wait_until(lambda: set(new) <= set(described(session, Filter())))
+    seen = not errors and session.wait_until(lambda: set(new) <= in_force(session))
     return change.done(errors=errors, verified=f"{counted(len(new), 'ACL')} in force" if seen else "")
 
 

@@ -97,15 +97,26 @@ def described(session: Session, wanted: Filter) -> list[Binding]:
     """The ACLs that match, in the order of resources, principals and operations."""
     from kafkad.wire.messages.describe_acls import DescribeAclsRequest
 
-    response = session.call(DescribeAclsRequest(**wanted.fields()))
+    found = _bindings(session.call(DescribeAclsRequest(**wanted.fields())))
+    return sorted(found, key=lambda b: (b.resource, b.principal, b.permission, b.operation, b.host))
+
+
+def in_force(session: Session, *, anywhere: bool = False) -> set[Binding]:
+    """All there are, at every broker that answers, or at any of them: each learns of a change in its own time."""
+    from kafkad.wire.messages.describe_acls import DescribeAclsRequest
+
+    answers = [set(_bindings(answer)) for answer in session.ask_all(DescribeAclsRequest(**Filter().fields()))]
+    if not answers:
+        return set(described(session, Filter()))
+    return set.union(*answers) if anywhere else set.intersection(*answers)
+
+
+def _bindings(response: Any) -> Iterator[Binding]:
     if response.error_code:
         raise acl_failure(response.error_code, "the ACLs cannot be listed", response.error_message)
-    found = (
-        binding_of(resource.resource_type, resource.resource_name, resource.pattern_type, acl)
-        for resource in response.resources
-        for acl in resource.acls
-    )
-    return sorted(found, key=lambda b: (b.resource, b.principal, b.permission, b.operation, b.host))
+    for resource in response.resources:
+        for acl in resource.acls:
+            yield binding_of(resource.resource_type, resource.resource_name, resource.pattern_type, acl)
 
 
 def acl_failure(code: int, what: str, message: str | None) -> KctlError:

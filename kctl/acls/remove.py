@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kctl.acls.asking import COLUMNS, Filter, Meant, acl_failure, described, meaning, row
+from kctl.acls.asking import COLUMNS, Filter, Meant, acl_failure, described, in_force, meaning, row
 from kctl.acls.bindings import Binding
 from kctl.changes import Change
 from kctl.command import KctlCommand
@@ -32,7 +32,7 @@ def remove(session: Session, meant: Meant, every: bool) -> int:
     if not change.confirmed(f"Remove {counted(len(doomed), 'ACL')}?", type_this=str(len(doomed))):
         return Exit.DONE
     errors = _delete(session, doomed)
-    gone = not errors and session.wait_until(lambda: not set(doomed) & set(described(session, Filter())))
+    gone = not errors and session.wait_until(lambda: not set(doomed) & in_force(session, anywhere=True))
     note(session.settings, "undo:")
     for binding in doomed:
         note(session.settings, f"  {_undo(binding)}")
