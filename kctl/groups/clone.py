@@ -12,7 +12,8 @@ from kctl.errors import Exit, KctlError
 from kctl.groups.changing import inactive, of_known_type, read_commits
 from kctl.groups.planning import COLUMNS, Wanted, carry_out, partitions_in, plan_all
 from kctl.groups.reset_offsets import offsets_of
-from kctl.groups.targets import GIVEN, Target, parse_scope
+from kctl.groups.targets import GIVEN, Target
+from kctl.scopes import parse_scope
 from kctl.session import Session, pass_session
 
 

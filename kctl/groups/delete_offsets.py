@@ -17,8 +17,8 @@ from kctl.errors import Exit, KctlError, did_you_mean, failure
 from kctl.groups.changing import read_commits, save_undo, undo_command
 from kctl.groups.committed import Commits
 from kctl.groups.looking import nothing_of
-from kctl.groups.targets import Scope, parse_scope
 from kctl.output import Column
+from kctl.scopes import Scope, parse_scope
 from kctl.session import Session, pass_session
 
 COLUMNS = (

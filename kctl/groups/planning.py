@@ -14,12 +14,13 @@ from kctl.groups.changing import commit_offsets, save_undo, still_as_shown, undo
 from kctl.groups.committed import Commits
 from kctl.groups.looking import ranges_of
 from kctl.groups.record_times import times_of
-from kctl.groups.targets import TIME, Planned, Scope, Target, effect, partitions_of, planned
+from kctl.groups.targets import TIME, Planned, Target, effect, partitions_of, planned
 from kctl.offsets import offsets_at
 from kctl.output import Column, Row, note
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.scopes import Scope
+from kctl.session import Session
 
 COLUMNS = (
     Column("group", "The group's name."),

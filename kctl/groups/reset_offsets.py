@@ -20,9 +20,10 @@ from kctl.groups.committed import Commits
 from kctl.groups.looking import chosen_groups, nothing_of
 from kctl.groups.offsets_file import FileOffset, csv_text, parse_offsets
 from kctl.groups.planning import COLUMNS, Plans, Wanted, carry_out, partitions_in, plan_all
-from kctl.groups.targets import CURRENT, EARLIEST, GIVEN, LATEST, Scope, Target, parse_ago, parse_scope, parse_target
+from kctl.groups.targets import CURRENT, EARLIEST, GIVEN, LATEST, Target, parse_ago, parse_target
 from kctl.output import note, time_text
 from kctl.parsing import parse_time_ms
+from kctl.scopes import Scope, parse_scope
 from kctl.session import Session, pass_session
 
 _NAMED = 5

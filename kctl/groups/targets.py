@@ -11,6 +11,7 @@ from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
 from kctl.groups.partition_lag import Range
 from kctl.parsing import parse_duration_ms, parse_time_ms
+from kctl.scopes import Scope
 
 EARLIEST, LATEST, CURRENT = "earliest", "latest", "current"
 OFFSET, SHIFT, TIME, GIVEN = "offset", "shift", "time", "given"
@@ -46,28 +47,6 @@ def parse_target(text: str, now_ms: int, utc: bool) -> Target:
 def parse_ago(text: str, now_ms: int) -> Target:
     """So long before now, as in PT5M."""
     return Target(TIME, now_ms - parse_duration_ms(text, unit="s"))
-
-
-class Scope(NamedTuple):
-    """None: all partitions of the topic."""
-
-    topic: str
-    partitions: tuple[int, ...] | None = None
-
-
-def parse_scope(text: str) -> Scope:
-    """orders, orders:0,1 or orders:0-3."""
-    topic, colon, numbers = text.partition(":")
-    if not topic or (colon and not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", numbers)):
-        hint = "write it as orders, orders:0,1 or orders:0-3"
-        raise KctlError(f'"{text}" is not a topic with partitions', exit_code=Exit.USAGE, hints=(hint,))
-    if not colon:
-        return Scope(topic)
-    found: list[int] = []
-    for part in numbers.split(","):
-        first, _, last = part.partition("-")
-        found.extend(range(int(first), int(last or first) + 1))
-    return Scope(topic, tuple(dict.fromkeys(found)))
 
 
 def partitions_of(scopes: Iterable[Scope], there: Mapping[str, Iterable[int]]) -> list[TopicPartition]:

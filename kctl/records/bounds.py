@@ -72,15 +72,3 @@ def place(bound: Bound, extent: Extent, at_time: int | None) -> int:
         case _:
             offset = bound.number
     return min(max(offset, extent.start), extent.end)
-
-
-def parse_numbers(text: str) -> list[int]:
-    """`0,3-5` as [0, 3, 4, 5]."""
-    numbers: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if not first <= last < first + 1_000_000:
-            raise KctlError(f'"{text}" are no partitions like 0,3-5', exit_code=Exit.USAGE)
-        numbers.update(range(first, last + 1))
-    return sorted(numbers)

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
 from kctl.offsets import EARLIEST, LATEST, offsets_at
-from kctl.records.bounds import FIRST, FOR_EVER, LAST, TIME, Bound, Extent, Span, parse_bound, parse_numbers, place
+from kctl.records.bounds import FIRST, FOR_EVER, LAST, TIME, Bound, Extent, Span, parse_bound, place
 from kctl.records.filters import is_exact
 from kctl.records.partitioning import partition_of_key
+from kctl.scopes import parse_numbers
 from kctl.session import Session
 
 
@@ -37,7 +38,7 @@ def parse_range(options: Mapping[str, Any], now_ms: int, utc: bool) -> Range:
 
 def partitions_to_read(topics: Mapping[str, Any], numbers: str | None, key: str | None) -> list[TopicPartition]:
     """Those asked for. `key`, if it is an exact one, leaves only the partition that it belongs to."""
-    wanted = parse_numbers(numbers) if numbers else None
+    wanted = sorted(parse_numbers(numbers)) if numbers else None
     found: list[TopicPartition] = []
     for name, topic in topics.items():
         there = sorted(part.partition_index for part in topic.partitions)

@@ -14,6 +14,7 @@ from kctl.completing import topic_names
 from kctl.configs.values import said
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Document, Row, Writer, note, rfc3339, size_text
+from kctl.scopes import parse_numbers
 from kctl.session import Cluster, Session, pass_session
 from kctl.topics.chosen import chosen_topics
 from kctl.topics.details import PartitionDetails, TopicDetails, topic_details
@@ -81,7 +82,7 @@ def describe(
 
     Example: kctl topics describe orders
     """
-    wanted = parse_partitions(partitions) if partitions else None
+    wanted = set(parse_numbers(partitions)) if partitions else None
     topics, errors = chosen_topics(session, chosen, internal=False)
     with_offsets = bool(chosen) if offsets is None else offsets
     found = topic_details(session, topics, with_offsets=with_offsets)
@@ -126,17 +127,6 @@ _WORTH_A_LOOK = {"offline", "under-min-isr", "at-min-isr", "under-replicated"}
 def _fine(partition: PartitionDetails) -> bool:
     """Moving, led by another broker, or all in one rack: not as it should be, but nothing is at risk now."""
     return not _WORTH_A_LOOK & set(partition.health)
-
-
-def parse_partitions(text: str) -> set[int]:
-    """`0,3-5`."""
-    found: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
-            raise KctlError(f'"{text}" names no partitions', exit_code=Exit.USAGE, hints=("as in 0,3-5",))
-        found.update(range(int(first), int(last or first) + 1))
-    return found
 
 
 def _missing(topic: TopicDetails, wanted: set[int] | None) -> Iterator[KctlError]:

@@ -14,9 +14,9 @@ from kctl.errors import KctlError
 from kctl.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.output import Column, Row
 from kctl.parsing import parse_time_ms
+from kctl.scopes import parse_numbers
 from kctl.session import Session, pass_session
 from kctl.topics.chosen import chosen_topics
-from kctl.topics.describe import parse_partitions
 
 COLUMNS = (
     Column("topic", "The topic's name."),
@@ -50,7 +50,7 @@ def offsets(session: Session, chosen: Choice, at: str, partitions: str | None, c
     when = _NAMED.get(at)
     if when is None:
         when = parse_time_ms(at, int(time.time() * 1000), session.settings.utc)
-    wanted = parse_partitions(partitions) if partitions else None
+    wanted = set(parse_numbers(partitions)) if partitions else None
     topics, errors = chosen_topics(session, chosen, internal=False)
     asked = [
         TopicPartition(name, index)

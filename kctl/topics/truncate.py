@@ -18,10 +18,10 @@ from kctl.errors import Exit, KctlError
 from kctl.offsets import EARLIEST, LATEST, OffsetAt, offsets_at
 from kctl.output import Column, Row, note, size_text
 from kctl.parsing import parse_time_ms
+from kctl.scopes import parse_numbers
 from kctl.session import Session, pass_session
 from kctl.sizes import log_dirs, replica_sizes
 from kctl.topics.chosen import chosen_topics
-from kctl.topics.describe import parse_partitions
 
 COLUMNS = (
     Column("topic", "The topic's name."),
@@ -94,7 +94,7 @@ def truncate(
 def _targets(session: Session, chosen: Choice, before: str | None, partitions: str | None) -> dict[TopicPartition, int]:
     """The new start of each partition; LATEST: its end."""
     topics, errors = chosen_topics(session, chosen)
-    wanted = parse_partitions(partitions) if partitions else None
+    wanted = set(parse_numbers(partitions)) if partitions else None
     for name, topic in topics.items():
         for partition in sorted((wanted or set()) - {p.partition_index for p in topic.partitions}):
             errors.append(KctlError(f'topic "{name}" has no partition {partition}', exit_code=Exit.NOT_FOUND))

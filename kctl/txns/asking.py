@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.names import TopicPartition
+from kctl.choosing import Choice
 from kctl.errors import Exit, KctlError, failure
+from kctl.scopes import parse_scope
 from kctl.session import TRANSACTION
+from kctl.topics.chosen import chosen_topics
 
 if TYPE_CHECKING:
     from kctl.session import Session
@@ -136,10 +139,7 @@ def _producer(where: TopicPartition, state: Any) -> Producer:
 
 def partitions_named(session: Session, words: Sequence[str]) -> tuple[list[TopicPartition], list[KctlError]]:
     """`orders` is all its partitions, `orders:0,2` are two; no word at all is every partition there is."""
-    from kctl.choosing import Choice
-    from kctl.topics.chosen import chosen_topics
-
-    wanted = dict(_split(word) for word in words)
+    wanted = {scope.topic: scope.partitions for scope in map(parse_scope, words)}
     topics, errors = chosen_topics(session, Choice("topic", list(wanted), (), ()))
     found: list[TopicPartition] = []
     for name, topic in topics.items():
@@ -152,11 +152,3 @@ def partitions_named(session: Session, words: Sequence[str]) -> tuple[list[Topic
             if partition not in there
         )
     return found, errors
-
-
-def _split(word: str) -> tuple[str, list[int]]:
-    name, colon, numbers = word.partition(":")
-    try:
-        return name, [int(number) for number in numbers.split(",")] if colon else []
-    except ValueError:
-        raise KctlError(f'"{word}" is not TOPIC or TOPIC:0,1', exit_code=Exit.USAGE) from None

@@ -30,7 +30,7 @@ def test_what_the_broker_does_not_serve(on_broker: Kctl, command: str) -> None:
         ("quotas set user=a request_percentage=x", '"x" is no value of request_percentage'),
         ("quotas set producer_byte_rate=1", "say whom and what"),
         ("txns abort t:0", "does not exist"),
-        ("txns producers t:x", "is not TOPIC or TOPIC:0,1"),
+        ("txns producers t:x", "is not a topic with partitions"),
     ],
 )
 def test_mistakes(on_broker: Kctl, command: str, told: str) -> None:

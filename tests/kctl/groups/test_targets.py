@@ -19,15 +19,14 @@ from kctl.groups.targets import (
     TO_START,
     WAS_UNCOMMITTED,
     Planned,
-    Scope,
     Target,
     effect,
     parse_ago,
-    parse_scope,
     parse_target,
     partitions_of,
     planned,
 )
+from kctl.scopes import Scope, parse_scope
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 NOW = 1_795_000_000_000

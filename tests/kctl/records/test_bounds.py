@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from kctl.errors import KctlError
-from kctl.records.bounds import FIRST, LAST, Bound, Extent, parse_bound, parse_numbers, place
+from kctl.records.bounds import FIRST, LAST, Bound, Extent, parse_bound, place
+from kctl.scopes import parse_numbers
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from kctl.errors import Exit, KctlError
+from kctl.scopes import parse_numbers
 from kctl.session import Broker, Cluster
-from kctl.topics.describe import health_line, parse_partitions
+from kctl.topics.describe import health_line
 from kctl.topics.details import PartitionDetails, TopicDetails, total
 from tests.kctl.conftest import Kctl
 
@@ -53,10 +54,10 @@ def test_totals_are_known_or_not() -> None:
 
 
 def test_ranges_of_partitions() -> None:
-    assert parse_partitions("0,3-5") == {0, 3, 4, 5}
+    assert parse_numbers("0,3-5") == [0, 3, 4, 5]
     for wrong in ("", "a", "1-", "-1", "1,,2"):
         with pytest.raises(KctlError):
-            parse_partitions(wrong)
+            parse_numbers(wrong)
 
 
 def test_shows_partitions_and_settings(on_broker: Kctl, approved: Callable[[str, str], None]) -> None:

@@ -1,0 +1,42 @@
+"""Partitions as people name them: 0,3-5; and of topics: orders, orders:0,1 or orders:0-3. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from kctl.errors import Exit, KctlError
+
+_MOST_PARTITIONS = 1_000_000
+"""A range of more is a slip of the finger, and would only fill the memory."""
+
+
+class Scope(NamedTuple):
+    """None: all partitions of the topic."""
+
+    topic: str
+    partitions: tuple[int, ...] | None = None
+
+
+def parse_numbers(text: str) -> list[int]:
+    """`0,3-5` as [0, 3, 4, 5], each once."""
+    numbers: dict[int, None] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part, re.ASCII)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if not first <= last < first + _MOST_PARTITIONS:
+            raise KctlError(f'"{text}" are no partitions like 0,3-5', exit_code=Exit.USAGE)
+        numbers |= dict.fromkeys(range(first, last + 1))
+    return list(numbers)
+
+
+def parse_scope(text: str) -> Scope:
+    """orders, orders:0,1 or orders:0-3."""
+    topic, colon, numbers = text.partition(":")
+    try:
+        if topic:
+            return Scope(topic, tuple(parse_numbers(numbers)) if colon else None)
+    except KctlError:
+        pass  # said below with the topic in front
+    hint = "write it as orders, orders:0,1 or orders:0-3"
+    raise KctlError(f'"{text}" is not a topic with partitions', exit_code=Exit.USAGE, hints=(hint,))
