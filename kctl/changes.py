@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -56,13 +56,20 @@ class Change:
         errors: Sequence[KctlError] = (),
         *,
         verified: str = "",
+        seen: Callable[[], bool] | None = None,
         undo: str = "",
     ) -> Exit:
-        """The result: rows for programs (those of the plan by default), a word and the way back for people."""
+        """The result: rows for programs (those of the plan by default), a word and the way back for people.
+
+        `verified` is said once `seen`, which reads back, has been true; if it never is within the time-out, that is.
+        """
         rows = self._rows if rows is None else list(rows)
+        is_seen = not errors and (seen is None or self._session.wait_until(seen))
         code = answer(self._session, self._columns, rows, errors, text=lambda: ())
-        if verified and not errors:
+        if verified and is_seen:
             note(self._settings, f"verified: {verified}")
+        elif verified and not errors:
+            note(self._settings, f"not verified: the brokers took it, but do not show it yet ({verified})")
         if undo:
             note(self._settings, f"undo: {undo}")
         return code

@@ -45,8 +45,9 @@ def add(session: Session, meant: Meant, producer: bool, consumer: bool, idempote
     if not new or not change.confirmed(f"Add {counted(len(new), 'ACL')}?"):
         return Exit.DONE if new else change.done()
     errors = _create(session, new)
-    seen = not errors and session.wait_until(lambda: set(new) <= in_force(session))
-    return change.done(errors=errors, verified=f"{counted(len(new), 'ACL')} in force" if seen else "")
+    return change.done(
+        errors=errors, verified=f"{counted(len(new), 'ACL')} in force", seen=lambda: set(new) <= in_force(session)
+    )
 
 
 def _bundle(meant: Meant, producer: bool, consumer: bool, idempotent: bool) -> Iterator[tuple[Resource, str]]:

@@ -32,11 +32,14 @@ def remove(session: Session, meant: Meant, every: bool) -> int:
     if not change.confirmed(f"Remove {counted(len(doomed), 'ACL')}?", type_this=str(len(doomed))):
         return Exit.DONE
     errors = _delete(session, doomed)
-    gone = not errors and session.wait_until(lambda: not set(doomed) & in_force(session, anywhere=True))
     note(session.settings, "undo:")
     for binding in doomed:
         note(session.settings, f"  {_undo(binding)}")
-    return change.done(errors=errors, verified=f"{counted(len(doomed), 'ACL')} removed" if gone else "")
+    return change.done(
+        errors=errors,
+        verified=f"{counted(len(doomed), 'ACL')} removed",
+        seen=lambda: not set(doomed) & in_force(session, anywhere=True),
+    )
 
 
 def _delete(session: Session, doomed: list[Binding]) -> list[KctlError]:

@@ -9,7 +9,7 @@ import click
 from kctl.changes import Change
 from kctl.command import KctlCommand
 from kctl.configs.naming import resources_and_settings
-from kctl.configs.resources import Described, Entry, Resource, altered, described, parse_resource
+from kctl.configs.resources import Entry, Resource, altered, described, parse_resource
 from kctl.configs.values import DELETE, Assignment, effect, misspelt, parse_assignments, result, with_meaning
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Row, note
@@ -93,8 +93,8 @@ def change_settings(session: Session, resources: Sequence[Resource], changes: Se
     refused = altered(session, wanted, validate_only=False)
     if refused:
         return change.done(errors=refused)
-    verified = read_back(session, rows, resources)
-    return change.done(verified="read back" if verified else "", undo=undo_command(found, changes))
+    undo = undo_command(found, changes)
+    return change.done(verified="read back", seen=lambda: is_so(session, rows, resources), undo=undo)
 
 
 def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignment]) -> list[Row]:
@@ -136,15 +136,9 @@ def default_of(entry: Entry | None) -> str | None:
     return below[0] if below else None
 
 
-def read_back(session: Session, rows: Sequence[Row], resources: Sequence[Resource]) -> bool:
-    """Whether the settings show as planned, within the time-out."""
-    verified = session.wait_until(lambda: _is_so(described(session, resources)[0], rows))
-    if not verified:
-        note(session.settings, "the brokers took it, but do not show it yet")
-    return verified
-
-
-def _is_so(found: Described, rows: Sequence[Row]) -> bool:
+def is_so(session: Session, rows: Sequence[Row], resources: Sequence[Resource]) -> bool:
+    """Whether the settings show as planned."""
+    found, _ = described(session, resources)
     now = {(str(resource), entry.name): entry.value for resource, entries in found.items() for entry in entries}
     return all(
         row["new"] is None or row["new"] == "(hidden, new)" or now.get((row["resource"], row["name"])) == row["new"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Collection, Iterable, Sequence
 
 import click
@@ -33,8 +32,6 @@ COLUMNS = (
     Column("log_dirs", "The log directories that replicas return to.", "list", wide=True),
     Column("copied_bytes", "What was copied so far, and is deleted.", "size", header="COPIED"),
 )
-_SECONDS = 10.0
-_LOOK_SECONDS = 0.2
 
 
 @click.command("cancel", cls=KctlCommand, columns=COLUMNS)
@@ -117,15 +114,15 @@ def _cancel(session: Session, chosen: Sequence[Standing]) -> list[KctlError]:
 
 def _still_moving(session: Session, names: Collection[TopicPartition]) -> list[KctlError]:
     """Read back."""
-    end = time.monotonic() + _SECONDS
-    while names:
-        moving = [each.partition.name for each in under_way(session).standings if each.partition.name in names]
-        if not moving:
-            break
-        if time.monotonic() >= end:
-            return [KctlError(f"{where} still moves") for where in moving]
-        time.sleep(_LOOK_SECONDS)
-    return []
+    moving: list[TopicPartition] = []
+
+    def none_moves() -> bool:
+        moving[:] = [each.partition.name for each in under_way(session).standings if each.partition.name in names]
+        return not moving
+
+    if names:
+        session.wait_until(none_moves)
+    return [KctlError(f"{where} still moves") for where in moving]
 
 
 def _restore_order(session: Session, plan: str, partitions: Collection[TopicPartition]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,8 +29,6 @@ COLUMNS = (
     Column("survivors", "Unclean: where the logs of the replicas that are left end. What is after that is lost."),
     Column("result", "What is to be done, or was."),
 )
-_SECONDS = 10.0
-_LOOK_SECONDS = 0.2
 _DEBUGGING_REPLICA = -2
 """As which any replica, and not the leader alone, tells where its log ends."""
 
@@ -99,9 +96,15 @@ def elect(session: Session, what: Sequence[str], everything: bool, kind: str) ->
     if not _confirmed(change, wanted, kind):
         return Exit.DONE
     refused = elect_leaders(session, [e.partition.name for e in wanted], PREFERRED if kind == "preferred" else UNCLEAN)
-    leaders = _new_leaders(session, [each for each in wanted if each.partition.name not in refused])
+    elected = [each for each in wanted if each.partition.name not in refused]
+    leaders = _new_leaders(session, elected)
     done = [_result(row, leaders, refused) for row in rows]
-    return change.done(done, [*refused.values(), *impossible], verified=f"{counted(len(leaders), 'new leader')}")
+    unseen = [_unseen(each) for each in elected if each.partition.name not in leaders]
+    return change.done(done, [*refused.values(), *impossible, *unseen], verified=counted(len(leaders), "new leader"))
+
+
+def _unseen(election: Election) -> KctlError:
+    return KctlError(f"{election.partition.name} has no new leader yet", exit_code=Exit.UNREACHABLE)
 
 
 def _confirmed(change: Change, wanted: Sequence[Election], kind: str) -> bool:
@@ -201,20 +204,20 @@ def _ends_request(partitions: Iterable[TopicPartition]) -> Any:
 
 def _new_leaders(session: Session, wanted: Sequence[Election]) -> dict[TopicPartition, int]:
     """Read back: who leads now; brokers hear of it one after another."""
-    end = time.monotonic() + _SECONDS
     topics = sorted({each.partition.topic for each in wanted})
-    while wanted:
+    changed: dict[TopicPartition, int] = {}
+
+    def have_changed() -> bool:
         states = _states(session, topics)
-        leaders = {each.partition.name: states[each.partition.name][0].leader for each in wanted}
-        changed = {
-            each.partition.name: leader
-            for each in wanted
-            if (leader := leaders[each.partition.name]) is not None and leader != each.partition.leader
-        }
-        if len(changed) == len(wanted) or time.monotonic() >= end:
-            return changed
-        time.sleep(_LOOK_SECONDS)
-    return {}
+        for each in wanted:
+            leader = states[each.partition.name][0].leader
+            if leader is not None and leader != each.partition.leader:
+                changed[each.partition.name] = leader
+        return len(changed) == len(wanted)
+
+    if wanted:
+        session.wait_until(have_changed)
+    return changed
 
 
 def _result(row: Row, leaders: Mapping[TopicPartition, int], refused: Mapping[TopicPartition, KctlError]) -> Row:

@@ -104,5 +104,4 @@ def _alter(session: Session, entity: Entity, values: Mapping[str, float | None])
         found = {quota.key: quota.value for quota in described(session) if quota.entity == entity}
         return {key: found[key] for key in values if key in found} == wanted
 
-    seen = not errors and session.wait_until(is_so)
-    return change.done(errors=errors, verified="the brokers have it" if seen else "")
+    return change.done(errors=errors, verified="the brokers have it", seen=is_so)

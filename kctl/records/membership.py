@@ -213,23 +213,12 @@ class Member:
             group_instance_id=self._instance,
             topics=[OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
         )
-        deadline = self._clock() + self._session.settings.timeout
-        while True:
-            try:
-                answer = self._ask(request)
-            except Disconnected as error:
-                self._pass_or_raise(error, deadline)
-                continue
-            codes = {part.error_code for topic in answer.topics for part in topic.partitions} - {0}
-            if codes & _COORDINATOR_MOVED and self._clock() < deadline:
-                self._forget_coordinator()
-                time.sleep(_BACKOFF_SECONDS)
-                continue
-            if ErrorCode.REBALANCE_IN_PROGRESS in codes:
-                self.must_join = True
-            elif codes:
-                self._out_or_raise(codes.pop())
-            return
+        answer = self._ask_patiently(request, _codes_of_partitions)
+        codes = _codes_of_partitions(answer) - {0}
+        if ErrorCode.REBALANCE_IN_PROGRESS in codes:
+            self.must_join = True
+        elif codes:
+            self._out_or_raise(codes.pop())
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Of those of the partitions that have a commit."""
@@ -239,27 +228,16 @@ class Member:
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
         asked = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
-        deadline = self._clock() + self._session.settings.timeout
-        while True:
-            try:
-                answer = self._ask(
-                    OffsetFetchRequest(group_id=self.group, topics=asked), last_version=_LAST_FOR_ONE_GROUP
-                )
-            except Disconnected as error:
-                self._pass_or_raise(error, deadline)
-                continue
-            if answer.error_code in _COORDINATOR_MOVED and self._clock() < deadline:
-                self._forget_coordinator()
-                time.sleep(_BACKOFF_SECONDS)
-                continue
-            if answer.error_code:
-                raise self._refusal(answer.error_code)
-            return {
-                TopicPartition(topic.name, part.partition_index): part.committed_offset
-                for topic in answer.topics
-                for part in topic.partitions
-                if part.committed_offset >= 0
-            }
+        request = OffsetFetchRequest(group_id=self.group, topics=asked)
+        answer = self._ask_patiently(request, lambda answer: {answer.error_code}, last_version=_LAST_FOR_ONE_GROUP)
+        if answer.error_code:
+            raise self._refusal(answer.error_code)
+        return {
+            TopicPartition(topic.name, part.partition_index): part.committed_offset
+            for topic in answer.topics
+            for part in topic.partitions
+            if part.committed_offset >= 0
+        }
 
     def leave(self) -> None:
         """At once, rather than when the session times out; a static member stays."""
@@ -320,6 +298,20 @@ class Member:
             return found
         raise Disconnected(found.what, hints=found.hints) if found.exit_code is Exit.UNREACHABLE else found
 
+    def _ask_patiently(self, request: Any, codes: Callable[[Any], set[int]], *, last_version: int | None = None) -> Any:
+        """The answer of whoever coordinates in the end: it may move, or be away, as long as the time-out."""
+        deadline = self._clock() + self._session.settings.timeout
+        while True:
+            try:
+                answer = self._ask(request, last_version=last_version)
+            except Disconnected as error:
+                self._pass_or_raise(error, deadline)
+                continue
+            if not codes(answer) & _COORDINATOR_MOVED or self._clock() >= deadline:
+                return answer
+            self._forget_coordinator()
+            time.sleep(_BACKOFF_SECONDS)
+
     def _forget_coordinator(self) -> None:
         if self._connection is not None:
             self._connection.close()
@@ -329,3 +321,7 @@ class Member:
         if self._clock() >= deadline:
             raise error
         time.sleep(_BACKOFF_SECONDS)
+
+
+def _codes_of_partitions(answer: Any) -> set[int]:
+    return {part.error_code for topic in answer.topics for part in topic.partitions}

@@ -59,8 +59,9 @@ def add_partitions(session: Session, chosen: Choice, partitions: int) -> int:
     if not change.confirmed("Add partitions? They cannot be taken away again."):
         return Exit.DONE
     refused = grow(session, growing, validate_only=False)
-    verified = not refused and session.wait_until(lambda: have_grown(session, growing))
-    return change.done(errors=refused, verified="all brokers know the new partitions" if verified else "")
+    return change.done(
+        errors=refused, verified="all brokers know the new partitions", seen=lambda: have_grown(session, growing)
+    )
 
 
 def check_growth(counts: Mapping[str, int], wanted: int) -> None:

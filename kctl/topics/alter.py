@@ -8,7 +8,7 @@ from kctl.changes import Change
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand
 from kctl.completing import topic_names
-from kctl.configs.change import plan, read_back, undo_command
+from kctl.configs.change import is_so, plan, undo_command
 from kctl.configs.resources import Resource, altered, described
 from kctl.configs.values import DELETE, Assignment, parse_assignments
 from kctl.errors import Exit, KctlError
@@ -64,8 +64,11 @@ def alter(
     refused = grow(session, growing, validate_only=False) + altered(session, wanted, validate_only=False)
     if refused:
         return change.done(errors=refused)
-    verified = session.wait_until(lambda: have_grown(session, growing)) and read_back(session, planned, resources)
-    return change.done(verified="read back" if verified else "", undo=undo_command(found, changes))
+    return change.done(
+        verified="read back",
+        seen=lambda: have_grown(session, growing) and is_so(session, planned, resources),
+        undo=undo_command(found, changes),
+    )
 
 
 def _rows(counts: dict[str, int], growing: dict[str, int], planned: list[Row]) -> list[Row]:

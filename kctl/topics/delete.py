@@ -65,10 +65,11 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool) ->
     if not change.confirmed(question, type_this=names[0] if len(names) == 1 else str(len(names))):
         return Exit.DONE
     refused = request(session, names)
-    gone = session.wait_until(lambda: are_gone(session, [name for name in names if name not in refused]))
-    if not gone:
-        note(session.settings, "not all brokers have forgotten them yet")
-    return change.done(errors=list(refused.values()), verified="no broker knows them any more" if gone else "")
+    return change.done(
+        errors=list(refused.values()),
+        verified="no broker knows them any more",
+        seen=lambda: are_gone(session, names),
+    )
 
 
 def _row(topic: TopicDetails, readers: Sequence[Reader]) -> Row:

@@ -52,7 +52,7 @@ def abort(session: Session, partition: str, start_offset: int | None, producer_i
         now = producers_of(session, [where])[where]
         return isinstance(now, list) and all(p.start_offset < 0 for p in now if p.producer_id == producer.producer_id)
 
-    return change.done(verified="the transaction is over" if session.wait_until(is_over) else "")
+    return change.done(verified="the transaction is over", seen=is_over)
 
 
 def _one(session: Session, text: str) -> TopicPartition:

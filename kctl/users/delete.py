@@ -33,5 +33,8 @@ def delete(session: Session, users: tuple[str, ...], mechanism: str | None) -> i
         return Exit.DONE
     deletions = [ScramCredentialDeletion(name=one.user, mechanism=MECHANISMS[one.mechanism]) for one in doomed]
     errors += altered(session, deletions=deletions)
-    gone = not errors and session.wait_until(lambda: not set(doomed) & set(described(session)[0]))
-    return change.done(errors=errors, verified=f"{counted(len(doomed), 'credential')} deleted" if gone else "")
+    return change.done(
+        errors=errors,
+        verified=f"{counted(len(doomed), 'credential')} deleted",
+        seen=lambda: not set(doomed) & set(described(session)[0]),
+    )

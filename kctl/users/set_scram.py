@@ -60,9 +60,12 @@ def set_scram(session: Session, user: str, mechanism: str, iterations: int) -> i
         salted_password=salted_password(mechanism, password, salt, iterations),
     )
     errors = altered(session, upsertions=[upsertion])
-    seen = not errors and session.wait_until(lambda: credential in described(session, [user])[0])
-    undo = f"kctl users delete {user} --mechanism {mechanism}"
-    return change.done(errors=errors, verified=f"{user} has it" if seen else "", undo="" if errors else undo)
+    return change.done(
+        errors=errors,
+        verified=f"{user} has it",
+        seen=lambda: credential in described(session, [user])[0],
+        undo="" if errors else f"kctl users delete {user} --mechanism {mechanism}",
+    )
 
 
 def _password(user: str) -> str:

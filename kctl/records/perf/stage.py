@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +16,6 @@ from kctl.records.delivery import confirm_protected, one_topic
 from kctl.records.perf.measuring import Latencies
 from kctl.session import Session
 
-_SETTLE_SECONDS = 0.05
 _POOL = 1 << 20
 _LETTERS = bytes(ord("A") + byte % 26 for byte in range(256))
 _HISTOGRAM_WIDTH = 40
@@ -49,11 +47,8 @@ def _create(session: Session, name: str, partitions: int, replication: int) -> N
     (made,) = session.ask_controller(request, lambda answer: [one.error_code for one in answer.topics]).topics
     if made.error_code:
         raise failure(made.error_code, f'topic "{name}" cannot be made', made.error_message)
-    deadline = time.monotonic() + session.settings.timeout
-    while not _has_leaders(session, name, partitions):
-        if time.monotonic() >= deadline:
-            raise KctlError(f'topic "{name}" has no leaders yet', exit_code=Exit.UNREACHABLE)
-        time.sleep(_SETTLE_SECONDS)
+    if not session.wait_until(lambda: _has_leaders(session, name, partitions)):
+        raise KctlError(f'topic "{name}" has no leaders yet', exit_code=Exit.UNREACHABLE)
 
 
 def _has_leaders(session: Session, name: str, partitions: int) -> bool:
