@@ -10,6 +10,7 @@ from kctl.command import KctlCommand
 from kctl.completing import group_names, topic_names
 from kctl.errors import Exit, KctlError
 from kctl.groups.changing import inactive, of_known_type, read_commits
+from kctl.groups.options import undo_dir_option
 from kctl.groups.planning import COLUMNS, Wanted, carry_out, partitions_in, plan_all
 from kctl.groups.reset_offsets import offsets_of
 from kctl.groups.targets import GIVEN, Target
@@ -28,7 +29,7 @@ from kctl.session import Session, pass_session
     shell_complete=topic_names,
     help="Only this topic, or its partitions.",
 )
-@click.option("--undo-dir", default=".", metavar="DIR", help="Where the undo file is saved.  [default: here]")
+@undo_dir_option
 @pass_session
 def clone_group(session: Session, source: str, copy: str, topics: tuple[str, ...], undo_dir: str) -> int:
     """Give a group the offsets of another.

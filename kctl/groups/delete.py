@@ -17,6 +17,7 @@ from kctl.errors import Exit, KctlError
 from kctl.groups.changing import active_error, read_commits, save_undo, undo_command
 from kctl.groups.group import DEAD, described_groups
 from kctl.groups.looking import chosen_groups, look_at
+from kctl.groups.options import undo_dir_option
 from kctl.groups.partition_lag import total
 from kctl.output import Column
 from kctl.session import Session, pass_session
@@ -32,7 +33,7 @@ COLUMNS = (
 
 @click.command("delete", cls=KctlCommand, columns=COLUMNS)
 @choosing("group", group_names, required=True)
-@click.option("--undo-dir", default=".", metavar="DIR", help="Where the undo file is saved.  [default: here]")
+@undo_dir_option
 @pass_session
 def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
     """Delete groups that have no members, with their offsets.

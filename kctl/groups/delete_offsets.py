@@ -12,11 +12,12 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.changes import Change
 from kctl.command import KctlCommand
-from kctl.completing import group_names, topic_names
+from kctl.completing import group_names
 from kctl.errors import Exit, KctlError, did_you_mean, failure
 from kctl.groups.changing import read_commits, save_undo, undo_command
 from kctl.groups.committed import Commits
 from kctl.groups.looking import nothing_of
+from kctl.groups.options import scopes_option, undo_dir_option
 from kctl.output import Column
 from kctl.scopes import Scope, parse_scope
 from kctl.session import Session, pass_session
@@ -31,16 +32,9 @@ COLUMNS = (
 
 @click.command("delete-offsets", cls=KctlCommand, columns=COLUMNS)
 @click.argument("group", shell_complete=group_names)
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC[:0,1]",
-    shell_complete=topic_names,
-    help="This topic, or some of its partitions.",
-)
+@scopes_option
 @click.option("--all-topics", is_flag=True, help="All that the group has committed.")
-@click.option("--undo-dir", default=".", metavar="DIR", help="Where the undo file is saved.  [default: here]")
+@undo_dir_option
 @pass_session
 def delete_offsets(session: Session, group: str, topics: tuple[str, ...], all_topics: bool, undo_dir: str) -> int:
     """Make a group forget where it stood in topics.

@@ -13,12 +13,13 @@ import click
 from kafkad.names import TopicPartition
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand
-from kctl.completing import group_names, topic_names
+from kctl.completing import group_names
 from kctl.errors import Exit, KctlError
 from kctl.groups.changing import inactive, of_known_type, read_commits
 from kctl.groups.committed import Commits
 from kctl.groups.looking import chosen_groups, nothing_of
 from kctl.groups.offsets_file import FileOffset, csv_text, parse_offsets
+from kctl.groups.options import scopes_option, undo_dir_option
 from kctl.groups.planning import COLUMNS, Plans, Wanted, carry_out, partitions_in, plan_all
 from kctl.groups.targets import CURRENT, EARLIEST, GIVEN, LATEST, Target, parse_ago, parse_target
 from kctl.output import note, time_text
@@ -36,14 +37,7 @@ _NAMED = 5
     "--group", "more", multiple=True, metavar="GROUP", shell_complete=group_names, help="Kafka's way to name a group."
 )
 @click.option("--all-groups", is_flag=True, help="Every group there is.")
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC[:0,1]",
-    shell_complete=topic_names,
-    help="This topic, or some of its partitions.",
-)
+@scopes_option
 @click.option("--all-topics", is_flag=True, help="All topics that the group has committed.")
 @click.option("--to", metavar="WHERE", help="earliest, latest, current, OFFSET, @TIME, @-30m, +N or -N.")
 @click.option("--to-group", metavar="GROUP", shell_complete=group_names, help="Where this other group stands.")
@@ -58,7 +52,7 @@ _NAMED = 5
 @click.option("--execute", is_flag=True, help="The same as --yes.")
 @click.option("--export", is_flag=True, help="Print the new offsets as Kafka's CSV, and change nothing.")
 @click.option("--wait", is_flag=True, help="Wait until the group is empty.")
-@click.option("--undo-dir", default=".", metavar="DIR", help="Where the undo file is saved.  [default: here]")
+@undo_dir_option
 @pass_session
 def reset_offsets(session: Session, /, chosen: Choice, **options: Any) -> int:
     """Move the committed offsets of empty groups.

@@ -19,6 +19,7 @@ from kctl.records.bounds import FIRST, LAST
 from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
 from kctl.records.perf.measuring import RATE_COLUMNS, Rate
+from kctl.records.perf.options import partitions, replication
 from kctl.records.perf.stage import Payloads, show, stage
 from kctl.records.planning import Range, spans
 from kctl.records.reading import Reader
@@ -43,12 +44,8 @@ _POLL_SECONDS = 0.5
 @click.option(
     "--record-size", metavar="SIZE", default="1KB", show_default=True, help="Size of the values in its own topic."
 )
-@click.option(
-    "--partitions", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="Of its own topic."
-)
-@click.option(
-    "--replication", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="Of its own topic."
-)
+@partitions
+@replication
 @click.option("--batches", is_flag=True, help="Count and check batches only: how fast the broker is, not this program.")
 @pass_session
 def perf_consume(session: Session, /, **options: Any) -> int:

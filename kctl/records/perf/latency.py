@@ -10,7 +10,6 @@ import click
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
 from kctl.command import KctlCommand
-from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError
 from kctl.output import Column
 from kctl.parsing import parse_duration_ms, parse_size
@@ -19,6 +18,7 @@ from kctl.records.bounds import FOR_EVER, Span
 from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
 from kctl.records.perf.measuring import LATENCY_COLUMNS, Latencies, latency_text
+from kctl.records.perf.options import replication, what_to_send
 from kctl.records.perf.stage import Payloads, show, stage
 from kctl.records.planning import extents
 from kctl.records.reading import Reader
@@ -34,11 +34,7 @@ _POLL_SECONDS = 0.1
 
 
 @click.command("latency", cls=KctlCommand, columns=COLUMNS)
-@click.option(
-    "--topic", metavar="NAME", shell_complete=topic_names, help="Measure with this topic, and leave the records in it."
-)
-@click.option("-n", "--records", type=click.IntRange(min=1), metavar="N", help="How many records to send.")
-@click.option("--duration", metavar="TIME", help="How long to send.  [default: 10s]")
+@what_to_send
 @click.option("--record-size", metavar="SIZE", default="100", show_default=True, help="Size of a value.")
 @click.option(
     "--rate",
@@ -54,9 +50,7 @@ _POLL_SECONDS = 0.1
     show_default=True,
     help="The first N records do not count.",
 )
-@click.option(
-    "--replication", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="Of its own topic."
-)
+@replication
 @click.option(
     "--acks",
     type=click.Choice(("all", "1")),

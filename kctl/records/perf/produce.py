@@ -11,7 +11,6 @@ from kafkad.names import TopicPartition
 from kafkad.wire.compression import CODEC_NAMES
 from kafkad.wire.records import Record
 from kctl.command import KctlCommand
-from kctl.completing import topic_names
 from kctl.errors import Exit
 from kctl.parsing import parse_duration_ms, parse_size
 from kctl.progress import ProgressLine
@@ -19,6 +18,7 @@ from kctl.records.batches import NOBODY
 from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
 from kctl.records.perf.measuring import LATENCY_COLUMNS, RATE_COLUMNS, Latencies, Rate, latency_text
+from kctl.records.perf.options import partitions, replication, what_to_send
 from kctl.records.perf.stage import Payloads, show, stage
 from kctl.records.sending import Delivered, Options, Sender
 from kctl.session import Session, pass_session
@@ -28,11 +28,7 @@ _TICK_SECONDS = 0.005
 
 
 @click.command("produce", cls=KctlCommand, columns=COLUMNS)
-@click.option(
-    "--topic", metavar="NAME", shell_complete=topic_names, help="Measure with this topic, and leave the records in it."
-)
-@click.option("-n", "--records", type=click.IntRange(min=1), metavar="N", help="How many records to send.")
-@click.option("--duration", metavar="TIME", help="How long to send.  [default: 10s]")
+@what_to_send
 @click.option("--record-size", metavar="SIZE", default="1KB", show_default=True, help="Size of a value.")
 @click.option(
     "--rate",
@@ -43,12 +39,8 @@ _TICK_SECONDS = 0.005
 @click.option(
     "--warm-up", metavar="TIME", help="What is sent in this time does not count.  [default: 1s; 0s with --records]"
 )
-@click.option(
-    "--partitions", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="Of its own topic."
-)
-@click.option(
-    "--replication", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="Of its own topic."
-)
+@partitions
+@replication
 @click.option(
     "--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True, help="Codec of the batches."
 )

@@ -1,0 +1,19 @@
+"""Options that several verbs of groups have."""
+
+from __future__ import annotations
+
+import click
+
+from kctl.completing import topic_names
+
+scopes_option = click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:0,1]",
+    shell_complete=topic_names,
+    help="This topic, or some of its partitions.",
+)
+undo_dir_option = click.option(
+    "--undo-dir", default=".", metavar="DIR", help="Where the undo file is saved.  [default: here]"
+)

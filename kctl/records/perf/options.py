@@ -1,0 +1,35 @@
+"""Options that several perf commands have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from kctl.completing import topic_names
+
+F = TypeVar("F", bound=Callable[..., object])
+
+partitions = click.option(
+    "--partitions", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="Of its own topic."
+)
+replication = click.option(
+    "--replication", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="Of its own topic."
+)
+
+
+def what_to_send(function: F) -> F:
+    """To which topic, how many records, for how long."""
+    for option in (
+        click.option("--duration", metavar="TIME", help="How long to send.  [default: 10s]"),
+        click.option("-n", "--records", type=click.IntRange(min=1), metavar="N", help="How many records to send."),
+        click.option(
+            "--topic",
+            metavar="NAME",
+            shell_complete=topic_names,
+            help="Measure with this topic, and leave the records in it.",
+        ),
+    ):
+        function = option(function)
+    return function
