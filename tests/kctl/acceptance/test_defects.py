@@ -101,8 +101,8 @@ def test_a_topic_deleted_meanwhile_is_no_exception(
     stays, group = topic("accept-stays"), "accept-meanwhile"
     send(stays, {"value": "x"})
     ask = Session.metadata
-    for words in (("topics", "describe"), ("topics", "list"), ("partitions", "list")):
-        gone = topic("accept-gone")
+    for i, words in enumerate((("topics", "describe"), ("topics", "list"), ("partitions", "list"))):
+        gone = topic(f"accept-gone-{i}")
         send(gone, {"value": "x"})
 
         def answer_and_delete(session: Session, topics: Any = None, name: str = gone) -> Any:
@@ -117,7 +117,7 @@ def test_a_topic_deleted_meanwhile_is_no_exception(
         assert cluster.kctl("topics", "list", gone).code == Exit.NOT_FOUND, "it was deleted meanwhile"
         assert "Error" not in ran.err and "defect" not in ran.err, (words, ran)
         assert stays in ran.out, (words, ran)
-    gone = topic("accept-gone")
+    gone = topic("accept-gone-read")
     send(gone, {"value": "x"})
     back = ("groups", "reset-offsets", group, "--topic", stays, "--topic", gone, "--to", "earliest", "-y")
     cluster.does(*back, "--undo-dir", tmp_path)

@@ -141,7 +141,7 @@ def test_a_transaction_that_is_looked_after(on_three: Kctl, three: Three) -> Non
     assert refused.code == Exit.REFUSED and "still looks after" in refused.err
     assert on_three("-y", "txns", "abort", "txn-open:0", "--start-offset", "5").code == Exit.NOT_FOUND
     producer.abort_transaction()
-    assert items(on_three, "txns", "producers", "txn-open", "--open") == []
+    until(lambda: items(on_three, "txns", "producers", "txn-open", "--open") == [], "the marker is written")
 
 
 def _headers(kctl: Kctl) -> tuple[str, str]:
