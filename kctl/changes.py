@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import click
@@ -58,7 +59,7 @@ class Change:
         verified: str = "",
         seen: Callable[[], bool] | None = None,
         undo: str = "",
-    ) -> Exit:
+    ) -> IntEnum:
         """The result: rows for programs (those of the plan by default), a word and the way back for people.
 
         `verified` is said once `seen`, which reads back, has been true; if it never is within the time-out, that is.

@@ -37,6 +37,10 @@ COMMANDS = {
     "copy": ("kctl.records.copy:copy", "Copy the records of one topic to another, here or on another cluster."),
     "perf": ("kctl.records.perf:perf", "Measure throughput and latency."),
     "doctor": ("kctl.doctor.command:doctor", "Look at the whole cluster, and say what is not in order."),
+    "etl": (
+        "kafkad_etl.commands:etl",
+        "Run jobs that Spark does: data from topics through SQL to files, tables and other topics.",
+    ),
     "dump-segment": ("kctl.segments.dump_segment:dump_segment", "Print what is in the files of a log."),
     "dump-index": ("kctl.segments.dump_index:dump_index", "Print indexes, producer snapshots and checkpoints."),
     "check-log": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -118,7 +119,7 @@ def answer(
     text: Callable[[], Iterable[str]] | None = None,
     stream: bool = False,
     dry_run: bool = False,
-) -> Exit:
+) -> IntEnum:
     """Prints what a command found and what it could not, and returns its exit code. `text` makes the lines for
     people, where one table does not say it all."""
     settings = session.settings

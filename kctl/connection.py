@@ -10,6 +10,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Sequence
+from enum import IntEnum
 from queue import SimpleQueue
 from select import select
 from struct import Struct
@@ -51,7 +52,7 @@ class Address(NamedTuple):
 class Disconnected(KctlError):
     """This broker cannot be asked now; another may."""
 
-    def __init__(self, what: str, *, exit_code: Exit = Exit.UNREACHABLE, hints: Sequence[str] = ()) -> None:
+    def __init__(self, what: str, *, exit_code: IntEnum = Exit.UNREACHABLE, hints: Sequence[str] = ()) -> None:
         super().__init__(what, exit_code=exit_code, hints=hints)
 
 

@@ -29,7 +29,9 @@ class Exit(IntEnum):
 class KctlError(Exception):
     """What is wrong and where, in one line; `code` as the broker names it; `hints` say what to do next."""
 
-    def __init__(self, what: str, *, exit_code: Exit = Exit.FAILED, code: str = "", hints: Sequence[str] = ()) -> None:
+    def __init__(
+        self, what: str, *, exit_code: IntEnum = Exit.FAILED, code: str = "", hints: Sequence[str] = ()
+    ) -> None:
         super().__init__(what)
         self.what = what
         self.exit_code = exit_code
@@ -101,7 +103,7 @@ def failure(code: int, what: str, message: str | None = None, hints: Sequence[st
     return KctlError(told, exit_code=exit_of(code), code=code_name(code), hints=hints)
 
 
-def exit_code(errors: Sequence[KctlError]) -> Exit:
+def exit_code(errors: Sequence[KctlError]) -> IntEnum:
     """Of a command that did what it could: the errors' own code, or FAILED where they differ."""
     codes = {error.exit_code for error in errors}
     return Exit.DONE if not codes else codes.pop() if len(codes) == 1 else Exit.FAILED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import IntEnum
 from typing import Any
 
 import click
@@ -96,7 +97,7 @@ def _print(
     rows: Sequence[Row],
     errors: Sequence[KctlError],
     footer: Callable[[], Iterator[str]],
-) -> Exit:
+) -> IntEnum:
     settings = session.settings
     if settings.watch is None:
         return answer(session, columns, rows, errors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -111,7 +112,7 @@ def _row(name: str, one: Planned, times: Mapping[TopicPartition, int]) -> Row:
     }
 
 
-def carry_out(session: Session, plans: Plans, shown: Mapping[str, Commits], undo_directory: Path, what: str) -> Exit:
+def carry_out(session: Session, plans: Plans, shown: Mapping[str, Commits], undo_directory: Path, what: str) -> IntEnum:
     """Shows the plan, asks, and does it; `shown` are the commits that it was made of."""
     rows = plan_rows(session, plans)
     columns = [column for column in COLUMNS if column.name != "group"] if _is_text_of_one(session, plans) else COLUMNS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
 from shlex import quote
 
 import click
@@ -205,7 +206,7 @@ def _only(group: Group, matching: Sequence[Member], kind: str, word: str, known:
     )
 
 
-def _act(session: Session, group: Group, chosen: Sequence[Judged], reason: str, *, one_by_one: bool) -> Exit:
+def _act(session: Session, group: Group, chosen: Sequence[Judged], reason: str, *, one_by_one: bool) -> IntEnum:
     change = Change(
         session, COLUMNS if session.settings.dry_run or session.settings.is_text else RESULT, _rows(chosen, group)
     )
@@ -262,7 +263,7 @@ def _told(
     removed: set[str],
     chosen: Mapping[str, Judged],
     errors: list[KctlError],
-) -> Exit:
+) -> IntEnum:
     held = {member.id: member.assigned for member in before.members}
     held |= {member_id: one.held for member_id, one in chosen.items()}
     found = fates(before.members, removed, after.members)

@@ -1,0 +1,11 @@
+"""`kctl etl`: one module for each verb. Nothing here imports PySpark: jobs run in a process of their own."""
+
+from kctl.lazy import Noun
+
+etl = Noun(
+    "etl",
+    {
+        "schema": ("kafkad_etl.commands.schema:schema", "Print the JSON Schema of job files, for editors."),
+    },
+    help="Run jobs that Spark does: data from topics through SQL to files, tables and other topics.",
+)

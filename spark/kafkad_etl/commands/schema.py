@@ -1,0 +1,24 @@
+"""`kctl etl schema`."""
+
+from __future__ import annotations
+
+import click
+
+from kafkad_etl.commands.base import EtlCommand
+
+
+@click.command("schema", cls=EtlCommand)
+def schema() -> None:
+    """Print the JSON Schema of job files, for editors.
+
+    Editors that know YAML then complete keys, and show what they mean.
+
+    Example: kctl etl schema > job.schema.json
+    """
+    import json
+
+    import msgspec
+
+    from kafkad_etl.job import Job
+
+    click.echo(json.dumps(msgspec.json.schema(Job), indent=2))

@@ -1,0 +1,51 @@
+"""How `kctl etl` ends: its own exit codes, which say what kind of thing went wrong with a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+from kctl.errors import Exit, KctlError
+
+
+class EtlExit(IntEnum):
+    DONE = 0
+    FAILED = 1
+    """The job failed while it ran."""
+    USAGE = 2
+    """The job file, the command line or the SQL is wrong; nothing was started."""
+    CLUSTER = 3
+    """Unreachable, a topic is missing, or not authorised."""
+    ENVIRONMENT = 4
+    """No Java, no PySpark, no connector, a wrong checksum."""
+    DATA = 5
+    """Rows do not fit, or too many of them are bad, or a check does not hold."""
+    DATA_LOSS = 6
+    """Records were deleted before they were read."""
+    CHECKPOINT = 7
+    """It belongs to another job, is in use, or lacks a piece."""
+    INTERRUPTED = 130
+
+
+class EtlError(KctlError):
+    """What is wrong, where (`orders.yaml:14 sink.path`) and, as hints, what to do."""
+
+    def __init__(self, what: str, ends: EtlExit, *, hints: Sequence[str] = (), where: str = "") -> None:
+        super().__init__(f"{where}: {what}" if where else what, exit_code=ends, code=ends.name, hints=hints)
+
+
+_FROM_KCTL = {
+    Exit.USAGE: EtlExit.USAGE,
+    Exit.NOT_FOUND: EtlExit.CLUSTER,
+    Exit.UNREACHABLE: EtlExit.CLUSTER,
+    Exit.UNAUTHORIZED: EtlExit.CLUSTER,
+    Exit.REFUSED: EtlExit.USAGE,
+    Exit.INTERRUPTED: EtlExit.INTERRUPTED,
+}
+
+
+def exit_of(error: KctlError) -> EtlExit:
+    """Of any error under `kctl etl`: those of kctl's session mean something else there."""
+    if isinstance(error.exit_code, EtlExit):
+        return error.exit_code
+    return _FROM_KCTL.get(Exit(error.exit_code), EtlExit.FAILED)
