@@ -14,7 +14,7 @@ from kctl.choosing import Choice
 from kctl.configs.resources import Resource, described
 from kctl.errors import KctlError
 from kctl.groups.looking import Look, chosen_groups, look_at
-from kctl.offsets import EARLIEST, LATEST, offsets_at
+from kctl.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, offsets_at
 from kctl.partitions.throttle import Throttles, throttles
 from kctl.sizes import LogDir
 from kctl.txns.hanging import find_hanging
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kctl.session import Session
 
 SETTINGS, GROUPS, THROTTLES, TRANSACTIONS, ACLS = "settings", "groups", "throttles", "transactions", "acls"
+RETENTION, NEWEST = "retention", "newest"
 
 TOPIC_SETTINGS = ("min.insync.replicas", "unclean.leader.election.enable", "retention.ms", "cleanup.policy")
 BROKER_SETTINGS = (
@@ -33,6 +34,8 @@ BROKER_SETTINGS = (
     "broker.rack",
 )
 _MAX_TIMEOUT_MS = 15 * 60 * 1000
+SOON = 0.25
+"""The part of a topic's retention that is short notice: what has less left is about to go."""
 
 Settings = Mapping[str, str | None]
 
@@ -53,6 +56,10 @@ class Facts(NamedTuple):
     groups: Mapping[str, Look] = {}
     starts: Mapping[TopicPartition, int] = {}
     """Where partitions begin that groups have committed to."""
+    soon_gone: Mapping[TopicPartition, int] = {}
+    """Where a group lags: records below this offset are about to be deleted for their age."""
+    newest: Mapping[TopicPartition, int] = {}
+    """The highest timestamp of a partition's records."""
     throttles: Throttles | None = None
     hanging: tuple[Mapping[str, Any], ...] = ()
     acls: tuple[Binding, ...] = ()
@@ -80,6 +87,10 @@ def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
         facts = _with_settings(session, facts, answering)
     if GROUPS in needs:
         facts = _with_groups(session, facts)
+    if RETENTION in needs:
+        facts = _with_retention(session, facts)
+    if NEWEST in needs:
+        facts = _with_newest(session, facts)
     if THROTTLES in needs:
         facts = _with_throttles(session, facts)
     if TRANSACTIONS in needs:
@@ -127,6 +138,41 @@ def _with_groups(session: Session, facts: Facts) -> Facts:
     starts = offsets_at(session, dict.fromkeys(sorted(committed & there), EARLIEST))
     known = {where: at.offset for where, at in starts.items() if not isinstance(at, KctlError)}
     return facts._replace(groups=looks, starts=known, errors=(*facts.errors, *told))
+
+
+def _with_retention(session: Session, facts: Facts) -> Facts:
+    """Only partitions are asked for that some group has still to read, of topics that delete what is old."""
+    lagging = {
+        lag.where for look in facts.groups.values() for lag in look.lags if lag.committed is not None and lag.lag
+    }
+    times = {
+        where: facts.now_ms - int(kept * (1 - SOON))
+        for where in sorted(lagging)
+        if (kept := retention_ms(facts.topic_settings.get(where.topic, {}))) is not None
+    }
+    found = offsets_at(session, times)
+    ends = {lag.where: lag.end for look in facts.groups.values() for lag in look.lags}
+    reached = {
+        where: at.offset if at.offset >= 0 else ends[where] or 0
+        for where, at in found.items()
+        if not isinstance(at, KctlError)
+    }
+    return facts._replace(soon_gone=reached)
+
+
+def retention_ms(settings: Settings) -> int | None:
+    """After which age records are deleted; None: never."""
+    if "delete" not in (settings.get("cleanup.policy") or ""):
+        return None
+    kept = int(settings.get("retention.ms") or -1)
+    return kept if kept >= 0 else None
+
+
+def _with_newest(session: Session, facts: Facts) -> Facts:
+    """Brokers before 3.0 cannot tell."""
+    where = [TopicPartition(t.name, p.partition_index) for t in facts.topics for p in t.partitions if p.leader_id >= 0]
+    found = offsets_at(session, dict.fromkeys(where, MAX_TIMESTAMP))
+    return facts._replace(newest={one: at.timestamp for one, at in found.items() if not isinstance(at, KctlError)})
 
 
 def _with_throttles(session: Session, facts: Facts) -> Facts:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from kctl.doctor.facts import GROUPS, Facts
+from kctl.doctor.facts import GROUPS, RETENTION, SETTINGS, SOON, Facts, retention_ms
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.groups.group import EMPTY, REBALANCING
 from kctl.groups.partition_lag import DELETED, total
-from kctl.output import counted
+from kctl.output import counted, duration_text
 
 _CROWDED = 2
 _FEW = 20
@@ -35,6 +35,22 @@ def lost(facts: Facts) -> Iterator[Finding]:
             summary = f"group {name} never read {counted(records, 'record')} that retention has removed"
             fix = f"kctl groups describe {name}; more retention, or faster members"
             yield Finding(Severity.ERROR, summary, tuple(map(str, gone)), fix)
+
+
+def overtaken(facts: Facts) -> Iterator[Finding]:
+    """Retention is about to be faster than the group."""
+    for name, look in facts.groups.items():
+        going = {
+            lag.where: facts.soon_gone[lag.where] - max(lag.committed, facts.starts.get(lag.where, 0))
+            for lag in look.lags
+            if lag.committed is not None and lag.committed < facts.soon_gone.get(lag.where, 0)
+        }
+        if going:
+            kept = min(retention_ms(facts.topic_settings[where.topic]) or 0 for where in going)
+            left = duration_text(int(kept * SOON))
+            summary = f"group {name} has {left} at most to read {counted(sum(going.values()), 'record')}"
+            fix = f"kctl groups lag {name}; more retention, or faster members"
+            yield Finding(Severity.WARN, f"{summary} before retention removes them", tuple(map(str, going)), fix)
 
 
 def deserted(facts: Facts) -> Iterator[Finding]:
@@ -70,6 +86,7 @@ def coordinators(facts: Facts) -> Iterator[Finding]:
 CHECKS = (
     Check("rebalancing", "Groups in a rebalance.", rebalancing, (GROUPS,)),
     Check("lost-records", "Groups that retention has overtaken.", lost, (GROUPS,)),
+    Check("overtaken", "Groups that retention is about to overtake.", overtaken, (GROUPS, SETTINGS, RETENTION)),
     Check("deserted-groups", "Groups with lag and nobody who reads.", deserted, (GROUPS,)),
     Check("deleted-topics", "Groups with offsets of topics that are gone.", deleted_topics, (GROUPS,)),
     Check("coordinators", "Brokers that coordinate far more groups than others.", coordinators, (GROUPS,)),

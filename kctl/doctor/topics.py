@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafkad.names import GROUPS_TOPIC, TopicPartition
-from kctl.doctor.facts import SETTINGS, TRANSACTIONS, Facts
+from kctl.doctor.facts import NEWEST, SETTINGS, TRANSACTIONS, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.output import counted, duration_text
+
+_AHEAD_MS = 5 * 60 * 1000
+"""Clocks differ, and so much does no harm."""
 
 
 def _partitions(facts: Facts) -> Iterator[tuple[TopicPartition, Any]]:
@@ -143,6 +146,18 @@ def hanging(facts: Facts) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, summary, (where,), row["fix"])
 
 
+def from_the_future(facts: Facts) -> Iterator[Finding]:
+    """A producer's clock is wrong. Such records outlive retention, and windows that wait for them close too early."""
+    ahead = {
+        where: newest - facts.now_ms for where, newest in facts.newest.items() if newest > facts.now_ms + _AHEAD_MS
+    }
+    if ahead:
+        most = duration_text(max(ahead.values()))
+        summary = f"{counted(len(ahead), 'partition')} with records from the future (up to {most} ahead)"
+        fix = "look at the clocks of producers; kctl configs set topic/NAME message.timestamp.after.max.ms=3600000"
+        yield Finding(Severity.WARN, summary, tuple(map(str, ahead)), fix)
+
+
 CHECKS = (
     Check("offline", "Partitions without a leader.", offline),
     Check("min-isr", "Partitions at or below min.insync.replicas.", under_min_isr, (SETTINGS,)),
@@ -152,5 +167,6 @@ CHECKS = (
     Check("min-isr-settings", "min.insync.replicas that leaves no room for a failure.", min_isr_settings, (SETTINGS,)),
     Check("shared-racks", "Partitions with replicas in the same rack.", shared_racks),
     Check("unclean-elections", "Topics whose leaders may be elected uncleanly.", unclean, (SETTINGS,)),
+    Check("clocks", "Records with timestamps that are still to come.", from_the_future, (NEWEST,)),
     Check("hanging-transactions", "Transactions that nobody will end.", hanging, (TRANSACTIONS,)),
 )

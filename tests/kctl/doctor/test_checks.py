@@ -11,7 +11,7 @@ from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataRes
 from kctl.acls.bindings import Binding, Resource
 from kctl.brokers.facts import BrokerFacts
 from kctl.doctor.command import CHECKS, look
-from kctl.doctor.facts import Facts, grown
+from kctl.doctor.facts import Facts, grown, retention_ms
 from kctl.doctor.finding import Finding, Severity
 from kctl.errors import KctlError
 from kctl.groups.committed import Commit
@@ -116,6 +116,12 @@ def test_ids_are_unique() -> None:
         ("settings", {"broker_settings": {1: {"auto.create.topics.enable": "true"}}}, INFO, "misspells"),
         ("settings", {"broker_settings": {1: {"unclean.leader.election.enable": "true"}}}, WARN, "records are lost"),
         ("certificate", {"certificate_days": 20.5}, WARN, "expires in 20d12h"),
+        (
+            "clocks",
+            {"newest": {TopicPartition("t", 0): 7_200_000}},
+            WARN,
+            "1 partition with records from the future (up to 2h00m",
+        ),
         ("certificate", {"certificate_days": 2}, ERROR, "expires in 2d00h"),
         (
             "hanging-transactions",
@@ -192,6 +198,39 @@ def test_groups(check: str, look_at: Look, severity: Severity, told: str) -> Non
     (finding,) = found(HEALTHY._replace(groups={"g": look_at}, starts={WHERE: 8}), check)
     assert finding.severity == severity
     assert told in finding.summary
+
+
+DELETED_AFTER_A_WEEK = {"orders": {"cleanup.policy": "delete", "retention.ms": "604800000"}}
+
+
+@pytest.mark.parametrize(("committed", "told"), [(5, "7 records"), (11, "1 record"), (12, None)])
+def test_a_group_that_retention_is_about_to_overtake(committed: int, told: str | None) -> None:
+    facts = HEALTHY._replace(
+        groups={"g": group("Stable", PartitionLag(WHERE, committed, 20, 20 - committed))},
+        starts={WHERE: 5},
+        soon_gone={WHERE: 12},
+        topic_settings=DELETED_AFTER_A_WEEK,
+    )
+    expected = [f"group g has 1d18h at most to read {told} before retention removes them"] if told else []
+    assert [finding.summary for finding in found(facts, "overtaken")] == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"cleanup.policy": "delete", "retention.ms": "5"}, 5),
+        ({"cleanup.policy": "compact,delete", "retention.ms": "5"}, 5),
+        ({"cleanup.policy": "compact", "retention.ms": "5"}, None),
+        ({"cleanup.policy": "delete", "retention.ms": "-1"}, None),
+        ({}, None),
+    ],
+)
+def test_what_a_topic_keeps(settings: dict[str, str | None], kept: int | None) -> None:
+    assert retention_ms(settings) == kept
+
+
+def test_a_clock_that_is_a_little_ahead_is_no_finding() -> None:
+    assert found(HEALTHY._replace(newest={WHERE: 60_000}), "clocks") == []
 
 
 def test_a_stable_group_that_reads_is_no_finding() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from pathlib import Path
 
 import pytest
 
@@ -66,3 +68,20 @@ def _found(kctl: Kctl, check: str) -> list[str]:
 def _brokers(kctl: Kctl) -> str:
     ran = kctl("raw", "Metadata", '{"topics": []}')
     return " ".join(f'"{node["node_id"]}"' for node in json.loads(ran.out)["brokers"])
+
+
+def test_records_about_to_go_and_records_from_the_future(on_broker: Kctl, tmp_path: Path) -> None:
+    topic, group = "doctor-times", "doctor-slow"
+    now = int(time.time() * 1000)
+    lines = tmp_path / "lines"
+    lines.write_text(
+        "".join(json.dumps({"value": "v", "timestamp_ms": now + ms}) + "\n" for ms in (-3_500_000, 7_200_000))
+    )
+    assert on_broker("-y", "topics", "create", topic, "-p", "1", "--config", "retention.ms=3600000").code == Exit.DONE
+    assert on_broker("produce", topic, "--json", "--file", lines).code == Exit.DONE
+    back = ("groups", "reset-offsets", group, "--topic", topic, "--to", "earliest", "-y", "--undo-dir", tmp_path)
+    assert on_broker(*back).code == Exit.DONE
+    items = json.loads(on_broker("doctor", "--only", "overtaken,clocks", "-o", "json").out)["items"]
+    told = {item["id"]: item["summary"] for item in items if f"{topic}-0" in item["items"]}
+    assert f"group {group} has 15m00s at most to read 1 record" in told["overtaken"]
+    assert "records from the future" in told["clocks"]
