@@ -18,6 +18,7 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkad.net.awake import NEVER
 from kafkad.net.reply import PENDING, FileRange, Part, Reply, Rest, cut_off, gathered, joined
 from kafkad.wire.primitives import MalformedError
 
@@ -66,6 +67,7 @@ class Connection:
         "_partial",
         "_paused",
         "_replies",
+        "_served",
         "_sock",
         "_writing",
         "client",
@@ -105,6 +107,7 @@ class Connection:
         self._busy = False
         self._awaited = 0
         self._replies: list[Reply | Later] = _NO_REPLIES
+        self._served = NEVER
         self._paused = False
         self._writing = False
 
@@ -133,7 +136,10 @@ class Connection:
             self.close()
             return
         self.last_active = listener.tick
+        awake = listener.awake
+        gap = awake.clock() - self._served
         self._serve(view, have + got)
+        self._served = awake.served(gap)
 
     def reply(self, reply: Reply | None) -> None:
         """The answer to a request that was PENDING; None where the protocol has none."""

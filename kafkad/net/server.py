@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Any
 
+from kafkad.net.awake import Awake
 from kafkad.net.connection import Connection, Later
 from kafkad.net.reply import Pending, Reply
 
@@ -75,6 +76,7 @@ class Server:
         self.listeners: list[Listener] = []
         self.shared = memoryview(bytearray(SHARED_BYTES))
         self.buffers = Buffers()
+        self.awake = Awake(loop.call_soon)
         self.per_ip: Counter[str] = Counter()
         self.total = 0
         self.accepted = 0
@@ -140,6 +142,7 @@ class Listener:
         self.loop = server.loop
         self.shared = server.shared
         self.buffers = server.buffers
+        self.awake = server.awake
         self.dispatch: Dispatch
         self.max_request_bytes = server.limits.max_request_bytes
         self._sock = sock
