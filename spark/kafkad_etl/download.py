@@ -47,7 +47,7 @@ def download(jar: Jar, target: Path, repository: str, environ: Mapping[str, str]
             part.unlink(missing_ok=True)
     except OSError as error:
         raise EtlError(
-            f"{error.filename or target}: {error.strerror or error}: there is no room for {jar.coordinate}",
+            f"{error.filename or target}: {error.strerror or error}: {jar.coordinate} cannot be kept",
             EtlExit.ENVIRONMENT,
             hints=("KAFKAD_ETL_CACHE names another directory for the cache",),
         ) from error
@@ -89,10 +89,10 @@ def _read(jar: Jar, response: HTTPResponse, shown: str) -> bytes:
 def _open(jar: Jar, request: Request, shown: str) -> Any:
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
-    from urllib.request import urlopen
+    from urllib.request import build_opener
 
     try:
-        return urlopen(request, timeout=TIMEOUT_SECONDS)
+        return build_opener().open(request, timeout=TIMEOUT_SECONDS)  # which looks for proxies now
     except HTTPError as error:
         error.close()
         raise _failed(jar, shown, f"answers HTTP {error.code} {error.reason}") from error

@@ -119,7 +119,7 @@ def fault(jar: Jar, path: Path) -> str:
             return f"has {size:,} bytes and not {jar.bytes:,}"
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return "is missing"
     except OSError as error:
         return f"cannot be read: {error.strerror}"

@@ -1,0 +1,132 @@
+"""`kctl etl jars`: the connector's jars and others, before a job needs them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkad_etl.commands.base import EtlCommand
+from kctl.command import pass_settings
+from kctl.lazy import Noun
+from kctl.output import Column, Document, Row, Writer, counted, note, size_text
+from kctl.settings import Settings
+
+if TYPE_CHECKING:
+    from kafkad_etl.jars import Jar
+
+jars = Noun(
+    "jars",
+    {
+        "fetch": ("kafkad_etl.commands.jars:fetch", "Download what any job may need."),
+        "list": ("kafkad_etl.commands.jars:list_jars", "List the jars that jobs may need."),
+        "verify": ("kafkad_etl.commands.jars:verify", "Compare the jars with their locked checksums."),
+    },
+    help="Download and check the jars that jobs need beside Spark's own.",
+)
+
+COLUMNS = (
+    Column("jar", "group:name:version, as Maven has it."),
+    Column("bytes", "Its size.", "size", header="SIZE"),
+    Column("state", "ok, missing, or what is wrong.", "state"),
+    Column("path", "Where it is, or would be.", wide=True),
+    Column("sha256", "Its locked checksum.", wide=True),
+)
+
+_version = click.option(
+    "--spark", "version", metavar="VERSION", default="", help="The version of PySpark.  [default: the installed one]"
+)
+_to = click.option("--to", metavar="DIR", default="", help="Another directory than the cache.")
+
+
+@click.command("fetch", cls=EtlCommand, columns=COLUMNS)
+@click.option("--repo", metavar="URL", default="", help="A mirror, or a directory.  [default: Maven Central]")
+@_to
+@_version
+@pass_settings
+def fetch(settings: Settings, repo: str, to: str, version: str) -> None:
+    """Download what any job may need.
+
+    The connector, Avro and the JDBC drivers go to the cache, or to a directory that another machine takes for its
+    repository: KAFKAD_MAVEN_REPO=DIR there.
+
+    Example: kctl etl jars fetch --to /media/stick/jars
+    """
+    from kafkad_etl.jars import at_hand, every_jar, fault
+
+    directory = _directory(to)
+    wanted = every_jar(_chosen(version))
+    missing = [jar for jar in wanted if fault(jar, directory / jar.path)]
+    at_hand(wanted, directory, os.environ, repo)
+    _write(settings, [_row(jar, directory, "ok") for jar in wanted])
+    what = f"{counted(len(missing), 'jar')} downloaded ({size_text(sum(jar.bytes for jar in missing))})"
+    note(settings, f"{what if missing else 'all were there already'}: {directory}")
+
+
+@click.command("list", cls=EtlCommand, columns=COLUMNS)
+@_to
+@_version
+@pass_settings
+def list_jars(settings: Settings, to: str, version: str) -> None:
+    """List the jars that jobs may need.
+
+    Example: kctl etl jars list -o wide
+    """
+    _checked(settings, to, version)
+
+
+@click.command("verify", cls=EtlCommand, columns=COLUMNS)
+@_to
+@_version
+@pass_settings
+def verify(settings: Settings, to: str, version: str) -> int:
+    """Compare the jars with their locked checksums.
+
+    Exit 4 if one is missing or is not what it should be.
+
+    Example: kctl etl jars verify
+    """
+    from kafkad_etl.errors import EtlExit
+
+    return EtlExit.DONE if _checked(settings, to, version) else EtlExit.ENVIRONMENT
+
+
+def _checked(settings: Settings, to: str, version: str) -> bool:
+    """Whether all are as they should be."""
+    from kafkad_etl.jars import every_jar, fault
+
+    directory = _directory(to)
+    found = {jar: fault(jar, directory / jar.path).removeprefix("is ") for jar in every_jar(_chosen(version))}
+    _write(settings, [_row(jar, directory, what or "ok") for jar, what in found.items()])
+    return not any(found.values())
+
+
+def _directory(to: str) -> Path:
+    from kafkad_etl.jars import cache_directory
+
+    return Path(to).absolute() if to else cache_directory(os.environ) / "jars"
+
+
+def _chosen(version: str) -> str:
+    """The installed PySpark's; where there is none, jars can be fetched for another machine."""
+    from kafkad_etl import spark_home
+    from kafkad_etl.errors import EtlError
+    from kafkad_etl.jars import known_versions
+
+    if version:
+        return version
+    try:
+        return spark_home.find().version
+    except EtlError:
+        return known_versions()[-1]
+
+
+def _row(jar: Jar, directory: Path, state: str) -> Row:
+    path = str(directory / jar.path)
+    return {"jar": jar.coordinate, "bytes": jar.bytes, "state": state, "path": path, "sha256": jar.sha256}
+
+
+def _write(settings: Settings, rows: list[Row]) -> None:
+    Writer(settings, COLUMNS, Document(settings.command)).write(rows)
