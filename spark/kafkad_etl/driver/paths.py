@@ -1,0 +1,121 @@
+"""Directories and files as Hadoop's FileSystem has them: the driver's own disk, HDFS, object stores."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple, Protocol
+
+ATOMIC_RENAME = frozenset({"file", "hdfs", "viewfs", "abfs", "abfss", "webhdfs"})
+
+
+class Entry(NamedTuple):
+    path: str
+    """Relative to the directory that was asked for."""
+    size: int
+
+
+class Files(Protocol):
+    """Paths are absolute, with or without a scheme."""
+
+    def under(self, directory: str) -> list[Entry]:
+        """All files below it, sorted; none if it is missing."""
+
+    def exists(self, path: str) -> bool: ...
+    def read(self, path: str) -> bytes: ...
+
+    def write(self, path: str, content: bytes) -> None:
+        """A new file: whole, or not at all."""
+
+    def rename(self, source: str, target: str) -> None:
+        """To a name that is free; directories above it are made."""
+
+    def remove(self, path: str) -> None:
+        """With all below it; what is missing already is removed."""
+
+
+def join(directory: str, name: str) -> str:
+    return f"{directory.rstrip('/')}/{name}" if name else directory
+
+
+def parent_and_name(path: str) -> tuple[str, str]:
+    parent, _, name = path.rstrip("/").rpartition("/")
+    return parent or "/", name
+
+
+def hidden(relative: str) -> bool:
+    """Spark, Hive and others read no file that has such a name anywhere below the table's directory."""
+    return any(part.startswith(("_", ".")) for part in relative.split("/"))
+
+
+class HadoopFiles:
+    """Without checksum files on local disks: what is renamed is the file alone."""
+
+    def __init__(self, spark: Any, path: str) -> None:
+        self._jvm = spark._jvm
+        self._configuration = spark._jsc.hadoopConfiguration()
+        found = self._path(path).getFileSystem(self._configuration)
+        self.scheme: str = found.getScheme()
+        self._system = found.getRaw() if self.scheme == "file" else found
+
+    def absolute(self, path: str) -> str:
+        """With its scheme, as the file system itself would write it."""
+        return str(self._system.makeQualified(self._path(path)).toString())
+
+    def under(self, directory: str) -> list[Entry]:
+        if not self.exists(directory):
+            return []
+        top = self.absolute(directory).rstrip("/") + "/"
+        found = []
+        files = self._system.listFiles(self._path(directory), True)
+        while files.hasNext():
+            status = files.next()
+            found.append(Entry(str(status.getPath().toString()).removeprefix(top), int(status.getLen())))
+        return sorted(found)
+
+    def exists(self, path: str) -> bool:
+        return bool(self._system.exists(self._path(path)))
+
+    def read(self, path: str) -> bytes:
+        stream = self._system.open(self._path(path))
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def write(self, path: str, content: bytes) -> None:
+        parent, name = parent_and_name(path)
+        unfinished = join(parent, f".{name}.tmp")
+        stream = self._system.create(self._path(unfinished), True)
+        try:
+            stream.write(content)
+        finally:
+            stream.close()
+        self.rename(unfinished, path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._system.mkdirs(self._path(parent_and_name(target)[0]))
+        if self.scheme == "file":
+            os.rename(self._local(source), self._local(target))  # Hadoop's copies, where it cannot rename
+        elif not self._system.rename(self._path(source), self._path(target)):
+            raise OSError(f"{source} cannot be renamed to {target}")
+
+    def remove(self, path: str) -> None:
+        self._system.delete(self._path(path), True)
+
+    def free_bytes(self, path: str) -> int:
+        return int(self._system.getStatus(self._path(path)).getRemaining())
+
+    def on_one_device(self, one: str, other: str) -> bool:
+        """Whether files of two directories, which exist, can be renamed from one to the other."""
+        if self.scheme != "file":
+            return True
+        return os.stat(self._local(one)).st_dev == os.stat(self._local(other)).st_dev
+
+    def make(self, directory: str) -> None:
+        self._system.mkdirs(self._path(directory))
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
+
+    def _local(self, path: str) -> str:
+        return str(self._path(path).toUri().getPath())

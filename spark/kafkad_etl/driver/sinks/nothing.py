@@ -1,0 +1,17 @@
+"""Sink `none`: every column of every row is computed, and the rows are counted."""
+
+from __future__ import annotations
+
+from kafkad_etl.driver.outcome import BatchId, DataFrame, Written
+from kafkad_etl.driver.sinks.counting import counted
+
+
+class NothingSink:
+    def prepare(self, columns: list[tuple[str, str]]) -> None:
+        """Takes all columns."""
+
+    def finished(self, batch: BatchId) -> Written | None:
+        return None
+
+    def write(self, rows: DataFrame, batch: BatchId) -> Written:
+        return Written(counted(rows, lambda it: it.write.format("noop").mode("overwrite").save()))
