@@ -1,0 +1,43 @@
+"""What follows from a job alone, for the program in front and for the driver alike: nothing but `job` is imported."""
+
+from __future__ import annotations
+
+import re
+
+from kafkad_etl.job import Job
+
+FILES = ("parquet", "json", "csv")
+"""Sinks that this program writes as files itself."""
+
+_UNITS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "second", "seconds"), 1_000),
+    **dict.fromkeys(("m", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800_000),
+}
+_DURATION = re.compile(r"(\d+)\s*([a-z]+)\s*")
+
+
+def duration_ms(text: str) -> int:
+    """Of 30s, 1h30m or, in Spark's words, 10 minutes; ValueError for anything else."""
+    parts = _DURATION.findall(text.strip().lower())
+    if not parts or _DURATION.sub("", text.strip().lower()):
+        raise ValueError(f'"{text}" is not a duration')
+    try:
+        return sum(int(count) * _UNITS[unit] for count, unit in parts)
+    except KeyError:
+        raise ValueError(f'"{text}" is not a duration') from None
+
+
+def is_streaming(job: Job) -> bool:
+    return job.run.mode != "batch"
+
+
+def is_stateful(job: Job) -> bool:
+    """Whether Spark keeps groups or rows from one batch for the next. Only then are windows, watermarks and
+    deduplication part of the streaming query; all other SQL is over one batch."""
+    transform = job.transform
+    within = transform.deduplicate is not None and bool(transform.deduplicate.within)
+    return is_streaming(job) and (transform.watermark is not None or within or job.run.output != "append")

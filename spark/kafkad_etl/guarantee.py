@@ -1,0 +1,80 @@
+"""What a job promises of each row, said out loud by validate, plan and run. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkad_etl.facts import FILES, is_streaming
+from kafkad_etl.job import Job
+
+
+class Guarantee(NamedTuple):
+    level: str
+    """exactly once, at least once, or nothing kept."""
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.text}"
+
+
+def guarantee(job: Job) -> Guarantee:
+    level, text = _streaming(job) if is_streaming(job) else _batch(job)
+    return Guarantee(level, "; ".join((text, *_limits(job))))
+
+
+def _streaming(job: Job) -> tuple[str, str]:
+    sink = job.sink
+    if sink.type in FILES:
+        if job.run.output == "complete":
+            return "exactly once", "each batch replaces all files"
+        return "exactly once", "a batch that was cut short is completed or written again under the same file names"
+    if sink.type == "delta":
+        return "exactly once", "the table's log knows the batches that it has"
+    if sink.type == "jdbc":
+        return "exactly once", "rows and the batch's offsets are written in one transaction"
+    if sink.type == "topic":
+        return "at least once", _twice(job)
+    return _nothing_kept(sink.type)
+
+
+def _twice(job: Job) -> str:
+    text = "a batch that was cut short is written again as a whole"
+    if job.sink.topic is not None and job.sink.topic.source_header:
+        return f"{text}; readers find by the header `source` what they have already"
+    return f"{text}; `source_header` or a key lets readers leave out what they have already"
+
+
+def _batch(job: Job) -> tuple[str, str]:
+    sink = job.sink
+    if sink.type in ("console", "none"):
+        return _nothing_kept(sink.type)
+    if sink.type in (*FILES, "delta"):
+        if sink.mode == "append":
+            return "at least once", "every run adds all of its rows; `sink.mode` overwrite replaces them"
+        if sink.mode == "error":
+            return "exactly once", "a second run finds files there and stops"
+        what = "the partitions that have rows" if sink.mode == "overwrite_partitions" else "what was there"
+        return "exactly once", f"each run replaces {what}"
+    if sink.type == "jdbc" and sink.jdbc is not None and sink.jdbc.mode == "upsert":
+        return "exactly once", "a second run replaces rows with equal keys"
+    return "at least once", "every run writes all of its rows"
+
+
+def _nothing_kept(kind: str) -> tuple[str, str]:
+    return "nothing kept", "rows are shown" if kind == "console" else "rows are counted"
+
+
+def _limits(job: Job) -> list[str]:
+    """What is left out on purpose, because the file says so."""
+    limits = []
+    if job.source.on_data_loss == "continue":
+        limits.append("records deleted before they were read are counted and left out")
+    if job.source.isolation == "read_uncommitted":
+        limits.append("records of aborted transactions are read too")
+    if job.value.bad_rows.action == "drop":
+        limits.append("rows that do not parse are counted and left out")
+    if job.value.bad_rows.action == "dead_letter":
+        limits.append("dead letters are at least once")
+    if job.transform.watermark is not None and is_streaming(job):
+        limits.append(f"rows later than {job.transform.watermark.delay} are counted and left out")
+    return limits

@@ -1,0 +1,35 @@
+"""Job files for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from kafkad_etl.errors import EtlExit
+from kafkad_etl.loading import JobError, Loaded, parse
+
+SMALL = "version: 1\nname: orders\nsource: {topics: [orders]}\nsink: {type: none}\n"
+FILE = Path("orders.yaml")
+
+
+def loaded(
+    text: str = SMALL,
+    *,
+    variables: Mapping[str, str] = {},
+    sets: Sequence[str] = (),
+    environment: Mapping[str, str] = {},
+) -> Loaded:
+    return parse(text, FILE, variables=variables, sets=sets, environment=environment)
+
+
+def with_sets(*sets: str) -> Loaded:
+    return loaded(sets=sets)
+
+
+def mistakes(text: str = SMALL, *sets: str, **others: Mapping[str, str]) -> list[str]:
+    with pytest.raises(JobError) as caught:
+        loaded(text, sets=sets, **others)
+    assert caught.value.exit_code is EtlExit.USAGE
+    return list(caught.value.mistakes)

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkad_etl.effective import Effective, effective
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.loading import load
+from kafkad_etl.messages import Schema
+from tests.spark.model.jobs import SMALL
+
+AVRO = {"type": "record", "name": "A", "fields": [{"name": "id", "type": "long"}]}
+SPARK = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
+JSON_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "price": {"type": ["null", "number"]},
+        "paid": {"type": "boolean"},
+        "at": {"type": "string", "format": "date-time"},
+        "day": {"type": "string", "format": "date"},
+        "mail": {"type": "string", "format": "email"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "home": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+
+
+def read(directory: Path, addition: str, **files: str) -> Effective:
+    job = directory / "jobs" / "orders.yaml"
+    job.parent.mkdir(exist_ok=True)
+    job.write_text(SMALL + addition)
+    for name, text in files.items():
+        (job.parent / name.replace("_", ".")).write_text(text)
+    return effective(load(job, variables={"day": "2026-11-01"}, sets=[], environment={"PW": "hunter2"}))
+
+
+def schema_of(directory: Path, form: str, file: str, text: str) -> Schema | None:
+    addition = f"value:\n  format: {form}\n  schema: {{file: {file}}}\ndescription: ${{day}}\n"
+    return read(directory, addition, **{file.replace(".", "_"): text}).value_schema
+
+
+def test_sql_is_read_from_beside_the_job_and_filled_in(tmp_path: Path) -> None:
+    sql = "SELECT *\nFROM source WHERE day = '${day}' AND '$${x}' <> '${env:PW}'\n"
+    found = read(tmp_path, "transform: {file: a.sql}\n", a_sql=sql)
+    assert found.job.transform.sql == "SELECT *\nFROM source WHERE day = '2026-11-01' AND '${x}' <> 'hunter2'\n"
+    assert found.job.transform.file == ""
+    assert found.secrets == {"hunter2"}
+
+
+def test_steps_may_be_files_each(tmp_path: Path) -> None:
+    steps = "transform: {steps: [{name: a, file: a.sql}, {name: b, sql: 'SELECT * FROM a'}]}\ndescription: ${day}\n"
+    found = read(tmp_path, steps, a_sql="SELECT 1")
+    assert [(step.name, step.sql, step.file) for step in found.job.transform.steps] == [
+        ("a", "SELECT 1", ""),
+        ("b", "SELECT * FROM a", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("addition", "files", "told"),
+    [
+        ("transform: {file: nix.sql}\n", {}, "orders.yaml:5 transform.file: cannot read"),
+        ("transform: {file: a.sql}\n", {"a_sql": " \n"}, "a.sql is empty"),
+        ("transform: {file: a.sql}\n#", {"a_sql": "SELECT 1"}, '--var day: the file has no variable "day"'),
+        ("transform: {file: a.sql}\n", {"a_sql": "${nix}"}, 'a.sql: there is no variable "nix"'),
+        ("value: {format: json, schema: {file: a.xsd}}\n", {"a_xsd": "x"}, "the kind of schema is not known"),
+        (
+            "value: {format: json, schema: {file: a.avsc}}\n",
+            {"a_avsc": "{}"},
+            "json needs a schema of kind .ddl or .json",
+        ),
+        ("value: {format: avro, schema: {file: a.ddl}}\n", {"a_ddl": "a INT"}, "avro needs a schema of kind .avsc"),
+        ("value: {format: avro, schema: {file: a.avsc}}\n", {"a_avsc": '"long"'}, "is not an Avro record"),
+        ("value: {format: avro, schema: '{'}\n", {}, "the schema is not JSON"),
+        ("value: {format: json, schema: {file: a.json}}\n", {"a_json": "[1"}, "the schema is not JSON"),
+        ("value: {format: json, schema: {file: a.json}}\n", {"a_json": "[" * 9999}, "the schema is nested too deeply"),
+        ("value: {format: json, schema: {file: a.json}}\n", {"a_json": "[1]"}, "$ is neither Spark's schema nor"),
+        (
+            "value: {format: json, schema: {file: a.json}}\n",
+            {"a_json": '{"properties": {"a": {"oneOf": []}}}'},
+            "$.a: only one simple `type` can be a column's",
+        ),
+    ],
+)
+def test_files_that_do_not_do(tmp_path: Path, addition: str, files: dict[str, str], told: str) -> None:
+    with pytest.raises(EtlError) as caught:
+        read(tmp_path, addition + "description: ${day}\n", **files)
+    assert caught.value.exit_code is EtlExit.USAGE
+    assert told in caught.value.what
+    assert "orders.yaml:" in caught.value.what
+
+
+def test_kinds_of_schemas(tmp_path: Path) -> None:
+    assert schema_of(tmp_path, "json", "a.ddl", "id BIGINT,\n  name STRING\n") == Schema(
+        "ddl", "id BIGINT, name STRING"
+    )
+    for form, file, document, kind in (("avro", "a.avsc", AVRO, "avro"), ("csv", "a.json", SPARK, "spark")):
+        found = schema_of(tmp_path, form, file, json.dumps(document))
+        assert found is not None
+        assert (found.kind, json.loads(found.text)) == (kind, document)
+
+
+def test_a_json_schema_becomes_columns(tmp_path: Path) -> None:
+    found = schema_of(tmp_path, "json", "a.json", json.dumps(JSON_SCHEMA))
+    assert found is not None
+    types = {field["name"]: field["type"] for field in json.loads(found.text)["fields"]}
+    assert {name: kind for name, kind in types.items() if isinstance(kind, str)} == {
+        "id": "long",
+        "price": "double",
+        "paid": "boolean",
+        "at": "timestamp",
+        "day": "date",
+        "mail": "string",
+    }
+    assert types["tags"] == {"type": "array", "elementType": "string", "containsNull": True}
+    assert types["labels"]["type"] == "map"
+    assert types["home"]["fields"][0]["name"] == "city"
+
+
+def test_schemas_in_the_job_file(tmp_path: Path) -> None:
+    addition = "value: {format: json, schema: 'id BIGINT'}\nkey: {format: avro, schema: '%s'}\ndescription: ${day}\n"
+    found = read(tmp_path, addition % json.dumps(AVRO))
+    assert found.value_schema == Schema("ddl", "id BIGINT")
+    assert found.key_schema is not None
+    assert json.loads(found.key_schema.text) == AVRO
+    assert found.sink_schema is None

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+
+from kafkad_etl.facts import duration_ms, is_stateful
+from kafkad_etl.guarantee import guarantee
+from tests.spark.model.jobs import loaded
+
+CSV = "sink={type: csv, path: /a}"
+JDBC = "sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a', table: t}}"
+UPSERT = "sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a', table: t, mode: upsert, keys: [id]}}"
+TOPIC = "sink={type: topic, topic: {topic: out, source_header: true}}"
+BATCH = "run.mode=batch"
+WATERMARK = "transform.watermark={column: ts, delay: 10 minutes}"
+
+
+@pytest.mark.parametrize(
+    ("sets", "level", "part"),
+    [
+        ([CSV], "exactly once", "under the same file names"),
+        ([CSV, BATCH], "at least once", "every run adds all of its rows"),
+        ([CSV, BATCH, "sink.mode=overwrite"], "exactly once", "each run replaces what was there"),
+        ([CSV, BATCH, "sink.mode=error"], "exactly once", "stops"),
+        ([CSV, "sink.mode=overwrite", "run.output=complete"], "exactly once", "each batch replaces all files"),
+        ([JDBC], "exactly once", "in one transaction"),
+        ([JDBC, BATCH], "at least once", "every run writes all of its rows"),
+        ([UPSERT, BATCH], "exactly once", "equal keys"),
+        ([TOPIC], "at least once", "readers find by the header `source`"),
+        ([TOPIC, BATCH], "at least once", "every run writes all of its rows"),
+        (["sink.type=console"], "nothing kept", "rows are shown"),
+        ([CSV, "source.on_data_loss=continue"], "exactly once", "deleted before they were read are counted"),
+        ([CSV, WATERMARK], "exactly once", "rows later than 10 minutes are counted and left out"),
+        ([CSV, "source.isolation=read_uncommitted"], "exactly once", "aborted transactions are read too"),
+    ],
+)
+def test_guarantee(sets: list[str], level: str, part: str) -> None:
+    found = guarantee(loaded(sets=sets).job)
+    assert found.level == level
+    assert part in found.text
+
+
+@pytest.mark.parametrize(
+    ("sets", "stateful"),
+    [
+        ([], False),
+        (["transform.deduplicate={keys: [id]}"], False),
+        ([WATERMARK], True),
+        ([WATERMARK, BATCH], False),
+        (["run.output=complete"], True),
+    ],
+)
+def test_is_stateful(sets: list[str], stateful: bool) -> None:
+    assert is_stateful(loaded(sets=sets).job) is stateful
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("0s", 0),
+        ("10 minutes", 600_000),
+        ("1h30m", 5_400_000),
+        ("1 hour 30 minutes", 5_400_000),
+        ("250ms", 250),
+        ("7d", 604_800_000),
+    ],
+)
+def test_durations(text: str, milliseconds: int) -> None:
+    assert duration_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "soon", "10 parsecs", "-1h", "1.5h", "1h x"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="not a duration"):
+        duration_ms(text)

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.spark.model.jobs import SMALL, loaded, mistakes
+
+SQLITE = "sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a.db', table: t%s}}"
+FILES = "source={files: {format: parquet, path: /a%s}}"
+WINDOWS = "transform.watermark={column: ts, delay: 10 minutes}"
+DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
+
+
+@pytest.mark.parametrize(
+    ("sets", "told"),
+    [
+        # source
+        (["source={}"], "source: says nothing to read; give exactly one of topics, pattern, partitions and files"),
+        (["source.pattern=a.*"], "source: has topics and pattern; give exactly one of"),
+        (["source.topics.0=a b"], 'source.topics.0: "a b" cannot be a topic'),
+        (["source={topics: [a, a]}"], 'source.topics.1: "a" is there twice'),
+        (["source={pattern: '('}"], "source.pattern: is not a regular expression"),
+        (["source={partitions: {a: []}}"], "source.partitions.a: has no partitions"),
+        (["source={partitions: {a: [0, 0]}}"], "source.partitions.a: names a partition twice"),
+        (["source={partitions: {a: [-1]}}"], "source.partitions.a: partitions count from 0"),
+        (["source.start=earlist"], 'source.start: "earlist" is no place in a topic; did you mean "earliest"?'),
+        (["source.start=2026-13-01"], 'source.start: "2026-13-01" is no place in a topic; earliest, latest, group,'),
+        (["source.start={ordres: {0: 1}}"], 'source.start.ordres: "ordres" is not read; did you mean "orders"?'),
+        (["source.start={orders: {0: -5}}"], 'source.start.orders.0: "-5" is not an offset, earliest or latest'),
+        (["source={partitions: {a: [0]}, start: {a: {1: 0}}}"], "source.start.a.1: a-1 is not read"),
+        (["source.start=group", "run.group=false"], "source.start: `run.group` is false"),
+        (["source.end=-1h"], "source.end: mode available-now has no end; run.mode: batch has"),
+        (["source.end=group", "run.mode=batch"], "source.end: a group is where to begin, not where to stop"),
+        ([FILES % ""], "source.files: `schema` is needed to go on where a run stopped"),
+        (["source={files: {format: csv, path: a}}", "run.mode=batch"], "source.files: `schema` is needed for csv"),
+        ([FILES % ", schema: a INT", "source.start=latest"], "source.start: files are read from the first to the last"),
+        ([FILES % ", schema: a INT", "source.headers=true"], "source.headers: files have no headers"),
+        ([FILES % ", schema: a INT", "value.format=text"], "value: files have columns already"),
+        # clients
+        (["kafka={cluster: a, bootstrap: ['a:1']}"], "kafka.bootstrap: one of `cluster` and `bootstrap`"),
+        (["kafka.bootstrap=[a]"], 'kafka.bootstrap.0: "a" is not of the form host:port'),
+        (["kafka.security={protocol: SSL}"], "kafka.security: only with `bootstrap`"),
+        (["kafka={bootstrap: ['a:1'], security: {username: u}}"], "security.username: PLAINTEXT has no login"),
+        (["kafka={bootstrap: ['a:1'], security: {protocol: SASL_SSL}}"], "kafka.security: SASL_SSL needs `mechanism`"),
+        (["kafka={bootstrap: ['a:1'], security: {ca: f}}"], "kafka.security.ca: PLAINTEXT has no TLS"),
+        (["kafka={bootstrap: ['a:1'], security: {protocol: SSL, cert: f}}"], "kafka.security: `cert` and `key`"),
+        (["kafka.options.group.id=a"], "kafka.options.group.id: cannot be set here; the checkpoint decides"),
+        (["kafka.options.enable.auto.commit=true"], "kafka.options.enable.auto.commit: cannot be set here; the check"),
+        (["kafka.options.auto.offset.reset=latest"], "auto.offset.reset: cannot be set here; `source.start` says"),
+        (["kafka.options.value.deserializer=x"], "kafka.options.value.deserializer: cannot be set here; `key` and"),
+        (["kafka.options.kafka.a=1"], "kafka.options.kafka.a: is without Spark's prefix here; write a"),
+        (
+            ["sink={type: topic, topic: {topic: out, options: {key.serializer: x}}}"],
+            "sink.topic.options.key.serializer: cannot be set here",
+        ),
+        # rows
+        (["value.format=json"], "value: json needs a `schema`"),
+        (["value.format=avro"], "value: avro needs exactly one of `schema` and `registry`"),
+        (["key={format: text, schema: a INT}"], "key.schema: text has one column and no schema"),
+        (["value={format: text, registry: {url: u}}"], "value.registry: only avro has a registry, not text"),
+        (["value={format: text, mode: lenient}"], "value.mode: only json has unknown fields, not text"),
+        (["value={format: text, csv: {null: x}}"], "value.csv: the format is text"),
+        (["value={format: csv, schema: a INT, csv: {header: true}}"], "value.csv.header: a record is one line"),
+        ([DEAD % ""], "value.bad_rows: dead_letter needs a `topic`"),
+        ([DEAD % ", topic: orders"], "value.bad_rows.topic: orders is read by this job"),
+        (
+            [DEAD % ", topic: out", "sink={type: topic, topic: {topic: out}}"],
+            "value.bad_rows.topic: out is the topic that good rows go to",
+        ),
+        (
+            ["value={format: json, schema: a INT, bad_rows: {topic: t, action: drop}}"],
+            "value.bad_rows.topic: action drop has no topic",
+        ),
+        (
+            ["value={format: json, schema: a INT, bad_rows: {max: 1}}"],
+            "value.bad_rows: action fail stops at the first bad row",
+        ),
+        (["transform={sql: SELECT 1, file: a.sql}"], "transform: has sql and file; give one of"),
+        (["transform.steps=[{name: a}]"], "transform.steps.0: a step has either `sql` or `file`"),
+        (["transform.steps=[{name: Source, sql: s}]"], 'transform.steps.0.name: a view "Source" is there already'),
+        (
+            ["transform.steps=[{name: a, sql: s}, {name: A, sql: s}]"],
+            'transform.steps.1.name: a view "A" is there already',
+        ),
+        (["transform.watermark={column: ts, delay: soon}"], 'transform.watermark.delay: "soon" is not a duration'),
+        (
+            ["transform.deduplicate={keys: [id], within: 1 hour}"],
+            "transform.deduplicate.within: needs a watermark, or rows are kept for ever",
+        ),
+        (
+            ["transform.lookups={source: {format: parquet, path: a}}"],
+            'lookups.source: a view "source" is there already',
+        ),
+        (["transform.lookups={a-b: {format: parquet, path: a}}"], 'transform.lookups.a-b: "a-b" cannot be a view'),
+        (["transform.lookups={a: {format: parquet}}"], "transform.lookups.a: parquet needs a `path`"),
+        (["transform.lookups={a: {format: csv, path: a}}"], "transform.lookups.a: csv needs a `schema`"),
+        (["transform.lookups={a: {format: jdbc, path: x}}"], "transform.lookups.a.path: jdbc has no path"),
+        (["transform.lookups={a: {format: jdbc}}"], "transform.lookups.a: jdbc needs the option `url`"),
+        # sink
+        (["sink.type=parquet"], "sink: parquet needs a `path`"),
+        (["sink.path=/a"], "sink.path: is for type parquet, json, csv, delta; this one is none"),
+        (["sink={type: topic, path: a, topic: {topic: out}}"], "sink.path: is for type parquet, json, csv, delta"),
+        (["sink.type=topic"], "sink: type topic needs the block `topic`"),
+        (["sink={type: none, topic: {topic: a}}"], "sink.topic: the type is none; write type: topic"),
+        (["sink={type: json, path: a, csv: {header: true}}"], "sink.csv: is for type csv; this one is json"),
+        (["sink={type: csv, path: a, compression: zstd}"], "sink.compression: Spark cannot write csv with zstd"),
+        (["sink={type: csv, path: a, partition_by: [a, a]}"], "sink.partition_by: names a column twice"),
+        (["sink={type: csv, path: a, mode: overwrite}"], "sink.mode: in mode available-now every batch would undo"),
+        (
+            ["sink={type: csv, path: a, mode: overwrite_partitions}", "run.mode=batch"],
+            "sink.mode: overwrite_partitions needs `partition_by`",
+        ),
+        (["sink={type: delta, path: a}"], "sink.type: delta needs its jar"),
+        (["sink={type: topic, topic: {topic: a, format: avro}}"], "sink.topic: avro needs a `schema`"),
+        (["sink={type: topic, topic: {topic: a, schema: a INT}}"], "sink.topic.schema: only avro has one, not json"),
+        (["sink={type: topic, topic: {topic: orders}}"], "sink.topic.topic: orders is read by this job"),
+        (
+            ["source={pattern: 'o.*'}", "sink={type: topic, topic: {topic: out}}"],
+            "topic.topic: out is read by this job",
+        ),
+        ([SQLITE % ", mode: upsert"], "sink.jdbc: upsert needs `keys`"),
+        ([SQLITE % ", keys: [a]"], "sink.jdbc.keys: append has no keys"),
+        ([SQLITE % ", options: {url: a}"], "sink.jdbc.options.url: has a key of its own"),
+        (["sink={type: jdbc, jdbc: {url: 'postgresql:a', table: t}}"], "sink.jdbc.url: has to begin with jdbc:"),
+        (["sink={type: jdbc, jdbc: {url: 'jdbc:mysql:a', table: t}}"], "sink.jdbc: needs `driver_jar`"),
+        # run
+        (["run.output=update", "run.mode=batch"], "run.output: mode batch has every group once"),
+        (["run.output=update", "sink={type: csv, path: a}"], "run.output: a csv sink cannot replace groups of an"),
+        (["run.output=complete", "sink={type: csv, path: a}"], "earlier batch unless `sink.mode` is overwrite"),
+        (["run.output=update", SQLITE % ""], "run.output: output update would add every group again"),
+        (["run.every=5s"], "run.every: mode available-now does not wait between batches"),
+        (["run.every=often", "run.mode=continuous"], 'run.every: "often" is not a duration'),
+        (["run.retries.backoff=x"], 'run.retries.backoff: "x" is not a duration'),
+        (["run.stop_after.rows=5", "run.mode=batch"], "run.stop_after: mode batch ends at `source.end`"),
+        (["run.stop_after.idle=5s"], "run.stop_after.idle: mode available-now ends by itself"),
+        (["run.listen=9464"], 'run.listen: "9464" is not of the form host:port'),
+        (["spark.master=mesos://a"], 'spark.master: "mesos://a" is no master'),
+        (["spark.driver_memory=lots"], 'spark.driver_memory: "lots" is no size'),
+        (["spark.conf.sql.a=1"], "spark.conf.sql.a: Spark's settings begin with spark."),
+        (["spark.conf.spark.submit.deployMode=cluster"], "deployMode: the driver has to run beside kctl"),
+        (["checks=[{sql: SELECT 1, expect: [1]}]"], "checks.0.expect: has to be one value"),
+    ],
+)
+def test_rules(sets: list[str], told: str) -> None:
+    found = mistakes(SMALL, *sets)
+    assert [line for line in found if told in line], found
+    assert len(found) <= 3, found
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ["source={topics: [a], start: {a: {0: latest, 1: 5}}, end: {a: {0: 7}}}", "run.mode=batch"],
+        ["source.start=2026-11-01T00:00:00Z"],
+        ["source.start=-1h"],
+        [FILES % "", "run.mode=batch"],
+        ["run.output=complete", "sink={type: csv, path: a, mode: overwrite}"],
+        ["run.output=update", SQLITE % ", mode: upsert, keys: [id]"],
+        [WINDOWS, "transform.deduplicate={keys: [id], within: 1h30m}"],
+        ["sink={type: topic, topic: {topic: orders, kafka: {bootstrap: ['b:1']}}}"],
+        ["sink={type: delta, path: a}", "spark.jars=[delta-spark_2.13-4.0.0.jar]"],
+        ["kafka={bootstrap: ['a:1'], security: {protocol: SASL_SSL, mechanism: PLAIN, username: u, password: p}}"],
+        ["spark.master=local[4]"],
+        ["run={mode: continuous, every: 30s, stop_after: {idle: 1m}}"],
+    ],
+)
+def test_what_goes_together(sets: list[str]) -> None:
+    loaded(sets=sets)
+
+
+def test_rules_do_not_repeat_what_a_wrong_value_caused() -> None:
+    assert len(mistakes("version: 1\nname: a\nsource: {topics: orders}\nsink: {type: parqet}\n")) == 2
+    assert len(mistakes("version: 1\nname: a\nsource: {topics: orders}\nsink: {type: csv}\n")) == 2
