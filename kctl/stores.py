@@ -66,7 +66,7 @@ def check(store: str) -> None:
 def _trust(context: ssl.SSLContext, access: Access) -> None:
     import ssl
 
-    pem = _pem(access.ca, access.ca_password, ["-nokeys"])
+    pem = pem_of(access.ca, access.ca_password, ["-nokeys"])
     try:
         context.load_verify_locations(cadata=pem)
     except (ssl.SSLError, ValueError) as error:
@@ -78,9 +78,9 @@ def _identify(context: ssl.SSLContext, access: Access) -> None:
     import ssl
     import tempfile
 
-    pem = _pem(access.certificate, access.key_password, [])
+    pem = pem_of(access.certificate, access.key_password, [])
     if access.key:
-        pem += "\n" + _pem(access.key, access.key_password, [])
+        pem += "\n" + pem_of(access.key, access.key_password, [])
     with tempfile.NamedTemporaryFile("w", encoding="ascii") as file:
         file.write(pem)
         file.flush()
@@ -100,7 +100,7 @@ def _complaint(error: ssl.SSLError) -> str:
     return reason
 
 
-def _pem(store: str, password: Secret, options: list[str]) -> str:
+def pem_of(store: str, password: Secret, options: list[str]) -> str:
     if kind_of(store) == "PKCS12":
         return _converted(_path(store), password(), options)
     if store.lstrip().startswith(_PEM_BEGIN):
