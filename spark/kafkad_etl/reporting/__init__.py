@@ -1,0 +1,93 @@
+"""How a run shows itself, in one of three ways. Data go to standard output, all else to `stream`."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Literal, TextIO
+
+from kafkad_etl.messages import Event, Rows
+from kafkad_etl.planning import Planned
+from kafkad_etl.reporting.state import State, advance, begin
+from kafkad_etl.reporting.text import summary
+
+How = Literal["rich", "plain", "json"]
+Outcome = Literal["done", "limit", "stopped", "interrupted", "failed"]
+
+
+class Reporter(ABC):
+    """Gets every event, and a tick whenever some time has passed; `close` says how it all ended."""
+
+    def __init__(
+        self,
+        state: State,
+        stream: TextIO,
+        *,
+        guarantee: str = "",
+        log: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.state = state
+        self.guarantee = guarantee
+        self.log = log
+        self._stream = stream
+        self._clock = clock
+
+    def event(self, event: Event) -> None:
+        self.state = advance(self.state, event, self._clock())
+        if isinstance(event, Rows):
+            self.rows(event)
+        self.show(event)
+
+    @abstractmethod
+    def show(self, event: Event) -> None:
+        """It is in `state` already."""
+
+    @abstractmethod
+    def rows(self, rows: Rows) -> None: ...
+
+    @abstractmethod
+    def tick(self) -> None: ...
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        print(text, file=self._stream, flush=True)
+
+    def close(self, outcome: Outcome) -> None:
+        for line in summary(
+            self.state, outcome, self._clock() - self.state.began, guarantee=self.guarantee, log=self.log
+        ):
+            self.say(line)
+
+
+def reporter(
+    how: How,
+    planned: Planned,
+    stream: TextIO,
+    *,
+    guarantee: str = "",
+    log: str = "",
+    clock: Callable[[], float] = time.monotonic,
+) -> Reporter:
+    start = planned.plan.reading.start if planned.plan.reading else {}
+    end: dict[str, dict[int, int]] = {}
+    for one in planned.reach:
+        end.setdefault(one.where.topic, {})[one.where.partition] = one.end
+    state = begin(clock(), start, end, planned.record_bytes)
+    kind = _kind(how)
+    return kind(state, stream, guarantee=guarantee, log=log, clock=clock)
+
+
+def _kind(how: How) -> type[Reporter]:
+    if how == "json":
+        from kafkad_etl.reporting.jsonlines import JsonLines
+
+        return JsonLines
+    if how == "rich":
+        from kafkad_etl.reporting.live import Live
+
+        return Live
+    from kafkad_etl.reporting.plain import Plain
+
+    return Plain

@@ -1,0 +1,50 @@
+"""Everything the driver says, as JSON lines on standard output, and a summary as the last one."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from kafkad_etl.messages import Event, Rows, line_of
+from kafkad_etl.reporting import Outcome, Reporter
+
+
+class JsonLines(Reporter):
+    def show(self, event: Event) -> None:
+        sys.stdout.write(line_of(event).decode())
+        sys.stdout.flush()
+
+    def rows(self, rows: Rows) -> None:
+        """Are an event as any other."""
+
+    def tick(self) -> None:
+        """Nothing has happened."""
+
+    def close(self, outcome: Outcome) -> None:
+        state = self.state
+        windows = state.windows
+        document = {
+            "type": "summary",
+            "outcome": outcome,
+            "seconds": round(self._clock() - state.began, 3),
+            "rows_read": state.read,
+            "rows_written": state.written,
+            "bad": state.bad,
+            "late": state.late,
+            "duplicates": state.duplicates,
+            "batches": state.batches,
+            "batches_replayed": state.replayed,
+            "files": state.files,
+            "bytes_written": state.bytes_written,
+            "lag": state.lag,
+            "watermark": state.watermark or None,
+            "open_windows": windows.groups if windows else state.open_groups,
+            "offsets": {
+                topic: {str(p): {"start": span.start, "end": span.done} for p, span in sorted(spans.items())}
+                for topic, spans in sorted(state.spans.items())
+            },
+            "guarantee": self.guarantee or None,
+            "log": self.log or None,
+        }
+        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+        sys.stdout.flush()

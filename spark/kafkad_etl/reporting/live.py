@@ -1,0 +1,66 @@
+"""A picture on a terminal that changes: a bar for each topic, and below them the tasks of the running batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live as Picture
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from kafkad_etl.messages import Event, Rows, Warned
+from kafkad_etl.reporting import Outcome, Reporter
+from kafkad_etl.reporting.state import State, done_of, lag_of, total_of
+from kafkad_etl.reporting.text import batch_line, paces
+
+_BAR_WIDTH = 24
+_TOPICS = 12
+"""Those with the largest lag; a pattern may match hundreds."""
+_PER_SECOND = 5
+
+
+class Live(Reporter):
+    def __init__(self, *arguments: Any, **others: Any) -> None:
+        super().__init__(*arguments, **others)
+        self._console = Console(file=self._stream, highlight=False)
+        self._picture = Picture(console=self._console, get_renderable=self._draw, refresh_per_second=_PER_SECOND)
+        self._picture.start()
+
+    def _draw(self) -> Group:
+        return picture(self.state)
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Warned):
+            self.say(f"warning: {event.text}")
+
+    def say(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+    def rows(self, rows: Rows) -> None:
+        from kafkad_etl.reporting.tables import print_table
+
+        self._picture.stop()
+        print_table(rows)
+        self._picture.start()
+
+    def tick(self) -> None:
+        """It refreshes itself."""
+
+    def close(self, outcome: Outcome) -> None:
+        self._picture.stop()
+        super().close(outcome)
+
+
+def picture(state: State) -> Group:
+    grid = Table.grid(padding=(0, 2))
+    shown = sorted(state.spans, key=lambda topic: (-lag_of(state.spans[topic]), topic))[:_TOPICS]
+    for topic in sorted(shown):
+        spans = state.spans[topic]
+        done, total = done_of(spans), total_of(spans)
+        bar = ProgressBar(total=max(total, 1), completed=done if total else 1, width=_BAR_WIDTH)
+        grid.add_row(Text(topic), bar, Text(f"{done:,}/{total:,} rows"), Text("  ".join(paces(state, topic))))
+    more = len(state.spans) - len(shown)
+    below = [Text(f"and {more} more topics", style="dim")] if more else []
+    return Group(grid, *below, Text(batch_line(state), style="dim"))

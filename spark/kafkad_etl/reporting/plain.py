@@ -1,0 +1,36 @@
+"""Lines that can go to a file: one for each topic every ten seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkad_etl.messages import Event, Rows, Warned
+from kafkad_etl.reporting import Reporter
+from kafkad_etl.reporting.text import batch_line, progress_line
+
+EVERY_SECONDS = 10.0
+
+
+class Plain(Reporter):
+    def __init__(self, *arguments: Any, **others: Any) -> None:
+        super().__init__(*arguments, **others)
+        self._next = self.state.began + EVERY_SECONDS
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Warned):
+            self.say(f"warning: {event.text}")
+        self.tick()
+
+    def rows(self, rows: Rows) -> None:
+        from kafkad_etl.reporting.tables import print_table
+
+        print_table(rows)
+
+    def tick(self) -> None:
+        if self._clock() < self._next:
+            return
+        self._next = self._clock() + EVERY_SECONDS
+        about = batch_line(self.state)
+        lines = [progress_line(self.state, topic) for topic in sorted(self.state.spans)] or ["files"]
+        for line in lines:
+            self.say(f"{line}  {about}")

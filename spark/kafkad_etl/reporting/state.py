@@ -1,0 +1,163 @@
+"""What a run has done so far, as a fold over what the driver says. Pure: `advance(state, event, now)`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kafkad_etl.job import Offsets
+from kafkad_etl.messages import Batch, Ended, Event, Failed, OpenWindows, Query, Started, Tasks, Warned
+
+_RECENT_SECONDS = 60.0
+
+
+class Span(NamedTuple):
+    """Of one partition: where this run began, how far it is, and where the log ends as far as is known."""
+
+    start: int
+    done: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        return max(self.end - self.done, 0)
+
+
+class Sample(NamedTuple):
+    """At this time so many offsets of each topic were done."""
+
+    now: float
+    done: Mapping[str, int]
+
+
+Spans = Mapping[str, Mapping[int, Span]]
+
+
+class State(Struct, frozen=True, kw_only=True):
+    began: float
+    spans: Spans = {}
+    record_bytes: Mapping[str, float] = {}
+    """Of each topic: how large its records are on average, if the brokers tell."""
+    samples: tuple[Sample, ...] = ()
+    application: str = ""
+    reading: bool = False
+    """Spark has started, and the query runs."""
+    batches: int = 0
+    replayed: int = 0
+    read: int = 0
+    written: int = 0
+    bad: int = 0
+    late: int = 0
+    duplicates: int = 0
+    files: int = 0
+    bytes_written: int = 0
+    watermark: str = ""
+    open_groups: int = 0
+    windows: OpenWindows | None = None
+    tasks: Tasks | None = None
+    batch_seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+    failed: Failed | None = None
+    reason: str = ""
+
+    @property
+    def lag(self) -> int:
+        return sum(lag_of(spans) for spans in self.spans.values())
+
+
+def lag_of(spans: Mapping[int, Span]) -> int:
+    return sum(span.lag for span in spans.values())
+
+
+def done_of(spans: Mapping[int, Span]) -> int:
+    return sum(span.done - span.start for span in spans.values())
+
+
+def total_of(spans: Mapping[int, Span]) -> int:
+    return sum(max(span.end, span.done) - span.start for span in spans.values())
+
+
+def begin(now: float, start: Offsets, end: Offsets, record_bytes: Mapping[str, float] | None = None) -> State:
+    spans = {
+        topic: {p: Span(offset, offset, max(end.get(topic, {}).get(p, offset), offset)) for p, offset in found.items()}
+        for topic, found in start.items()
+    }
+    return State(
+        began=now, spans=spans, record_bytes=record_bytes or {}, samples=(Sample(now, dict.fromkeys(spans, 0)),)
+    )
+
+
+def advance(state: State, event: Event, now: float) -> State:
+    match event:
+        case Started():
+            return replace(state, application=event.application)
+        case Query():
+            return replace(state, reading=True, samples=(Sample(now, _done(state.spans)),))
+        case Tasks():
+            return replace(state, tasks=event)
+        case Batch():
+            return _with_batch(state, event, now)
+        case OpenWindows():
+            return replace(state, windows=event, open_groups=event.groups)
+        case Warned():
+            return replace(state, warnings=(*state.warnings, event.text))
+        case Failed():
+            return replace(state, failed=event)
+        case Ended():
+            return replace(state, reason=event.reason, tasks=None)
+    return state
+
+
+def _with_batch(state: State, batch: Batch, now: float) -> State:
+    spans = _moved(state.spans, batch)
+    kept = [sample for sample in state.samples if sample.now >= now - _RECENT_SECONDS] or list(state.samples[-1:])
+    return replace(
+        state,
+        spans=spans,
+        samples=(*kept, Sample(now, _done(spans))),
+        batches=state.batches + 1,
+        replayed=state.replayed + batch.replayed,
+        read=state.read + batch.rows_read,
+        written=state.written + batch.rows_written,
+        bad=state.bad + batch.bad,
+        late=state.late + batch.late,
+        duplicates=state.duplicates + batch.duplicates,
+        files=state.files + batch.files,
+        bytes_written=state.bytes_written + batch.bytes_written,
+        watermark=batch.watermark or state.watermark,
+        open_groups=batch.open_groups,
+        batch_seconds=batch.seconds,
+        tasks=None,
+    )
+
+
+def _moved(spans: Spans, batch: Batch) -> Spans:
+    """Partitions may be new: they begin where the batch began."""
+    moved = {topic: dict(found) for topic, found in spans.items()}
+    for topic, ends in batch.end.items():
+        for partition, done in ends.items():
+            before = moved.setdefault(topic, {}).get(partition)
+            start = before.start if before else batch.start.get(topic, {}).get(partition, 0)
+            latest = batch.latest.get(topic, {}).get(partition, before.end if before else done)
+            moved[topic][partition] = Span(start, done, max(latest, done))
+    return moved
+
+
+def _done(spans: Spans) -> dict[str, int]:
+    return {topic: done_of(found) for topic, found in spans.items()}
+
+
+def rows_per_second(state: State, topic: str) -> float | None:
+    """Over the last minute; None before the first batch."""
+    first, last = state.samples[0], state.samples[-1]
+    if last.now <= first.now:
+        return None
+    return (last.done.get(topic, 0) - first.done.get(topic, 0)) / (last.now - first.now)
+
+
+def seconds_left(state: State, topic: str) -> float | None:
+    rate = rows_per_second(state, topic)
+    return lag_of(state.spans[topic]) / rate if rate else None

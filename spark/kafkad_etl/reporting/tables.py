@@ -1,0 +1,17 @@
+"""Rows of a preview or of a console sink, on standard output."""
+
+from __future__ import annotations
+
+import sys
+
+from kafkad_etl.messages import Rows
+from kctl.output import Column, Document, Writer, print_lines
+from kctl.settings import Settings
+
+
+def print_table(rows: Rows) -> None:
+    """Values as Spark shows them; null as -."""
+    columns = [Column(name, "", header=name) for name in rows.columns]
+    writer = Writer(Settings(), columns, Document("etl"))
+    print_lines(writer.table(dict(zip(rows.columns, row, strict=True)) for row in rows.rows))
+    sys.stdout.flush()

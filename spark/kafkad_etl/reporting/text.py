@@ -1,0 +1,110 @@
+"""What people read of a run: one line while it goes on, and what its end prints. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kafkad_etl.reporting.state import (
+    Span,
+    State,
+    done_of,
+    lag_of,
+    rows_per_second,
+    seconds_left,
+    total_of,
+)
+from kctl.output import counted, duration_text, size_text
+
+_PARTITIONS = 12
+"""Whose offsets the summary names, of each topic."""
+
+
+def progress_line(state: State, topic: str) -> str:
+    """orders  120,000/1,000,000 rows  12%  9,803 rows/s  0.9 MB/s  lag 880,000  1m29s left"""
+    spans = state.spans[topic]
+    done, total = done_of(spans), total_of(spans)
+    share = f"{done / total:.0%}" if total else "100%"
+    return "  ".join((topic, f"{done:,}/{total:,} rows", share, *paces(state, topic)))
+
+
+def paces(state: State, topic: str) -> Iterator[str]:
+    rate = rows_per_second(state, topic)
+    if rate is not None:
+        yield f"{rate:,.0f} rows/s"
+        if topic in state.record_bytes:
+            yield f"{size_text(round(rate * state.record_bytes[topic]))}/s"
+    yield f"lag {lag_of(state.spans[topic]):,}"
+    left = seconds_left(state, topic)
+    if left:
+        yield f"{duration_text(round(left * 1000))} left"
+
+
+def batch_line(state: State) -> str:
+    """What is not of one topic: the running batch's tasks, the watermark, and what does not go to the sink."""
+    parts = []
+    if not state.reading:
+        parts.append("Spark starts")
+    elif state.tasks:
+        parts.append(f"batch {state.tasks.batch}: {state.tasks.done}/{state.tasks.total} tasks")
+    elif state.batches:
+        parts.append("1 batch written" if state.batches == 1 else f"{state.batches:,} batches written")
+    else:
+        parts.append("the first batch begins")
+    if state.watermark:
+        parts.append(f"watermark {state.watermark}")
+    parts += [f"{count:,} {name}" for name, count in _left_out(state) if count]
+    return "  ".join(parts)
+
+
+def _left_out(state: State) -> tuple[tuple[str, int], ...]:
+    return ("bad", state.bad), ("dropped late", state.late), ("duplicates", state.duplicates)
+
+
+_ENDS = {
+    "done": "done",
+    "limit": "stopped at its limit",
+    "stopped": "stopped",
+    "interrupted": "interrupted",
+    "failed": "failed",
+}
+
+
+def summary(state: State, outcome: str, seconds: float, *, guarantee: str = "", log: str = "") -> Iterator[str]:
+    """Every end prints it: also what is zero, as long as somebody may ask."""
+    counts = [f"{state.read:,} rows read", f"{state.written:,} written", f"{state.bad:,} bad"]
+    counts += [f"{state.late:,} dropped late", f"{state.duplicates:,} duplicates"]
+    if state.files:
+        counts.append(f"{counted(state.files, 'file')} of {size_text(state.bytes_written)}")
+    yield f"{_ENDS[outcome]}: {', '.join(counts)}; {_seconds(seconds)}"
+    for topic, spans in sorted(state.spans.items()):
+        yield f"  {topic}: {offsets_text(spans)}"
+    if state.replayed:
+        again = "1 batch was" if state.replayed == 1 else f"{state.replayed:,} batches were"
+        yield f"  {again} written by an earlier run already, and not again"
+    if state.windows and state.windows.groups:
+        yield f"  {open_text(state)}"
+    for warning in dict.fromkeys(state.warnings):
+        yield f"  warning: {warning}"
+    if guarantee:
+        yield f"  guarantee: {guarantee}"
+    if log:
+        yield f"  log: {log}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f}s" if seconds < 60 else duration_text(round(seconds * 1000))
+
+
+def open_text(state: State) -> str:
+    windows = state.windows
+    assert windows is not None
+    span = f" ({windows.first} to {windows.last})" if windows.first else ""
+    are = "1 window is" if windows.groups == 1 else f"{windows.groups:,} windows are"
+    return f"{are} still open{span}: not written yet, the next run goes on with them"
+
+
+def offsets_text(spans: Mapping[int, Span]) -> str:
+    """0: 0-250,000  1: 0-249,998; up to, but not including, the second number."""
+    shown = [f"{p}: {span.start:,}-{span.done:,}" for p, span in sorted(spans.items())[:_PARTITIONS]]
+    more = len(spans) - len(shown)
+    return "  ".join([*shown, f"and {more} more partitions"] if more > 0 else shown) or "no partitions"
