@@ -1,0 +1,138 @@
+"""One batch of a stateless job: parsed once, bad rows apart, through the SQL, to the sink."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from kafkad_etl.driver.bad_rows import Tally, write_dead_letters
+from kafkad_etl.driver.checks import check
+from kafkad_etl.driver.counting import Counted, counted
+from kafkad_etl.driver.outcome import BatchId, DataFrame, Sink, Written
+from kafkad_etl.driver.parse import BAD, RAW, Parser
+from kafkad_etl.driver.transform import first_of_each, result
+from kafkad_etl.messages import Plan
+
+
+class Outcome(NamedTuple):
+    batch: BatchId
+    rows_read: int
+    written: Written
+    seconds: float
+    phases: dict[str, float]
+    bad: int = 0
+    late: int = 0
+    duplicates: int = 0
+    replayed: bool = False
+
+
+class Phases:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = clock()
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + self._clock() - began, 3)
+
+    def total(self) -> float:
+        return round(self._clock() - self._began, 3)
+
+
+class Stateless:
+    """Rows are counted while they pass. Only where a second look at them is needed are they kept meanwhile."""
+
+    def __init__(self, plan: Plan, parser: Parser, sink: Sink, warn: Callable[[str], None]) -> None:
+        self._plan = plan
+        self._parser = parser
+        self._sink = sink
+        self._warn = warn
+        self._tally = Tally(plan.job.value.bad_rows)
+
+    def process(self, raw: DataFrame, batch: BatchId) -> Outcome:
+        phases = Phases()
+        done = self._sink.finished(batch)
+        if done is not None:
+            return Outcome(batch, 0, done, phases.total(), phases.seconds, replayed=True)
+        rows = self._parser.parsed(raw)
+        if not self._parser.can_be_bad and not cuts_short(self._plan):
+            return self._passing(rows, batch, phases)
+        rows = rows.persist()
+        try:
+            with phases.phase("parse"):
+                read, bad = count_bad(rows) if self._parser.can_be_bad else (rows.count(), 0)
+                if bad and self._parser.learn(rows):
+                    rows.unpersist()
+                    rows = self._parser.parsed(raw).persist()
+                    read, bad = count_bad(rows)
+            return self._kept(rows, read, bad, batch, phases)
+        finally:
+            rows.unpersist()
+
+    def good(self, parsed: DataFrame) -> DataFrame:
+        return parsed.where(f"{BAD} IS NULL").drop(BAD, *RAW) if self._parser.can_be_bad else parsed
+
+    def _kept(self, rows: DataFrame, read: int, bad: int, batch: BatchId, phases: Phases) -> Outcome:
+        """Parsed rows are in memory, or on disk."""
+        if bad:
+            with phases.phase("bad rows"):
+                self._tally.meet(batch.number, rows, bad, read)
+                if self._plan.job.value.bad_rows.action == "dead_letter":
+                    write_dead_letters(rows, self._plan)
+        self._tally.meet(batch.number, rows, bad, read)
+        left = counted(self._deduplicated(self.good(rows)))
+        written = self._write(left.rows, batch, phases)
+        return Outcome(
+            batch, read, written, phases.total(), phases.seconds, bad, duplicates=self._duplicates(left, read - bad)
+        )
+
+    def _passing(self, rows: DataFrame, batch: BatchId, phases: Phases) -> Outcome:
+        read = counted(rows)
+        left = counted(self._deduplicated(read.rows))
+        written = self._write(left.rows, batch, phases)
+        rows_read = read.total()
+        return Outcome(
+            batch, rows_read, written, phases.total(), phases.seconds, duplicates=self._duplicates(left, rows_read)
+        )
+
+    def _deduplicated(self, rows: DataFrame) -> DataFrame:
+        """`within` has no meaning for a batch that is alone: all of it is within reach."""
+        deduplicate = self._plan.job.transform.deduplicate
+        return first_of_each(rows, deduplicate.keys) if deduplicate else rows
+
+    def _duplicates(self, left: Counted, before: int) -> int:
+        return before - left.total() if self._plan.job.transform.deduplicate else 0
+
+    def _write(self, rows: DataFrame, batch: BatchId, phases: Phases) -> Written:
+        out = result(rows, self._plan.job)
+        checks = self._plan.job.checks
+        if checks:
+            out = out.persist()
+        try:
+            if checks:
+                with phases.phase("checks"):
+                    check(out, checks, batch.number, self._warn)
+            with phases.phase("write"):
+                return self._sink.write(out, batch)
+        finally:
+            if checks:
+                out.unpersist()
+
+
+def cuts_short(plan: Plan) -> bool:
+    """Whether not all rows may pass, so that they cannot be counted on their way: a LIMIT, or a few for the console."""
+    from kafkad_etl.driver.transform import queries
+
+    return plan.job.sink.type == "console" or any("limit" in query.sql.lower() for query in queries(plan.job))
+
+
+def count_bad(rows: Any) -> tuple[int, int]:
+    read, bad = rows.selectExpr("count(*)", f"count({BAD})").first()
+    return read, bad

@@ -1,0 +1,151 @@
+"""Spark's exceptions in plain words. Deciding is pure: a Trace is what was thrown, from the outside in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from kafkad_etl.driver.outcome import JobFailed
+from kafkad_etl.messages import Failed
+
+Kind: TypeAlias = Literal[
+    "sql", "schema", "bad-rows", "check", "data-loss", "topic", "sink", "checkpoint", "environment", "spark"
+]
+
+
+class Thrown(NamedTuple):
+    name: str
+    """The Java class, or Python's."""
+    text: str
+
+
+class Rule(NamedTuple):
+    kind: Kind
+    pattern: str
+    """Of a class and its message, as `name: message`."""
+    retriable: bool = False
+    says: str = ""
+    """Instead of Spark's words; with the pattern's groups."""
+    hint: str = ""
+
+
+RULES = (
+    Rule(
+        "data-loss",
+        r"Some data may have been lost|KafkaIllegalStateException|offset was changed from|OffsetOutOfRange"
+        r"|partitions? .* (?:are|have been) gone|KAFKA_DATA_LOSS",
+        says="records were deleted before they were read",
+        hint="--accept-data-loss goes on without them, for one run",
+    ),
+    Rule("topic", r"UnknownTopicOrPartition|UnknownTopicId|UNKNOWN_TOPIC"),
+    Rule("topic", r"(?:Topic|Group|Cluster|TransactionalId)AuthorizationException"),
+    Rule("topic", r"SaslAuthentication|SslAuthentication|AuthenticationException"),
+    Rule(
+        "environment", r"No space left on device|ENOSPC|Disk quota exceeded", hint="free some disk space and run again"
+    ),
+    Rule(
+        "environment",
+        r"OutOfMemoryError|GC overhead limit",
+        hint="give it more: spark.driver_memory, or fewer source.rows_per_batch",
+    ),
+    Rule(
+        "environment", r"ClassNotFoundException: ([\w.$]+)|Failed to find the data source: (\w+)|DATA_SOURCE_NOT_FOUND"
+    ),
+    Rule(
+        "checkpoint",
+        r"should provide the same topic partitions|PARTITIONS_MISMATCH|"
+        r"There are \[\d+\] sources in the checkpoint|StateSchemaNotCompatible"
+        r"|STATE_STORE_.*(?:MISMATCH|NOT_COMPATIBLE)|batch \d+ doesn't exist|CANNOT_LOAD_STATE_STORE|"
+        r"multiple streaming queries are concurrently using|CONCURRENT_STREAM_LOG_UPDATE|INCOMPATIBLE_CHECKPOINT",
+    ),
+    Rule(
+        "schema",
+        r"AvroRuntimeException|AvroTypeException|IncompatibleSchemaException|MALFORMED_(?:RECORD|AVRO)"
+        r"|SchemaParseException",
+    ),
+    Rule(
+        "spark",
+        r"RetriableException|kafka\.common\.errors\.(?:Timeout|Disconnect|Network|NotLeader|LeaderNotAvailable|"
+        r"CoordinatorNotAvailable|NotEnoughReplicas|BrokerNotAvailable|NotCoordinator|UnknownServer|KafkaStorage|"
+        r"ReplicaNotAvailable|FencedLeaderEpoch|CorruptRecord)\w*",
+        retriable=True,
+    ),
+    Rule(
+        "spark",
+        r"java\.util\.concurrent\.TimeoutException|SocketTimeoutException|ConnectException|Connection refused|"
+        r"Connection reset|SQLTransient|SQLRecoverable|ExecutorLostFailure|FetchFailed|Broken pipe",
+        retriable=True,
+    ),
+)
+
+SQL_ERRORS = ("AnalysisException", "ParseException")
+WRAPPERS = (
+    "StreamingQueryException",
+    "Py4JJavaError",
+    "SparkException",
+    "ExecutionException",
+    "CompletionException",
+    "UndeclaredThrowableException",
+    "InvocationTargetException",
+)
+_POSITION = re.compile(r"line (\d+),? pos(?:ition)? (\d+)")
+_CONDITION = re.compile(r"^\[[A-Z][A-Z0-9_.]*\]\s*")
+_STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+
+
+def failed(trace: Sequence[Thrown], *, whole: str = "", step: str = "") -> Failed:
+    """What is innermost knows best, but a rule may meet what wraps it."""
+    sql = next((t for t in trace if t.name.endswith(SQL_ERRORS)), None)
+    if sql and (step or _POSITION.search(sql.text)):
+        line, column = position(sql.text)
+        return Failed(kind="sql", text=first_sentence(sql.text), step=step, line=line, column=column, trace=whole)
+    for rule in RULES:
+        for thrown in reversed(trace):
+            match = re.search(rule.pattern, f"{thrown.name}: {thrown.text}")
+            if match:
+                text = rule.says or first_sentence(thrown.text) or thrown.name
+                hints = [rule.hint] if rule.hint else []
+                return Failed(kind=rule.kind, text=text, hints=hints, retriable=rule.retriable, trace=whole)
+    speaking = [t for t in trace if not t.name.endswith(WRAPPERS) and t.text] or [t for t in trace if t.text]
+    last = speaking[-1] if speaking else trace[-1]
+    kind: Kind = "schema" if sql else "spark"
+    return Failed(kind=kind, text=first_sentence(last.text) or last.name, trace=whole)
+
+
+def position(text: str) -> tuple[int, int]:
+    """Line and column from 1, of what Spark says in several ways; 0: it does not say."""
+    match = _POSITION.search(text)
+    return (int(match[1]), int(match[2]) + 1) if match else (0, 0)
+
+
+def first_sentence(text: str) -> str:
+    """Without the name of the error class, SQLSTATE and the plan; with the suggestion, which is the second sentence."""
+    line = _STATE.sub("", _CONDITION.sub("", text.strip())).strip()
+    head = line.split("\n\n")[0].split(";\n")[0].splitlines()
+    return re.sub(r"\s+", " ", head[0]).rstrip(":; ") if head else ""
+
+
+def trace_of(error: BaseException) -> list[Thrown]:
+    """Java's chain of causes, where Py4J or PySpark carry one."""
+    origin = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    found: list[Thrown] = []
+    while origin is not None and len(found) < 30:
+        found.append(Thrown(str(origin.getClass().getName()), str(origin.getMessage() or "")))
+        cause = origin.getCause()
+        origin = None if cause is None or cause.equals(origin) else cause
+    return found or [Thrown(type(error).__name__, str(error))]
+
+
+def failure_of(error: BaseException, *, step: str = "") -> Failed:
+    import traceback
+
+    if isinstance(error, JobFailed):
+        return error.failed
+    trace = trace_of(error)
+    whole = "".join(traceback.format_exception(error))
+    return failed(trace, whole=whole, step=step)
+
+
+def sql_failed(error: Any, step: str) -> JobFailed:
+    return JobFailed(failure_of(error, step=step))

@@ -1,0 +1,169 @@
+"""What is wrong with a JSON value, as Spark SQL: nothing but text is built here.
+
+`from_json` turns what does not fit into NULL, says of the whole row that something did not, and lets pass what comes
+after the value, and fields that nobody asked for. So a row is judged beside it; which column is at fault is found
+for the few bad rows only.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+Type: TypeAlias = Any
+"""A type as in Spark's JSON of schemas: a name, or an object with its own `type`."""
+
+EXCERPT = 60
+
+
+def quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def named(column: str) -> str:
+    return "`" + column.replace("`", "``") + "`"
+
+
+def ddl(columns: list[tuple[str, str]]) -> str:
+    """With the column that Spark fills where a row does not fit."""
+    return ", ".join(f"{named(name)} {kind}" for name, kind in [*columns, ("_corrupt", "STRING")])
+
+
+def is_struct(kind: Type) -> bool:
+    return isinstance(kind, dict) and kind.get("type") == "struct"
+
+
+def type_name(kind: Type) -> str:
+    if isinstance(kind, str):
+        return {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}.get(kind, kind.upper())
+    if kind["type"] == "struct":
+        return "STRUCT<" + ", ".join(f"{named(f['name'])}: {type_name(f['type'])}" for f in kind["fields"]) + ">"
+    if kind["type"] == "array":
+        return f"ARRAY<{type_name(kind['elementType'])}>"
+    return f"MAP<{type_name(kind['keyType'])}, {type_name(kind['valueType'])}>"
+
+
+def is_broken(text: str, parsed: str, schema: Type, strict: bool) -> str:
+    """A condition that is never NULL. `text`: the column with the JSON; `parsed`: what from_json made of it."""
+    whole = f"concat('[', {text}, ']')"  # what follows the value shows only inside an array
+    if strict:
+        fields = f"from_json({whole}, 'ARRAY<MAP<STRING, STRING>>')"
+        one = f"coalesce(size({fields}), 0) <> 1 OR {fields}[0] IS NULL"
+        unknown = [f"size(array_except(map_keys({fields}[0]), {_names(schema)})) > 0"]
+    else:
+        one, unknown = f"coalesce(json_array_length({whole}), 0) <> 1", []
+    tests = [f"{text} IS NULL", one, f"{parsed}._corrupt IS NOT NULL"]
+    tests += [f"{parsed}.{path} IS NULL" for path in required(schema)] + unknown
+    if strict:
+        variant = f"try_parse_json({text})"
+        tests += [
+            f"coalesce(size({_unknown(_member(variant, f['name']), f['type'], f['name'])}), 0) > 0"
+            for f in schema["fields"]
+            if _has_struct(f["type"])
+        ]
+    return " OR ".join(f"coalesce({test}, false)" for test in tests)
+
+
+def required(schema: Type) -> list[str]:
+    """NOT NULL columns, which from_json leaves empty all the same."""
+    return [named(f["name"]) for f in schema["fields"] if not f["nullable"]]
+
+
+def reason(text: str, parsed: str, schema: Type, strict: bool) -> str:
+    """struct<column, why> for a row that is broken."""
+    cases = [
+        (f"{text} IS NULL", "''", "'it has no value'"),
+        (f"coalesce(json_array_length(concat('[', {text}, ']')), 0) <> 1", "''", "'it is not one JSON object'"),
+        (f"substring(ltrim({text}), 1, 1) <> '{{'", "''", "'it is not a JSON object'"),
+    ]
+    for field in schema["fields"]:
+        cases += _mistyped(text, parsed, field["name"], field["type"])
+    for field in schema["fields"]:
+        if not field["nullable"]:
+            column = named(field["name"])
+            cases.append((f"{parsed}.{column} IS NULL", quoted(field["name"]), "'it is missing, and NOT NULL'"))
+    if strict:
+        unknown = f"array_except(json_object_keys({text}), {_names(schema)})"
+        cases.append((f"size({unknown}) > 0", f"{unknown}[0]", "'the schema has no such field'"))
+        for field in schema["fields"]:
+            if _has_struct(field["type"]):
+                member = _member(f"try_parse_json({text})", field["name"])
+                unknown = _unknown(member, field["type"], field["name"])
+                cases.append((f"size({unknown}) > 0", f"{unknown}[0]", "'the schema has no such field'"))
+    whens = " ".join(f"WHEN {test} THEN {because(column, why)}" for test, column, why in cases)
+    otherwise = because("''", "'it does not fit the schema'")
+    return f"CASE {whens} ELSE {otherwise} END"
+
+
+def because(column: str, why: str) -> str:
+    return f"named_struct('column', {column}, 'why', {why})"
+
+
+def _mistyped(text: str, parsed: str, name: str, kind: Type) -> list[tuple[str, str, str]]:
+    """Members of a struct first: the innermost says most."""
+    return _mistyped_at(
+        f"get_json_object({text}, {quoted(_json_path([name]))})", f"{parsed}.{named(name)}", [name], kind, text
+    )
+
+
+def _mistyped_at(raw: str, value: str, path: list[str], kind: Type, text: str) -> list[tuple[str, str, str]]:
+    cases = []
+    if is_struct(kind):
+        for field in kind["fields"]:
+            inner = [*path, field["name"]]
+            raw_inner = f"get_json_object({text}, {quoted(_json_path(inner))})"
+            cases += _mistyped_at(raw_inner, f"{value}.{named(field['name'])}", inner, field["type"], text)
+    shown = f"if(length({raw}) > {EXCERPT}, concat(substring({raw}, 1, {EXCERPT}), '…'), {raw})"
+    why = f"concat('\\'', {shown}, '\\' is not ', {quoted(type_name(kind))})"
+    broken = f"{raw} IS NOT NULL AND {value} IS NULL"
+    if isinstance(kind, dict) and not is_struct(kind):  # the array is there, without what did not fit
+        alone = f"concat('{{\"x\":', {raw}, '}}')"
+        broken += (
+            f" OR from_json({alone}, {quoted(f'x {type_name(kind)}, _corrupt STRING')}, "
+            f"map('columnNameOfCorruptRecord', '_corrupt'))._corrupt IS NOT NULL"
+        )
+    cases.append((f"coalesce({broken}, false)", quoted(".".join(path)), why))
+    return cases
+
+
+def _json_path(names: list[str]) -> str:
+    return "$" + "".join(f"['{name}']" for name in names)
+
+
+def _names(schema: Type) -> str:
+    return f"array({', '.join(quoted(f['name']) for f in schema['fields'])})"
+
+
+def _has_struct(kind: Type) -> bool:
+    if isinstance(kind, str):
+        return False
+    if kind["type"] == "array":
+        return _has_struct(kind["elementType"])
+    if kind["type"] == "map":
+        return _has_struct(kind["valueType"])
+    return is_struct(kind)
+
+
+def _member(variant: str, name: str) -> str:
+    return f"try_cast({variant} AS MAP<STRING, VARIANT>)[{quoted(name)}]"
+
+
+def _unknown(variant: str, kind: Type, path: str) -> str:
+    """An array of the paths of fields that the schema does not have."""
+    if is_struct(kind):
+        members = f"try_cast({variant} AS MAP<STRING, VARIANT>)"
+        here = f"array_except(map_keys({members}), {_names(kind)})"
+        found = [f"transform({here}, k -> concat({quoted(path + '.')}, k))"]
+        found += [
+            _unknown(f"{members}[{quoted(f['name'])}]", f["type"], f"{path}.{f['name']}")
+            for f in kind["fields"]
+            if _has_struct(f["type"])
+        ]
+        present = [f"coalesce({each}, array())" for each in found]
+        return f"concat({', '.join(present)})"
+    if kind["type"] == "array":
+        inner, elements = kind["elementType"], f"try_cast({variant} AS ARRAY<VARIANT>)"
+    else:
+        inner, elements = kind["valueType"], f"map_values(try_cast({variant} AS MAP<STRING, VARIANT>))"
+    x = f"x{path.count('.') + path.count('[]')}"
+    return f"flatten(transform({elements}, {x} -> coalesce({_unknown(x, inner, path + '[]')}, array())))"

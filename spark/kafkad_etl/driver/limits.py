@@ -1,0 +1,31 @@
+"""When a run has had enough: pure."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from kafkad_etl.facts import duration_ms
+from kafkad_etl.job import Job
+
+Reason = Literal["done", "stopped", "limit"]
+
+
+class Limits(NamedTuple):
+    rows: int = 0
+    seconds: float = 0.0
+    idle_seconds: float = 0.0
+
+
+def limits_of(job: Job, limit: int) -> Limits:
+    """The smaller one, where both the file and the command line limit the rows."""
+    after = job.run.stop_after
+    rows = min((each for each in (after.rows, limit) if each), default=0)
+    return Limits(rows, duration_ms(after.time) / 1000, duration_ms(after.idle) / 1000)
+
+
+def enough(limits: Limits, rows: int, ran_seconds: float, idle_seconds: float) -> bool:
+    return bool(
+        (limits.rows and rows >= limits.rows)
+        or (limits.seconds and ran_seconds >= limits.seconds)
+        or (limits.idle_seconds and idle_seconds >= limits.idle_seconds)
+    )

@@ -1,0 +1,39 @@
+"""The program spark-submit runs: one argument, the socket of the program in front, which says what to do."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from kafkad_etl.driver.channel import Channel
+from kafkad_etl.driver.failures import failure_of
+from kafkad_etl.driver.limits import Reason
+from kafkad_etl.driver.run import run
+from kafkad_etl.driver.session import session_of, started
+from kafkad_etl.driver.sinks import sink_of
+from kafkad_etl.messages import Ended
+
+
+def main(socket: str) -> int:
+    channel = Channel(socket)
+    spark: Any = None
+    try:
+        spark = session_of(channel.plan)
+        channel.send(started(spark))
+        channel.send(Ended(task(spark, channel)))
+        return 0
+    except Exception as error:
+        channel.send(failure_of(error))
+        return 1
+    finally:
+        channel.close()
+        if spark is not None:
+            spark.stop()
+
+
+def task(spark: Any, channel: Channel) -> Reason:
+    return run(spark, channel.plan, channel, sink_of)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

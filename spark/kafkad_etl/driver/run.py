@@ -1,0 +1,224 @@
+"""Task `run`: batches until there are no more, or someone says stop, begun anew after errors that may pass."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kafkad_etl.driver import source, transform
+from kafkad_etl.driver.batches import Outcome, Stateless
+from kafkad_etl.driver.failures import failure_of
+from kafkad_etl.driver.limits import Reason, enough, limits_of
+from kafkad_etl.driver.outcome import BatchId, JobFailed, Sink
+from kafkad_etl.driver.parse import Parser
+from kafkad_etl.driver.paths import HadoopFiles
+from kafkad_etl.driver.progress import batch_of, progress_of, tasks_of
+from kafkad_etl.driver.wal import range_of
+from kafkad_etl.facts import duration_ms
+from kafkad_etl.messages import Event, Plan, Query, Stop, Warned
+
+POLL_SECONDS = 0.1
+TASKS_EVERY = 0.5
+
+
+class Front(Protocol):
+    @property
+    def stop(self) -> Stop | None: ...
+
+    def send(self, event: Event) -> None: ...
+
+
+class Halted(Exception):
+    """A batch begins after it was said that there shall be no more: it comes again with the next run."""
+
+
+def run(spark: Any, plan: Plan, front: Front, sink_of: Callable[..., Sink]) -> Reason:
+    sink = sink_of(spark, plan, front.send)
+    retries = plan.job.run.retries
+    attempt = 0
+    one = _Bounded(spark, plan, front, sink) if plan.mode == "batch" else _Stream(spark, plan, front, sink)
+    one.prepare()
+    while True:
+        batches = one.finished
+        try:
+            return one.run()
+        except JobFailed as error:
+            failed = error.failed
+            attempt = attempt + 1 if one.finished == batches else 1
+            if not failed.retriable or attempt > retries.max or front.stop:
+                raise
+            wait = duration_ms(retries.backoff) / 1000 * 2 ** (attempt - 1)
+            front.send(Warned(f"{failed.text}; again in {wait:g} s ({attempt} of {retries.max})"))
+            _sleep(wait, front)
+
+
+def _sleep(seconds: float, front: Front) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not front.stop:
+        time.sleep(POLL_SECONDS)
+
+
+class _Work:
+    """What both kinds have in common."""
+
+    def __init__(self, spark: Any, plan: Plan, front: Front, sink: Sink) -> None:
+        self._spark, self._plan, self._front, self._sink = spark, plan, front, sink
+        self._told = 0.0
+        self.finished = 0
+        """Batches, so that one that fails after others succeeded is tried as often as the first."""
+        self._parser = Parser(spark, plan)
+        self._stateless = Stateless(plan, self._parser, sink, lambda text: front.send(Warned(text)))
+
+    def prepare(self) -> None:
+        """What is wrong with the SQL, or does not fit the sink, is found without reading anything."""
+        transform.create_lookups(self._spark, self._plan.job)
+        columns = [(name, kind) for name, kind in self._result_columns()]
+        self._sink.prepare(columns)
+        self._front.send(Query(columns))
+
+    def _result_columns(self) -> list[tuple[str, str]]:
+        empty = self._spark.createDataFrame([], source.stream(self._spark, self._plan).schema)
+        rows = self._stateless.good(self._parser.parsed(empty))
+        return list(transform.result(rows, self._plan.job).dtypes)
+
+    def _tell_tasks(self, batch: int) -> None:
+        if time.monotonic() - self._told >= TASKS_EVERY:
+            self._told = time.monotonic()
+            tasks = tasks_of(self._spark, batch)
+            if tasks:
+                self._front.send(tasks)
+
+
+class _Bounded(_Work):
+    """Mode batch: one read from start to end, in a thread, so that the main one can listen and tell."""
+
+    def run(self) -> Reason:
+        outcomes: list[Outcome] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                outcomes.append(self._read())
+            except BaseException as error:  # handed to the main thread
+                errors.append(error)
+
+        from pyspark import InheritableThread
+
+        worker = InheritableThread(target=work, daemon=True)
+        worker.start()
+        while worker.is_alive():
+            worker.join(POLL_SECONDS)
+            self._tell_tasks(0)
+            stop = self._front.stop
+            if stop and stop.now:
+                self._spark.sparkContext.cancelAllJobs()
+                worker.join()
+                return "stopped"
+        if errors:
+            raise JobFailed(failure_of(errors[0])) from errors[0]
+        self._front.send(batch_of(outcomes[0], None))
+        return "done"
+
+    def _read(self) -> Outcome:
+        reading = self._plan.reading
+        start, end = (reading.start, reading.end) if reading else ({}, {})
+        return self._stateless.process(
+            source.everything(self._spark, self._plan), BatchId(0, self._plan.checkpoint_id, start, end)
+        )
+
+
+class _Stream(_Work):
+    """Micro-batches, each in a callback from Spark; here is what looks after them."""
+
+    def __init__(self, spark: Any, plan: Plan, front: Front, sink: Sink) -> None:
+        super().__init__(spark, plan, front, sink)
+        self._files = HadoopFiles(spark, plan.checkpoint)
+        self._limits = limits_of(plan.job, plan.limit)
+        self._lock = threading.Lock()
+        self._outcomes: dict[int, Outcome] = {}
+        self._error: BaseException | None = None
+        self._entered = -1
+        self._told_batch = -1
+        self._rows = 0
+        self._began = self._last_rows = time.monotonic()
+
+    def run(self) -> Reason:
+        self._error = None
+        self._outcomes.clear()
+        try:
+            query = self._start()
+        except Exception as error:
+            raise JobFailed(failure_of(error)) from error
+        reason: Reason | None = None
+        while not self._ended(query):
+            self._tell_batches(query)
+            self._tell_tasks(self._entered)
+            reason = reason or self._reason()
+            stop = self._front.stop
+            if reason and ((stop and stop.now) or self._entered <= self._told_batch or self._entered < 0):
+                query.stop()
+        self._tell_batches(query)
+        return self._end(self._error or query.exception(), reason)
+
+    def _end(self, error: BaseException | None, reason: Reason | None) -> Reason:
+        if isinstance(error, Halted) or (reason and not self._error):
+            return reason or self._reason() or "stopped"
+        if error is not None:
+            raise JobFailed(failure_of(error)) from error
+        return "done"
+
+    def _ended(self, query: Any) -> bool:
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            return bool(query.awaitTermination(POLL_SECONDS))
+        except StreamingQueryException:
+            return True
+
+    def _start(self) -> Any:
+        job = self._plan.job
+        frame = source.stream(self._spark, self._plan)
+        trigger: dict[str, Any] = {"availableNow": True}
+        if self._plan.mode == "continuous":
+            trigger = {"processingTime": f"{duration_ms(job.run.every)} milliseconds"}
+        writer = frame.writeStream.foreachBatch(self._batch).option("checkpointLocation", self._plan.checkpoint)
+        return writer.queryName(job.name).trigger(**trigger).start()
+
+    def _batch(self, rows: Any, number: int) -> None:
+        """Called by Spark, in a thread of its own."""
+        try:
+            if self._reason():
+                raise Halted
+            self._entered = number
+            offsets = range_of(self._files, self._plan.checkpoint, number)
+            batch = BatchId(number, self._plan.checkpoint_id, offsets.start, offsets.end)
+            outcome = self._stateless.process(rows, batch)
+            self._outcomes[number] = outcome
+            self._rows += outcome.rows_read
+            if outcome.rows_read:
+                self._last_rows = time.monotonic()
+        except BaseException as error:
+            self._error = error  # Spark would make a text of it
+            raise
+
+    def _reason(self) -> Reason | None:
+        if self._front.stop:
+            return "stopped"
+        now = time.monotonic()
+        return "limit" if enough(self._limits, self._rows, now - self._began, now - self._last_rows) else None
+
+    def _tell_batches(self, query: Any) -> None:
+        """Spark reports a batch when it is committed."""
+        if not self._outcomes:
+            return
+        last = query._jsq.lastProgress()
+        if last is None or int(last.batchId()) < min(self._outcomes):
+            return
+        for progress in map(progress_of, (each.json for each in query.recentProgress)):
+            outcome = self._outcomes.pop(progress.batch, None)
+            if outcome:
+                self._front.send(batch_of(outcome, progress))
+                self._told_batch = progress.batch
+                self.finished += 1

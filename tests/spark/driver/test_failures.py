@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from kafkad_etl.driver.failures import Thrown, failed, first_sentence, position
+
+UNRESOLVED = (
+    "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name `amout` cannot be "
+    "resolved. Did you mean one of the following? [`amount`, `id`]. SQLSTATE: 42703; line 2 pos 1;\n"
+    "'Project [id#1L, 'amout]\n+- Relation"
+)
+SYNTAX = (
+    "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'FORM'. SQLSTATE: 42601 (line 1, pos 9)\n\n== SQL ==\nSELECT 1 FORM"
+)
+LOST = (
+    "Some data may have been lost because they are not available in Kafka any more; either the data was aged out by "
+    "Kafka or the topic may have been deleted before all the data in the topic was processed."
+)
+
+
+def test_sql_is_located_and_keeps_its_suggestion() -> None:
+    found = failed([Thrown("org.apache.spark.sql.catalyst.ExtendedAnalysisException", UNRESOLVED)], step="clean")
+    assert (found.kind, found.step, found.line, found.column) == ("sql", "clean", 2, 2)
+    assert found.text == (
+        "A column, variable, or function parameter with name `amout` cannot be resolved. "
+        "Did you mean one of the following? [`amount`, `id`]."
+    )
+
+
+def test_a_syntax_error_begins_with_an_empty_line() -> None:
+    assert position(SYNTAX) == (1, 10)
+    assert first_sentence(SYNTAX) == "Syntax error at or near 'FORM'."
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind", "retriable"),
+    [
+        ("java.lang.IllegalStateException", LOST, "data-loss", False),
+        ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException", "This server …", "topic", False),
+        ("org.apache.kafka.common.errors.TopicAuthorizationException", "Not authorized", "topic", False),
+        ("java.io.IOException", "No space left on device", "environment", False),
+        ("java.lang.OutOfMemoryError", "Java heap space", "environment", False),
+        ("java.lang.AssertionError", "should provide the same topic partitions in pre-fetched", "checkpoint", False),
+        ("org.apache.kafka.common.errors.TimeoutException", "Timed out waiting for a node", "spark", True),
+        ("org.apache.kafka.common.errors.NotLeaderOrFollowerException", "moved", "spark", True),
+        ("java.net.ConnectException", "Connection refused", "spark", True),
+        ("java.lang.ArithmeticException", "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012", "spark", False),
+    ],
+)
+def test_what_is_inside_tells_the_kind(name: str, text: str, kind: str, retriable: bool) -> None:
+    outside = Thrown("org.apache.spark.sql.streaming.StreamingQueryException", "[STREAM_FAILED] Query terminated")
+    found = failed([outside, Thrown("org.apache.spark.SparkException", "Job aborted"), Thrown(name, text)])
+    assert (found.kind, found.retriable) == (kind, retriable)
+    assert "STREAM_FAILED" not in found.text and "SQLSTATE" not in found.text
