@@ -134,9 +134,12 @@ def undo_command(
     return "; ".join(said)
 
 
-def commit_offsets(session: Session, group: str, offsets: Mapping[TopicPartition, int]) -> list[KctlError]:
+def commit_offsets(
+    session: Session, group: str, offsets: Mapping[TopicPartition, int], metadata: str = ""
+) -> list[KctlError]:
     """As nobody's member, which the coordinator takes only for a group without members. What failed."""
-    answer = session.ask_coordinators([group], lambda _: _request(group, offsets), lambda r: _read(group, r))[group]
+    request = _request(group, offsets, metadata)
+    answer = session.ask_coordinators([group], lambda _: request, lambda r: _read(group, r))[group]
     if isinstance(answer, KctlError):
         return [_became_active(group) if answer.code == ErrorCode.UNKNOWN_MEMBER_ID.name else answer]
     return [failure(code, f"group {group}, {where}") for where, code in answer.items() if code]
@@ -151,7 +154,7 @@ def _became_active(group: str) -> KctlError:
     )
 
 
-def _request(group: str, offsets: Mapping[TopicPartition, int]) -> Any:
+def _request(group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> Any:
     from kafkad.wire.messages.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
@@ -160,7 +163,9 @@ def _request(group: str, offsets: Mapping[TopicPartition, int]) -> Any:
 
     topics: dict[str, list[Any]] = {}
     for (topic, partition), offset in offsets.items():
-        one = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
+        one = OffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_metadata=metadata
+        )
         topics.setdefault(topic, []).append(one)
     listed = [OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
     return OffsetCommitRequest(group_id=group, member_id="", topics=listed)
