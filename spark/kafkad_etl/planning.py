@@ -249,12 +249,7 @@ class _Planning:
         return {where: max(offset, self.there[where].start) for where, offset in begin.items()}
 
     def _check_ends(self, begin: Positions) -> None:
-        short = [
-            f"{where}: read up to {offset:,}, and it ends at {self.there[where].end:,} now: "
-            "it was cut off, or deleted and created again"
-            for where, offset in sorted(begin.items())
-            if offset > self.there[where].end
-        ]
+        short = list(starts.cut_off(begin, self.there))
         if short and not self._accepts:
             raise data_loss(short)
         self.warnings += short

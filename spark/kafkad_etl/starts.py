@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.names import TopicPartition
@@ -176,6 +176,16 @@ def gaps(wanted: Mapping[TopicPartition, int], there: Extents) -> list[Gap]:
         for where, offset in sorted(wanted.items())
         if where in there and offset < there[where].start
     ]
+
+
+def cut_off(reached: Mapping[TopicPartition, int], there: Extents) -> Iterator[str]:
+    """Partitions that end before what was read already."""
+    for where, offset in sorted(reached.items()):
+        if where in there and offset > there[where].end:
+            yield (
+                f"{where}: read up to {offset:,}, and it ends at {there[where].end:,} now: "
+                "it was cut off, or deleted and created again"
+            )
 
 
 def as_offsets(found: Mapping[TopicPartition, int]) -> Offsets:

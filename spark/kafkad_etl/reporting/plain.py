@@ -1,4 +1,4 @@
-"""Lines that can go to a file: one for each topic every ten seconds."""
+"""Lines that can go to a file, every ten seconds: one for each topic, and of several one for the whole."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Plain(Reporter):
         if self._clock() < self._next:
             return
         self._next = self._clock() + EVERY_SECONDS
+        lines = [progress_line(self.state, topic) for topic in sorted(self.state.spans)]
         about = batch_line(self.state)
-        lines = [progress_line(self.state, topic) for topic in sorted(self.state.spans)] or ["files"]
-        for line in lines:
-            self.say(f"{line}  {about}")
+        for line in [f"{lines[0]}  {about}"] if len(lines) == 1 else [*lines, about]:
+            self.say(line)

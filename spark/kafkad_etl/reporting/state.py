@@ -59,6 +59,8 @@ class State(Struct, frozen=True, kw_only=True):
     windows: OpenWindows | None = None
     tasks: Tasks | None = None
     batch_seconds: float = 0.0
+    batch_ended: float | None = None
+    """When the last one was committed, by the same clock as `began`."""
     warnings: tuple[str, ...] = ()
     failed: Failed | None = None
     reason: str = ""
@@ -130,6 +132,7 @@ def _with_batch(state: State, batch: Batch, now: float) -> State:
         watermark=batch.watermark or state.watermark,
         open_groups=batch.open_groups,
         batch_seconds=batch.seconds,
+        batch_ended=now,
         tasks=None,
     )
 

@@ -1,0 +1,107 @@
+"""What a run does, for Prometheus: `run.listen` says where."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from threading import Thread
+from typing import TYPE_CHECKING, Self
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.reporting.state import State
+from kctl.access import addresses
+
+if TYPE_CHECKING:
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+_PREFIX = "kafkad_etl"
+
+
+class Exporter:
+    """A context manager; a thread answers while it lasts. `state` is called for every scrape."""
+
+    def __init__(
+        self, listen: str, job: str, state: Callable[[], State], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        from http.server import ThreadingHTTPServer
+
+        ((host, port),) = addresses(listen)
+        try:
+            self._server: ThreadingHTTPServer = ThreadingHTTPServer(
+                (host, port), _handler(lambda: page(job, state(), clock(), time.time()))
+            )
+        except OSError as error:
+            what = f"run.listen: cannot listen on {listen}: {(error.strerror or str(error)).lower()}"
+            raise EtlError(
+                what, EtlExit.USAGE, hints=("another run may be there: give each job a port of its own",)
+            ) from error
+        self.port = self._server.server_address[1]
+        Thread(target=self._server.serve_forever, name="exporter", daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _handler(render: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
+    from http.server import BaseHTTPRequestHandler
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path.partition("?")[0] not in ("/metrics", "/"):
+                self.send_error(404, "the metrics are at /metrics")
+                return
+            body = render().encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: object) -> None:
+            """Scrapes are nothing to talk about."""
+
+    return Handler
+
+
+def page(job: str, state: State, now: float, wall: float) -> str:
+    """`now` by the state's clock, `wall` as seconds since 1970."""
+    return "".join(f"{line}\n" for line in _lines(job, state, now, wall))
+
+
+def _lines(job: str, state: State, now: float, wall: float) -> Iterator[str]:
+    yield from _head("lag", "gauge", "Offsets of each partition that are not read yet.")
+    for topic, spans in sorted(state.spans.items()):
+        for partition, span in sorted(spans.items()):
+            yield f'{_PREFIX}_lag{{job="{job}",topic="{topic}",partition="{partition}"}} {span.lag}'
+    ended = None if state.batch_ended is None else wall - (now - state.batch_ended)
+    numbers: list[tuple[str, str, str, float | None]] = [
+        ("rows_read_total", "counter", "Rows that this run read.", state.read),
+        ("rows_written_total", "counter", "Rows that went to the sink.", state.written),
+        ("bad_rows_total", "counter", "Rows that did not parse.", state.bad),
+        ("late_rows_total", "counter", "Rows that came after the watermark, and were dropped.", state.late),
+        ("duplicate_rows_total", "counter", "Rows that deduplication left out.", state.duplicates),
+        ("batches_total", "counter", "Batches that are committed.", state.batches),
+        ("open_windows", "gauge", "Groups that are not written yet.", state.open_groups),
+        ("batch_seconds", "gauge", "How long the last batch took.", state.batch_seconds),
+        ("last_batch_timestamp_seconds", "gauge", "When the last batch was committed.", ended),
+    ]
+    for name, kind, text, value in numbers:
+        if value is not None:
+            yield from _head(name, kind, text)
+            yield (
+                f'{_PREFIX}_{name}{{job="{job}"}} {value:.3f}'
+                if isinstance(value, float)
+                else (f'{_PREFIX}_{name}{{job="{job}"}} {value}')
+            )
+
+
+def _head(name: str, kind: str, text: str) -> Iterator[str]:
+    yield f"# HELP {_PREFIX}_{name} {text}"
+    yield f"# TYPE {_PREFIX}_{name} {kind}"
