@@ -3,7 +3,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 INSTALLED := .venv/.installed
 
-.PHONY: run test test-slow compatibility check fmt docs bench
+.PHONY: run test test-slow compatibility check fmt docs bench spark test-spark bench-spark
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -16,6 +16,24 @@ $(INSTALLED)-test: pyproject.toml | .venv/bin/python
 	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	touch $@ $(INSTALLED)
 
+# PySpark comes as sources of 450 MB that unpack where temporary files are; 4.0.0 is the one whose jars are locked.
+PYSPARK := pyspark==4.0.0
+define room
+test -d .venv/lib/python3*/site-packages/pyspark || \
+	test $$(df -Pk "$${TMPDIR:-/tmp}" | awk 'NR == 2 {print $$4}') -gt 1900000 || \
+	{ echo "installing PySpark needs 1.9 GB in $${TMPDIR:-/tmp}; TMPDIR names another directory"; exit 1; }
+endef
+
+$(INSTALLED)-spark: pyproject.toml | .venv/bin/python
+	@$(room)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[spark]' $(PYSPARK)
+	touch $@
+
+$(INSTALLED)-test-spark: pyproject.toml | .venv/bin/python
+	@$(room)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test,test-spark]' $(PYSPARK)
+	touch $@ $(INSTALLED)-test $(INSTALLED)-spark
+
 run: $(INSTALLED)
 	$(PY) -m kafkad $(ARGS)
 
@@ -23,7 +41,16 @@ test: $(INSTALLED)-test
 	$(PY) -m pytest $(ARGS)
 
 test-slow: $(INSTALLED)-test
-	$(PY) -m pytest -m slow $(ARGS)
+	$(PY) -m pytest -m 'slow and not spark' $(ARGS)
+
+spark: $(INSTALLED)-spark
+	$(BIN)/kctl etl jars fetch --no-headers
+
+test-spark: $(INSTALLED)-test-spark
+	$(PY) -m pytest -m spark $(ARGS)
+
+bench-spark: $(INSTALLED)-test-spark
+	$(PY) -m tests.bench.spark $(ARGS)
 
 compatibility: $(INSTALLED)-test
 	$(PY) -m pytest -p tests.compatibility -m 'slow or not slow' tests/clients $(ARGS)
