@@ -10,18 +10,21 @@ from __future__ import annotations
 import fcntl
 import os
 import select
+import shlex
 import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Self
 
 from kafkad_etl import submitting
 from kafkad_etl.environment import Environment, temporary
+from kafkad_etl.logs import Log
 from kafkad_etl.messages import Event, Plan, Stop, event_of, line_of
 from kafkad_etl.sockets import address
 
@@ -30,7 +33,6 @@ _TICK_SECONDS = 0.1
 _GRACE_SECONDS = 20.0
 """For Spark to end by itself once the driver has said that it is done."""
 _KILL_SECONDS = 5.0
-_LOG_BYTES = 10 << 20
 _PIECE = 1 << 16
 
 
@@ -168,14 +170,16 @@ def sweep(parent: Path) -> list[Path]:
 def launch(
     environment: Environment,
     plan: Plan,
-    log: Path,
+    log: Log,
     master: str = "",
     options: submitting.Options = submitting.NO_OPTIONS,
     *,
     secrets: Iterable[str] = (),
+    inherited: Sequence[int] = (),
     environ: Mapping[str, str] | None = None,
 ) -> Launched:
-    """The socket listens before the process starts, so that the driver never has to wait for it."""
+    """The socket listens before the process starts, so that the driver never has to wait for it. The JVM keeps the
+    files `inherited` open, and so the locks on them, when it outlives us."""
     environ = os.environ if environ is None else environ
     master = options.master or master or plan.job.spark.master
     parent = Path(temporary(environ)).absolute()
@@ -186,7 +190,8 @@ def launch(
         listener = _listen(path)
         (private.path / "log4j2.properties").write_text(submitting.LOG4J2)
         command = submitting.command(environment, plan.job, master, options, str(path), secrets)
-        with open_log(log) as file:
+        log.add(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {shlex.join(command)}")
+        with log.open() as file:
             process = Popen(
                 command,
                 stdin=DEVNULL,
@@ -194,7 +199,7 @@ def launch(
                 stderr=file,
                 env=submitting.variables(environment, master, private.path, environ),
                 start_new_session=True,
-                pass_fds=(private.lock,),
+                pass_fds=(private.lock, *inherited),
             )
     except BaseException:
         private.remove()
@@ -208,11 +213,3 @@ def _listen(path: Path) -> socket.socket:
         listener.bind(reachable)
     listener.listen(1)
     return listener
-
-
-def open_log(path: Path) -> BinaryIO:
-    """To append to; one that has grown large makes room."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and path.stat().st_size > _LOG_BYTES:
-        path.replace(path.with_suffix(".log.1"))
-    return path.open("ab")

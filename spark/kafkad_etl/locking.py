@@ -56,6 +56,11 @@ class Lock:
         self._write(b"")
         self._close()
 
+    def fileno(self) -> int:
+        """Whoever inherits it holds the lock too, for as long as he lives."""
+        assert self._file is not None  # entered
+        return self._file
+
     def _locked(self, file: int) -> bool:
         """Who only looks whether it is held (`is_running`) has it for an instant."""
         for _ in range(_TRIES):

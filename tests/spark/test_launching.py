@@ -17,7 +17,8 @@ import pytest
 from kafkad_etl.environment import Environment
 from kafkad_etl.java import Java
 from kafkad_etl.job import Job, Sink, Source, Spark
-from kafkad_etl.launching import PREFIX, Launched, Private, launch, open_log, sweep
+from kafkad_etl.launching import PREFIX, Launched, Private, launch, sweep
+from kafkad_etl.logs import Log
 from kafkad_etl.messages import Ended, Event, Plan, Tasks, Warned
 
 JOB = Job(version=1, name="try", source=Source(topics=("x",)), sink=Sink(type="none"), spark=Spark(master="local[2]"))
@@ -42,7 +43,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
         program.chmod(0o755)
         java = Java(tmp_path / "jdk", "17", "PATH")
         environment = Environment(java, tmp_path / "spark", "4.0.0", sys.executable, ())
-        return launch(environment, PLAN, tmp_path / "logs" / "try.log")
+        return launch(environment, PLAN, Log(tmp_path / "logs" / "try.log"))
 
     return begin
 
@@ -80,7 +81,9 @@ def test_the_plan_goes_to_the_driver_and_its_events_come_back(start: Start, tmp_
     ) as launched:
         assert list(told(launched)) == [Warned("try"), Ended("done")]
     assert launched.ended == 0
-    assert (tmp_path / "logs" / "try.log").read_text() == "to standard output\n"
+    first, *others = (tmp_path / "logs" / "try.log").read_text().splitlines()
+    assert "/spark/bin/spark-submit --master 'local[2]'" in first
+    assert others == ["to standard output"]
     assert list(tmp_path.glob(f"{PREFIX}*")) == []
 
 
@@ -166,7 +169,7 @@ def test_a_spark_submit_that_never_connects_ends_the_events(start: Start, tmp_pa
     with start("sys.exit('no such master')") as launched:
         assert list(told(launched)) == []
         assert launched.ended == 1
-    assert (tmp_path / "logs" / "try.log").read_text() == "no such master\n"
+    assert (tmp_path / "logs" / "try.log").read_text().endswith("\nno such master\n")
 
 
 def test_when_the_front_goes_the_driver_is_told_to_stop(start: Start, tmp_path: Path) -> None:
@@ -200,13 +203,21 @@ def test_what_a_killed_run_left_is_removed_and_what_lives_is_not(tmp_path: Path)
 
 
 def test_a_log_that_has_grown_makes_room(tmp_path: Path) -> None:
-    log = tmp_path / "logs" / "try.log"
-    with open_log(log) as file:
+    path = tmp_path / "logs" / "try.log"
+    with Log(path).open() as file:
         file.truncate(20 << 20)
-    with open_log(log) as file:
-        file.write(b"new\n")
-    assert log.read_bytes() == b"new\n"
-    assert log.with_name("try.log.1").stat().st_size == 20 << 20
+    log = Log(path)
+    log.add("new")
+    assert path.read_bytes() == b"new\n"
+    assert path.with_name("try.log.1").stat().st_size == 20 << 20
+
+
+def test_the_last_lines_are_those_of_this_run(tmp_path: Path) -> None:
+    Log(tmp_path / "try.log").add("of an earlier run")
+    log = Log(tmp_path / "try.log")
+    assert log.last_lines(3) == []
+    log.add("1\n\n2\n3\n4\n")
+    assert log.last_lines(3) == ["2", "3", "4"]
 
 
 def test_directories_with_long_names_do(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from kctl.lazy import Noun
 etl = Noun(
     "etl",
     {
+        "run": ("kafkad_etl.commands.run:run", "Run a job."),
         "jars": ("kafkad_etl.commands.jars:jars", "Download and check the jars that jobs need beside Spark's own."),
         "schema": ("kafkad_etl.commands.schema:schema", "Print the JSON Schema of job files, for editors."),
     },

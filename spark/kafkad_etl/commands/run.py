@@ -1,0 +1,106 @@
+"""`kctl etl run`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkad_etl.commands.base import EtlCommand
+from kctl.command import pass_settings
+from kctl.errors import KctlError
+from kctl.settings import CommonOption, Settings
+
+if TYPE_CHECKING:
+    from kafkad_etl.reporting import How
+
+HOW = ("rich", "plain", "json")
+
+
+class Showing(EtlCommand):
+    """What it prints is no table: -o says how progress is shown."""
+
+    def __init__(self, *arguments: Any, **others: Any) -> None:
+        super().__init__(*arguments, **others)
+        (output,) = (option for option in self.params if option.name == "output" and isinstance(option, CommonOption))
+        output.type = click.Choice(HOW)
+        output.help = "How to show progress.  [default: rich on a terminal, else plain]"
+
+
+@click.command("run", cls=Showing)
+@click.argument("job", type=click.Path(path_type=Path))
+@click.option("--var", "variables", metavar="NAME=VALUE", multiple=True, help="A variable of the job file.")
+@click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A key of the job file: sink.path=/data.")
+@click.option("--mode", type=click.Choice(("batch", "available-now", "continuous")), help="Instead of run.mode.")
+@click.option("--limit-rows", type=click.IntRange(min=1), metavar="N", help="End after the batch that reaches so many.")
+@click.option("--accept-data-loss", is_flag=True, help="Go on although records are gone, this time only.")
+@click.option("--reset-checkpoint", is_flag=True, help="Begin anew; the old checkpoint is put aside.")
+@click.option("--master", metavar="URL", default="", help="Instead of spark.master: local[2], yarn, spark://….")
+@click.option("--java-home", metavar="DIR", default="", help="The Java that runs Spark.")
+@click.argument("submit_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF SPARK-SUBMIT]")
+@pass_settings
+def run(settings: Settings, /, **given: Any) -> int:
+    """Run a job.
+
+    Ctrl-C ends it after the batch that runs (exit code 130), a second one at once: the next run goes on from there.
+    What comes after -- goes to spark-submit.
+
+    Example: kctl etl run orders.yaml --var day=2026-11-01 -- --queue night
+    """
+    how: How = settings.output if settings.output in HOW else "rich" if sys.stderr.isatty() else "plain"  # type: ignore[assignment]
+    try:
+        return _run(settings, how, **given)
+    except KctlError as error:
+        if how != "json":
+            raise
+        return _told_as_a_line(error, settings)
+
+
+def _run(settings: Settings, how: How, **given: Any) -> int:
+    import os
+
+    from kafkad_etl.planning import Asked
+    from kafkad_etl.running import Request, run
+    from kafkad_etl.submitting import options_of
+
+    request = Request(
+        path=given["job"],
+        variables=dict(_pair(word) for word in given["variables"]),
+        sets=given["sets"],
+        asked=Asked(
+            mode=given["mode"],
+            limit_rows=given["limit_rows"] or 0,
+            accept_data_loss=given["accept_data_loss"],
+            reset_checkpoint=given["reset_checkpoint"],
+        ),
+        master=given["master"],
+        java_home=given["java_home"],
+        options=options_of(given["submit_options"]),
+        how="plain" if settings.quiet and how == "rich" else how,
+    )
+    if not settings.quiet:
+        return run(settings, request)
+    with open(os.devnull, "w") as nowhere:
+        return run(settings, request, nowhere)
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f'"{word}" is not NAME=VALUE, as in --var day=2026-11-01')
+    return name, value
+
+
+def _told_as_a_line(error: KctlError, settings: Settings) -> int:
+    """Standard output has JSON lines, to the last one."""
+    import json
+
+    from kafkad_etl.errors import exit_of
+    from kctl.output import render_error
+
+    told = {"type": "error", "error": error.what, "code": error.code or None, "hints": list(error.hints)}
+    print(json.dumps(told, ensure_ascii=False), flush=True)
+    render_error(error, settings, sys.stderr)
+    return exit_of(error)

@@ -1,0 +1,33 @@
+"""Ctrl-C, counted: the first asks a run to end after its batch, the second ends it."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType, TracebackType
+from typing import Self
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interruptions:
+    """While it is entered. SIGTERM, as a supervisor sends it, and the end of the terminal count as well; a signal that
+    is ignored, as under nohup, stays so."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._before: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> Self:
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._counted)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal() gave
+
+    def _counted(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
