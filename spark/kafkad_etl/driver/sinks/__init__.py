@@ -24,4 +24,12 @@ def sink_of(spark: Any, plan: Plan, tell: Callable[[Event], None]) -> Sink:
         from kafkad_etl.driver.sinks.nothing import NothingSink
 
         return NothingSink()
+    if kind == "topic" and plan.job.sink.topic is not None:
+        from kafkad_etl.driver.sinks.topic import TopicSink
+
+        return TopicSink(spark, plan, plan.job.sink.topic)
+    if kind == "jdbc" and plan.job.sink.jdbc is not None:
+        from kafkad_etl.driver.sinks.jdbc import JdbcSink
+
+        return JdbcSink(spark, plan, plan.job.sink.jdbc)
     raise NotImplementedError(kind)

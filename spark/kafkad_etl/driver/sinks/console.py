@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafkad_etl.driver.outcome import BatchId, DataFrame, Written
+from kafkad_etl.driver.sinks.texts import column
 from kafkad_etl.messages import Event, Rows
 
 
@@ -38,8 +39,7 @@ def shown(rows: DataFrame, limit: int) -> list[list[str | None]]:
     from pyspark.sql import functions
 
     def text(name: str, kind: str) -> DataFrame:
-        column = rows[f"`{name.replace('`', '``')}`"]
-        return functions.hex(column) if kind == "binary" else column.cast("string")
+        return functions.hex(column(name)) if kind == "binary" else column(name).cast("string")
 
     texts = rows.select(*(text(name, kind) for name, kind in rows.dtypes))
     return [list(row) for row in texts.take(limit)]

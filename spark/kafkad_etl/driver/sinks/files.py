@@ -20,6 +20,7 @@ from kafkad_etl.driver.paths import ATOMIC_RENAME, Entry, HadoopFiles, join, par
 from kafkad_etl.driver.sinks.counting import counted
 from kafkad_etl.driver.sinks.directory import Directory, Layout
 from kafkad_etl.driver.sinks.manifest import Manifests
+from kafkad_etl.driver.sinks.texts import TIMES, nested
 from kafkad_etl.job import Offsets
 from kafkad_etl.job import Sink as Settings
 from kafkad_etl.messages import Event, Failed, Plan, Warned
@@ -103,9 +104,14 @@ def options(settings: Settings) -> dict[str, Any]:
     if settings.type == "parquet" and compression == "lz4":
         chosen["compression"] = "lz4_raw"  # "lz4" is Hadoop's own framing, which few others read
     if settings.type == "json":
-        chosen["ignoreNullFields"] = False
+        chosen |= {"ignoreNullFields": False, **TIMES}
     if settings.type == "csv":
-        chosen |= {"sep": settings.csv.delimiter, "header": settings.csv.header, "nullValue": settings.csv.null}
+        chosen |= {
+            "sep": settings.csv.delimiter,
+            "header": settings.csv.header,
+            "nullValue": settings.csv.null,
+            **TIMES,
+        }
     return chosen | settings.options
 
 
@@ -116,7 +122,7 @@ def mistake(settings: Settings, columns: list[tuple[str, str]]) -> Failed | None
         text = f"sink.partition_by names {unknown[0]}, which the result does not have: {', '.join(types)}"
         return Failed(kind="schema", text=text)
     for name in settings.partition_by:
-        if types[name].startswith(("array", "map", "struct", "binary", "variant")):
+        if nested(types[name]):
             return Failed(
                 kind="schema", text=f"sink.partition_by: {name} is {types[name]}, and cannot name directories"
             )
@@ -124,10 +130,10 @@ def mistake(settings: Settings, columns: list[tuple[str, str]]) -> Failed | None
     if not rest:
         return Failed(kind="schema", text="sink.partition_by names every column, so that none is left for the files")
     if settings.type == "csv":
-        nested = [f"{name} {kind}" for name, kind in rest if kind.startswith(("array", "map", "struct", "binary"))]
-        if nested:
+        bad = [f"{name} {kind}" for name, kind in rest if nested(kind)]
+        if bad:
             hints = ["to_json(column) or base64(column) in the SQL makes text of it"]
-            return Failed(kind="schema", text=f"csv has no such columns: {', '.join(nested)}", hints=hints)
+            return Failed(kind="schema", text=f"csv has no such columns: {', '.join(bad)}", hints=hints)
     if settings.type != "parquet" and settings.compression == "zstd":
         hints = ["gzip, snappy and lz4 work"]
         return Failed(kind="sink", text=f"Spark's {settings.type} files cannot be compressed by zstd", hints=hints)

@@ -1,0 +1,184 @@
+"""Sink `topic`: each row becomes a record.
+
+json has every column of every row, empty ones as null (Spark alone would leave them out), and times to the
+microsecond. The columns named by `partition` and `headers`, and with `source_header` also `_topic`, `_partition` and
+`_offset`, are about the record and not part of its value. text and raw: the value is the column `value`, a null there
+is a tombstone; other columns would be lost and are refused, unless they are a source's own, with names like `_offset`.
+
+At least once: Spark's writer has no transactions, so a batch that comes again after a crash is written again. The
+header `source`, as topic/partition/offset, lets readers find what came twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkad_etl.driver.outcome import BatchId, DataFrame, JobFailed, Written
+from kafkad_etl.driver.sinks.counting import counted
+from kafkad_etl.driver.sinks.texts import TIMES, column, nested
+from kafkad_etl.job import TopicSink as Settings
+from kafkad_etl.messages import Client, Failed, Plan, Schema
+
+HEADERS = "array<struct<key:string,value:binary>>"
+POSITION = {"_topic": "string", "_partition": "int", "_offset": "bigint"}
+PRODUCER = {"linger.ms": "20", "compression.type": "lz4", "batch.size": "131072"}
+"""A fifth of the requests that Kafka's own defaults make, and more than twice the rows per second of CPU."""
+
+
+class TopicSink:
+    def __init__(self, spark: Any, plan: Plan, settings: Settings) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._settings = settings
+
+    def prepare(self, columns: list[tuple[str, str]]) -> None:
+        failed = mistake(self._settings, columns) or schema_mistake(self._settings, self._plan.sink_schema)
+        if failed is not None:
+            raise JobFailed(failed)
+        if self._settings.format == "avro":
+            self._need_avro()
+
+    def finished(self, batch: BatchId) -> Written | None:
+        return None
+
+    def write(self, rows: DataFrame, batch: BatchId) -> Written:
+        options = {f"kafka.{key}": value for key, value in producer(self._plan.sink_client, self._settings).items()}
+        records = rows.select(*self._record(rows))
+        return Written(
+            counted(
+                records,
+                lambda it: it.write.format("kafka").options(topic=self._settings.topic, **options).save(),
+            )
+        )
+
+    def _record(self, rows: DataFrame) -> list[Any]:
+        from pyspark.sql import functions
+
+        settings = self._settings
+        types = dict(rows.dtypes)
+        columns = [self._value(rows).alias("value")]
+        if settings.key:
+            columns.append(_key(settings.key, types[settings.key]).alias("key"))
+        if settings.partition:
+            columns.append(column(settings.partition).cast("int").alias("partition"))
+        headers = [column(settings.headers)] if settings.headers else []
+        if settings.source_header:
+            position = functions.concat_ws("/", *map(functions.col, POSITION)).cast("binary")
+            pair = functions.struct(functions.lit("source").alias("key"), position.alias("value"))
+            nothing = functions.array().cast(HEADERS)
+            headers = [functions.coalesce(it, nothing) for it in headers] + [functions.array(pair)]
+        if headers:
+            columns.append(functions.concat(*headers).alias("headers"))
+        return columns
+
+    def _value(self, rows: DataFrame) -> Any:
+        from pyspark.sql import functions
+
+        settings = self._settings
+        if settings.format in ("text", "raw"):
+            return functions.col("value")
+        row = functions.struct(*map(column, value_columns(settings, rows.columns)))
+        if settings.format == "json":
+            return functions.to_json(row, {"ignoreNullFields": "false", **TIMES})
+        if settings.format == "csv":
+            lines = self._plan.job.sink.csv
+            return functions.to_csv(row, {"sep": lines.delimiter, "nullValue": lines.null, **TIMES})
+        from pyspark.sql.avro.functions import to_avro
+
+        assert self._plan.sink_schema is not None
+        return to_avro(row, self._plan.sink_schema.text)
+
+    def _need_avro(self) -> None:
+        try:
+            self._spark._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(
+                "org.apache.spark.sql.avro.AvroSerializer"
+            )
+        except Exception as error:
+            raise JobFailed(_no_avro()) from error
+
+
+def producer(client: Client, settings: Settings) -> Client:
+    """The job file's options win over our defaults."""
+    options = {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.options.items()
+    }
+    return {**PRODUCER, **client, "acks": settings.acks, **options}
+
+
+def value_columns(settings: Settings, names: list[str]) -> list[str]:
+    about = {settings.partition, settings.headers, *(POSITION if settings.source_header else ())}
+    return [name for name in names if name not in about]
+
+
+def mistake(settings: Settings, columns: list[tuple[str, str]]) -> Failed | None:
+    types = dict(columns)
+    has = f"the result has {', '.join(f'{name} {kind}' for name, kind in columns)}"
+    wanted = {
+        "key": ((settings.key,), None),
+        "partition": ((settings.partition,), ("int", "smallint", "tinyint")),
+        "headers": ((settings.headers,), (HEADERS,)),
+        "source_header": (tuple(POSITION) if settings.source_header else (), None),
+    }
+    for option, (names, kinds) in wanted.items():
+        for name in filter(None, names):
+            if name not in types:
+                return Failed(kind="schema", text=f"sink.topic.{option} needs the column {name}; {has}")
+            if kinds and types[name] not in kinds:
+                text = f"sink.topic.{option}: the column {name} is {types[name]}, and has to be {kinds[0]}"
+                return Failed(kind="schema", text=text, hints=[f"CAST({name} AS {kinds[0].upper()}) in the SQL"])
+    return _value_mistake(settings, columns, has)
+
+
+def _value_mistake(settings: Settings, columns: list[tuple[str, str]], has: str) -> Failed | None:
+    names = value_columns(settings, [name for name, _ in columns])
+    if not names:
+        return Failed(kind="schema", text=f"no column is left for the record's value; {has}")
+    if settings.format in ("text", "raw"):
+        return _one_value_mistake(settings, columns, has)
+    if settings.format == "csv":
+        bad = [f"{name} {kind}" for name, kind in columns if name in names and nested(kind)]
+        if bad:
+            hints = ["to_json(column) or base64(column) in the SQL makes text of it"]
+            return Failed(kind="schema", text=f"csv has no such columns: {', '.join(bad)}", hints=hints)
+    return None
+
+
+def _one_value_mistake(settings: Settings, columns: list[tuple[str, str]], has: str) -> Failed | None:
+    types = dict(columns)
+    kinds = ("string",) if settings.format == "text" else ("binary", "string")
+    if types.get("value") not in kinds:
+        text = f"sink.topic.format {settings.format} needs a column `value` of type {' or '.join(kinds)}; {has}"
+        return Failed(kind="schema", text=text, hints=["SELECT … AS value in the SQL"])
+    used = {"value", settings.key, settings.partition, settings.headers}
+    lost = [name for name in types if name not in used and not name.startswith("_")]
+    if lost:
+        text = f"sink.topic.format {settings.format} writes the column `value` alone; lost would be: {', '.join(lost)}"
+        return Failed(kind="schema", text=text, hints=["leave them out in the SQL, or use format: json"])
+    return None
+
+
+def schema_mistake(settings: Settings, schema: Schema | None) -> Failed | None:
+    if settings.format != "avro" or (schema is not None and schema.kind == "avro"):
+        return None
+    return Failed(
+        kind="schema",
+        text="sink.topic.format avro needs an Avro schema",
+        hints=["sink.topic.schema: {file: orders.avsc}"],
+    )
+
+
+def _key(name: str, kind: str) -> Any:
+    """Text and bytes as they are, what is nested as JSON, all else as text."""
+    from pyspark.sql import functions
+
+    if kind in ("string", "binary"):
+        return column(name)
+    return functions.to_json(column(name), TIMES) if nested(kind) else column(name).cast("string")
+
+
+def _no_avro() -> Failed:
+    return Failed(
+        kind="environment",
+        text="Spark has no Avro: the jar org.apache.spark:spark-avro_2.13 of its version is missing",
+        hints=["kctl etl jars fetch, or spark.jars: [/path/to/spark-avro.jar]"],
+    )
