@@ -86,6 +86,8 @@ class JdbcSink:
         except (DatabaseError, Py4JJavaError) as error:
             java = error.__cause__ if isinstance(error, DatabaseError) else error
             text, state = self._told_by(java)
+            if "ClassNotFoundException" in str(java) or "No suitable driver" in text:
+                raise JobFailed(no_driver(self._settings, self._dialect.driver)) from error
             raise JobFailed(
                 Failed(
                     kind="sink",
@@ -177,6 +179,16 @@ def connection_options(settings: Settings) -> dict[str, Any]:
     return options | settings.options
 
 
+def no_driver(settings: Settings, driver: str) -> Failed:
+    database = product(settings.url)
+    return Failed(
+        kind="environment",
+        text=f"there is no JDBC driver for {database}" + (f" ({driver})" if driver else ""),
+        hints=["sink.jdbc.driver_jar names the jar with it"]
+        + ([] if driver else ["and sink.jdbc.options: {driver: the.Class}"]),
+    )
+
+
 def last_of_each_key(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     """By offset, if the rows have it: a key's records are in one partition, as producers write them."""
     if "_offset" not in rows.columns:
@@ -197,5 +209,5 @@ def told_by(error: Any, is_database: Callable[[Any], bool]) -> tuple[str, str]:
         java = java.getCause()
     for cause in reversed(causes):
         if is_database(cause):
-            return str(cause.getMessage()).strip(), str(cause.getSQLState() or "")
+            return " ".join(str(cause.getMessage()).split()), str(cause.getSQLState() or "")
     return str(causes[-1].getMessage()).splitlines()[0], ""

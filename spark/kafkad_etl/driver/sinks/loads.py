@@ -165,7 +165,7 @@ class Loads:
                 Failed(
                     kind="sink",
                     text=f"rows cannot be found by sink.jdbc.keys ({keys}) in {self._settings.table}: {error}",
-                    hints=[f"CREATE UNIQUE INDEX ON {self._settings.table} ({keys})"],
+                    hints=[f"CREATE UNIQUE INDEX by_keys ON {self._settings.table} ({keys})"],
                 )
             ) from error
 
