@@ -113,6 +113,8 @@ class Comparison:
         return self._by_turns({item.name: partial(self._run, item) for item in work}, repetitions)
 
     def measure_java(self, repetitions: int) -> Table:
+        for broker in self.brokers:
+            java_producer("none", broker, topic="read")
         clients: dict[str, Measure] = {f"java producer {codec}": partial(java_producer, codec) for codec in CODECS}
         return self._by_turns(clients | {"java consumer": java_consumer}, repetitions)
 
@@ -153,13 +155,14 @@ def create_topics(broker: Broker) -> None:
     keep = {"retention.bytes": "600000000", "segment.bytes": "134217728"}
     partitions = {"a": 1, "f": 1, "b__p6": 6, "perf": 1}
     topics = [NewTopic(name, count, 1, config=keep) for name, count in partitions.items()]
+    topics.append(NewTopic("read", 1, 1))  # retention would leave the consumer other codecs here than there
     for future in admin.create_topics(topics).values():
         future.result(30)
 
 
-def java_producer(codec: str, broker: Broker) -> Row:
+def java_producer(codec: str, broker: Broker, topic: str = "perf") -> Row:
     """MB/s of Kafka 3.9's producer-perf."""
-    load = ["--topic", "perf", "--num-records", str(JAVA_RECORDS), "--record-size", "1000", "--throughput", "-1"]
+    load = ["--topic", topic, "--num-records", str(JAVA_RECORDS), "--record-size", "1000", "--throughput", "-1"]
     client = [f"bootstrap.servers={broker.bootstrap}", "acks=all", "linger.ms=5", "batch.size=65536"]
     client.append(f"compression.type={codec}")
     said = _output(oracle.tool("3.9", "producer-perf", *load, "--producer-props", *client))
@@ -168,7 +171,7 @@ def java_producer(codec: str, broker: Broker) -> Row:
 
 def java_consumer(broker: Broker) -> Row:
     """MB/s of Kafka 3.9's consumer-perf in a new group, without the time that joining it took."""
-    load = ["--topic", "perf", "--messages", str(JAVA_RECORDS), "--group", f"perf-{time.time_ns()}", "--hide-header"]
+    load = ["--topic", "read", "--messages", str(JAVA_RECORDS), "--group", f"perf-{time.time_ns()}", "--hide-header"]
     said = _output(oracle.tool("3.9", "consumer-perf", "--bootstrap-server", broker.bootstrap, *load))
     return {"mb_s": float(said.splitlines()[-1].split(", ")[FETCH_MB_S])}
 
