@@ -76,9 +76,6 @@ class Stateless:
         finally:
             rows.unpersist()
 
-    def good(self, parsed: DataFrame) -> DataFrame:
-        return parsed.where(f"{BAD} IS NULL").drop(BAD, *RAW) if self._parser.can_be_bad else parsed
-
     def _kept(self, rows: DataFrame, read: int, bad: int, batch: BatchId, phases: Phases) -> Outcome:
         """Parsed rows are in memory, or on disk."""
         if bad:
@@ -87,8 +84,8 @@ class Stateless:
                 if self._plan.job.value.bad_rows.action == "dead_letter":
                     write_dead_letters(rows, self._plan)
         self._tally.meet(batch.number, rows, bad, read)
-        left = counted(self._deduplicated(self.good(rows)))
-        written = self._write(left.rows, batch, phases)
+        left = counted(self._deduplicated(good(rows, self._parser)))
+        written = write(self._plan, self._sink, result(left.rows, self._plan.job), batch, phases, self._warn)
         return Outcome(
             batch, read, written, phases.total(), phases.seconds, bad, duplicates=self._duplicates(left, read - bad)
         )
@@ -96,7 +93,7 @@ class Stateless:
     def _passing(self, rows: DataFrame, batch: BatchId, phases: Phases) -> Outcome:
         read = counted(rows)
         left = counted(self._deduplicated(read.rows))
-        written = self._write(left.rows, batch, phases)
+        written = write(self._plan, self._sink, result(left.rows, self._plan.job), batch, phases, self._warn)
         rows_read = read.total()
         return Outcome(
             batch, rows_read, written, phases.total(), phases.seconds, duplicates=self._duplicates(left, rows_read)
@@ -110,20 +107,27 @@ class Stateless:
     def _duplicates(self, left: Counted, before: int) -> int:
         return before - left.total() if self._plan.job.transform.deduplicate else 0
 
-    def _write(self, rows: DataFrame, batch: BatchId, phases: Phases) -> Written:
-        out = result(rows, self._plan.job)
-        checks = self._plan.job.checks
+
+def good(parsed: DataFrame, parser: Parser) -> DataFrame:
+    return parsed.where(f"{BAD} IS NULL").drop(BAD, *RAW) if parser.can_be_bad else parsed
+
+
+def write(
+    plan: Plan, sink: Sink, out: DataFrame, batch: BatchId, phases: Phases, warn: Callable[[str], None]
+) -> Written:
+    """Once the checks hold."""
+    checks = plan.job.checks
+    if checks:
+        out = out.persist()
+    try:
         if checks:
-            out = out.persist()
-        try:
-            if checks:
-                with phases.phase("checks"):
-                    check(out, checks, batch.number, self._warn)
-            with phases.phase("write"):
-                return self._sink.write(out, batch)
-        finally:
-            if checks:
-                out.unpersist()
+            with phases.phase("checks"):
+                check(out, checks, batch.number, warn)
+        with phases.phase("write"):
+            return sink.write(out, batch)
+    finally:
+        if checks:
+            out.unpersist()
 
 
 def cuts_short(plan: Plan) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from kafkad_etl.driver.channel import Channel
 from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.limits import Reason
+from kafkad_etl.driver.preview import preview
 from kafkad_etl.driver.run import run
 from kafkad_etl.driver.session import session_of, started
 from kafkad_etl.driver.sinks import sink_of
@@ -32,6 +33,8 @@ def main(socket: str) -> int:
 
 
 def task(spark: Any, channel: Channel) -> Reason:
+    if channel.plan.task == "preview":
+        return preview(spark, channel.plan, channel)
     return run(spark, channel.plan, channel, sink_of)
 
 

@@ -55,7 +55,7 @@ def batch_of(outcome: Outcome, progress: Progress | None) -> Batch:
         rows_written=written.rows,
         bad=outcome.bad,
         late=outcome.late,
-        duplicates=outcome.duplicates,
+        duplicates=outcome.duplicates + (progress.duplicates if progress else 0),
         files=written.files,
         bytes_written=written.bytes,
         seconds=progress.seconds if progress else outcome.seconds,

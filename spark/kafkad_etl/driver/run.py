@@ -8,15 +8,17 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from kafkad_etl.driver import source, transform
-from kafkad_etl.driver.batches import Outcome, Stateless
-from kafkad_etl.driver.failures import failure_of
+from kafkad_etl.driver.batches import Outcome, Stateless, good
+from kafkad_etl.driver.failures import failure_of, sql_failed
 from kafkad_etl.driver.limits import Reason, enough, limits_of
+from kafkad_etl.driver.open_windows import open_windows
 from kafkad_etl.driver.outcome import BatchId, JobFailed, Sink
 from kafkad_etl.driver.parse import Parser
 from kafkad_etl.driver.paths import HadoopFiles
 from kafkad_etl.driver.progress import batch_of, progress_of, tasks_of
+from kafkad_etl.driver.stateful import Stateful, observed_of
 from kafkad_etl.driver.wal import range_of
-from kafkad_etl.facts import duration_ms
+from kafkad_etl.facts import duration_ms, is_stateful
 from kafkad_etl.messages import Event, Plan, Query, Stop, Warned
 
 POLL_SECONDS = 0.1
@@ -69,7 +71,7 @@ class _Work:
         self.finished = 0
         """Batches, so that one that fails after others succeeded is tried as often as the first."""
         self._parser = Parser(spark, plan)
-        self._stateless = Stateless(plan, self._parser, sink, lambda text: front.send(Warned(text)))
+        self._stateless = Stateless(plan, self._parser, sink, self._warn)
 
     def prepare(self) -> None:
         """What is wrong with the SQL, or does not fit the sink, is found without reading anything."""
@@ -80,8 +82,11 @@ class _Work:
 
     def _result_columns(self) -> list[tuple[str, str]]:
         empty = self._spark.createDataFrame([], source.stream(self._spark, self._plan).schema)
-        rows = self._stateless.good(self._parser.parsed(empty))
+        rows = good(self._parser.parsed(empty), self._parser)
         return list(transform.result(rows, self._plan.job).dtypes)
+
+    def _warn(self, text: str) -> None:
+        self._front.send(Warned(text))
 
     def _tell_tasks(self, batch: int) -> None:
         if time.monotonic() - self._told >= TASKS_EVERY:
@@ -135,8 +140,10 @@ class _Stream(_Work):
     def __init__(self, spark: Any, plan: Plan, front: Front, sink: Sink) -> None:
         super().__init__(spark, plan, front, sink)
         self._files = HadoopFiles(spark, plan.checkpoint)
+        self._stateful = Stateful(spark, plan, self._parser, sink, self._warn) if is_stateful(plan.job) else None
+        self._query: Any = None
         self._limits = limits_of(plan.job, plan.limit)
-        self._lock = threading.Lock()
+        self._started = threading.Event()
         self._outcomes: dict[int, Outcome] = {}
         self._error: BaseException | None = None
         self._entered = -1
@@ -147,10 +154,9 @@ class _Stream(_Work):
     def run(self) -> Reason:
         self._error = None
         self._outcomes.clear()
-        try:
-            query = self._start()
-        except Exception as error:
-            raise JobFailed(failure_of(error)) from error
+        self._started.clear()
+        query = self._query = self._start()
+        self._started.set()
         reason: Reason | None = None
         while not self._ended(query):
             self._tell_batches(query)
@@ -163,6 +169,14 @@ class _Stream(_Work):
         return self._end(self._error or query.exception(), reason)
 
     def _end(self, error: BaseException | None, reason: Reason | None) -> Reason:
+        ended = self._ended_by(error, reason)
+        if self._stateful and self._plan.job.run.output == "append":
+            left = open_windows(self._spark, self._plan.checkpoint)
+            if left:
+                self._front.send(left)
+        return ended
+
+    def _ended_by(self, error: BaseException | None, reason: Reason | None) -> Reason:
         if isinstance(error, Halted) or (reason and not self._error):
             return reason or self._reason() or "stopped"
         if error is not None:
@@ -177,14 +191,30 @@ class _Stream(_Work):
         except StreamingQueryException:
             return True
 
+    def _result_columns(self) -> list[tuple[str, str]]:
+        if self._stateful is None:
+            return super()._result_columns()
+        return list(self._stateful.query(source.stream(self._spark, self._plan)).dtypes)
+
     def _start(self) -> Any:
+        from pyspark.errors import AnalysisException
+
         job = self._plan.job
         frame = source.stream(self._spark, self._plan)
+        if self._stateful:
+            frame = self._stateful.query(frame)
         trigger: dict[str, Any] = {"availableNow": True}
         if self._plan.mode == "continuous":
             trigger = {"processingTime": f"{duration_ms(job.run.every)} milliseconds"}
         writer = frame.writeStream.foreachBatch(self._batch).option("checkpointLocation", self._plan.checkpoint)
-        return writer.queryName(job.name).trigger(**trigger).start()
+        if self._stateful:
+            writer = writer.outputMode(job.run.output)
+        try:
+            return writer.queryName(job.name).trigger(**trigger).start()
+        except AnalysisException as error:  # of what streams cannot do
+            raise sql_failed(error, transform.queries(job)[-1].name) from error
+        except Exception as error:
+            raise JobFailed(failure_of(error)) from error
 
     def _batch(self, rows: Any, number: int) -> None:
         """Called by Spark, in a thread of its own."""
@@ -194,7 +224,7 @@ class _Stream(_Work):
             self._entered = number
             offsets = range_of(self._files, self._plan.checkpoint, number)
             batch = BatchId(number, self._plan.checkpoint_id, offsets.start, offsets.end)
-            outcome = self._stateless.process(rows, batch)
+            outcome = self._process(rows, batch, offsets.late_before_ms)
             self._outcomes[number] = outcome
             self._rows += outcome.rows_read
             if outcome.rows_read:
@@ -202,6 +232,12 @@ class _Stream(_Work):
         except BaseException as error:
             self._error = error  # Spark would make a text of it
             raise
+
+    def _process(self, rows: Any, batch: BatchId, late_before_ms: int) -> Outcome:
+        if self._stateful is None:
+            return self._stateless.process(rows, batch)
+        self._started.wait()  # the first batch may come before its query is known here
+        return self._stateful.process(rows, batch, late_before_ms, lambda: observed_of(self._query))
 
     def _reason(self) -> Reason | None:
         if self._front.stop:
