@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -55,8 +54,8 @@ class Request(NamedTuple):
     how: How = "plain"
 
 
-def run(settings: Settings, request: Request, stream: TextIO = sys.stderr) -> EtlExit:
-    """EtlError for all that goes wrong."""
+def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
+    """EtlError for all that goes wrong. `stream` gets what people read; data go to standard output."""
     loaded = load(request.path, variables=request.variables, sets=request.sets, environment=os.environ)
     job = effective(loaded)
     found = environment.find(job.job, request.java_home)

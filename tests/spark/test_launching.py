@@ -1,5 +1,3 @@
-"""Launching with a spark-submit that is a Python program: it speaks the socket as the driver does, without a JVM."""
-
 from __future__ import annotations
 
 import json
@@ -7,19 +5,17 @@ import os
 import signal
 import stat
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from kafkad_etl.environment import Environment
-from kafkad_etl.java import Java
 from kafkad_etl.job import Job, Sink, Source, Spark
 from kafkad_etl.launching import PREFIX, Launched, Private, launch, sweep
 from kafkad_etl.logs import Log
 from kafkad_etl.messages import Ended, Event, Plan, Tasks, Warned
+from tests.spark.fake_spark import fake_spark
 
 JOB = Job(version=1, name="try", source=Source(topics=("x",)), sink=Sink(type="none"), spark=Spark(master="local[2]"))
 PLAN = Plan(task="run", job=JOB, mode="batch", reading=None)
@@ -35,15 +31,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     def begin(body: str) -> Launched:
-        program = tmp_path / "spark" / "bin" / "spark-submit"
-        program.parent.mkdir(parents=True)
-        head = "import json, os, subprocess, sys, time\nfrom kafkad_etl.driver.channel import Channel\n"
-        head += "from kafkad_etl.messages import Ended, Stop, Tasks, Warned\n"
-        program.write_text(f"#!{sys.executable}\n{head}{textwrap.dedent(body)}")
-        program.chmod(0o755)
-        java = Java(tmp_path / "jdk", "17", "PATH")
-        environment = Environment(java, tmp_path / "spark", "4.0.0", sys.executable, ())
-        return launch(environment, PLAN, Log(tmp_path / "logs" / "try.log"))
+        return launch(fake_spark(tmp_path, body), PLAN, Log(tmp_path / "logs" / "try.log"))
 
     return begin
 

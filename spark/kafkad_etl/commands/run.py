@@ -81,7 +81,7 @@ def _run(settings: Settings, how: How, **given: Any) -> int:
         how="plain" if settings.quiet and how == "rich" else how,
     )
     if not settings.quiet:
-        return run(settings, request)
+        return run(settings, request, sys.stderr)
     with open(os.devnull, "w") as nowhere:
         return run(settings, request, nowhere)
 
