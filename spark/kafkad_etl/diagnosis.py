@@ -8,6 +8,7 @@ from kafkad.names import TopicPartition
 from kafkad_etl import checkpoints, starts, topics
 from kafkad_etl.clusters import Clusters
 from kafkad_etl.errors import EtlError, EtlExit, exit_of
+from kafkad_etl.loading import Loaded
 from kafkad_etl.messages import Failed
 from kafkad_etl.planning import Planned, data_loss
 from kafkad_etl.reporting.state import State
@@ -31,7 +32,7 @@ _MAY_BE_THE_CLUSTER = ("data-loss", "topic", "sink", "spark")
 
 
 def explain(failed: Failed, planned: Planned, clusters: Clusters, state: State, where: str = "") -> EtlError:
-    """`where` it is in the job file, if the driver's error has such a place: see `place_of`."""
+    """`where` it is in the job file, if the driver's error has such a place: see `place`."""
     if failed.kind in _MAY_BE_THE_CLUSTER:
         found = _of_cluster(planned, clusters, state)
         if found is not None:
@@ -39,9 +40,21 @@ def explain(failed: Failed, planned: Planned, clusters: Clusters, state: State, 
     return EtlError(failed.text, _EXITS[failed.kind], hints=failed.hints, where=where)
 
 
-def place_of(failed: Failed, steps: Mapping[str, int]) -> str:
-    """The key whose SQL is meant; `steps` are those of the job, by name."""
-    return f"transform.steps.{steps[failed.step]}.sql" if failed.step in steps else "transform.sql"
+def place(failed: Failed, loaded: Loaded) -> str:
+    """Where the SQL is that is wrong: in the job file, or in a file of its own. Empty: it is not about SQL."""
+    transform = loaded.job.transform
+    if failed.kind != "sql" or not failed.step:
+        return ""
+    if failed.step.startswith("checks["):
+        return loaded.within(f"{failed.step.replace('[', '.').rstrip(']')}.sql", failed.line or 1, failed.column)
+    names = [step.name for step in transform.steps]
+    path, file = "transform", transform.file
+    if failed.step in names:
+        at = names.index(failed.step)
+        path, file = f"transform.steps.{at}", transform.steps[at].file
+    if file:
+        return f"{loaded.path.parent / file}:{failed.line or 1}:{failed.column or 1}"
+    return loaded.within(f"{path}.sql", failed.line or 1, failed.column)
 
 
 def _of_cluster(planned: Planned, clusters: Clusters, state: State) -> EtlError | None:

@@ -8,8 +8,9 @@ import pytest
 
 from kafkad.names import TopicPartition
 from kafkad_etl.clusters import Clusters
-from kafkad_etl.diagnosis import explain, lost, place_of
+from kafkad_etl.diagnosis import explain, lost, place
 from kafkad_etl.errors import EtlExit
+from kafkad_etl.loading import parse
 from kafkad_etl.messages import Failed
 from kafkad_etl.planning import Asked, plan
 from kafkad_etl.reporting.state import State, begin
@@ -97,6 +98,29 @@ def test_a_partition_that_ends_before_what_was_read_was_cut_off() -> None:
     assert lost({where: 5}, {where: Extent(0, 10)}) is None
 
 
-def test_the_step_that_is_wrong_is_named() -> None:
-    assert place_of(Failed(kind="sql", text="x", step="clean"), {"raw": 0, "clean": 1}) == "transform.steps.1.sql"
-    assert place_of(Failed(kind="sql", text="x"), {}) == "transform.sql"
+JOB = """version: 1
+name: try
+source: {topics: [orders]}
+sink: {type: none}
+transform:
+  steps:
+    - name: clean
+      sql: |
+        SELECT id
+        FROM sourc
+    - {name: sums, file: sums.sql}
+checks: [{sql: SELECT 1 FROM nowhere, expect: 1}]
+"""
+
+
+def test_where_sql_is_wrong_is_named_in_the_file_that_has_it(tmp_path: Path) -> None:
+    loaded = parse(JOB, tmp_path / "job.yaml", variables={}, sets=[], environment={})
+
+    def at(step: str, line: int, column: int) -> str:
+        failed = Failed(kind="sql", text="x", step=step, line=line, column=column)
+        return place(failed, loaded).removeprefix(f"{tmp_path}/")
+
+    assert at("clean", 2, 6) == "job.yaml:10:14 transform.steps.0.sql"
+    assert at("sums", 3, 7) == "sums.sql:3:7"
+    assert at("checks[0]", 1, 15) == "job.yaml:12:30 checks.0.sql"
+    assert place(Failed(kind="spark", text="x"), loaded) == ""

@@ -71,6 +71,28 @@ def test_a_run_that_is_done(run: Run, topic: str) -> None:
     assert f".etl/logs/{topic}.log" in ran.err
 
 
+def test_the_progress_is_there_as_a_consumer_group(run: Run, on_broker: Kctl, topic: str) -> None:
+    assert run(WORK + 'channel.send(Ended("done")); channel.close()').code == EtlExit.DONE
+    listed = json.loads(on_broker("groups", "lag", f"etl-{topic}", "-o", "json").out)
+    assert [(row["topic"], row["lag"]) for row in listed["items"]] == [(topic, 0)]
+
+
+def test_where_prometheus_cannot_be_listened_for_nothing_is_started(
+    run: Run, tmp_path: Path, broker: KafkadProcess
+) -> None:
+    ran = run(f"open({str(tmp_path / 'started')!r}, 'w')", "--set", f"run.listen=127.0.0.1:{broker.port}")
+    assert ran.code == EtlExit.USAGE
+    assert "run.listen: cannot listen on" in ran.err
+    assert not (tmp_path / "started").exists()
+
+
+def test_sql_that_is_wrong_is_named_by_its_line(run: Run) -> None:
+    failed = 'Failed(kind="sql", text="no such column", step="sql", line=1, column=8)'
+    ran = run(f"{WORK}channel.send({failed}); channel.close()", "--set", "transform.sql=SELECT x FROM source")
+    assert ran.code == EtlExit.USAGE
+    assert "transform.sql: no such column" in ran.err
+
+
 def test_as_json_lines_every_line_is_one(run: Run) -> None:
     ran = run(WORK + 'channel.send(Ended("done")); channel.close()', "-o", "json")
     lines = [json.loads(line) for line in ran.out.splitlines()]

@@ -1,0 +1,127 @@
+"""From the start of Spark to its end: the driver's events to all whom they concern, and Ctrl-C to the driver."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from msgspec.structs import replace
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.interruptions import Interruptions
+from kafkad_etl.launching import Launched
+from kafkad_etl.loading import masked
+from kafkad_etl.logs import Log
+from kafkad_etl.messages import Batch, Ended, Event, Failed, Warned
+from kafkad_etl.reporting import Outcome, Reporter
+
+if TYPE_CHECKING:
+    from kafkad_etl.mirror import Mirror
+
+_LOG_LINES = 5
+_END_SECONDS = 20.0
+"""For Spark to end by itself, once the driver has said that it is done."""
+_STOPPING = "stopping after the batch that runs; Ctrl-C again stops at once"
+
+Last = Ended | Failed | None
+"""What the driver said last; None: it went without a word."""
+
+
+class Conductor:
+    """A context manager: at its end it is shown what was done, however that came about."""
+
+    def __init__(self, shown: Reporter, interruptions: Interruptions, secrets: frozenset[str] = frozenset()) -> None:
+        self._shown = shown
+        self._interruptions = interruptions
+        self._secrets = secrets
+        self._heeded = 0
+        self._last: Last = None
+        self._warnings: SimpleQueue[str] = SimpleQueue()
+        self.mirror: Mirror | None = None
+
+    def warn(self, text: str) -> None:
+        """From any thread."""
+        self._warnings.put(text)
+
+    def conduct(self, launched: Launched) -> Last:
+        """Until the driver has gone."""
+        for event in launched.events():
+            self._heed_interruptions(launched)
+            self._heed_warnings()
+            if event is None:
+                self._shown.tick()
+            else:
+                self._pass_on(without_secrets(event, self._secrets))
+        self._heed_interruptions(launched)
+        return self._last
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.mirror:
+            self.mirror.close()
+        self._heed_warnings()
+        self._shown.close(outcome(self._last, self._interruptions.count))
+
+    def _pass_on(self, event: Event) -> None:
+        self._shown.event(event)
+        if isinstance(event, Batch) and self.mirror:
+            self.mirror.offer(event.batch, event.end)
+        if isinstance(event, (Ended, Failed)):
+            self._last = event
+
+    def _heed_interruptions(self, launched: Launched) -> None:
+        count = self._interruptions.count
+        if count > self._heeded:
+            self._heeded = count
+            self._shown.say(_STOPPING if count == 1 else "stopping at once")
+            launched.stop(now=count > 1)
+
+    def _heed_warnings(self) -> None:
+        while not self._warnings.empty():
+            self._shown.event(Warned(self._warnings.get()))
+
+
+def without_secrets(event: Event, secrets: frozenset[str]) -> Event:
+    if isinstance(event, Warned):
+        return replace(event, text=masked(event.text, secrets))
+    if isinstance(event, Failed):
+        hints = [masked(hint, secrets) for hint in event.hints]
+        return replace(event, text=masked(event.text, secrets), trace=masked(event.trace, secrets), hints=hints)
+    return event
+
+
+def outcome(last: Last, interruptions: int) -> Outcome:
+    if isinstance(last, Failed):
+        return "failed"
+    if last is None:
+        return "interrupted" if interruptions else "failed"
+    return "interrupted" if last.reason == "stopped" else last.reason
+
+
+def settle(launched: Launched, interruptions: Interruptions, clock: Callable[[], float] = time.monotonic) -> None:
+    """Spark puts its own things in order; nobody has to wait for it who has pressed Ctrl-C twice."""
+    patience = clock() + _END_SECONDS
+    while launched.wait(0.1) is None and clock() < patience and interruptions.count < 2:
+        pass
+    launched.kill()
+
+
+def vanished(status: int | None, log: Log, secrets: frozenset[str]) -> EtlError:
+    """The last words of a driver that went without telling us any are in the log."""
+    how = "said nothing more" if status is None else f"ended with exit code {status}"
+    hints = []
+    if status is not None and status < 0:
+        how = f"was killed ({signal.Signals(-status).name})"
+    if status == -signal.SIGKILL:
+        hints.append("if nobody killed it, memory ran out: dmesg says so, and spark.driver_memory can be less")
+    if lines := log.last_lines(_LOG_LINES):
+        hints += ["the last lines of the log:", *(masked(line, secrets) for line in lines)]
+    return EtlError(f"Spark {how} before the job was done", EtlExit.FAILED, hints=(*hints, f"log: {log.path}"))
