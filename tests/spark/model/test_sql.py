@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkad_etl.effective import effective
+from kafkad_etl.sql import Finding, findings
+from tests.spark.model.jobs import SMALL, loaded
+
+ORDERS = "value={format: json, schema: 'id BIGINT, ts TIMESTAMP, address STRUCT<city: STRING>, tags ARRAY<STRING>'}"
+WATERMARK = "transform.watermark={column: ts, delay: 10 minutes}"
+USERS = "transform.lookups={users: {format: csv, path: u, schema: 'id BIGINT, name STRING'}}"
+WINDOWS = "SELECT window.start, count(*) AS n FROM source GROUP BY window(ts, '1 minute')"
+TOPIC = "sink={type: topic, topic: {topic: out%s}}"
+
+
+def found(sql: str = "", *sets: str) -> list[Finding]:
+    given = [f"transform.sql={json.dumps(sql)}"] if sql else []
+    return findings(effective(loaded(sets=[ORDERS, *given, *sets])))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM source",
+        "SELECT ID, address.city, source.ts, s2.address.city FROM source JOIN source AS s2 ON source.id = s2.id",
+        "SELECT id AS a, a + 1 AS b FROM source",
+        "SELECT transform(tags, t -> concat(t, id)) AS t FROM source",
+        "SELECT id, tag FROM source LATERAL VIEW explode(tags) t AS tag",
+        "SELECT id, tag.x FROM source LATERAL VIEW explode(tags) tag",
+        "WITH a AS (SELECT id AS i FROM source), b (j) AS (SELECT i FROM a) SELECT j FROM b",
+        "SELECT id FROM source WHERE EXISTS (SELECT 1 FROM users WHERE users.id = source.id)",
+        "SELECT s.i FROM (SELECT id AS i FROM source) s UNION ALL SELECT name FROM users",
+        "SELECT * FROM source JOIN users USING (id)",
+        "SELECT anything FROM range(5)",
+        "SELECT anything FROM lake.orders",
+        "SELECT anything FROM parquet.`/a/b`",
+        "SELECT u.name, f.x FROM users u JOIN lake.f f ON f.y = u.id",
+        "FROM source SELECT id",
+        "SELECT date_format(_timestamp, 'yyyy'), current_date, TIMESTAMPDIFF(HOUR, ts, _timestamp) FROM source",
+        "SELECT row_number() OVER (PARTITION BY id ORDER BY _offset) AS n FROM source",
+        "SELECT name, count(*) FROM users GROUP BY name",
+    ],
+)
+def test_sql_that_is_right(sql: str) -> None:
+    assert found(sql, USERS) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "level", "text", "hint", "place"),
+    [
+        ("SELECT nix FROM source", "doubt", 'there is no column "nix"', "there are: id, ts, address", (1, 8)),
+        ("SELECT id,\n  addres.city FROM source", "doubt", 'no column "addres"', 'mean "address"', (2, 3)),
+        ("SELECT source.tss FROM source", "doubt", 'there is no column "tss"', '"ts"', (1, 15)),
+        ("SELECT 1 FROM source WHERE nix > 1", "doubt", 'there is no column "nix"', "", (1, 28)),
+        ("SELECT 1 FROM source WHERE id IN (SELECT nix FROM users)", "doubt", 'no column "nix"', "", (1, 42)),
+        ("WITH a AS (SELECT nix FROM source) SELECT * FROM a", "doubt", 'no column "nix"', "", (1, 19)),
+        ("SELECT id FROM users UNION ALL SELECT nix FROM source", "doubt", 'no column "nix"', "", (1, 39)),
+        ("SELECT * FROM sorce", "wrong", 'there is no view "sorce"', 'did you mean "source"?', (1, 15)),
+        ("SELECT 1 FROM source\nJOIN user ON 1 = 1", "wrong", 'no view "user"', 'did you mean "users"?', (2, 6)),
+        ("SELECT 1 FROM source\nWHERE (id = 1", "doubt", 'cannot be read near "1"', "if Spark knows it", (2, 13)),
+        ("SELECT 'a FROM source", "doubt", "a quote or a comment has no end", "if Spark knows it", (0, 0)),
+        ("SELEC id FROM source", "doubt", 'cannot be read near "FROM"', "", (1, 10)),
+        ("SELECT 1; SELECT 2", "doubt", "has to be one SELECT", "", (0, 0)),
+        ("DELETE FROM source", "doubt", "has to be a SELECT", "", (1, 1)),
+        ("--", "doubt", "is empty", "", (0, 0)),
+        (
+            "SELECT id, count(*) AS n FROM source GROUP BY id",
+            "wrong",
+            "this aggregates without a watermark",
+            "run.output: update",
+            (1, 8),
+        ),
+        ("SELECT max(id) AS m FROM source", "wrong", "this aggregates without a watermark", "", (1, 8)),
+        ("SELECT DISTINCT id FROM source", "note", "DISTINCT is over each batch", "transform.deduplicate", (1, 17)),
+    ],
+)
+def test_what_is_found(sql: str, level: str, text: str, hint: str, place: tuple[int, int]) -> None:
+    finding = found(sql, USERS)[0]
+    assert finding.level == level
+    assert text in finding.text
+    assert hint in "; ".join(finding.hints)
+    assert (finding.line, finding.column) == place
+    assert finding.path == "transform.sql"
+
+
+@pytest.mark.parametrize(
+    ("sql", "sets", "level", "text"),
+    [
+        (WINDOWS, [], "wrong", "this aggregates without a watermark"),
+        (WINDOWS, [WATERMARK], "", ""),
+        (WINDOWS, ["run.output=update"], "", ""),
+        (WINDOWS, ["run.mode=batch"], "", ""),
+        (WINDOWS + " ORDER BY 1", [WATERMARK], "wrong", "Spark sorts streams in output complete only"),
+        (WINDOWS + " ORDER BY 1", ["run.output=complete"], "", ""),
+        ("SELECT id, count(*) AS n FROM source GROUP BY id", [WATERMARK], "doubt", "groups without a window or ts are"),
+        ("SELECT ts, count(*) AS n FROM source GROUP BY ts", [WATERMARK], "", ""),
+        ("SELECT 1 AS a, count(*) AS n FROM source GROUP BY 1", [WATERMARK], "", ""),
+        ("SELECT row_number() OVER (ORDER BY id) AS n FROM source", [WATERMARK], "wrong", "Spark has no OVER"),
+        ("SELECT id FROM source", ["run.output=complete"], "wrong", "output complete is for SQL that aggregates"),
+    ],
+)
+def test_what_a_stream_can_have(sql: str, sets: list[str], level: str, text: str) -> None:
+    assert [(finding.level, text) for finding in found(sql, *sets) if text in finding.text] == [(level, text)] * bool(
+        text
+    )
+
+
+@pytest.mark.parametrize(
+    ("sql", "sets", "path", "text"),
+    [
+        ("SELECT id FROM source", [TOPIC % ", format: text"], "sink.topic.format", "writes the column `value`"),
+        ("SELECT id FROM source", [TOPIC % ", key: ids"], "sink.topic.key", 'the result has no column "ids"'),
+        ("SELECT id FROM source", [TOPIC % ", partition: p"], "sink.topic.partition", 'no column "p"'),
+        ("SELECT id FROM source", [TOPIC % ", headers: h"], "sink.topic.headers", 'no column "h"'),
+        (
+            "SELECT id, _topic, _offset FROM source",
+            [TOPIC % ", source_header: true"],
+            "sink.topic.source_header",
+            "_partition",
+        ),
+        ("SELECT id FROM source", ["sink={type: csv, path: a, partition_by: [day]}"], "sink.partition_by.0", '"day"'),
+        ("", ["sink={type: csv, path: a, partition_by: [day]}"], "sink.partition_by.0", '"day"'),
+        ("", [TOPIC % ", format: raw"], "sink.topic.format", "writes the column `value`"),
+        (
+            "",
+            ["transform.watermark={column: tss, delay: 1h}"],
+            "transform.watermark.column",
+            'source has no column "tss"',
+        ),
+        ("", ["transform.deduplicate={keys: [id, no]}"], "transform.deduplicate.keys.1", 'source has no column "no"'),
+        ("", ["checks=[{sql: SELECT count(nix) FROM out, expect: 0}]"], "checks.0.sql", 'there is no column "nix"'),
+        ("", ["checks=[{sql: SELECT count(*) FROM source, expect: 0}]"], "checks.0.sql", 'there is no view "source"'),
+        ("", ["checks=[{sql: SELECT (, expect: 0}]"], "checks.0.sql", "cannot be read"),
+        ("", ["value.schema=id BIGNT"], "value.schema", "cannot be read"),
+        (
+            "",
+            ["sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a', table: t, mode: upsert, keys: [no]}}"],
+            "sink.jdbc.keys.0",
+            'the result has no column "no"',
+        ),
+        (
+            "",
+            ["transform.steps=[{name: a, sql: SELECT id FROM source}, {name: b, sql: SELECT ts FROM a}]"],
+            "transform.steps.1.sql",
+            'there is no column "ts"',
+        ),
+    ],
+)
+def test_columns_that_other_keys_name(sql: str, sets: list[str], path: str, text: str) -> None:
+    assert [finding for finding in found(sql, *sets) if finding.path == path and text in finding.text]
+
+
+@pytest.mark.parametrize(
+    ("sql", "sets"),
+    [
+        ("SELECT to_json(struct(*)) AS value FROM source", [TOPIC % ", format: text"]),
+        ("SELECT * FROM lake.t", [TOPIC % ", format: text, key: k"]),
+        ("SELECT *, 1 AS p FROM source", [TOPIC % ", key: ID, partition: p, source_header: true"]),
+        ("", [TOPIC % ", key: _key, source_header: true"]),
+        ("SELECT cast(id AS STRING) FROM source", [TOPIC % ", key: id"]),
+        ("SELECT * EXCEPT (ts) FROM source", [TOPIC % ", key: id"]),
+        ("SELECT address.city FROM source", ["sink={type: csv, path: a, partition_by: [city]}"]),
+        ("SELECT count(*) FROM source", ["run.mode=batch", TOPIC % ", format: text"]),
+        ("", ["value={format: raw}", TOPIC % ", format: raw"]),
+        ("", ["value={format: avro, registry: {url: u}}", TOPIC % ", key: anything"]),
+        ("", ["checks=[{sql: SELECT count(*) FROM out JOIN users ON out.id = users.id, expect: 0}]", USERS]),
+    ],
+)
+def test_columns_that_are_there_or_may_be(sql: str, sets: list[str]) -> None:
+    assert found(sql, *sets) == []
+
+
+def test_columns_left_out_by_except_are_gone() -> None:
+    assert found("SELECT * EXCEPT (ts) FROM source", TOPIC % ", key: ts")[0].path == "sink.topic.key"
+
+
+def test_a_finding_in_a_block_of_sql_has_its_line_in_the_file() -> None:
+    job = loaded(
+        SMALL
+        + "value: {format: json, schema: a INT}\ntransform:\n  sql: |\n    SELECT a,\n      nix\n    FROM source\n"
+    )
+    finding = findings(effective(job))[0]
+    assert job.within(finding.path, finding.line, finding.column) == "orders.yaml:9:7 transform.sql"
+
+
+def test_schemas_of_all_kinds_have_columns(tmp_path: Path) -> None:
+    avro = json.dumps({"type": "record", "name": "A", "fields": [{"name": "id", "type": "long"}]})
+    job = loaded(SMALL + f"value: {{format: avro, schema: '{avro}'}}\ntransform: {{sql: SELECT nix FROM source}}\n")
+    assert findings(effective(job))[0].hints == ("there are: id, _key, _topic, _partition, _offset, _timestamp",)
+
+
+_WORDS = "SELECT FROM source WHERE id ( ) , * . ' ` WITH a AS JOIN ON GROUP BY window OVER UNION ALL -> [ ] 1 /* -- ;"
+_words = st.sampled_from(_WORDS.split())
+
+
+@given(st.lists(_words, max_size=15).map(" ".join))
+def test_any_text_is_looked_at_without_falling(sql: str) -> None:
+    if sql:
+        assert all(finding.level in ("wrong", "doubt", "note") for finding in found(sql))
