@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
+from msgspec.structs import replace
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from kafkad_etl import checking, rules
@@ -29,7 +30,7 @@ from kafkad_etl.document import (
     wrong_keys,
 )
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.job import Job
+from kafkad_etl.job import Job, Mode, Source, StopAfter
 from kafkad_etl.variables import Unfilled, Variables
 
 _PASSWORDS = ("password", "ssl.keystore.password", "ssl.key.password", "ssl.truststore.password", "sasl.jaas.config")
@@ -68,8 +69,16 @@ class JobError(EtlError):
         self.mistakes = tuple(mistakes)
 
 
-def load(path: Path, *, variables: Mapping[str, str], sets: Sequence[str], environment: Mapping[str, str]) -> Loaded:
-    return parse(_read(path), path, variables=variables, sets=sets, environment=environment)
+def load(
+    path: Path,
+    *,
+    variables: Mapping[str, str],
+    sets: Sequence[str],
+    environment: Mapping[str, str],
+    mode: Mode | None = None,
+) -> Loaded:
+    """`mode` is instead of the file's. EtlError USAGE says all that is wrong."""
+    return parse(_read(path), path, variables=variables, sets=sets, environment=environment, mode=mode)
 
 
 def _read(path: Path) -> str:
@@ -82,7 +91,13 @@ def _read(path: Path) -> str:
 
 
 def parse(
-    text: str, path: Path, *, variables: Mapping[str, str], sets: Sequence[str], environment: Mapping[str, str]
+    text: str,
+    path: Path,
+    *,
+    variables: Mapping[str, str],
+    sets: Sequence[str],
+    environment: Mapping[str, str],
+    mode: Mode | None = None,
 ) -> Loaded:
     try:
         root = compose(text)
@@ -90,7 +105,7 @@ def parse(
         raise JobError(path, [f"{path}:{error.line}: {error.text}"]) from error
     if not isinstance(root, MappingNode):
         raise JobError(path, [f"{path}:1: this is not a job file: it has no keys; kctl etl init writes one"])
-    return _Loading(path, root, dict(places(root, text.splitlines()))).job(variables, sets, environment)
+    return _Loading(path, root, dict(places(root, text.splitlines()))).job(variables, sets, environment, mode)
 
 
 class _Loading:
@@ -101,7 +116,9 @@ class _Loading:
         self.mistakes: list[Mistake] = list(wrong_keys(root))
         self.secrets: set[str] = set()
 
-    def job(self, given: Mapping[str, str], sets: Sequence[str], environment: Mapping[str, str]) -> Loaded:
+    def job(
+        self, given: Mapping[str, str], sets: Sequence[str], environment: Mapping[str, str], mode: Mode | None
+    ) -> Loaded:
         for setting in sets:
             self._set(setting)
         variables = Variables(dict(_declared(self.root)), given, environment)
@@ -114,6 +131,7 @@ class _Loading:
         if job is None or not sql_files(job):
             self.mistakes += (Mistake("", unknown_variable(name)) for name in variables.unused())
         if job is not None:
+            job = in_mode(job, mode or job.run.mode)
             self.mistakes += _not_caused_by(self.mistakes, rules.mistakes(job))
         if self.mistakes or job is None:
             self._refuse()
@@ -171,6 +189,17 @@ def sql_files(job: Job) -> list[str]:
 @cache
 def _kind() -> msgspec.inspect.Type:
     return msgspec.inspect.type_info(Job)
+
+
+def in_mode(job: Job, mode: Mode) -> Job:
+    """In another mode than the file's: what means something in the file's own mode only is left out."""
+    if mode == job.run.mode:
+        return job
+    run = replace(job.run, mode=mode, every="0s")
+    if mode == "batch":
+        return replace(job, run=replace(run, output="append", stop_after=StopAfter()))
+    source = replace(job.source, end=Source().end)
+    return replace(job, source=source, run=replace(run, stop_after=replace(run.stop_after, idle=StopAfter().idle)))
 
 
 def _declared(root: MappingNode) -> Iterable[tuple[str, str]]:

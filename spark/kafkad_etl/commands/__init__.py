@@ -6,8 +6,10 @@ etl = Noun(
     "etl",
     {
         "run": ("kafkad_etl.commands.run:run", "Run a job."),
+        "init": ("kafkad_etl.commands.init:init", "Write a job file to begin with; list the examples."),
         "jars": ("kafkad_etl.commands.jars:jars", "Download and check the jars that jobs need beside Spark's own."),
         "schema": ("kafkad_etl.commands.schema:schema", "Print the JSON Schema of job files, for editors."),
+        "validate": ("kafkad_etl.commands.validate:validate", "Check job files without running them."),
     },
     help="Run jobs that Spark does: data from topics through SQL to files, tables and other topics.",
 )

@@ -1,0 +1,28 @@
+"""Options that several verbs have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+
+def _pairs(_: click.Context, __: click.Parameter, words: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f'"{word}" is not NAME=VALUE, as in --var day=2026-11-01')
+        pairs[name] = value
+    return pairs
+
+
+variables = click.option(
+    "--var",
+    "variables",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=_pairs,
+    help="A variable of the job file.",
+)
+sets = click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A key of the job file: sink.path=/data.")

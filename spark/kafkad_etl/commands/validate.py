@@ -1,0 +1,106 @@
+"""`kctl etl validate`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkad_etl.commands import asking
+from kafkad_etl.commands.base import EtlCommand
+from kafkad_etl.errors import EtlExit, exit_of
+from kctl.command import pass_settings
+from kctl.errors import KctlError
+from kctl.output import Column, Document, Row, Writer, render_error
+from kctl.settings import Settings
+
+if TYPE_CHECKING:
+    from kafkad_etl.effective import Effective
+
+COLUMNS = (
+    Column("file", "The job file."),
+    Column("state", "ok, or error.", "state"),
+    Column("name", "The job's name."),
+    Column("delivery", "How often a row gets to the sink."),
+    Column("because", "Why, and what is left out on purpose.", wide=True),
+    Column("mistakes", "What is wrong, one line each.", "list", machine=True),
+    Column("warnings", "What may be meant otherwise.", "list", machine=True),
+)
+
+
+@click.command("validate", cls=EtlCommand, columns=COLUMNS)
+@click.argument("jobs", metavar="JOB...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@asking.variables
+@asking.sets
+@click.option("--offline", is_flag=True, help="Do not ask any cluster whether topics and rights are there.")
+@pass_settings
+def validate(
+    settings: Settings, jobs: Sequence[Path], variables: Mapping[str, str], sets: Sequence[str], offline: bool
+) -> int:
+    """Check job files without running them.
+
+    Keys, variables, files, schemas and SQL; then topics, rights and sinks in the cluster. Spark is not started.
+    All mistakes are told, each with its line; the exit code says of which kind the first one is.
+
+    Example: kctl etl validate --offline jobs/*.yaml
+    """
+    rows: list[Row] = []
+    errors: list[KctlError] = []
+    for path in jobs:
+        row, error = _checked(settings, path, variables, sets, offline)
+        rows.append(row)
+        errors += [error] if error else []
+    Writer(settings, COLUMNS, Document(settings.command)).write(rows, errors)
+    sys.stdout.flush()
+    for row in rows:
+        for warning in row.get("warnings", ()):
+            print(f"warning: {warning}", file=sys.stderr)
+    for error in errors:
+        render_error(error, settings, sys.stderr)
+    return exit_of(errors[0]) if errors else EtlExit.DONE
+
+
+def _checked(
+    settings: Settings, path: Path, variables: Mapping[str, str], sets: Sequence[str], offline: bool
+) -> tuple[Row, KctlError | None]:
+    try:
+        return _right(settings, path, variables, sets, offline), None
+    except KctlError as error:
+        return {"file": str(path), "state": "error", "mistakes": getattr(error, "mistakes", (error.what,))}, error
+
+
+def _right(settings: Settings, path: Path, variables: Mapping[str, str], sets: Sequence[str], offline: bool) -> Row:
+    from kafkad_etl.effective import effective
+    from kafkad_etl.guarantee import guarantee
+    from kafkad_etl.inspection import inspect
+    from kafkad_etl.loading import load
+
+    loaded = load(path, variables=variables, sets=sets, environment=os.environ)
+    job = effective(loaded)
+    warnings = inspect(loaded, job, strict=True)
+    if not offline:
+        warnings += _asked_of_clusters(settings, path, job)
+    promised = guarantee(job.job)
+    return {
+        "file": str(path),
+        "state": "ok",
+        "name": job.job.name,
+        "delivery": promised.level,
+        "because": promised.text,
+        "mistakes": (),
+        "warnings": warnings,
+    }
+
+
+def _asked_of_clusters(settings: Settings, path: Path, job: Effective) -> Sequence[str]:
+    """Warnings; EtlError if what the job needs is not there, or may not be used."""
+    from kafkad_etl.clusters import Clusters
+    from kafkad_etl.planning import Asked, Schemas, plan
+
+    with Clusters(settings, path.parent) as clusters:
+        schemas = Schemas(job.value_schema, job.key_schema, job.sink_schema)
+        return plan(clusters, job.job, Asked(), schemas).warnings

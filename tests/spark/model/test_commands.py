@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkad_etl.loading import load
+from kctl.errors import Exit
+from tests.kctl.conftest import Kctl
+from tests.kctl.test_startup import imported
+from tests.spark.model.jobs import SMALL
+
+WRONG = SMALL.replace("topics", "topisc")
+SQL = "value: {format: json, schema: a INT}\ntransform:\n  file: a.sql\n"
+COSTLY = {"asyncio", "rich", "ssl", "subprocess", "kafkad_etl.planning", "kctl.session", "pyspark"}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_validate_tells_of_each_file(kctl: Kctl, here: Path) -> None:
+    (here / "good.yaml").write_text(SMALL)
+    (here / "bad.yaml").write_text(WRONG)
+    ran = kctl("etl", "validate", "--offline", "good.yaml", "bad.yaml", "missing.yaml")
+    assert ran.code == 2
+    assert [line.split()[:2] for line in ran.out.splitlines()[1:]] == [
+        ["good.yaml", "ok"],
+        ["bad.yaml", "error"],
+        ["missing.yaml", "error"],
+    ]
+    assert 'bad.yaml:3 source.topisc: unknown key; did you mean "topics"?' in ran.err
+    assert "cannot read missing.yaml: No such file or directory" in ran.err
+
+
+def test_validate_for_programs(kctl: Kctl, here: Path) -> None:
+    (here / "good.yaml").write_text(SMALL)
+    (here / "bad.yaml").write_text(WRONG + "nix: 1\n")
+    ran = kctl("etl", "validate", "--offline", "good.yaml", "bad.yaml", "-o", "json")
+    good, bad = json.loads(ran.out)["items"]
+    assert (good["state"], good["name"], good["delivery"], good["mistakes"]) == ("ok", "orders", "nothing kept", [])
+    assert bad["state"] == "error"
+    assert [line.partition(": ")[2].split(";")[0] for line in bad["mistakes"]] == ["unknown key", "unknown key"]
+
+
+def test_validate_looks_into_sql_in_its_file(kctl: Kctl, here: Path) -> None:
+    (here / "job.yaml").write_text(SMALL + SQL)
+    (here / "a.sql").write_text("SELECT a,\n  b\nFROM source\n")
+    ran = kctl("etl", "validate", "--offline", "job.yaml")
+    assert ran.code == 2
+    assert 'a.sql:2:3: there is no column "b"; ' in ran.err
+    (here / "a.sql").write_text("SELECT DISTINCT a FROM source\n")
+    ran = kctl("etl", "validate", "--offline", "job.yaml")
+    assert ran.code == 0
+    assert "warning: a.sql:1:17: DISTINCT is over each batch by itself" in ran.err
+
+
+def test_validate_fills_in_and_sets(kctl: Kctl, here: Path) -> None:
+    (here / "job.yaml").write_text(SMALL.replace("[orders]", '["${topic}"]'))
+    assert kctl("etl", "validate", "--offline", "job.yaml").code == 2
+    assert kctl("etl", "validate", "--offline", "job.yaml", "--var", "topic=a", "--set", "sink.type=console").code == 0
+    assert kctl("etl", "validate", "--offline", "job.yaml", "--var", "topic").code == Exit.USAGE
+
+
+def test_a_validation_costs_few_imports(here: Path) -> None:
+    job = here / "job.yaml"
+    job.write_text(SMALL)
+    modules = imported("etl", "validate", "--offline", str(job))
+    assert not modules & {*COSTLY, "sqlglot"}
+    assert len(modules) <= 170, sorted(modules)
+    job.write_text(SMALL + "transform: {sql: SELECT 1 FROM source}\n")
+    modules = imported("etl", "validate", "--offline", str(job))
+    assert not modules & COSTLY
+    assert len([name for name in modules if not name.startswith("sqlglot")]) <= 240, sorted(modules)
+
+
+def test_init_lists_and_writes_and_never_overwrites(kctl: Kctl, here: Path) -> None:
+    assert "windowed-counts  " in kctl("etl", "init").out
+    ran = kctl("etl", "init", "--example", "windowed-counts")
+    assert ran.code == 0
+    assert "windowed-counts.yaml written; next: kctl etl validate windowed-counts.yaml" in ran.err
+    assert load(here / "windowed-counts.yaml", variables={}, sets=[], environment={}).job.name == "windowed-counts"
+    (here / "windowed-counts.yaml").write_text("mine")
+    ran = kctl("etl", "init", "--example", "windowed-counts")
+    assert (ran.code, (here / "windowed-counts.yaml").read_text()) == (2, "mine")
+    assert "windowed-counts.yaml is there already" in ran.err
+    assert kctl("etl", "init", "--example", "windowed-counts", "other.yaml").code == 0
+    assert kctl("etl", "init", "--example", "windowed-counts", "-").out == (here / "other.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--example", "windowed-count"], 'there is no example "windowed-count"'),
+        (["job.yaml"], "which example?"),
+        (["--example", "windowed-counts", "no/where.yaml"], "cannot write no/where.yaml"),
+    ],
+)
+def test_init_that_cannot(kctl: Kctl, here: Path, words: list[str], told: str) -> None:
+    ran = kctl("etl", "init", *words)
+    assert ran.code == 2
+    assert told in ran.err
