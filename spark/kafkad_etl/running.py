@@ -18,6 +18,7 @@ from kafkad_etl.effective import Effective, effective
 from kafkad_etl.environment import Environment
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.guarantee import guarantee
+from kafkad_etl.inspection import inspect
 from kafkad_etl.interruptions import Interruptions
 from kafkad_etl.loading import Loaded, load, masked
 from kafkad_etl.locking import Lock
@@ -46,13 +47,15 @@ class Request(NamedTuple):
 
 def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
     """EtlError for all that goes wrong. `stream` gets what people read; data go to standard output."""
-    loaded = load(request.path, variables=request.variables, sets=request.sets, environment=os.environ)
+    mode = request.asked.mode
+    loaded = load(request.path, variables=request.variables, sets=request.sets, environment=os.environ, mode=mode)
     job = effective(loaded)
+    doubts = inspect(loaded, job)
     found = environment.find(job.job, request.java_home)
     with Clusters(settings, request.path.parent) as clusters, Lock(lock_path(job), _now()) as lock:
         schemas = Schemas(job.value_schema, job.key_schema, job.sink_schema)
         planned = planning.plan(clusters, job.job, request.asked._replace(spark=found.version), schemas)
-        said = [f"warning: {text}" for text in (*found.warnings, *planned.warnings)]
+        said = [f"warning: {text}" for text in (*doubts, *found.warnings, *planned.warnings)]
         said += planning.begin(planned, clusters)
         return _Run(loaded, job, found, clusters, planned).to_its_end(request, lock, said, stream)
 

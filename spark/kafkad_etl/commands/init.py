@@ -23,9 +23,10 @@ COLUMNS = (
 @click.option("--example", "name", metavar="NAME", help="Which one to write.")
 @pass_settings
 def init(settings: Settings, file: Path | None, name: str | None) -> None:
-    """Write a job file to begin with; without --example, list what there is.
+    """Write a job file to begin with; list the examples.
 
-    The file is NAME.yaml if not named, and - is standard output. What is there already is not overwritten.
+    Without --example it lists them. The file is NAME.yaml if not named, and - is standard output. What is there already
+    is not overwritten.
 
     Example: kctl etl init --example topic-to-parquet orders.yaml
     """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkad_etl.commands import asking
 from kafkad_etl.commands.base import EtlCommand
 from kctl.command import pass_settings
 from kctl.errors import KctlError
@@ -31,8 +32,8 @@ class Showing(EtlCommand):
 
 @click.command("run", cls=Showing)
 @click.argument("job", type=click.Path(path_type=Path))
-@click.option("--var", "variables", metavar="NAME=VALUE", multiple=True, help="A variable of the job file.")
-@click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A key of the job file: sink.path=/data.")
+@asking.variables
+@asking.sets
 @click.option("--mode", type=click.Choice(("batch", "available-now", "continuous")), help="Instead of run.mode.")
 @click.option("--limit-rows", type=click.IntRange(min=1), metavar="N", help="End after the batch that reaches so many.")
 @click.option("--accept-data-loss", is_flag=True, help="Go on although records are gone, this time only.")
@@ -67,7 +68,7 @@ def _run(settings: Settings, how: How, **given: Any) -> int:
 
     request = Request(
         path=given["job"],
-        variables=dict(_pair(word) for word in given["variables"]),
+        variables=given["variables"],
         sets=given["sets"],
         asked=Asked(
             mode=given["mode"],
@@ -84,13 +85,6 @@ def _run(settings: Settings, how: How, **given: Any) -> int:
         return run(settings, request, sys.stderr)
     with open(os.devnull, "w") as nowhere:
         return run(settings, request, nowhere)
-
-
-def _pair(word: str) -> tuple[str, str]:
-    name, equals, value = word.partition("=")
-    if not equals or not name:
-        raise click.BadParameter(f'"{word}" is not NAME=VALUE, as in --var day=2026-11-01')
-    return name, value
 
 
 def _told_as_a_line(error: KctlError, settings: Settings) -> int:
