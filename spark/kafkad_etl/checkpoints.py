@@ -16,9 +16,12 @@ import msgspec
 from msgspec import Struct
 
 from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import is_stateful
 from kafkad_etl.job import Job, Offsets
 
 RECORD = "job.json"
+ASIDE = ".reset-"
+"""In the names of checkpoints that were put aside, before the time."""
 _STATE = "KAFKAD_ETL_STATE"
 _RESET = "--reset-checkpoint puts it aside, and begins at source.start again"
 
@@ -80,16 +83,10 @@ class Standing(Struct, frozen=True):
     watermark_ms: int = 0
 
 
-def stateful(job: Job) -> bool:
-    """Whether Spark keeps state for it from batch to batch."""
-    deduplicate = job.transform.deduplicate
-    return bool(job.transform.watermark or (deduplicate and deduplicate.within) or job.run.output != "append")
-
-
 def facts(job: Job) -> dict[str, str]:
     """`job` is the effective one. What of it a checkpoint cannot be read without; nothing secret."""
     found = {"source": _source(job), "sink": _sink(job)}
-    if not stateful(job):
+    if not is_stateful(job):
         return found
     transform = job.transform
     found["run.output"] = job.run.output
@@ -291,10 +288,15 @@ class Checkpoint:
         path = self.directory / name
         return path.read_text(encoding="utf-8") if path.exists() else None
 
+    def last_commit(self) -> float | None:
+        """When the last batch was committed, in seconds since 1970."""
+        number = max(self._numbers("commits"), default=None)
+        return None if number is None else (self.directory / f"commits/{number}").stat().st_mtime
+
     def put_aside(self, stamp: str) -> Path | None:
         """Moved, never deleted; None: there was none."""
         if not self.directory.exists():
             return None
-        target = self.directory.with_name(f"{self.directory.name}.{stamp}")
+        target = self.directory.with_name(f"{self.directory.name}{ASIDE}{stamp}")
         self.directory.rename(target)
         return target

@@ -51,6 +51,16 @@ def find(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None
     return Environment(chosen, spark.home, spark.version, sys.executable, every, tuple(warnings))
 
 
+def outlook(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None) -> Environment:
+    """As `find`, but jars are only named where they are or would be: nothing is downloaded."""
+    environ = os.environ if environ is None else environ
+    spark = spark_home.find()
+    cache = jars.cache_directory(environ)
+    chosen = java.find(spark.version, cache, environ, java_home, java.bundled_home())
+    ours = (str(cache / "jars" / jar.path) for jar in jars.needed(job, spark.version))
+    return Environment(chosen, spark.home, spark.version, sys.executable, (*ours, *own_jars(job)))
+
+
 def own_jars(job: Job) -> list[str]:
     """That the job brings itself."""
     drivers = [job.sink.jdbc.driver_jar] if job.sink.jdbc and job.sink.jdbc.driver_jar else []

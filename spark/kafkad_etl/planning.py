@@ -22,6 +22,7 @@ from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Create, Job, Kafka, Mode, Position
 from kafkad_etl.messages import Client, Plan, Reading, Schema
 from kafkad_etl.starts import Extent, Gap, Positions
+from kctl.changes import confirm
 
 if TYPE_CHECKING:
     from kctl.session import Session
@@ -325,11 +326,21 @@ def data_loss(lines: Sequence[str], records: int = 0) -> EtlError:
     return EtlError(what, EtlExit.DATA_LOSS, hints=(*lines, hint))
 
 
+def _reset_text(checkpoint: Checkpoint, job: Job) -> str:
+    batch = checkpoints.standing_of(checkpoint.files()).batch
+    standing = "has no batch yet" if batch is None else f"stands after batch {batch}"
+    return (
+        f"The checkpoint {checkpoint.path} {standing}. It is put aside, and the job begins at source.start again: "
+        f"{job.source.start}. What the sink has stays there, so rows may be written a second time."
+    )
+
+
 def begin(planned: Planned, clusters: Clusters) -> list[str]:
     """What a run does before Spark starts, under the lock; what it did, for people."""
     said = []
     if planned.resets and planned.checkpoint:
-        aside = planned.checkpoint.put_aside(time.strftime("reset-%Y%m%dT%H%M%SZ", time.gmtime()))
+        confirm(clusters.settings, f"{_reset_text(planned.checkpoint, planned.plan.job)} Go on?")
+        aside = planned.checkpoint.put_aside(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
         said.append(f"the old checkpoint is in {aside} now")
     for creation in planned.creations:
         topics.create_topic(clusters.session(creation.kafka), creation.topic, creation.create)

@@ -135,8 +135,8 @@ def test_a_checkpoint_is_put_aside_and_not_deleted(tmp_path: Path) -> None:
     checkpoint = Checkpoint(str(tmp_path / "x"), tmp_path)
     assert checkpoint.put_aside("old") is None
     checkpoint.write_record(record())
-    assert checkpoint.put_aside("old") == tmp_path / "x.old"
-    assert (tmp_path / "x.old/job.json").exists() and not (tmp_path / "x").exists()
+    assert checkpoint.put_aside("old") == tmp_path / "x.reset-old"
+    assert (tmp_path / "x.reset-old/job.json").exists() and not (tmp_path / "x").exists()
 
 
 def test_where_a_checkpoint_is() -> None:

@@ -31,6 +31,7 @@ class Cluster:
         self.topic = name
         self.state = state
         self.settings = Settings()
+        self.settings.yes = True
         assert kctl("topics", "create", name, "-p", "2", "-y").code == 0
         self.write(0, 30)
         self.write(1, 10)

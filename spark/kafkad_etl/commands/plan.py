@@ -1,0 +1,120 @@
+"""`kctl etl plan`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkad_etl.commands import asking
+from kafkad_etl.commands.base import EtlCommand
+from kctl.command import pass_settings
+from kctl.output import Column, Document, Writer
+from kctl.settings import Settings
+
+if TYPE_CHECKING:
+    from kafkad_etl.effective import Effective
+    from kafkad_etl.job import Mode
+    from kafkad_etl.planning import Planned
+
+COLUMNS = (
+    Column("job", "The job's name."),
+    Column("mode", "batch, available-now or continuous."),
+    Column("rows", "Offsets that are there to be read.", "number"),
+    Column("partitions", "Each with from, to and rows.", "list", machine=True),
+    Column("checkpoint", "Where progress is kept; null: nowhere."),
+    Column("state", "Where the checkpoint stands, or what becomes of it."),
+    Column("batch", "The last batch that is committed.", "number"),
+    Column("guarantee", "How often a row gets to the sink."),
+    Column("creates", "Topics that a run creates first.", "list"),
+    Column("warnings", "What may be meant otherwise.", "list", machine=True),
+    Column("spark_submit", "The words of the command that a run starts.", "list", machine=True),
+    Column("effective", "The job as it runs, without secrets.", machine=True),
+)
+PARTITIONS = (
+    Column("topic", ""),
+    Column("partition", "", "number", "PART"),
+    Column("from", "", "number"),
+    Column("to", "", "number"),
+    Column("rows", "", "number"),
+)
+
+
+@click.command("plan", cls=EtlCommand, columns=COLUMNS)
+@click.argument("job", type=click.Path(path_type=Path))
+@asking.variables
+@asking.sets
+@click.option("--mode", type=click.Choice(("batch", "available-now", "continuous")), help="Instead of run.mode.")
+@click.option("--accept-data-loss", is_flag=True, help="As with run.")
+@click.option("--reset-checkpoint", is_flag=True, help="As with run; nothing is put aside here.")
+@click.option("--master", metavar="URL", default="", help="Instead of spark.master.")
+@click.option("--java-home", metavar="DIR", default="", help="The Java that runs Spark.")
+@pass_settings
+def plan(
+    settings: Settings,
+    job: Path,
+    variables: Mapping[str, str],
+    sets: Sequence[str],
+    mode: Mode | None,
+    accept_data_loss: bool,
+    reset_checkpoint: bool,
+    master: str,
+    java_home: str,
+) -> None:
+    """Show what a run would do, and do nothing.
+
+    The job as it runs, from which offset to which it would read, where its checkpoint stands, what it promises, and
+    the command that it starts. Nothing is written, created, downloaded or committed, and Spark is not started.
+
+    Example: kctl etl plan orders.yaml --mode batch
+    """
+    from kafkad_etl.clusters import Clusters
+    from kafkad_etl.effective import effective
+    from kafkad_etl.guarantee import guarantee
+    from kafkad_etl.loading import load
+    from kafkad_etl.outlook import plan_row
+    from kafkad_etl.planning import Asked
+    from kafkad_etl.planning import plan as planned_of
+
+    found = effective(load(job, variables=variables, sets=sets, environment=os.environ))
+    asked = Asked(mode=mode, accept_data_loss=accept_data_loss, reset_checkpoint=reset_checkpoint)
+    with Clusters(settings, job.parent) as clusters:
+        planned = planned_of(clusters, found.job, asked)
+    promised = str(guarantee(planned.plan.job))
+    words = _command(found, master, java_home)
+    writer = Writer(settings, COLUMNS, Document(settings.command, dry_run=True))
+    if settings.is_text and not settings.columns:
+        writer.print_text(_lines(settings, planned, promised, words, found))
+    else:
+        writer.write([plan_row(planned, promised, words, found.secrets)])
+    sys.stdout.flush()
+
+
+def _command(found: Effective, master: str, java_home: str) -> list[str]:
+    from kafkad_etl.environment import outlook
+    from kafkad_etl.submitting import NO_OPTIONS, command
+
+    environment = outlook(found.job, java_home)
+    return command(environment, found.job, master or found.job.spark.master, NO_OPTIONS, "SOCKET", found.secrets)
+
+
+def _lines(
+    settings: Settings, planned: Planned, promised: str, words: Sequence[str], found: Effective
+) -> Iterator[str]:
+    from kafkad_etl.outlook import command_text, partition_rows, plan_head, yaml_text
+    from kctl.output import counted
+
+    yield from plan_head(planned, promised)
+    if planned.reach:
+        yield ""
+        table: Any = Writer(settings, PARTITIONS, Document(settings.command))
+        yield from table.table(partition_rows(planned.reach))
+        yield f"{counted(planned.rows, 'row')} to be read"
+    yield ""
+    yield command_text(words)
+    yield ""
+    yield from yaml_text(planned.plan.job, found.secrets).splitlines()

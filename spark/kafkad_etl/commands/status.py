@@ -1,0 +1,150 @@
+"""`kctl etl status` and `kctl etl list`: where jobs stand."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkad_etl.commands import asking
+from kafkad_etl.commands.base import EtlCommand
+from kctl.command import pass_settings
+from kctl.output import Column, Document, Row, Writer, note
+from kctl.settings import Settings
+
+if TYPE_CHECKING:
+    from kafkad.names import TopicPartition
+    from kafkad_etl.checkpoints import Checkpoint
+    from kafkad_etl.job import Job
+    from kafkad_etl.starts import Extent
+    from kctl.session import Session
+
+COLUMNS = (
+    Column("topic", "A topic that the job reads."),
+    Column("partition", "One of its partitions.", "number", "PART"),
+    Column("offset", "Up to where it is read and written; null: not read yet.", "number"),
+    Column("end", "The offset of the record that is written next.", "number"),
+    Column("lag", "Records that are not read yet.", "number"),
+    Column("note", "What is not in order."),
+    Column("job", "The job's name.", machine=True),
+    Column("batch", "The last batch that is committed.", "number", machine=True),
+    Column("watermark_ms", "Rows older than this come too late.", "time", machine=True),
+    Column("running", "yes or no.", machine=True),
+)
+LISTED = (
+    Column("job", "The job's name."),
+    Column("running", "yes or no."),
+    Column("batch", "The last batch that is committed.", "number"),
+    Column("committed_ms", "When that was.", "time", "COMMITTED"),
+    Column("watermark_ms", "Rows older than this come too late.", "time", "WATERMARK"),
+    Column("source", "What it reads."),
+    Column("sink", "Where rows go."),
+    Column("checkpoint", "The directory."),
+    Column("checkpoint_id", "Made with the checkpoint.", wide=True),
+    Column("holder", "Who runs it.", wide=True),
+)
+
+
+@click.command("status", cls=EtlCommand, columns=COLUMNS, watchable=True)
+@click.argument("job", type=click.Path(path_type=Path))
+@asking.variables
+@asking.sets
+@pass_settings
+def status(settings: Settings, job: Path, variables: Mapping[str, str], sets: Sequence[str]) -> None:
+    """Show how far a job is.
+
+    The offsets of its checkpoint against the ends of its topics, its last batch and watermark, and whether it runs.
+
+    Example: kctl etl status orders.yaml --watch
+    """
+    from kafkad_etl import checkpoints, locking, outlook
+    from kafkad_etl.clusters import Clusters
+    from kafkad_etl.effective import effective
+    from kafkad_etl.loading import load
+
+    found = effective(load(job, variables=variables, sets=sets, environment=os.environ)).job
+    checkpoint = _checkpoint_of(found)
+    standing = checkpoints.standing_of(checkpoint.files())
+    with Clusters(settings, job.parent) as clusters:
+        there = _extents(clusters.session(found.kafka), found) if not found.source.files else {}
+    holder = locking.is_running(checkpoint.lock_path)
+    about = {
+        "job": found.name,
+        "batch": standing.batch,
+        "watermark_ms": standing.watermark_ms or None,
+        "running": "yes" if holder else "no",
+    }
+    rows: list[Row] = [{**row, **about} for row in outlook.status_rows(standing, there)]
+    writer = Writer(settings, COLUMNS, Document(settings.command))
+    if not settings.is_text or settings.columns:
+        writer.write(rows)
+    else:
+        writer.print_text(
+            _lines(writer, rows, f"{found.name}: {_standing_text(checkpoint)}; {outlook.running_text(holder)}")
+        )
+    sys.stdout.flush()
+
+
+def _checkpoint_of(job: Job) -> Checkpoint:
+    from kafkad_etl import checkpoints
+
+    path = checkpoints.directory_of(job, os.environ)
+    return checkpoints.Checkpoint(path, checkpoints.state_directory(os.environ) / job.name)
+
+
+def _extents(session: Session, job: Job) -> dict[TopicPartition, Extent]:
+    from kafkad_etl import starts, topics
+
+    found = topics.sources(session, job.source)
+    partitions = topics.partitions_of(job.source, found)
+    return starts.extents(session, partitions, committed_only=job.source.isolation == "read_committed")
+
+
+def _standing_text(checkpoint: Checkpoint) -> str:
+    from kafkad_etl import checkpoints, outlook
+
+    if checkpoint.is_remote:
+        return f"its checkpoint {checkpoint.path} is not looked at from here"
+    files = checkpoint.files()
+    return outlook.standing_text(checkpoints.standing_of(files)) if files.is_begun else "never run"
+
+
+def _lines(writer: Writer, rows: Sequence[Row], head: str) -> Iterator[str]:
+    from kctl.output import counted
+
+    yield head
+    if rows:
+        yield from writer.table(rows)
+        yield f"lag {counted(sum(row['lag'] or 0 for row in rows), 'record')}"
+
+
+@click.command("list", cls=EtlCommand, columns=LISTED, watchable=True)
+@click.argument("directory", required=False, type=click.Path(path_type=Path))
+@pass_settings
+def list_jobs(settings: Settings, directory: Path | None) -> None:
+    """List the jobs that have a checkpoint.
+
+    Those in the directory, or in $KAFKAD_ETL_STATE, or in ./.etl. No cluster is asked.
+
+    Example: kctl etl list /var/lib/etl
+    """
+    from kafkad_etl import checkpoints, locking, outlook
+    from kafkad_etl.checkpoints import Checkpoint
+
+    where = directory or checkpoints.state_directory(os.environ)
+    rows = []
+    for record in sorted(where.glob(f"*/{checkpoints.RECORD}")):
+        if checkpoints.ASIDE in record.parent.name:
+            continue
+        checkpoint = Checkpoint(str(record.parent.absolute()), record.parent)
+        holder = locking.is_running(checkpoint.lock_path)
+        standing = checkpoints.standing_of(checkpoint.files())
+        rows.append(outlook.list_row(checkpoint.path, checkpoint.record(), standing, holder, checkpoint.last_commit()))
+    if not rows:
+        note(settings, f"no job has a checkpoint in {where}")
+    Writer(settings, LISTED, Document(settings.command)).write(rows)
+    sys.stdout.flush()
