@@ -23,6 +23,7 @@ from kafkad_etl.job import Create, Job, Kafka, Mode, Position
 from kafkad_etl.messages import Client, Plan, Reading, Schema
 from kafkad_etl.starts import Extent, Gap, Positions
 from kctl.changes import confirm
+from kctl.sizes import log_dirs
 
 if TYPE_CHECKING:
     from kctl.session import Session
@@ -149,6 +150,7 @@ class _Planning:
             resets=self.keeps and self.asked.reset_checkpoint and self.checkpoint.directory.exists(),
             creations=creations,
             lost=tuple(self.lost),
+            record_bytes=self._record_bytes() if self.asked.task == "run" else {},
             topic_ids={name: topic.id for name, topic in self.topics.items()},
             warnings=tuple(self.warnings),
         )
@@ -164,6 +166,16 @@ class _Planning:
         self.topics = topics.sources(self.session, source)
         partitions = topics.partitions_of(source, self.topics)
         self.there = starts.extents(self.session, partitions, committed_only=source.isolation == "read_committed")
+
+    def _record_bytes(self) -> dict[str, float]:
+        """As they are in the log, compressed; of topics whose size no broker tells, nothing."""
+        asked = {name: topic.partitions for name, topic in self.topics.items()}
+        sizes: dict[TopicPartition, int] = {}
+        for directory in log_dirs(self.session, partitions=asked)[0] if asked else ():
+            for replica in directory.replicas:
+                where = TopicPartition(replica.topic, replica.partition)
+                sizes[where] = max(replica.size, sizes.get(where, 0))
+        return record_bytes(sizes, self.there)
 
     def _standing(self) -> tuple[Record, Standing, bool]:
         """The record to be written, where the checkpoint stands, and whether it is a new one."""
@@ -294,6 +306,16 @@ class _Planning:
         assert sink is not None
         options = {"acks": sink.acks, **sink.options}
         return self.clusters.client(sink.kafka or self.job.kafka, f"etl-{self.job.name}", options=options)
+
+
+def record_bytes(sizes: Mapping[TopicPartition, int], there: Mapping[TopicPartition, Extent]) -> dict[str, float]:
+    """The average of each topic. Pure."""
+    totals: dict[str, tuple[int, int]] = {}
+    for where, extent in there.items():
+        if where in sizes:
+            size, records = totals.get(where.topic, (0, 0))
+            totals[where.topic] = (size + sizes[where], records + extent.end - extent.start)
+    return {topic: size / records for topic, (size, records) in totals.items() if size and records}
 
 
 def _new_id() -> str:

@@ -102,6 +102,7 @@ def test_a_plan_has_every_partition_and_what_there_is_to_be_read(cluster: Cluste
     assert reading.fail_on_data_loss
     assert planned.plan.checkpoint == str(cluster.state / "j")
     assert len(planned.plan.checkpoint_id) == 32
+    assert 1 < planned.record_bytes[cluster.topic] < 200
 
 
 @pytest.mark.parametrize(
