@@ -102,7 +102,6 @@ def settings(job: Job, master: str) -> dict[str, Scalar]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.executor.memory": job.spark.executor_memory,
     }
     if is_local(master):
         ours["spark.sql.shuffle.partitions"] = min(cores(master), _MOST_SHUFFLE_PARTITIONS)
@@ -121,6 +120,7 @@ def command(
 ) -> list[str]:
     words = [str(environment.spark_home / "bin" / "spark-submit"), "--master", master, "--deploy-mode", "client"]
     words += ["--name", job.name, "--driver-memory", job.spark.driver_memory]
+    words += ["--executor-memory", job.spark.executor_memory]
     if environment.jars:
         words += ["--jars", ",".join(_jar_url(jar, master) for jar in environment.jars)]
     known = [secret for secret in secrets if secret]

@@ -30,8 +30,9 @@ def confs(words: list[str]) -> dict[str, str]:
 def test_the_command_line() -> None:
     options = options_of(["--queue", "night", "--verbose"])
     words = command(ENVIRONMENT, a_job(), "local[2]", options, "/private/socket")
-    head = "/spark/bin/spark-submit --master local[2] --deploy-mode client --name try --driver-memory 2g --jars"
-    assert words[:11] == [*head.split(), "local:/c/a.jar,hdfs://n/b.jar", "--conf"][:11]
+    head = "/spark/bin/spark-submit --master local[2] --deploy-mode client --name try"
+    head += " --driver-memory 2g --executor-memory 1g --jars"
+    assert words[:13] == [*head.split(), "local:/c/a.jar,hdfs://n/b.jar"]
     assert words[-5:] == ["--queue", "night", "--verbose", str(DRIVER), "/private/socket"]
     assert confs(words)["spark.sql.shuffle.partitions"] == "2"
     assert confs(words)["spark.sql.session.timeZone"] == "UTC"

@@ -10,6 +10,10 @@ etl = Noun(
         "plan": ("kafkad_etl.commands.plan:plan", "Show what a run would do, and do nothing."),
         "status": ("kafkad_etl.commands.status:status", "Show how far a job is."),
         "list": ("kafkad_etl.commands.status:list_jobs", "List the jobs that have a checkpoint."),
+        "doctor": (
+            "kafkad_etl.commands.doctor:doctor",
+            "Say whether jobs can run on this machine, and what is missing.",
+        ),
         "jars": ("kafkad_etl.commands.jars:jars", "Download and check the jars that jobs need beside Spark's own."),
         "schema": ("kafkad_etl.commands.schema:schema", "Print the JSON Schema of job files, for editors."),
         "validate": ("kafkad_etl.commands.validate:validate", "Check job files without running them."),

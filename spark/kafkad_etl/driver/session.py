@@ -12,12 +12,16 @@ RECENT_PROGRESS = "1000"
 
 
 def session_of(plan: Plan) -> Any:
-    """Sets the job's settings once more: those that hold a secret are in no words of spark-submit."""
+    """Of the job's settings those that hold a secret are in no words of spark-submit."""
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    SparkContext._ensure_initialized()  # else SparkConf would not know spark-submit's words
+    given = SparkConf()
     builder = SparkSession.builder.config("spark.sql.streaming.numRecentProgressUpdates", RECENT_PROGRESS)
     for name, value in plan.job.spark.conf.items():
-        builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
+        if not given.contains(name):
+            builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
     return builder.getOrCreate()
 
 

@@ -1,0 +1,72 @@
+"""`kctl etl doctor`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkad_etl.commands import asking
+from kafkad_etl.commands.base import EtlCommand
+from kctl.command import pass_settings
+from kctl.output import Column, Document, Writer
+from kctl.settings import Settings
+
+if TYPE_CHECKING:
+    from kafkad_etl.job import Kafka
+
+COLUMNS = (
+    Column("check", "pyspark, java, jars, room (memory and disk) or cluster."),
+    Column("state", "ok, warn or error.", "state"),
+    Column("what", "What was found."),
+    Column("fix", "What mends it."),
+)
+
+
+@click.command("doctor", cls=EtlCommand, columns=COLUMNS)
+@click.argument("job", type=click.Path(path_type=Path), required=False)
+@asking.variables
+@asking.sets
+@click.option("--java-home", metavar="DIR", default="", help="The Java that is to run Spark.")
+@pass_settings
+def doctor(
+    settings: Settings, job: Path | None, variables: dict[str, str], sets: tuple[str, ...], java_home: str
+) -> int:
+    """Say whether jobs can run on this machine, and what is missing.
+
+    With a job also what only it needs. The cluster is asked when there is a job, or one is named by -b or -c.
+    Exit 4 if something is missing.
+
+    Example: kctl etl doctor orders.yaml
+    """
+    from kafkad_etl.errors import EtlExit
+    from kafkad_etl.health import look
+    from kafkad_etl.job import Kafka
+    from kafkad_etl.loading import load
+
+    loaded = None
+    if job:
+        loaded = load(job, variables=variables, sets=sets, environment=os.environ)
+    reach = None
+    if loaded or settings.bootstrap or settings.context:
+        base = job.parent if job else Path()
+        reach = _reach(settings, base, loaded.job.kafka if loaded else Kafka())
+    found = list(look(loaded.job if loaded else None, java_home, reach))
+    Writer(settings, COLUMNS, Document(settings.command)).write([finding._asdict() for finding in found])
+    return EtlExit.ENVIRONMENT if any(finding.state == "error" for finding in found) else EtlExit.DONE
+
+
+def _reach(settings: Settings, base: Path, kafka: Kafka) -> Callable[[], str]:
+    def reach() -> str:
+        from kafkad_etl.clusters import Clusters, servers
+        from kctl.output import counted
+
+        with Clusters(settings, base) as clusters:
+            cluster = clusters.session(kafka).cluster
+            brokers = counted(len(cluster.brokers), "broker")
+            return f"{cluster.cluster_id} at {servers(clusters.access(kafka))}, {brokers}"
+
+    return reach
