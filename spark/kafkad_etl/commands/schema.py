@@ -21,4 +21,5 @@ def schema() -> None:
 
     from kafkad_etl.job import Job
 
-    click.echo(json.dumps(msgspec.json.schema(Job), indent=2))
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A job of kctl etl"}
+    click.echo(json.dumps(dialect | msgspec.json.schema(Job), indent=2))

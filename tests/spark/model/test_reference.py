@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from kafkad_etl.job import Job
+from kafkad_etl.reference import updated
+
+PAGE = Path(__file__).parents[3] / "docs" / "etl.md"
+
+
+def test_the_page_has_every_key_as_the_types_have_it() -> None:
+    page = PAGE.read_text()
+    assert page == updated(page), "run make docs"
+    for block in msgspec.json.schema(Job)["$defs"].values():
+        for name in block["properties"]:
+            assert f"| `{name}` |" in page
