@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from kafkad_etl.driver.outcome import DataFrame, JobFailed
 from kafkad_etl.driver.parse import BAD
+from kafkad_etl.driver.source import FILE
 from kafkad_etl.job import BadRows
 from kafkad_etl.messages import Failed, Plan
 
@@ -14,15 +15,12 @@ NAMED = 5
 
 
 class BadRow(NamedTuple):
-    topic: str
-    partition: int
-    offset: int
+    place: str
     column: str
     why: str
 
     def __str__(self) -> str:
-        what = f"{self.column}: {self.why}" if self.column else self.why
-        return f"{self.topic}-{self.partition} at offset {self.offset}: {what}"
+        return f"{self.place}: {self.column}: {self.why}" if self.column else f"{self.place}: {self.why}"
 
 
 def refusal(policy: BadRows, bad: int, read: int) -> str:
@@ -47,22 +45,25 @@ def refused(text: str, first: Sequence[BadRow], bad: int) -> JobFailed:
 
 
 def first_bad(rows: DataFrame) -> list[BadRow]:
-    found = rows.where(f"{BAD} IS NOT NULL").orderBy("_topic", "_partition", "_offset").limit(NAMED)
-    columns = found.selectExpr("_topic", "_partition", "_offset", f"{BAD}.column", f"{BAD}.why")
-    return [BadRow(*row) for row in columns.collect()]
+    found = rows.where(f"{BAD} IS NOT NULL")
+    if FILE in rows.columns:
+        found, place = found.orderBy(FILE), FILE
+    else:
+        found = found.orderBy("_topic", "_partition", "_offset")
+        place = "concat(_topic, '-', _partition, ' at offset ', _offset)"
+    return [BadRow(*row) for row in found.limit(NAMED).selectExpr(place, f"{BAD}.column", f"{BAD}.why").collect()]
 
 
 def write_dead_letters(rows: DataFrame, plan: Plan) -> None:
     """Value and key as they came; headers say where from and why."""
-    said = {
-        "error": f"{BAD}.why",
-        "column": f"{BAD}.column",
-        "job": f"'{plan.job.name}'",
+    place = {
         "topic": "_topic",
         "partition": "_partition",
         "offset": "_offset",
         "timestamp": "date_format(_timestamp, \"yyyy-MM-dd'T'HH:mm:ss.SSSX\")",
     }
+    said = {"error": f"{BAD}.why", "column": f"{BAD}.column", "job": f"'{plan.job.name}'"}
+    said |= {"file": FILE} if FILE in rows.columns else place
     headers = ", ".join(
         f"named_struct('key', '{name}', 'value', CAST(CAST({value} AS STRING) AS BINARY))"
         for name, value in said.items()

@@ -12,7 +12,8 @@ from kafkad_etl.driver.checks import check
 from kafkad_etl.driver.counting import Counted, counted
 from kafkad_etl.driver.outcome import BatchId, DataFrame, Sink, Written
 from kafkad_etl.driver.parse import BAD, RAW, Parser
-from kafkad_etl.driver.transform import first_of_each, result
+from kafkad_etl.driver.source import FILE
+from kafkad_etl.driver.transform import first_of_each, queries, result
 from kafkad_etl.messages import Plan
 
 
@@ -84,7 +85,7 @@ class Stateless:
                 if self._plan.job.value.bad_rows.action == "dead_letter":
                     write_dead_letters(rows, self._plan)
         self._tally.meet(batch.number, rows, bad, read)
-        left = counted(self._deduplicated(good(rows, self._parser)))
+        left = counted(self._deduplicated(good(rows, self._parser)), whole=not cuts_short(self._plan))
         written = write(self._plan, self._sink, result(left.rows, self._plan.job), batch, phases, self._warn)
         return Outcome(
             batch, read, written, phases.total(), phases.seconds, bad, duplicates=self._duplicates(left, read - bad)
@@ -109,7 +110,7 @@ class Stateless:
 
 
 def good(parsed: DataFrame, parser: Parser) -> DataFrame:
-    return parsed.where(f"{BAD} IS NULL").drop(BAD, *RAW) if parser.can_be_bad else parsed
+    return parsed.where(f"{BAD} IS NULL").drop(BAD, FILE, *RAW) if parser.can_be_bad else parsed
 
 
 def write(
@@ -132,7 +133,6 @@ def write(
 
 def cuts_short(plan: Plan) -> bool:
     """Whether not all rows may pass, so that they cannot be counted on their way: a LIMIT, or a few for the console."""
-    from kafkad_etl.driver.transform import queries
 
     return plan.job.sink.type == "console" or any("limit" in query.sql.lower() for query in queries(plan.job))
 

@@ -15,9 +15,12 @@ class Counted(NamedTuple):
     rows: DataFrame
     observation: Any
     unobserved: DataFrame
+    whole: bool
 
     def total(self) -> int:
-        """After the action. Where the optimizer found that rows need not pass at all, they are counted now."""
+        """After the action. Where not all rows pass, because the SQL needs some or none, they are counted now."""
+        if not self.whole:
+            return int(self.unobserved.count())
         future = self.observation._jo.future()
         end = time.monotonic() + PATIENCE
         while not future.isCompleted() and time.monotonic() < end:
@@ -26,9 +29,9 @@ class Counted(NamedTuple):
         return int(found["rows"]) if "rows" in found else int(self.unobserved.count())
 
 
-def counted(rows: DataFrame) -> Counted:
+def counted(rows: DataFrame, *, whole: bool = True) -> Counted:
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
     observation = Observation()
-    return Counted(rows.observe(observation, f.count(f.lit(1)).alias("rows")), observation, rows)
+    return Counted(rows.observe(observation, f.count(f.lit(1)).alias("rows")), observation, rows, whole)

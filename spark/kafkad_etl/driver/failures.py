@@ -50,6 +50,12 @@ RULES = (
         hint="give it more: spark.driver_memory, or fewer source.rows_per_batch",
     ),
     Rule(
+        "environment",
+        r"Py4JNetworkError|Answer from Java side is empty|ConnectionRefusedError.*127\.0\.0\.1",
+        says="Spark's JVM has ended",
+        hint="it was killed, perhaps for its memory: see the log",
+    ),
+    Rule(
         "environment", r"ClassNotFoundException: ([\w.$]+)|Failed to find the data source: (\w+)|DATA_SOURCE_NOT_FOUND"
     ),
     Rule(

@@ -7,7 +7,7 @@ for the few bad rows only.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 Type: TypeAlias = Any
 """A type as in Spark's JSON of schemas: a name, or an object with its own `type`."""
@@ -43,24 +43,39 @@ def type_name(kind: Type) -> str:
     return f"MAP<{type_name(kind['keyType'])}, {type_name(kind['valueType'])}>"
 
 
-def is_broken(text: str, parsed: str, schema: Type, strict: bool) -> str:
-    """A condition that is never NULL. `text`: the column with the JSON; `parsed`: what from_json made of it."""
-    whole = f"concat('[', {text}, ']')"  # what follows the value shows only inside an array
+class Columns(NamedTuple):
+    text: str
+    """The JSON."""
+    parsed: str
+    """What from_json made of it by the schema."""
+    fields: str
+    """And what of the same in an array, as maps of text: what comes after the value shows only so."""
+
+
+def whole(text: str) -> str:
+    return f"concat('[', {text}, ']')"
+
+
+FIELDS = "ARRAY<MAP<STRING, STRING>>"
+
+
+def is_broken(columns: Columns, schema: Type, strict: bool) -> str:
+    """A condition that is never NULL. Only in strict mode there is a column `fields`."""
+    text, parsed, _ = columns
+    tests = [f"{text} IS NULL", f"{parsed}._corrupt IS NOT NULL"]
+    tests += [f"{parsed}.{path} IS NULL" for path in required(schema)]
     if strict:
-        fields = f"from_json({whole}, 'ARRAY<MAP<STRING, STRING>>')"
-        one = f"coalesce(size({fields}), 0) <> 1 OR {fields}[0] IS NULL"
-        unknown = [f"size(array_except(map_keys({fields}[0]), {_names(schema)})) > 0"]
-    else:
-        one, unknown = f"coalesce(json_array_length({whole}), 0) <> 1", []
-    tests = [f"{text} IS NULL", one, f"{parsed}._corrupt IS NOT NULL"]
-    tests += [f"{parsed}.{path} IS NULL" for path in required(schema)] + unknown
-    if strict:
-        variant = f"try_parse_json({text})"
+        fields, variant = f"get({columns.fields}, 0)", f"try_parse_json({text})"
+        tests.insert(1, f"coalesce(size({columns.fields}), 0) <> 1 OR {fields} IS NULL")
+        tests.append(f"size(array_except(map_keys({fields}), {_names(schema)})) > 0")
+        tests += [f"contains({fields}[{quoted(name)}], ',')" for name in _decimals(schema)]
         tests += [
             f"coalesce(size({_unknown(_member(variant, f['name']), f['type'], f['name'])}), 0) > 0"
             for f in schema["fields"]
             if _has_struct(f["type"])
         ]
+    else:
+        tests.insert(1, f"coalesce(json_array_length({whole(text)}), 0) <> 1")
     return " OR ".join(f"coalesce({test}, false)" for test in tests)
 
 
@@ -69,11 +84,12 @@ def required(schema: Type) -> list[str]:
     return [named(f["name"]) for f in schema["fields"] if not f["nullable"]]
 
 
-def reason(text: str, parsed: str, schema: Type, strict: bool) -> str:
+def reason(columns: Columns, schema: Type, strict: bool) -> str:
     """struct<column, why> for a row that is broken."""
+    text, parsed, _ = columns
     cases = [
         (f"{text} IS NULL", "''", "'it has no value'"),
-        (f"coalesce(json_array_length(concat('[', {text}, ']')), 0) <> 1", "''", "'it is not one JSON object'"),
+        (f"coalesce(json_array_length({whole(text)}), 0) <> 1", "''", "'it is not one JSON object'"),
         (f"substring(ltrim({text}), 1, 1) <> '{{'", "''", "'it is not a JSON object'"),
     ]
     for field in schema["fields"]:
@@ -83,6 +99,9 @@ def reason(text: str, parsed: str, schema: Type, strict: bool) -> str:
             column = named(field["name"])
             cases.append((f"{parsed}.{column} IS NULL", quoted(field["name"]), "'it is missing, and NOT NULL'"))
     if strict:
+        for name in _decimals(schema):
+            comma = f"contains(get_json_object({text}, {quoted(_json_path([name]))}), ',')"
+            cases.append((comma, quoted(name), "'a decimal has no comma'"))
         unknown = f"array_except(json_object_keys({text}), {_names(schema)})"
         cases.append((f"size({unknown}) > 0", f"{unknown}[0]", "'the schema has no such field'"))
         for field in schema["fields"]:
@@ -132,6 +151,11 @@ def _json_path(names: list[str]) -> str:
 
 def _names(schema: Type) -> str:
     return f"array({', '.join(quoted(f['name']) for f in schema['fields'])})"
+
+
+def _decimals(schema: Type) -> list[str]:
+    """from_json takes commas out of them: 12,5 would be 125."""
+    return [f["name"] for f in schema["fields"] if isinstance(f["type"], str) and f["type"].startswith("decimal")]
 
 
 def _has_struct(kind: Type) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any
+
+from py4j.protocol import Py4JError
 
 from kafkad_etl.driver.channel import Channel
 from kafkad_etl.driver.failures import failure_of
@@ -29,7 +32,8 @@ def main(socket: str) -> int:
     finally:
         channel.close()
         if spark is not None:
-            spark.stop()
+            with suppress(Py4JError, OSError):  # the JVM may have gone
+                spark.stop()
 
 
 def task(spark: Any, channel: Channel) -> Reason:

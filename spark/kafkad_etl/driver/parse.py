@@ -14,12 +14,14 @@ from kafkad_etl.driver import avro_rows, csv_rows, json_rows
 from kafkad_etl.driver.json_rows import Type, named
 from kafkad_etl.driver.outcome import DataFrame, JobFailed
 from kafkad_etl.driver.registry import Schemas, http_get
+from kafkad_etl.driver.source import CORRUPT
 from kafkad_etl.job import Format
 from kafkad_etl.messages import Failed, Plan, Schema
 
 META = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_headers")
 RAW = ("_raw_key", "_raw_value")
 BAD = "_bad"
+BROKEN = "_broken"
 
 
 class Decoding(NamedTuple):
@@ -63,16 +65,20 @@ class Part:
     def _json(self) -> Decoding:
         from pyspark.sql import functions as f
 
-        text, struct, strict = f"_{self.name}_text", f"_{self.name}_struct", self._block.mode == "strict"
+        strict = self._block.mode == "strict"
+        text, struct, fields = at = json_rows.Columns(*(f"_{self.name}_{each}" for each in json_rows.Columns._fields))
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
         columns = with_corrupt(self.schema)
 
         def add(frame: DataFrame) -> DataFrame:
             frame = frame.withColumn(text, f.col(self.name).cast("string"))
-            return frame.withColumn(struct, f.from_json(text, columns, options))
+            frame = frame.withColumn(struct, f.from_json(text, columns, options))
+            if strict:
+                frame = frame.withColumn(fields, f.from_json(f.expr(json_rows.whole(text)), json_rows.FIELDS))
+            return frame
 
-        broken = json_rows.is_broken(text, struct, self.schema, strict)
-        return Decoding(add, struct, broken, json_rows.reason(text, struct, self.schema, strict))
+        broken = json_rows.is_broken(at, self.schema, strict)
+        return Decoding(add, struct, broken, json_rows.reason(at, self.schema, strict))
 
     def _csv(self) -> Decoding:
         from pyspark.sql import functions as f
@@ -137,13 +143,13 @@ class Parser:
                     f"rename it: {', '.join(META)} are taken",
                 )
 
-    @property
-    def can_be_bad(self) -> bool:
-        return any(part.schema for part in self._parts)
+        files = job.source.files
+        self._lines = files is not None and files.format != "parquet" and bool(files.schema)
+        self.can_be_bad = self._lines or any(part.schema for part in self._parts)
 
     def parsed(self, raw: DataFrame) -> DataFrame:
         if not self._parts:
-            return raw
+            return _lines_of_files(raw) if self._lines else raw
         value, key = (part.decoding() for part in self._parts)
         columns = [f"{value.value}.{named(name)} AS {named(name)}" for name in self._parts[0].columns]
         shown = columns or [f"{value.value} AS value"]
@@ -151,9 +157,12 @@ class Parser:
         shown += ["partition AS _partition", "offset AS _offset", "timestamp AS _timestamp"]
         if self._headers:
             shown.append("headers AS _headers")
+        rows = key.add(value.add(raw))
         if self.can_be_bad:
             shown += _bad_columns(value, key)
-        return key.add(value.add(raw)).selectExpr(*shown)
+            broken = " OR ".join(part.broken for part in (value, key) if part.broken)
+            rows = rows.selectExpr("*", f"{broken} AS {BROKEN}")  # of its own, so that it is found out once
+        return rows.selectExpr(*shown)
 
     def learn(self, bad: DataFrame) -> bool:
         """Of writers' schemas that were registered since: whether reading the rows again may do better."""
@@ -163,6 +172,16 @@ class Parser:
         reasons = bad.where(f"startswith({BAD}.why, '{avro_rows.UNKNOWN}')").selectExpr(f"{BAD}.why").distinct()
         ids = avro_rows.unknown_ids([row[0] for row in reasons.collect()])
         return any([schemas.learn(ids) for schemas in registries])
+
+
+def _lines_of_files(raw: DataFrame) -> DataFrame:
+    why = "named_struct('column', '', 'why', 'the line does not fit the schema')"
+    return raw.selectExpr(
+        *[named(name) for name in raw.columns if name != CORRUPT],
+        f"CASE WHEN {CORRUPT} IS NOT NULL THEN {why} END AS {BAD}",
+        "CAST(NULL AS BINARY) AS _raw_key",
+        f"CAST({CORRUPT} AS BINARY) AS _raw_value",
+    )
 
 
 def _without_marks(struct: str, part: Part) -> str:
@@ -178,11 +197,10 @@ def _bad_columns(value: Decoding, key: Decoding) -> list[str]:
     if key.broken:
         in_key = "named_struct('column', concat_ws('.', '_key', nullif(r.column, '')), 'why', r.why)"
         whens.append(f"WHEN {key.broken} THEN transform(array({key.reason}), r -> {in_key})[0]")
-    bad = " OR ".join(part.broken for part in (value, key) if part.broken)
     return [
-        f"CASE {' '.join(whens)} END AS {BAD}",
-        f"CASE WHEN {bad} THEN key END AS _raw_key",
-        f"CASE WHEN {bad} THEN value END AS _raw_value",
+        f"CASE WHEN {BROKEN} THEN CASE {' '.join(whens)} END END AS {BAD}",
+        f"CASE WHEN {BROKEN} THEN key END AS _raw_key",
+        f"CASE WHEN {BROKEN} THEN value END AS _raw_value",
     ]
 
 

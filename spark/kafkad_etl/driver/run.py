@@ -227,8 +227,6 @@ class _Stream(_Work):
             outcome = self._process(rows, batch, offsets.late_before_ms)
             self._outcomes[number] = outcome
             self._rows += outcome.rows_read
-            if outcome.rows_read:
-                self._last_rows = time.monotonic()
         except BaseException as error:
             self._error = error  # Spark would make a text of it
             raise
@@ -243,7 +241,8 @@ class _Stream(_Work):
         if self._front.stop:
             return "stopped"
         now = time.monotonic()
-        return "limit" if enough(self._limits, self._rows, now - self._began, now - self._last_rows) else None
+        idle = 0.0 if self._entered > self._told_batch else now - self._last_rows
+        return "limit" if enough(self._limits, self._rows, now - self._began, idle) else None
 
     def _tell_batches(self, query: Any) -> None:
         """Spark reports a batch when it is committed."""
@@ -258,3 +257,5 @@ class _Stream(_Work):
                 self._front.send(batch_of(outcome, progress))
                 self._told_batch = progress.batch
                 self.finished += 1
+                if outcome.rows_read:
+                    self._last_rows = time.monotonic()

@@ -10,6 +10,8 @@ from kafkad_etl.job import Offsets
 from kafkad_etl.messages import Plan, Reading
 
 EARLIEST = -2
+CORRUPT, FILE = "_corrupt", "_file"
+"""Of lines in files: the line, where it does not fit the schema, and the file it is in."""
 
 
 def offsets_text(offsets: Offsets) -> str:
@@ -63,4 +65,9 @@ def _files(reader: Any, plan: Plan) -> DataFrame:
     files = plan.job.source.files
     assert files
     reader = reader.format(files.format).options(**{name: str(value) for name, value in files.options.items()})
-    return (reader.schema(files.schema) if files.schema else reader).load(files.path)
+    if not files.schema:
+        return reader.load(files.path)
+    if files.format == "parquet":
+        return reader.schema(files.schema).load(files.path)
+    reader = reader.schema(f"{files.schema}, {CORRUPT} STRING").option("columnNameOfCorruptRecord", CORRUPT)
+    return reader.load(files.path).selectExpr("*", f"_metadata.file_path AS {FILE}")

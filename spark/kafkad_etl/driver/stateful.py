@@ -63,9 +63,11 @@ class Stateful:
             rows = rows.withWatermark(watermark.column, f"{delay_ms} milliseconds")
         if not deduplicate:
             return rows
-        if deduplicate.within:
-            return rows.dropDuplicatesWithinWatermark(list(deduplicate.keys))
-        return rows.dropDuplicates(list(deduplicate.keys))
+        if not watermark:
+            text = "transform.deduplicate would remember every row for ever"
+            hints = ["give it `within`, and the job a watermark", "or let run.output be append"]
+            raise JobFailed(Failed(kind="sql", text=text, hints=hints))
+        return rows.dropDuplicatesWithinWatermark(list(deduplicate.keys))
 
     def process(self, out: DataFrame, batch: BatchId, late_before_ms: int, observed: Callable[[], Observed]) -> Outcome:
         phases = Phases()

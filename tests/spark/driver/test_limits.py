@@ -33,7 +33,10 @@ def test_bad_rows_stop_a_run_only_over_their_limit(policy: BadRows, bad: int, st
 
 
 def test_the_first_bad_rows_are_named_and_the_others_counted() -> None:
-    rows = [BadRow("orders", 0, 17, "amount", "'abc' is not BIGINT"), BadRow("orders", 1, 3, "", "it has no value")]
+    rows = [
+        BadRow("orders-0 at offset 17", "amount", "'abc' is not BIGINT"),
+        BadRow("orders-1 at offset 3", "", "it has no value"),
+    ]
     failed = refused(refusal(BadRows(), 7, 100), rows, 7).failed
     assert failed.kind == "bad-rows"
     assert failed.text.splitlines() == [

@@ -1,0 +1,139 @@
+"""SIGKILL for Spark and the driver at any moment, again and again; then the job runs to its end, and rows are counted
+by a reader that knows nothing of how they were written."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkad_etl import environment
+from kafkad_etl.launching import launch
+from kafkad_etl.messages import Batch, Ended, Event, OpenWindows, Plan, Query
+from tests.broker import KafkadProcess
+from tests.spark.conftest import SparkReady
+from tests.spark.driver.rows import live_plan, produced
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1500)]
+
+ROWS = 12_000
+BEGIN = 1_760_000_040
+KILLS = 4
+SPARK = {"driver_memory": "700m", "master": "local[2]"}
+
+
+@pytest.fixture(scope="module")
+def topic(broker: KafkadProcess) -> str:
+    """A row for each second, in the order of time."""
+    records = []
+    for at in range(ROWS):
+        moment = datetime.fromtimestamp(BEGIN + at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        records.append((at % 2, None, json.dumps({"id": at, "at": moment}).encode()))
+    produced(broker.bootstrap, "killed", records, partitions=2)
+    return "killed"
+
+
+def _run(plan: Plan, log: Path, kill_after: float | None) -> list[Event]:
+    """`kill_after`: so many seconds after the query began."""
+    events: list[Event] = []
+    deadline = None
+    with launch(environment.find(plan.job), plan, log) as launched:
+        for event in launched.events():
+            if event is not None:
+                events.append(event)
+            if kill_after is not None and isinstance(event, Query):
+                deadline = time.monotonic() + kill_after
+            if deadline is not None and time.monotonic() >= deadline:
+                launched.kill()
+                break
+    return events
+
+
+def _killed_again_and_again(plan: Plan, log: Path, seed: int) -> list[Event]:
+    """The last run's events, which comes to its end."""
+    moments = random.Random(seed)
+    for _ in range(KILLS):
+        events = _run(plan, log, moments.uniform(0.2, 8.0))
+        assert not any(isinstance(event, Ended) for event in events), "it was over before it was killed"
+    events = _run(plan, log, None)
+    assert isinstance(events[-1], Ended), events[-1]
+    return events
+
+
+def _counted(query: str) -> Any:
+    import duckdb
+
+    return duckdb.sql(query).fetchall()
+
+
+def test_files_have_every_row_once(spark_ready: SparkReady, broker: KafkadProcess, topic: str, tmp_path: Path) -> None:
+    blocks = {
+        "source": {"topics": [topic], "rows_per_batch": 300},
+        "value": {"format": "json", "schema": "id BIGINT, at TIMESTAMP"},
+        "sink": {"type": "parquet", "path": str(tmp_path / "lake")},
+        "spark": SPARK,
+    }
+    plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
+    _killed_again_and_again(plan, tmp_path / "log", seed=1)
+    files = f"'{tmp_path}/lake/**/*.parquet'"
+    assert _counted(f"SELECT count(*), count(DISTINCT id), max(id) FROM {files}") == [(ROWS, ROWS, ROWS - 1)]
+
+
+def test_windows_are_complete_and_written_once(
+    spark_ready: SparkReady, broker: KafkadProcess, topic: str, tmp_path: Path
+) -> None:
+    blocks = {
+        "source": {"topics": [topic], "rows_per_batch": 600},
+        "value": {"format": "json", "schema": "id BIGINT, at TIMESTAMP"},
+        "transform": {
+            "watermark": {"column": "at", "delay": "1 minute"},
+            "sql": "SELECT window.start AS start, count(*) AS n FROM source GROUP BY window(at, '1 minute')",
+        },
+        "sink": {"type": "parquet", "path": str(tmp_path / "counts")},
+        "spark": SPARK,
+    }
+    plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
+    events = _killed_again_and_again(plan, tmp_path / "log", seed=2)
+    assert all(event.late == 0 for event in events if isinstance(event, Batch))
+    (left,) = [event for event in events if isinstance(event, OpenWindows)]
+    first_open = datetime.fromisoformat(left.first.split("/")[0])
+    closed = (first_open - datetime.fromtimestamp(BEGIN, UTC)).total_seconds() // 60
+    files = f"'{tmp_path}/counts/**/*.parquet'"
+    query = f"SELECT count(*), count(DISTINCT start), min(n), max(n) FROM {files}"
+    assert _counted(query) == [(closed, closed, 60, 60)]
+    assert closed > ROWS / 60 - 5
+
+
+def test_a_topic_lacks_no_row_and_says_where_each_came_from(
+    spark_ready: SparkReady, broker: KafkadProcess, topic: str, tmp_path: Path
+) -> None:
+    produced(broker.bootstrap, "killed.out", [], partitions=1)
+    blocks = {
+        "source": {"topics": [topic], "rows_per_batch": 600},
+        "sink": {"type": "topic", "topic": {"topic": "killed.out", "format": "raw", "source_header": True}},
+        "spark": SPARK,
+    }
+    plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
+    _killed_again_and_again(plan, tmp_path / "log", seed=3)
+    found = _consumed(broker.bootstrap)
+    assert {json.loads(value)["id"] for value, _ in found} == set(range(ROWS))
+    assert len({source for _, source in found}) == ROWS
+
+
+def _consumed(bootstrap: str) -> list[tuple[bytes, bytes]]:
+    """Values, and what the header says of where they came from."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "killed"})
+    _, end = consumer.get_watermark_offsets(TopicPartition("killed.out", 0), 20)
+    consumer.assign([TopicPartition("killed.out", 0, 0)])
+    found: list[tuple[bytes, bytes]] = []
+    while len(found) < end:
+        found += [(it.value(), dict(it.headers())["source"]) for it in consumer.consume(5000, timeout=20)]
+    consumer.close()
+    return found
