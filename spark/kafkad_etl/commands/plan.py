@@ -75,15 +75,19 @@ def plan(
     from kafkad_etl.clusters import Clusters
     from kafkad_etl.effective import effective
     from kafkad_etl.guarantee import guarantee
+    from kafkad_etl.inspection import inspect
     from kafkad_etl.loading import load
     from kafkad_etl.outlook import plan_row
     from kafkad_etl.planning import Asked
     from kafkad_etl.planning import plan as planned_of
 
-    found = effective(load(job, variables=variables, sets=sets, environment=os.environ))
+    loaded = load(job, variables=variables, sets=sets, environment=os.environ, mode=mode)
+    found = effective(loaded)
+    doubts = inspect(loaded, found)
     asked = Asked(mode=mode, accept_data_loss=accept_data_loss, reset_checkpoint=reset_checkpoint)
     with Clusters(settings, job.parent) as clusters:
         planned = planned_of(clusters, found.job, asked)
+    planned = planned._replace(warnings=(*doubts, *planned.warnings))
     promised = str(guarantee(planned.plan.job))
     words = _command(found, master, java_home)
     writer = Writer(settings, COLUMNS, Document(settings.command, dry_run=True))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkad_etl.errors import EtlExit
+from kafkad_etl.job import Mode
 from kafkad_etl.loading import JobError, Loaded, parse
 
 SMALL = "version: 1\nname: orders\nsource: {topics: [orders]}\nsink: {type: none}\n"
@@ -20,15 +22,16 @@ def loaded(
     variables: Mapping[str, str] = {},
     sets: Sequence[str] = (),
     environment: Mapping[str, str] = {},
+    mode: Mode | None = None,
 ) -> Loaded:
-    return parse(text, FILE, variables=variables, sets=sets, environment=environment)
+    return parse(text, FILE, variables=variables, sets=sets, environment=environment, mode=mode)
 
 
 def with_sets(*sets: str) -> Loaded:
     return loaded(sets=sets)
 
 
-def mistakes(text: str = SMALL, *sets: str, **others: Mapping[str, str]) -> list[str]:
+def mistakes(text: str = SMALL, *sets: str, **others: Any) -> list[str]:
     with pytest.raises(JobError) as caught:
         loaded(text, sets=sets, **others)
     assert caught.value.exit_code is EtlExit.USAGE

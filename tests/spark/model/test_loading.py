@@ -180,6 +180,29 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         assert caught.value.exit_code is EtlExit.USAGE
 
 
+CONTINUOUS = SMALL + "run: {mode: continuous, every: 30s, output: append, stop_after: {rows: 5, idle: 1m}}\n"
+BATCH = """\
+version: 1
+name: a
+source: {topics: [a], end: -1h}
+sink: {type: csv, path: x, mode: overwrite}
+run: {mode: batch}
+"""
+
+
+def test_another_mode_leaves_out_what_means_nothing_in_it() -> None:
+    run = loaded(CONTINUOUS, mode="available-now").job.run
+    assert (run.mode, run.every, run.stop_after.rows, run.stop_after.idle) == ("available-now", "0s", 5, "0s")
+    run = loaded(CONTINUOUS, mode="batch").job.run
+    assert (run.mode, run.stop_after.rows) == ("batch", 0)
+    assert loaded(CONTINUOUS, mode="continuous").job.run.every == "30s"
+
+
+def test_another_mode_may_be_wrong_for_the_sink() -> None:
+    (told,) = mistakes(BATCH, mode="available-now")
+    assert told.startswith("orders.yaml:4 sink.mode: in mode available-now every batch would undo the one before; ")
+
+
 def test_secrets_are_shown_in_no_mistake() -> None:
     told = mistakes(
         SMALL + "run: {listen: '${env:PW}'}\nkafka: {bootstrap: ['h:1'], security: {password: \"x\\\"y\"}}\n",
