@@ -120,6 +120,18 @@ class OpenWindows(Struct, frozen=True, tag="open-windows", kw_only=True):
     """The earliest and the latest window, where there are windows."""
 
 
+class Compacted(Struct, frozen=True, tag="compacted", kw_only=True):
+    """Small files of a sink became large ones."""
+
+    directory: str
+    """Below `sink.path`; empty: that itself."""
+    rows: int
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+
+
 class Warned(Struct, frozen=True, tag="warned"):
     text: str
 
@@ -152,7 +164,7 @@ class Ended(Struct, frozen=True, tag="ended"):
     reason: Literal["done", "stopped", "limit"]
 
 
-Event: TypeAlias = Started | Query | Tasks | Batch | OpenWindows | Warned | Rows | Failed | Ended
+Event: TypeAlias = Started | Query | Tasks | Batch | OpenWindows | Compacted | Warned | Rows | Failed | Ended
 Message: TypeAlias = Plan | Stop | Event
 
 _encoder = msgspec.json.Encoder()

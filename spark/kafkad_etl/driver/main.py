@@ -9,6 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 
 from kafkad_etl.driver.channel import Channel
+from kafkad_etl.driver.compaction import compact
 from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.limits import Reason
 from kafkad_etl.driver.preview import preview
@@ -39,7 +40,12 @@ def main(socket: str) -> int:
 def task(spark: Any, channel: Channel) -> Reason:
     if channel.plan.task == "preview":
         return preview(spark, channel.plan, channel)
-    return run(spark, channel.plan, channel, sink_of)
+    if channel.plan.task == "compact":
+        return compact(spark, channel.plan, channel)
+    reason = run(spark, channel.plan, channel, sink_of)
+    if channel.plan.job.sink.compact.after == "run" and reason != "stopped":
+        compact(spark, channel.plan, channel)
+    return reason
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from kafkad_etl.driver.sinks.delta import SETTINGS
 from kafkad_etl.messages import Plan, Started
 
 RECENT_PROGRESS = "1000"
@@ -19,7 +20,8 @@ def session_of(plan: Plan) -> Any:
     SparkContext._ensure_initialized()  # else SparkConf would not know spark-submit's words
     given = SparkConf()
     builder = SparkSession.builder.config("spark.sql.streaming.numRecentProgressUpdates", RECENT_PROGRESS)
-    for name, value in plan.job.spark.conf.items():
+    defaults = SETTINGS if plan.job.sink.type == "delta" else {}
+    for name, value in {**defaults, **plan.job.spark.conf}.items():
         if not given.contains(name):
             builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
     return builder.getOrCreate()

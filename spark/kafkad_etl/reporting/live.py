@@ -10,10 +10,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kafkad_etl.messages import Event, Rows, Warned
+from kafkad_etl.messages import Event, Rows
 from kafkad_etl.reporting import Outcome, Reporter
 from kafkad_etl.reporting.state import State, done_of, lag_of, total_of
-from kafkad_etl.reporting.text import batch_line, paces
+from kafkad_etl.reporting.text import batch_line, paces, said
 
 _BAR_WIDTH = 24
 _TOPICS = 12
@@ -32,8 +32,8 @@ class Live(Reporter):
         return picture(self.state)
 
     def show(self, event: Event) -> None:
-        if isinstance(event, Warned):
-            self.say(f"warning: {event.text}")
+        if line := said(event):
+            self.say(line)
 
     def say(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkad_etl.messages import Event, Rows, Warned
+from kafkad_etl.messages import Event, Rows
 from kafkad_etl.reporting import Reporter
-from kafkad_etl.reporting.text import batch_line, progress_line
+from kafkad_etl.reporting.text import batch_line, progress_line, said
 
 EVERY_SECONDS = 10.0
 
@@ -17,8 +17,8 @@ class Plain(Reporter):
         self._next = self.state.began + EVERY_SECONDS
 
     def show(self, event: Event) -> None:
-        if isinstance(event, Warned):
-            self.say(f"warning: {event.text}")
+        if line := said(event):
+            self.say(line)
         self.tick()
 
     def rows(self, rows: Rows) -> None:

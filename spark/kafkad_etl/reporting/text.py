@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from kafkad_etl.messages import Compacted, Event, Warned
 from kafkad_etl.reporting.state import (
     Span,
     State,
@@ -17,6 +18,16 @@ from kctl.output import counted, duration_text, size_text
 
 _PARTITIONS = 12
 """Whose offsets the summary names, of each topic."""
+
+
+def said(event: Event) -> str:
+    """Of events that have a line of their own."""
+    if isinstance(event, Warned):
+        return f"warning: {event.text}"
+    if isinstance(event, Compacted):
+        where = f" in {event.directory}" if event.directory else ""
+        return f"merged {event.files_before} files{where}, {counted(event.rows, 'row')}, {size_text(event.bytes_after)}"
+    return ""
 
 
 def progress_line(state: State, topic: str) -> str:

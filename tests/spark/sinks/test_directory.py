@@ -34,7 +34,7 @@ def plan_of(mode: str = "append", run: Any = "available-now", end: Offsets | Non
 
 
 def directory_on(disk: Disk, plan: Plan) -> Directory:
-    layout = Layout.of(TARGET, "orders", "/cp", batch_mode=plan.mode == "batch")
+    layout = Layout.of(TARGET, plan.job, "/cp", batch_mode=plan.mode == "batch")
     return Directory(disk, layout, Manifests(disk, layout.manifests), plan)
 
 

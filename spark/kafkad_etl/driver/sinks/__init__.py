@@ -32,4 +32,8 @@ def sink_of(spark: Any, plan: Plan, tell: Callable[[Event], None]) -> Sink:
         from kafkad_etl.driver.sinks.jdbc import JdbcSink
 
         return JdbcSink(spark, plan, plan.job.sink.jdbc)
-    raise NotImplementedError(kind)
+    if kind == "delta":
+        from kafkad_etl.driver.sinks.delta import DeltaSink
+
+        return DeltaSink(spark, plan)
+    raise AssertionError(f"sink.type {kind} needs its block")

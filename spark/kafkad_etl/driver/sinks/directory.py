@@ -28,9 +28,10 @@ class Layout(NamedTuple):
     manifests: str
 
     @classmethod
-    def of(cls, target: str, job: str, checkpoint: str, *, batch_mode: bool) -> Layout:
+    def of(cls, target: str, job: Job, checkpoint: str, *, batch_mode: bool) -> Layout:
+        """Runs of one job at the same time have checkpoints of their own in the job file, in mode batch too."""
         parent, name = parent_and_name(target)
-        owner = f"{job}-{zlib.crc32(checkpoint.encode()):08x}"
+        owner = f"{job.name}-{zlib.crc32((checkpoint or job.run.checkpoint).encode()):08x}"
         staging = join(parent, f".{name}-etl-staging/{owner}")
         kept_at = staging if batch_mode or not checkpoint else checkpoint
         return cls(target, staging, join(kept_at, "sink"))
@@ -85,14 +86,21 @@ class Directory:
     def _clear(self, batch: BatchId) -> None:
         self._files.remove(self._layout.staging if self._once else self._staging(batch))
 
-    def settle_cut_off(self) -> str:
+    def settle(self) -> str:
+        """Before files of the target are merged."""
+        if self._once:
+            return self.settle_cut_off(redo=False)
+        self._manifests.settle()
+        return ""
+
+    def settle_cut_off(self, *, redo: bool = True) -> str:
         """Mode batch: what a run before this one has left half done; a warning if its files stay."""
-        manifest = self._manifests.newest()
+        manifest = self._manifests.newest() if self._once else None
         if manifest is None:
             return ""
         reading = self._plan.reading
         start, end = (reading.start, reading.end) if reading else ({}, {})
-        if not manifest.removes and redone(manifest, start, end, source_of(self._plan.job)):
+        if redo and not manifest.removes and redone(manifest, start, end, source_of(self._plan.job)):
             roll_back(self._files, manifest)
             warning = ""
         else:

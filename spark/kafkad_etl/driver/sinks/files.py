@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
+from kafkad_etl.driver.counting import counted
 from kafkad_etl.driver.outcome import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.driver.paths import ATOMIC_RENAME, Entry, HadoopFiles, join, parent_and_name
-from kafkad_etl.driver.sinks.counting import counted
 from kafkad_etl.driver.sinks.directory import Directory, Layout
 from kafkad_etl.driver.sinks.manifest import Manifests
+from kafkad_etl.driver.sinks.merging import Merging
 from kafkad_etl.driver.sinks.texts import TIMES, nested
 from kafkad_etl.job import Offsets
 from kafkad_etl.job import Sink as Settings
@@ -31,18 +32,31 @@ FIRST_GUESS = 100
 """Bytes for each offset, until a batch has shown it."""
 
 
+class Place(NamedTuple):
+    """Where a job's files go, and what knows of them."""
+
+    files: HadoopFiles
+    layout: Layout
+    directory: Directory
+    merging: Merging
+
+
+def place_of(spark: Any, plan: Plan) -> Place:
+    files = HadoopFiles(spark, plan.job.sink.path)
+    target = files.absolute(plan.job.sink.path)
+    layout = Layout.of(target, plan.job, plan.checkpoint, batch_mode=plan.mode == "batch")
+    manifest_files = HadoopFiles(spark, layout.manifests)
+    directory = Directory(files, layout, Manifests(manifest_files, layout.manifests), plan)
+    return Place(files, layout, directory, Merging(files, manifest_files, layout, plan.job.name))
+
+
 class FileSink:
     def __init__(self, spark: Any, plan: Plan, tell: Callable[[Event], None]) -> None:
         self._spark = spark
         self._plan = plan
         self._settings = plan.job.sink
         self._tell = tell
-        self._files = HadoopFiles(spark, plan.job.sink.path)
-        self._once = plan.mode == "batch"
-        target = self._files.absolute(plan.job.sink.path)
-        self._layout = layout = Layout.of(target, plan.job.name, plan.checkpoint, batch_mode=self._once)
-        manifests = Manifests(HadoopFiles(spark, layout.manifests), layout.manifests)
-        self._directory = Directory(self._files, layout, manifests, plan)
+        self._files, self._layout, self._directory, self._merging = place_of(spark, plan)
         self._bytes_per_offset: float = FIRST_GUESS
 
     def prepare(self, columns: list[tuple[str, str]]) -> None:
@@ -55,21 +69,21 @@ class FileSink:
         conf = "spark.sql.parquet.outputTimestampType"
         if conf not in self._plan.job.spark.conf:
             self._spark.conf.set(conf, "TIMESTAMP_MICROS")  # Spark's own default, INT96, is one that others gave up
-        if self._once:
-            warning = self._directory.settle_cut_off()
-            if warning:
-                self._tell(Warned(warning))
+        self._merging.settle()
+        self._settle_cut_off()
         if self._settings.mode == "error" and (there := self._directory.there()):
             raise JobFailed(_not_empty(self._layout.target, there))
 
     def finished(self, batch: BatchId) -> Written | None:
+        self._settle_cut_off()  # of an attempt of this run that failed
         return self._directory.finished(batch)
 
     def write(self, rows: DataFrame, batch: BatchId) -> Written:
         with told_when_full(self._files, self._layout.target):
             staging = self._directory.staging(batch)
-            count = counted(self._arranged(rows, batch), lambda it: self._writer(it).save(staging))
-            written = self._directory.appear(batch, count)
+            counting = counted(self._arranged(rows, batch))
+            self._writer(counting.rows).save(staging)
+            written = self._directory.appear(batch, counting.total())
         if (offsets := offsets_of(batch.start, batch.end)) and written.bytes:
             self._bytes_per_offset = written.bytes / offsets
         return written
@@ -84,6 +98,11 @@ class FileSink:
 
     def _writer(self, rows: DataFrame) -> Any:
         return writer(rows, self._settings).partitionBy(*self._settings.partition_by)
+
+    def _settle_cut_off(self) -> None:
+        warning = self._directory.settle_cut_off()
+        if warning:
+            self._tell(Warned(warning))
 
     def _check_devices(self) -> None:
         """A mount point has no place beside it from which files could be renamed into it."""

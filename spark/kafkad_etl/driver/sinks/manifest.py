@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from kafkad_etl.driver.outcome import BatchId, JobFailed, Written
-from kafkad_etl.driver.paths import Files, join, parent_and_name
+from kafkad_etl.driver.paths import Files, join
 from kafkad_etl.job import Offsets
 from kafkad_etl.messages import Failed
 
@@ -134,8 +134,8 @@ class Manifests:
         return msgspec.json.decode(self._files.read(path), type=Manifest)
 
     def newest(self) -> Manifest | None:
-        names = (parent_and_name(entry.path)[1] for entry in self._files.under(self._directory))
-        batches = [int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdecimal()]
+        names = (entry.path.removesuffix(".json") for entry in self._files.under(self._directory))
+        batches = [int(name) for name in names if name.isdecimal()]
         return self.find(max(batches)) if batches else None
 
     def publish(self, manifest: Manifest) -> None:

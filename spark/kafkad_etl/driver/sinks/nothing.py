@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kafkad_etl.driver.counting import counted
 from kafkad_etl.driver.outcome import BatchId, DataFrame, Written
-from kafkad_etl.driver.sinks.counting import counted
 
 
 class NothingSink:
@@ -14,4 +14,6 @@ class NothingSink:
         return None
 
     def write(self, rows: DataFrame, batch: BatchId) -> Written:
-        return Written(counted(rows, lambda it: it.write.format("noop").mode("overwrite").save()))
+        counting = counted(rows)
+        counting.rows.write.format("noop").mode("overwrite").save()
+        return Written(counting.total())

@@ -11,10 +11,12 @@ header `source`, as topic/partition/offset, lets readers find what came twice.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from kafkad_etl.driver.counting import counted
 from kafkad_etl.driver.outcome import BatchId, DataFrame, JobFailed, Written
-from kafkad_etl.driver.sinks.counting import counted
 from kafkad_etl.driver.sinks.texts import TIMES, column, nested
 from kafkad_etl.job import TopicSink as Settings
 from kafkad_etl.messages import Client, Failed, Plan, Schema
@@ -43,13 +45,22 @@ class TopicSink:
 
     def write(self, rows: DataFrame, batch: BatchId) -> Written:
         options = {f"kafka.{key}": value for key, value in producer(self._plan.sink_client, self._settings).items()}
-        records = rows.select(*self._record(rows))
-        return Written(
-            counted(
-                records,
-                lambda it: it.write.format("kafka").options(topic=self._settings.topic, **options).save(),
-            )
-        )
+        records = counted(rows.select(*self._record(rows)))
+        writer = records.rows.write.format("kafka").mode("append").options(topic=self._settings.topic, **options)
+        with self._newer_writer(rows.sparkSession):
+            writer.save()
+        return Written(records.total())
+
+    @contextmanager
+    def _newer_writer(self, spark: Any) -> Iterator[None]:
+        """Spark's older writer, which it takes unless told otherwise, does not tell what it has counted."""
+        conf = "spark.sql.sources.useV1SourceList"
+        before = spark.conf.get(conf)
+        spark.conf.set(conf, ",".join(name for name in before.split(",") if name != "kafka"))
+        try:
+            yield
+        finally:
+            spark.conf.set(conf, before)
 
     def _record(self, rows: DataFrame) -> list[Any]:
         from pyspark.sql import functions
