@@ -15,6 +15,7 @@ etl = Noun(
             "Say whether jobs can run on this machine, and what is missing.",
         ),
         "jars": ("kafkad_etl.commands.jars:jars", "Download and check the jars that jobs need beside Spark's own."),
+        "compact": ("kafkad_etl.commands.compact:compact", "Merge the small files that a job has written."),
         "schema": ("kafkad_etl.commands.schema:schema", "Print the JSON Schema of job files, for editors."),
         "validate": ("kafkad_etl.commands.validate:validate", "Check job files without running them."),
     },

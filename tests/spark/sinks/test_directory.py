@@ -33,8 +33,12 @@ def plan_of(mode: str = "append", run: Any = "available-now", end: Offsets | Non
     return Plan(task="run", job=job, mode=run, reading=reading, checkpoint="/cp", checkpoint_id="0123456789")
 
 
+def layout_on(plan: Plan) -> Layout:
+    return Layout.of(TARGET, plan.job, "/cp", batch_mode=plan.mode == "batch")
+
+
 def directory_on(disk: Disk, plan: Plan) -> Directory:
-    layout = Layout.of(TARGET, plan.job, "/cp", batch_mode=plan.mode == "batch")
+    layout = layout_on(plan)
     return Directory(disk, layout, Manifests(disk, layout.manifests), plan)
 
 
@@ -229,11 +233,13 @@ def test_final_names_tell_job_checkpoint_and_batch() -> None:
         Entry("day=1/part-00000-5b0f.c000.zstd.parquet", 1),
         Entry("part-00001-5b0f-c000.json.gz", 1),
         Entry("part-00002", 1),
+        Entry("part-00003-5b0fc123.c000.csv", 1),
     ]
     assert [final for _, final in named(staged, "orders-01234567-000000007")] == [
         "day=1/orders-01234567-000000007-0000.zstd.parquet",
         "orders-01234567-000000007-0001.json.gz",
         "orders-01234567-000000007-0002",
+        "orders-01234567-000000007-0003.csv",
     ]
 
 

@@ -17,7 +17,7 @@ from kafkad_etl.job import Job
 from kafkad_etl.job import Sink as Settings
 from kafkad_etl.messages import Plan
 
-ENDING = re.compile(r"\.?c\d{3}(\..+)$|(\.[^.]+)$")
+ENDING = re.compile(r"[-.]c\d{3}(\..+)$|(\.[^.]+)$")
 
 
 class Layout(NamedTuple):

@@ -1,0 +1,64 @@
+"""`kctl etl compact`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkad_etl.commands.asking import sets, variables
+from kafkad_etl.commands.base import EtlCommand
+from kctl.command import pass_settings
+from kctl.output import Column, Document, Writer, note
+from kctl.settings import Settings
+
+COLUMNS = (
+    Column("directory", "Below sink.path; . is that itself."),
+    Column("rows", "In the merged file.", "number"),
+    Column("files_before", "How many there were.", "number", header="FILES"),
+    Column("files_after", "How many there are.", "number", header="NOW"),
+    Column("bytes_before", "Their size.", "size", header="SIZE"),
+    Column("bytes_after", "Their size now.", "size", header="NOW"),
+)
+
+
+@click.command("compact", cls=EtlCommand, columns=COLUMNS)
+@click.argument("job", type=click.Path(path_type=Path))
+@variables
+@sets
+@click.option("--min-files", type=click.IntRange(min=2), metavar="N", help="Only directories with so many small files.")
+@click.option("--master", metavar="URL", default="", help="Instead of spark.master: local[2], yarn, spark://….")
+@click.option("--java-home", metavar="DIR", default="", help="The Java that runs Spark.")
+@pass_settings
+def compact(settings: Settings, /, job: Path, **given: Any) -> int:
+    """Merge the small files that a job has written.
+
+    In each directory with sink.compact.min_files files (8) that are smaller than sink.target_file_mb, they become as
+    few as they can. Only the job's own files, and not while it runs. Whoever reads a directory in the moment when a
+    merged file takes the place of the others sees its rows twice, or misses a file. Killed in that moment, the next run
+    or the next compact finishes what was begun.
+
+    Example: kctl etl compact orders.yaml
+    """
+    from kafkad_etl import compacting
+
+    with open(os.devnull, "w") as nowhere:
+        done = compacting.compact(compacting.Request(job, **given), nowhere if settings.quiet else sys.stderr)
+    rows = [
+        {
+            "directory": merged.directory or ".",
+            "rows": merged.rows,
+            "files_before": merged.files_before,
+            "files_after": merged.files_after,
+            "bytes_before": merged.bytes_before,
+            "bytes_after": merged.bytes_after,
+        }
+        for merged in done.merged
+    ]
+    Writer(settings, COLUMNS, Document(settings.command)).write(rows)
+    if not rows:
+        note(settings, "no directory has enough small files of this job")
+    return done.ends
