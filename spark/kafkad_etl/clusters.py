@@ -9,7 +9,7 @@ from pathlib import Path
 from kafkad_etl.errors import EtlError, EtlExit, exit_of
 from kafkad_etl.job import Kafka, Scalar, Security
 from kafkad_etl.messages import Client
-from kctl.access import Access, access_of, resolve
+from kctl.access import Access, Secret, access_of, resolve
 from kctl.connection import Address
 from kctl.errors import Exit, KctlError
 from kctl.session import Session
@@ -31,6 +31,8 @@ class Clusters:
         self._base = base
         self._environment = environment
         self._sessions: dict[Access, Session] = {}
+        self._silent: dict[Access, EtlError] = {}
+        """Where nobody answered: it is waited for once."""
 
     def access(self, kafka: Kafka) -> Access:
         return access_to(kafka, self.settings, self._base, self._environment)
@@ -41,7 +43,12 @@ class Clusters:
         session = self._sessions.get(access)
         if session is None:
             session = self._sessions[access] = Session(own(self.settings), access)
-            probe(session)
+            try:
+                probe(session)
+            except EtlError as error:
+                self._silent[access] = error
+        if access in self._silent:
+            raise self._silent[access]
         return session
 
     def fresh(self, kafka: Kafka) -> Session:
@@ -192,16 +199,11 @@ def _identity(access: Access) -> Client:
 
     pem = pem_of(access.certificate, access.key_password, [])
     key = pem_of(access.key, access.key_password, []) if access.key else pem
-    found = _blocks(key, "PRIVATE KEY") or _blocks(key, "ENCRYPTED PRIVATE KEY")
-    name = access.key or access.certificate
-    client = {
+    return {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": "".join(_blocks(pem, "CERTIFICATE")),
-        "ssl.keystore.key": found[0] if found else _as_pkcs8(key, name),
+        "ssl.keystore.key": _plain_key(key, access.key or access.certificate, access.key_password),
     }
-    if not found or "ENCRYPTED" not in found[0]:
-        return client
-    return client | {"ssl.key.password": access.key_password()}
 
 
 def _blocks(pem: str, name: str) -> list[str]:
@@ -210,20 +212,33 @@ def _blocks(pem: str, name: str) -> list[str]:
     return [f"{block}\n" for block in re.findall(rf"-----BEGIN {name}-----.*?-----END {name}-----", pem, re.DOTALL)]
 
 
-def _as_pkcs8(pem: str, name: str) -> str:
-    """An older key, such as RSA PRIVATE KEY, if it is not encrypted: Java reads PKCS#8 only."""
-    import subprocess
-
-    command = ["openssl", "pkcs8", "-topk8", "-nocrypt", "-passin", "pass:"]  # else it would ask on the terminal
-    try:
-        done = subprocess.run(command, input=pem, capture_output=True, text=True, check=False)
-        found = _blocks(done.stdout, "PRIVATE KEY")
-    except FileNotFoundError:
-        found = []
+def _plain_key(pem: str, name: str, password: Secret) -> str:
+    """In PKCS#8, which is all that Java reads, and not encrypted: not every Java knows every cipher of openssl's."""
+    found = _blocks(pem, "PRIVATE KEY") or _blocks(_decrypted(pem, password() if password else ""), "PRIVATE KEY")
     if found:
         return found[0]
     raise EtlError(
-        f"{name} has no private key in PKCS#8, which Java needs",
+        f"{name} has no private key that can be handed to Java",
         EtlExit.USAGE,
-        hints=("convert it: openssl pkcs8 -topk8 -nocrypt -in KEY.pem -out KEY8.pem",),
+        hints=(
+            "is its password right, and openssl installed?",
+            "or convert it: openssl pkcs8 -topk8 -nocrypt -in KEY.pem -out KEY8.pem",
+        ),
     )
+
+
+def _decrypted(pem: str, password: str) -> str:
+    """The password goes through a pipe: arguments can be seen by everybody."""
+    import subprocess
+
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, f"{password}\n".encode())
+        command = ["openssl", "pkcs8", "-topk8", "-nocrypt", "-passin", f"fd:{reading}"]
+        done = subprocess.run(command, input=pem, capture_output=True, text=True, check=False, pass_fds=(reading,))
+        return done.stdout
+    except FileNotFoundError:
+        return ""
+    finally:
+        os.close(reading)
+        os.close(writing)

@@ -60,6 +60,16 @@ def test_certificates_go_along_as_pem_and_old_keys_as_pkcs8(tmp_path: Path) -> N
         assert "ssl.endpoint.identification.algorithm" not in settings
 
 
+def test_an_encrypted_key_is_decrypted_and_a_wrong_password_is_told(tmp_path: Path) -> None:
+    identity = Authority(tmp_path).issue("alice", password="sesame")
+    access = Access(security_protocol="SSL", certificate=str(identity.certificate), key=str(identity.key))
+    settings = client_of(access._replace(key_password=Secret("sesame")), "c")
+    assert settings["ssl.keystore.key"].startswith("-----BEGIN PRIVATE KEY-----")
+    for wrong in (Secret("open"), Secret()):
+        with pytest.raises(EtlError, match="has no private key that can be handed to Java"):
+            client_of(access._replace(key_password=wrong), "c")
+
+
 def _kind(key: Path) -> str:
     shown = subprocess.run(["openssl", "pkey", "-in", str(key), "-noout", "-text"], capture_output=True, check=True)
     return "RSA" if b"modulus" in shown.stdout else "EC"
