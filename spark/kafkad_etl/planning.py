@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -109,6 +110,32 @@ def plan(
     return _Planning(clusters, job, asked, schemas, environment, clock()).planned()
 
 
+class NotReady(EtlError):
+    """Several things are not there that a job needs; `mistakes` has a line for each."""
+
+    def __init__(self, name: str, errors: Sequence[EtlError]) -> None:
+        self.mistakes = tuple("; ".join((error.what, *error.hints)) for error in errors)
+        what = f"{name} lacks {len(errors)} things in its clusters"
+        super().__init__(what, EtlExit(errors[0].exit_code), hints=self.mistakes)
+
+
+def check(
+    clusters: Clusters,
+    job: Job,
+    environment: Mapping[str, str] = os.environ,
+    clock: Callable[[], float] = time.time,
+) -> tuple[str, ...]:
+    """Warnings; EtlError if a run could not begin now, with all that it would not find."""
+    asked = Asked()
+    found = list(_Planning(clusters, job, asked, NO_SCHEMAS, environment, clock()).faults())
+    distinct = {error.what: error for error in found}
+    if len(distinct) > 1:
+        raise NotReady(job.name, list(distinct.values()))
+    for error in distinct.values():
+        raise error
+    return plan(clusters, job, asked, NO_SCHEMAS, environment, clock).warnings
+
+
 class _Planning:
     def __init__(
         self,
@@ -138,7 +165,7 @@ class _Planning:
             self._look()
         record, standing, is_new = self._standing() if self.keeps else (None, Standing(), True)
         reading, reach = self._reading(standing) if self.topics else (None, ())
-        creations = tuple(self._creations()) if self.asked.task == "run" else ()
+        creations = self._creations() if self.asked.task == "run" else []
         return Planned(
             plan=self._plan(reading, record),
             reach=reach,
@@ -148,7 +175,7 @@ class _Planning:
             record=record,
             is_new=is_new,
             resets=self.keeps and self.asked.reset_checkpoint and self.checkpoint.directory.exists(),
-            creations=creations,
+            creations=tuple(creations),
             lost=tuple(self.lost),
             record_bytes=self._record_bytes() if self.asked.task == "run" else {},
             topic_ids={name: topic.id for name, topic in self.topics.items()},
@@ -269,17 +296,34 @@ class _Planning:
 
     # --- the sink
 
-    def _creations(self) -> Iterator[Creation]:
+    def _creations(self) -> list[Creation]:
         """Topics that a run has to create first; EtlError for those that nobody will."""
-        job = self.job
-        if job.sink.topic:
-            kafka = job.sink.topic.kafka or job.kafka
-            name, create = job.sink.topic.topic, job.sink.topic.create
-            there = topics.writable(self.clusters.session(kafka), name, "sink.topic", create)
-            if there is None and create is not None:
-                yield Creation(kafka, name, create)
-        for name in dead_letter_topics(job):
-            topics.writable(self.session, name, "bad_rows.topic", None)
+        for name in dead_letter_topics(self.job):
+            self._need_letters(name)
+        return self._created()
+
+    def _created(self) -> list[Creation]:
+        sink = self.job.sink.topic
+        if sink is None:
+            return []
+        kafka = sink.kafka or self.job.kafka
+        there = topics.writable(self.clusters.session(kafka), sink.topic, "sink.topic", sink.create)
+        return [Creation(kafka, sink.topic, sink.create)] if there is None and sink.create is not None else []
+
+    def _need_letters(self, name: str) -> None:
+        topics.writable(self.session, name, "bad_rows.topic", None)
+
+    def faults(self) -> Iterator[EtlError]:
+        """All that a run would not find, and not only the first of it."""
+        needs: list[Callable[[], object]] = [self._created]
+        needs += [partial(self._need_letters, name) for name in dead_letter_topics(self.job)]
+        if not self.job.source.files:
+            needs.insert(0, self._look)
+        for need in needs:
+            try:
+                need()
+            except EtlError as error:
+                yield error
 
     def _plan(self, reading: Reading | None, record: Record | None) -> Plan:
         job, sink = self.job, self.job.sink.topic

@@ -56,6 +56,8 @@ def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
         schemas = Schemas(job.value_schema, job.key_schema, job.sink_schema)
         planned = planning.plan(clusters, job.job, request.asked._replace(spark=found.version), schemas)
         said = [f"warning: {text}" for text in (*doubts, *found.warnings, *planned.warnings)]
+        if lock.left:
+            said.append(f"the last run did not come to its end: {lock.left}; its lock is taken over")
         said += planning.begin(planned, clusters)
         return _Run(loaded, job, found, clusters, planned).to_its_end(request, lock, said, stream)
 

@@ -123,3 +123,18 @@ def test_the_list_has_every_job_with_a_checkpoint(kctl: Kctl, place: Place) -> N
     assert (shown["job"], shown["batch"], shown["running"]) == ("b", 1, "yes")
     assert (shown["source"], shown["sink"]) == ("topics orders", "none")
     assert shown["committed"] is not None
+
+
+def test_validate_names_all_that_is_not_there(kctl: Kctl, place: Place) -> None:
+    assert kctl("etl", "validate", place.job).code == 0
+    sets = ("--set", "source.topics=[no-such]", "--set", "value.bad_rows.topic=no-bad")
+    ran = kctl("etl", "validate", place.job, *sets)
+    assert ran.code == 3
+    assert "orders lacks 2 things in its clusters" in ran.err
+    assert "topic 'no-such' does not exist on 127.0.0.1:" in ran.err
+    assert "bad_rows.topic: topic 'no-bad' does not exist on 127.0.0.1:" in ran.err
+    assert kctl("etl", "validate", place.job, *sets, "--offline").code == 0
+    assert not place.state.exists()
+    unreachable = kctl("etl", "validate", place.job, "--set", "kafka.bootstrap=['127.0.0.1:1']")
+    assert unreachable.code == 3
+    assert unreachable.err.count("no broker answers at 127.0.0.1:1") == 1

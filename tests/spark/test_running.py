@@ -266,6 +266,15 @@ def wait_for(path: Path) -> None:
     raise AssertionError(f"{path} does not appear")
 
 
+def test_the_lock_of_a_run_that_was_killed_is_taken_over_and_said(run: Run, topic: str, tmp_path: Path) -> None:
+    (tmp_path / ".etl").mkdir()
+    (tmp_path / f".etl/{topic}.lock").write_text('{"host": "elsewhere", "pid": 7, "since": "2026-11-20T10:00:00Z"}')
+    ran = run(WORK + 'channel.send(Ended("done"))')
+    assert ran.code == 0
+    taken = "the last run did not come to its end: process 7 on elsewhere, since 2026-11-20T10:00:00Z; its lock"
+    assert taken in ran.err
+
+
 def test_options_of_spark_submit_reach_it(run: Run, tmp_path: Path) -> None:
     ran = run(HELLO + "print(sys.argv, flush=True); sys.exit(1)", "--", "--master", "local[3]", "--queue", "night")
     assert "'--queue', 'night'" in ran.err

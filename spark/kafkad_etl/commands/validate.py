@@ -99,8 +99,7 @@ def _right(settings: Settings, path: Path, variables: Mapping[str, str], sets: S
 def _asked_of_clusters(settings: Settings, path: Path, job: Effective) -> Sequence[str]:
     """Warnings; EtlError if what the job needs is not there, or may not be used."""
     from kafkad_etl.clusters import Clusters
-    from kafkad_etl.planning import Asked, Schemas, plan
+    from kafkad_etl.planning import check
 
     with Clusters(settings, path.parent) as clusters:
-        schemas = Schemas(job.value_schema, job.key_schema, job.sink_schema)
-        return plan(clusters, job.job, Asked(), schemas).warnings
+        return check(clusters, job.job)
