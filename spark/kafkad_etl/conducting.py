@@ -106,12 +106,20 @@ def outcome(last: Last, interruptions: int) -> Outcome:
     return "interrupted" if last.reason == "stopped" else last.reason
 
 
-def settle(launched: Launched, interruptions: Interruptions, clock: Callable[[], float] = time.monotonic) -> None:
-    """Spark puts its own things in order; nobody has to wait for it who has pressed Ctrl-C twice."""
+def settle(launched: Launched, interruptions: Interruptions, clock: Callable[[], float] = time.monotonic) -> int | None:
+    """Spark puts its own things in order; nobody has to wait for it who has pressed Ctrl-C twice.
+
+    How spark-submit ended by itself; None: it had to be ended."""
     patience = clock() + _END_SECONDS
-    while launched.wait(0.1) is None and clock() < patience and interruptions.count < 2:
+    while (status := launched.wait(0.1)) is None and clock() < patience and interruptions.count < 2:
         pass
     launched.kill()
+    return status
+
+
+def went_under(last: Last, status: int | None) -> bool:
+    """Whether the JVM was killed, or ended without a word: what a driver says then is only that it is alone."""
+    return last is None or (isinstance(last, Failed) and status is not None and status < 0)
 
 
 def vanished(status: int | None, log: Log, secrets: frozenset[str]) -> EtlError:

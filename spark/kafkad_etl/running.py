@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from kafkad_etl import checkpoints, diagnosis, environment, launching, planning
 from kafkad_etl.clusters import Clusters
-from kafkad_etl.conducting import Conductor, settle, vanished
+from kafkad_etl.conducting import Conductor, settle, vanished, went_under
 from kafkad_etl.effective import Effective, effective
 from kafkad_etl.environment import Environment
 from kafkad_etl.errors import EtlError, EtlExit
@@ -23,7 +23,7 @@ from kafkad_etl.interruptions import Interruptions
 from kafkad_etl.loading import Loaded, load, masked
 from kafkad_etl.locking import Lock
 from kafkad_etl.logs import Log
-from kafkad_etl.messages import Failed
+from kafkad_etl.messages import Ended, Failed
 from kafkad_etl.planning import Asked, Planned, Schemas
 from kafkad_etl.reporting import How, Reporter, reporter
 from kafkad_etl.submitting import NO_OPTIONS, Options
@@ -97,12 +97,13 @@ class _Run:
                 )
             )
             last = conductor.conduct(launched)
-            settle(launched, interruptions)
-        if isinstance(last, Failed):
+            status = settle(launched, interruptions)
+        if went_under(last, status):
+            if not interruptions.count:
+                raise vanished(status, self.log, secrets)
+        elif isinstance(last, Failed):
             raise self._failure(last, shown)
-        if last is None and not interruptions.count:
-            raise vanished(launched.ended, self.log, secrets)
-        return EtlExit.INTERRUPTED if last is None or last.reason == "stopped" else EtlExit.DONE
+        return EtlExit.DONE if isinstance(last, Ended) and last.reason != "stopped" else EtlExit.INTERRUPTED
 
     def _show_elsewhere(self, conductor: Conductor, shown: Reporter, stack: ExitStack) -> None:
         """As a consumer group, and to Prometheus."""

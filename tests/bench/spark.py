@@ -125,7 +125,7 @@ def connector(bench: Bench, found: Environment, only: str) -> Iterator[tuple[str
         f"read {bench.rows:,} records, count": (bench.rows, lambda _, at: count(spark, at, bench.rows)),
         f"read {bench.rows:,} records, write Parquet": (
             bench.rows,
-            lambda side, at: to_parquet(spark, at, bench.directory / side),
+            lambda side, at: to_parquet(spark, at, bench.directory / "parquet" / side),
         ),
         f"write {half:,} records": (half, lambda _, at: write(spark, at, "written", half)),
     }

@@ -194,6 +194,13 @@ def test_a_jvm_that_is_killed_is_told_with_the_last_lines_of_the_log(run: Run) -
     assert "failed: 3 rows read" in ran.err
 
 
+def test_what_a_driver_says_whose_jvm_was_killed_is_not_the_reason(run: Run) -> None:
+    failed = 'Failed(kind="spark", text="Connection refused")'
+    ran = run(f"{WORK}channel.send({failed}); os.kill(os.getpid(), signal.SIGKILL)")
+    assert ran.code == EtlExit.FAILED
+    assert "error: Spark was killed (SIGKILL) before the job was done" in ran.err
+
+
 def test_a_spark_that_does_not_start_is_told_with_what_it_said(run: Run) -> None:
     ran = run("sys.exit('Master must either be yarn or start with spark')")
     assert ran.code == EtlExit.FAILED
@@ -248,11 +255,13 @@ def test_two_runs_of_one_job_and_a_driver_that_outlives_its_front(
         assert front.stdout is not None
         driver = json.loads(front.stdout.readline())["pid"]
         front.kill()
-    wait_for(tmp_path / "alone")
-    ran = run("sys.exit(1)")  # would remove what the living driver needs, and start a second one
+    try:
+        wait_for(tmp_path / "alone")
+        ran = run("sys.exit(1)")  # would remove what the living driver needs, and start a second one
+    finally:
+        (tmp_path / "go").touch()
     assert ran.code == EtlExit.CHECKPOINT
     assert "another run of this job is going on" in ran.err
-    (tmp_path / "go").touch()
     assert is_gone(driver)
     assert run(WORK + 'channel.send(Ended("done")); channel.close()').code == EtlExit.DONE
     assert list(tmp_path.glob(f"{PREFIX}*")) == []  # what the killed front left too
