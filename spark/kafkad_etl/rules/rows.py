@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kafkad_etl.document import Mistake
 from kafkad_etl.facts import duration_ms
-from kafkad_etl.job import Format, Job, Lookup, Transform
+from kafkad_etl.job import BadRows, Files, Format, Job, Lookup, Transform
 from kafkad_etl.rules.sources import reads, topic_name
 
 _VIEWS = ("source", "out")
@@ -17,12 +17,10 @@ def mistakes(job: Job) -> Iterator[Mistake]:
         yield from _format(job, job.value, "value")
         yield from _format(job, job.key, "key")
     else:
-        for name, given, default in (
-            ("value", job.value, Format(format="raw")),
-            ("key", job.key, Format(format="text")),
-        ):
-            if given != default:
-                yield Mistake(name, "files have columns already", ("`source.files` says what they are",))
+        yield from _of_files(job, job.source.files)
+    yield from _bad_rows(job, job.value.bad_rows)
+    if job.key.bad_rows != BadRows():
+        yield Mistake("key.bad_rows", "a record is bad as a whole", ("`value.bad_rows` says what becomes of it",))
     yield from _transform(job.transform)
     yield from _times(job.transform)
     for name, lookup in job.transform.lookups.items():
@@ -51,11 +49,18 @@ def _format(job: Job, form: Format, path: str) -> Iterator[Mistake]:
         yield Mistake(f"{path}.csv", f"the format is {form.format}")
     if form.csv.header:
         yield Mistake(f"{path}.csv.header", "a record is one line, without a header", ("leave it out",))
-    yield from _bad_rows(job, form, f"{path}.bad_rows")
 
 
-def _bad_rows(job: Job, form: Format, path: str) -> Iterator[Mistake]:
-    bad = form.bad_rows
+def _of_files(job: Job, files: Files) -> Iterator[Mistake]:
+    """Files have columns already; only `bad_rows` is about them too."""
+    plain = Format(format=job.value.format, bad_rows=job.value.bad_rows)
+    if job.value != plain or job.value.format not in ("raw", files.format) or job.key != Format(format="text"):
+        hints = ("`source.files` says what they are; of `value`, only bad_rows counts",)
+        yield Mistake("value" if job.key == Format(format="text") else "key", "files have columns already", hints)
+
+
+def _bad_rows(job: Job, bad: BadRows) -> Iterator[Mistake]:
+    path = "value.bad_rows"
     if bad.action == "dead_letter" and not bad.topic:
         yield Mistake(path, "dead_letter needs a `topic`")
     if bad.topic and bad.action != "dead_letter":

@@ -154,8 +154,11 @@ def _queries(job: Job) -> list[_Query]:
 
 def _source(effective: Effective) -> tuple[Columns, list[Finding]]:
     job = effective.job
-    if job.source.files is not None:
-        return _of_ddl(job.source.files.schema, "source.files.schema")
+    files = job.source.files
+    if files is not None:
+        columns, found = _of_ddl(files.schema, "source.files.schema")
+        file = () if files.format == "parquet" else ("_file",)
+        return Columns((*columns.names, *file), columns.complete), found
     meta = (*META, "_headers") if job.source.headers else META
     if job.value.format in ("text", "raw"):
         return Columns(("value", *meta), True), []

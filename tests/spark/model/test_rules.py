@@ -35,6 +35,7 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         ([FILES % ", schema: a INT", "source.start=latest"], "source.start: files are read from the first to the last"),
         ([FILES % ", schema: a INT", "source.headers=true"], "source.headers: files have no headers"),
         ([FILES % ", schema: a INT", "value.format=text"], "value: files have columns already"),
+        ([FILES % ", schema: a INT", "key.format=raw"], "key: files have columns already"),
         # clients
         (["kafka={cluster: a, bootstrap: ['a:1']}"], "kafka.bootstrap: one of `cluster` and `bootstrap`"),
         (["kafka.bootstrap=[a]"], 'kafka.bootstrap.0: "a" is not of the form host:port'),
@@ -60,6 +61,7 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         (["value={format: text, mode: lenient}"], "value.mode: only json has unknown fields, not text"),
         (["value={format: text, csv: {null: x}}"], "value.csv: the format is text"),
         (["value={format: csv, schema: a INT, csv: {header: true}}"], "value.csv.header: a record is one line"),
+        (["key={format: json, schema: a INT, bad_rows: {action: drop}}"], "key.bad_rows: a record is bad as a whole"),
         ([DEAD % ""], "value.bad_rows: dead_letter needs a `topic`"),
         ([DEAD % ", topic: orders"], "value.bad_rows.topic: orders is read by this job"),
         (
@@ -153,6 +155,7 @@ def test_rules(sets: list[str], told: str) -> None:
         ["source.start=2026-11-01T00:00:00Z"],
         ["source.start=-1h"],
         [FILES % "", "run.mode=batch"],
+        ["source={files: {format: csv, path: a, schema: b INT}}", "value={format: csv, bad_rows: {action: drop}}"],
         ["run.output=complete", "sink={type: csv, path: a, mode: overwrite}"],
         ["run.output=update", SQLITE % ", mode: upsert, keys: [id]"],
         [WINDOWS, "transform.deduplicate={keys: [id], within: 1h30m}"],

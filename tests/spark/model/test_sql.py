@@ -167,6 +167,10 @@ def test_columns_that_other_keys_name(sql: str, sets: list[str], path: str, text
         ("SELECT address.city FROM source", ["sink={type: csv, path: a, partition_by: [city]}"]),
         ("SELECT count(*) FROM source", ["run.mode=batch", TOPIC % ", format: text"]),
         ("", ["value={format: raw}", TOPIC % ", format: raw"]),
+        (
+            "SELECT a, _file FROM source",
+            ["source={files: {format: csv, path: a, schema: a INT}}", "value={format: raw}"],
+        ),
         ("", ["value={format: avro, registry: {url: u}}", TOPIC % ", key: anything"]),
         ("", ["checks=[{sql: SELECT count(*) FROM out JOIN users ON out.id = users.id, expect: 0}]", USERS]),
     ],
