@@ -174,7 +174,7 @@ class _Checking:
 
     def _literal(self, node: ScalarNode, kind: inspect.LiteralType, path: str) -> Any:
         for value in kind.values:
-            if node.value == (str(value).lower() if isinstance(value, bool) else str(value)):
+            if _is_literally(node, value):
                 return value
         known = [str(value) for value in kind.values if value != ""]
         if len(known) == 1:
@@ -208,7 +208,7 @@ def _fits(node: Node, kind: Type) -> bool:
         return isinstance(kind, inspect.VarTupleType)
     match kind:
         case inspect.LiteralType():
-            return node.value.lower() in {str(value).lower() for value in kind.values}
+            return any(_is_literally(node, value) for value in kind.values)
         case inspect.StrType():
             return node.tag not in (NULL, BOOLEAN)
         case inspect.IntType():
@@ -218,6 +218,12 @@ def _fits(node: Node, kind: Type) -> bool:
         case inspect.BoolType():
             return bool(node.tag == BOOLEAN)
     return isinstance(kind, inspect.NoneType) and _is_null(node)
+
+
+def _is_literally(node: Node, value: Any) -> bool:
+    if isinstance(value, bool):
+        return node.tag == BOOLEAN and (node.value.lower() == "true") is value
+    return bool(node.value == str(value))
 
 
 def _plain(node: Node) -> Any:

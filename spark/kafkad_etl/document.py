@@ -39,7 +39,7 @@ class Mistake(NamedTuple):
 
 
 class Place(NamedTuple):
-    """`line` is the key's; the value's text begins at `text_line` and `text_column`, as do all lines of a `block`."""
+    """`line` is the key's; the value's text begins at `text_line` and `text_column`, as do a `block`'s lines (|)."""
 
     line: int
     text_line: int = 0
@@ -155,7 +155,7 @@ def _text_place(node: Node, lines: list[str]) -> tuple[int, int, bool]:
     while line < len(lines) and not lines[line].strip():
         line += 1
     first = lines[line] if line < len(lines) else ""
-    return line + 1, len(first) - len(first.lstrip(" ")) + 1, True
+    return line + 1, len(first) - len(first.lstrip(" ")) + 1, node.style == "|"
 
 
 def put(root: Node, path: str, value: Node) -> Mistake | None:

@@ -39,7 +39,8 @@ def run(spark_ready: SparkReady, broker: KafkadProcess) -> Run:
     """A shipped job in a process of its own, as a user starts it; what it says at the end."""
 
     def call(name: str, *words: str) -> str:
-        command = [sys.executable, "-m", "kctl", "-o", "plain", "etl", "run", str(JOBS / f"{name}.yaml"), *words]
+        small = ["--master", "local[2]", "--set", "spark.driver_memory=700m"]
+        command = [sys.executable, "-m", "kctl", "etl", "run", str(JOBS / f"{name}.yaml"), *small, *words]
         environment = {**os.environ, "KCTL_BOOTSTRAP": broker.bootstrap}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=500, check=False)
         assert done.returncode == 0, done.stderr

@@ -126,6 +126,7 @@ def test_scalars_are_what_they_look_like() -> None:
 
 def test_text_keeps_the_digits_that_are_written() -> None:
     assert loaded(sets=["run.group=007"]).job.run.group == "007"
+    assert loaded(sets=["run.group='false'"]).job.run.group == "false"
 
 
 def test_set_makes_the_blocks_that_it_needs() -> None:
@@ -164,6 +165,7 @@ def test_where_a_key_is_and_where_one_would_be() -> None:
         ('"SELECT nix"', 1, 8, "orders.yaml:6:16"),
         ("|\n    SELECT 1,\n      nix", 2, 3, "orders.yaml:8:7"),
         (">-\n\n      SELECT 1", 1, 0, "orders.yaml:8"),
+        (">-\n      SELECT 1,\n      nix\n", 2, 1, "orders.yaml:6"),
     ],
 )
 def test_a_position_in_sql_is_one_in_the_file(sql: str, line: int, column: int, place: str) -> None:
