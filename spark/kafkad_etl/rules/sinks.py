@@ -82,6 +82,8 @@ def _topic(job: Job, sink: TopicSink) -> Iterator[Mistake]:
         yield Mistake("sink.topic", "avro needs a `schema`", ("schema: {file: orders.avsc}",))
     if sink.format != "avro" and sink.schema is not None:
         yield Mistake("sink.topic.schema", f"only avro has one, not {sink.format}")
+    if sink.create is not None and sink.create.replication == 0:
+        yield Mistake("sink.topic.create.replication", "has to be at least 1, or -1 for the cluster's default")
     if reads(job.source, sink.topic) and _same_cluster(job.kafka, sink.kafka):
         yield Mistake("sink.topic.topic", f"{sink.topic} is read by this job: what it writes would come again for ever")
 

@@ -209,6 +209,8 @@ def _wanted_columns(job: Job, result: Columns) -> Iterator[Finding]:
     sink = job.sink
     for index, name in enumerate(sink.partition_by):
         yield from _lacking(result, name, f"sink.partition_by.{index}")
+    if result.complete and {name.lower() for name in result.names} <= {name.lower() for name in sink.partition_by}:
+        yield Finding("wrong", "sink.partition_by", "no column is left for the files themselves")
     if sink.jdbc is not None:
         for index, name in enumerate(sink.jdbc.keys):
             yield from _lacking(result, name, f"sink.jdbc.keys.{index}")

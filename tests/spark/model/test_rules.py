@@ -114,6 +114,10 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         (["sink={type: delta, path: a}"], "sink.type: delta needs its jar"),
         (["sink={type: topic, topic: {topic: a, format: avro}}"], "sink.topic: avro needs a `schema`"),
         (["sink={type: topic, topic: {topic: a, schema: a INT}}"], "sink.topic.schema: only avro has one, not json"),
+        (
+            ["sink={type: topic, topic: {topic: a, create: {partitions: 1, replication: 0}}}"],
+            "has to be at least 1, or -1",
+        ),
         (["sink={type: topic, topic: {topic: orders}}"], "sink.topic.topic: orders is read by this job"),
         (
             ["source={pattern: 'o.*'}", "sink={type: topic, topic: {topic: out}}"],

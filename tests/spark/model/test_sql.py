@@ -125,6 +125,7 @@ def test_what_a_stream_can_have(sql: str, sets: list[str], level: str, text: str
         ),
         ("SELECT id FROM source", ["sink={type: csv, path: a, partition_by: [day]}"], "sink.partition_by.0", '"day"'),
         ("", ["sink={type: csv, path: a, partition_by: [day]}"], "sink.partition_by.0", '"day"'),
+        ("SELECT id FROM source", ["sink={type: csv, path: a, partition_by: [ID]}"], "sink.partition_by", "no column"),
         ("", [TOPIC % ", format: raw"], "sink.topic.format", "writes the column `value`"),
         (
             "",
@@ -164,7 +165,7 @@ def test_columns_that_other_keys_name(sql: str, sets: list[str], path: str, text
         ("", [TOPIC % ", key: _key, source_header: true"]),
         ("SELECT cast(id AS STRING) FROM source", [TOPIC % ", key: id"]),
         ("SELECT * EXCEPT (ts) FROM source", [TOPIC % ", key: id"]),
-        ("SELECT address.city FROM source", ["sink={type: csv, path: a, partition_by: [city]}"]),
+        ("SELECT id, address.city FROM source", ["sink={type: csv, path: a, partition_by: [city]}"]),
         ("SELECT count(*) FROM source", ["run.mode=batch", TOPIC % ", format: text"]),
         ("", ["value={format: raw}", TOPIC % ", format: raw"]),
         (
