@@ -8,7 +8,8 @@ or `Failed`. A socket that closes tells either that the other one has gone.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from functools import cache
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -168,9 +169,12 @@ Event: TypeAlias = Started | Query | Tasks | Batch | OpenWindows | Compacted | W
 Message: TypeAlias = Plan | Stop | Event
 
 _encoder = msgspec.json.Encoder()
-_events = msgspec.json.Decoder(Event)
-_plans = msgspec.json.Decoder(Plan)
-_stops = msgspec.json.Decoder(Stop)
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Made when it is needed: commands without a driver do not pay for it."""
+    return msgspec.json.Decoder(kind)
 
 
 def line_of(message: Message) -> bytes:
@@ -178,13 +182,15 @@ def line_of(message: Message) -> bytes:
 
 
 def event_of(line: bytes) -> Event:
-    event: Event = _events.decode(line)
+    event: Event = _decoder(Event).decode(line)
     return event
 
 
 def plan_of(line: bytes) -> Plan:
-    return _plans.decode(line)
+    plan: Plan = _decoder(Plan).decode(line)
+    return plan
 
 
 def stop_of(line: bytes) -> Stop:
-    return _stops.decode(line)
+    stop: Stop = _decoder(Stop).decode(line)
+    return stop
