@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, NamedTuple
 
 from kafkad_etl.driver.outcome import DataFrame
 
-PATIENCE = 10.0
-"""Seconds until Spark has told what it observed: it does so a moment after the action."""
+PATIENCE_MS = 10_000
+"""Until Spark has told what it observed: it does so a moment after the action."""
 
 
 class Counted(NamedTuple):
@@ -21,11 +20,8 @@ class Counted(NamedTuple):
         """After the action. Where not all rows pass, because the SQL needs some or none, they are counted now."""
         if not self.whole:
             return int(self.unobserved.count())
-        future = self.observation._jo.future()
-        end = time.monotonic() + PATIENCE
-        while not future.isCompleted() and time.monotonic() < end:
-            time.sleep(0.005)
-        found = self.observation.get if future.isCompleted() else {}
+        self.unobserved.sparkSession.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(PATIENCE_MS)
+        found = self.observation.get if self.observation._jo.future().isCompleted() else {}
         return int(found["rows"]) if "rows" in found else int(self.unobserved.count())
 
 

@@ -14,7 +14,7 @@ from kafkad_etl.driver.limits import Reason, enough, limits_of
 from kafkad_etl.driver.open_windows import open_windows
 from kafkad_etl.driver.outcome import BatchId, JobFailed, Sink
 from kafkad_etl.driver.parse import Parser
-from kafkad_etl.driver.paths import HadoopFiles
+from kafkad_etl.driver.paths import HadoopFiles, join
 from kafkad_etl.driver.progress import batch_of, progress_of, tasks_of
 from kafkad_etl.driver.stateful import Stateful, observed_of
 from kafkad_etl.driver.wal import range_of
@@ -170,7 +170,8 @@ class _Stream(_Work):
 
     def _end(self, error: BaseException | None, reason: Reason | None) -> Reason:
         ended = self._ended_by(error, reason)
-        if self._stateful and self._plan.job.run.output == "append":
+        committed = self._files.under(join(self._plan.checkpoint, "commits"))
+        if self._stateful and committed and self._plan.job.run.output == "append":
             left = open_windows(self._spark, self._plan.checkpoint)
             if left:
                 self._front.send(left)

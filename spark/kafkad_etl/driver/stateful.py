@@ -35,6 +35,7 @@ class Stateful:
         self._spark, self._plan, self._parser, self._sink, self._warn = spark, plan, parser, sink, warn
         self._tally = Tally(plan.job.value.bad_rows)
         self._groups: list[Group] = []
+        self._warned = False
 
     def query(self, raw: DataFrame) -> DataFrame:
         """Of a stream: what the sink gets of each batch."""
@@ -103,9 +104,11 @@ class Stateful:
         self._tally.meet(batch.number, rows, passed.bad, passed.rows)
         if passed.bad and self._plan.job.value.bad_rows.action == "dead_letter":
             write_dead_letters(rows, self._plan)
-        if passed.timeless and self._groups and self._plan.job.transform.watermark:
-            column = self._plan.job.transform.watermark.column
-            self._warn(f"batch {batch.number}: {passed.timeless:,} rows have no {column}, and so are in no window")
+        watermark = self._plan.job.transform.watermark
+        if passed.timeless and self._groups and watermark and not self._warned:
+            self._warned = True
+            text = f"have no {watermark.column}, and so are in no window; further batches are not mentioned"
+            self._warn(f"batch {batch.number}: {passed.timeless:,} rows {text}")
 
     def _late(self, rows: DataFrame, before_ms: int) -> int:
         rows = good(rows, self._parser)

@@ -50,7 +50,9 @@ def result(source: DataFrame, job: Job) -> DataFrame:
         except AnalysisException as error:  # ParseException is one
             raise sql_failed(error, query.name) from error
         out.createOrReplaceTempView(query.name)
-    return source.select(*[named(name) for name in plain_columns(source.columns, job)]) if out is None else out
+    if out is None:
+        return source.select(*[named(name) for name in plain_columns(source.columns, job)])
+    return out.select("*")  # whose plan has the views' own in it: Spark looks there for what is observed
 
 
 def plain_columns(columns: list[str], job: Job) -> list[str]:

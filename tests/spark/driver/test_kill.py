@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1500)]
 
 ROWS = 12_000
 BEGIN = 1_760_000_040
-KILLS = 4
+KILLS = 3
 SPARK = {"driver_memory": "700m", "master": "local[2]"}
 
 
