@@ -5,22 +5,25 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kafkad.names import TopicPartition
 from kafkad_etl.checkpoints import Record, Standing
 from kafkad_etl.job import Job
-from kafkad_etl.loading import masked
 from kafkad_etl.locking import Holder
-from kafkad_etl.planning import Planned, Reach, dead_letter_topics
-from kafkad_etl.starts import Extent, as_positions
 from kctl.output import Row, rfc3339
+
+if TYPE_CHECKING:
+    from kafkad_etl.planning import Planned, Reach
+    from kafkad_etl.starts import Extent
 
 
 def document(job: Job, secrets: Iterable[str]) -> Any:
     """The job as it runs, without what it leaves at its default, and without secrets."""
+    from kafkad_etl.loading import masked
+
     return json.loads(masked(json.dumps(msgspec.to_builtins(job, str_keys=True)), secrets))
 
 
@@ -88,6 +91,8 @@ def plan_row(planned: Planned, guarantee: str, words: Sequence[str], secrets: It
 
 def plan_head(planned: Planned, guarantee: str) -> Iterator[str]:
     """For people: what is said before the table of partitions."""
+    from kafkad_etl.planning import dead_letter_topics
+
     job = planned.plan.job
     yield f"job         {job.name}{f': {job.description}' if job.description else ''}"
     yield f"mode        {job.run.mode}"
@@ -120,6 +125,8 @@ def command_text(words: Sequence[str]) -> str:
 
 def status_rows(standing: Standing, there: Mapping[TopicPartition, Extent]) -> list[dict[str, Any]]:
     """Partitions that the checkpoint does not know yet are read from their start."""
+    from kafkad_etl.starts import as_positions
+
     reached = as_positions(standing.reached)
     rows = []
     for where in sorted(reached.keys() | there.keys()):

@@ -93,6 +93,8 @@ def test_the_status_of_a_job_that_never_ran(kctl: Kctl, place: Place) -> None:
     assert ran.code == 0
     assert ran.out.splitlines()[0] == "orders: never run; not running"
     assert ran.out.splitlines()[-1] == "lag 40 records"
+    ran = kctl("etl", "status", place.job, "--set", "run.mode=batch")
+    assert ran.out.splitlines()[0] == "orders: mode batch keeps no progress; not running"
 
 
 def test_the_status_of_a_job_that_runs(kctl: Kctl, place: Place) -> None:

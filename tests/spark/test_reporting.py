@@ -13,6 +13,7 @@ from kafkad_etl.planning import Planned, Reach
 from kafkad_etl.reporting import How, Outcome, Reporter, reporter
 from kafkad_etl.reporting.state import Span, advance, begin, rows_per_second, seconds_left
 from kafkad_etl.reporting.text import offsets_text
+from kafkad_etl.starts import Gap
 from tests.spark.jobs import job
 
 Approved = Callable[[str, str], None]
@@ -33,7 +34,8 @@ def planned() -> Planned:
         Reach(TopicPartition(topic, p), first, end)
         for topic, p, first, end in (("orders", 0, 0, 600_000), ("orders", 1, 0, 400_000), ("refunds", 0, 500, 500))
     )
-    return Planned(plan=plan, reach=reach, record_bytes={"orders": 97.0})
+    lost = (Gap(TopicPartition("refunds", 0), 450, 500),)
+    return Planned(plan=plan, reach=reach, record_bytes={"orders": 97.0}, lost=lost)
 
 
 def batch(number: int, **others: Any) -> Batch:
@@ -108,7 +110,7 @@ def test_json_lines_have_every_event_and_a_summary(capsys: pytest.CaptureFixture
     summary = lines[-1]
     assert (summary["rows_read"], summary["rows_written"], summary["late"], summary["bad"]) == (200_000, 199_980, 14, 6)
     assert summary["offsets"]["orders"] == {"0": {"start": 0, "end": 120_000}, "1": {"start": 0, "end": 80_000}}
-    assert summary["open_windows"] == 3
+    assert (summary["open_windows"], summary["lost"]) == (3, 50)
     assert stream.getvalue() == ""
 
 

@@ -84,7 +84,7 @@ def status(settings: Settings, job: Path, variables: Mapping[str, str], sets: Se
         writer.write(rows)
     else:
         writer.print_text(
-            _lines(writer, rows, f"{found.name}: {_standing_text(checkpoint)}; {outlook.running_text(holder)}")
+            _lines(writer, rows, f"{found.name}: {_standing_text(checkpoint, found)}; {outlook.running_text(holder)}")
         )
     sys.stdout.flush()
 
@@ -104,13 +104,16 @@ def _extents(session: Session, job: Job) -> dict[TopicPartition, Extent]:
     return starts.extents(session, partitions, committed_only=job.source.isolation == "read_committed")
 
 
-def _standing_text(checkpoint: Checkpoint) -> str:
+def _standing_text(checkpoint: Checkpoint, job: Job) -> str:
     from kafkad_etl import checkpoints, outlook
+    from kafkad_etl.facts import is_streaming
 
     if checkpoint.is_remote:
         return f"its checkpoint {checkpoint.path} is not looked at from here"
     files = checkpoint.files()
-    return outlook.standing_text(checkpoints.standing_of(files)) if files.is_begun else "never run"
+    if files.is_begun:
+        return outlook.standing_text(checkpoints.standing_of(files))
+    return "never run" if is_streaming(job) else "mode batch keeps no progress"
 
 
 def _lines(writer: Writer, rows: Sequence[Row], head: str) -> Iterator[str]:

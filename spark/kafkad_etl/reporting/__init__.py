@@ -74,7 +74,7 @@ def reporter(
     end: dict[str, dict[int, int]] = {}
     for one in planned.reach:
         end.setdefault(one.where.topic, {})[one.where.partition] = one.end
-    state = begin(clock(), start, end, planned.record_bytes)
+    state = begin(clock(), start, end, planned.record_bytes, planned.lost)
     kind = _kind(how)
     return kind(state, stream, guarantee=guarantee, log=log, clock=clock)
 

@@ -32,6 +32,7 @@ class JsonLines(Reporter):
             "bad": state.bad,
             "late": state.late,
             "duplicates": state.duplicates,
+            "lost": sum(gap.records for gap in state.lost),
             "batches": state.batches,
             "batches_replayed": state.replayed,
             "files": state.files,

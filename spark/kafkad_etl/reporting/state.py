@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from kafkad_etl.job import Offsets
 from kafkad_etl.messages import Batch, Ended, Event, Failed, OpenWindows, Query, Started, Tasks, Warned
+from kafkad_etl.starts import Gap
 
 _RECENT_SECONDS = 60.0
 
@@ -61,6 +62,8 @@ class State(Struct, frozen=True, kw_only=True):
     batch_seconds: float = 0.0
     batch_ended: float | None = None
     """When the last one was committed, by the same clock as `began`."""
+    lost: tuple[Gap, ...] = ()
+    """Records that were gone when the run began, which the job or the command line accepts."""
     warnings: tuple[str, ...] = ()
     failed: Failed | None = None
     reason: str = ""
@@ -82,14 +85,19 @@ def total_of(spans: Mapping[int, Span]) -> int:
     return sum(max(span.end, span.done) - span.start for span in spans.values())
 
 
-def begin(now: float, start: Offsets, end: Offsets, record_bytes: Mapping[str, float] | None = None) -> State:
+def begin(
+    now: float,
+    start: Offsets,
+    end: Offsets,
+    record_bytes: Mapping[str, float] | None = None,
+    lost: tuple[Gap, ...] = (),
+) -> State:
     spans = {
         topic: {p: Span(offset, offset, max(end.get(topic, {}).get(p, offset), offset)) for p, offset in found.items()}
         for topic, found in start.items()
     }
-    return State(
-        began=now, spans=spans, record_bytes=record_bytes or {}, samples=(Sample(now, dict.fromkeys(spans, 0)),)
-    )
+    samples = (Sample(now, dict.fromkeys(spans, 0)),)
+    return State(began=now, spans=spans, record_bytes=record_bytes or {}, samples=samples, lost=lost)
 
 
 def advance(state: State, event: Event, now: float) -> State:

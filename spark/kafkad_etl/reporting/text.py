@@ -89,6 +89,8 @@ def summary(state: State, outcome: str, seconds: float, *, guarantee: str = "", 
     yield f"{_ENDS[outcome]}: {', '.join(counts)}; {_seconds(seconds)}"
     for topic, spans in sorted(state.spans.items()):
         yield f"  {topic}: {offsets_text(spans)}"
+    for gap in state.lost:
+        yield f"  lost: {gap}"
     if state.replayed:
         again = "1 batch was" if state.replayed == 1 else f"{state.replayed:,} batches were"
         yield f"  {again} written by an earlier run already, and not again"
