@@ -116,7 +116,7 @@ class Log(Trimmer):
                 raise self._out_of_range(offset)
             return None
         segment = self._active
-        if offset >= self._last_base:
+        if offset >= self._last_base and offset >= self.start_offset:  # the log may begin within its last batch
             start = self._last_position
         else:
             if offset < self.start_offset:

@@ -202,6 +202,17 @@ def test_delete_records_moves_the_start_and_retention_takes_the_files(home: Home
     assert log.start_offset == third + 1
 
 
+def test_what_was_deleted_is_not_read_though_it_is_in_the_last_batch(home: Home) -> None:
+    log = home.open()
+    append(log, batch(b"a", b"b", b"c", b"d"))
+    log.increment_start_offset(2)
+    for offset in (0, 1):
+        with pytest.raises(KafkaError, match="has offsets 2 to 4"):
+            log.read(offset, 1000, 4)
+    for offset in (2, 3):
+        assert log.read(offset, 1000, 4) is not None
+
+
 def test_retention_by_time_empties_a_log_that_is_all_old(home: Home) -> None:
     log = home.open(retention_ms=10_000, file_delete_delay_ms=500)
     fill(log, 60)
