@@ -52,6 +52,7 @@ class HadoopFiles:
 
     def __init__(self, spark: Any, path: str) -> None:
         self._jvm = spark._jvm
+        self._path = spark._jvm.org.apache.hadoop.fs.Path
         self._configuration = spark._jsc.hadoopConfiguration()
         found = self._path(path).getFileSystem(self._configuration)
         self.scheme: str = found.getScheme()
@@ -113,9 +114,6 @@ class HadoopFiles:
 
     def make(self, directory: str) -> None:
         self._system.mkdirs(self._path(directory))
-
-    def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(path)
 
     def _local(self, path: str) -> str:
         return str(self._path(path).toUri().getPath())
