@@ -34,16 +34,26 @@ _GRACE_SECONDS = 20.0
 """For Spark to end by itself once the driver has said that it is done."""
 _KILL_SECONDS = 5.0
 _PIECE = 1 << 16
+_ARTIFACTS = Path("artifacts")
+"""Spark 4 makes this directory wherever it is started, for nothing that jobs need, and leaves it behind."""
 
 
 class Launched:
     """A context manager: at its end no process is left, and no file but the log."""
 
-    def __init__(self, process: Popen[bytes], listener: socket.socket, private: Private, plan: Plan) -> None:
+    def __init__(
+        self,
+        process: Popen[bytes],
+        listener: socket.socket,
+        private: Private,
+        plan: Plan,
+        litter: Path | None,
+    ) -> None:
         self._process = process
         self._listener = listener
         self._private = private
         self._plan = plan
+        self._litter = litter
         self._driver: socket.socket | None = None
 
     @property
@@ -128,6 +138,22 @@ class Launched:
         if self._driver is not None:
             self._driver.close()
         self._private.remove()
+        if self._litter:
+            remove_empty(self._litter)
+
+
+def remove_empty(directory: Path) -> None:
+    """With all empty directories in it; what holds a file stays."""
+    for path in sorted((path for path in directory.rglob("*") if path.is_dir()), reverse=True):
+        remove_if_empty(path)
+    remove_if_empty(directory)
+
+
+def remove_if_empty(directory: Path) -> None:
+    try:
+        directory.rmdir()
+    except OSError:
+        return  # it is not empty, or gone
 
 
 def _readable(sock: socket.socket, seconds: float) -> bool:
@@ -185,6 +211,7 @@ def launch(
     parent = Path(temporary(environ)).absolute()
     sweep(parent)
     private = Private(parent)
+    litter = None if _ARTIFACTS.exists() else _ARTIFACTS.absolute()
     try:
         path = private.path / "socket"
         listener = _listen(path)
@@ -204,7 +231,7 @@ def launch(
     except BaseException:
         private.remove()
         raise
-    return Launched(process, listener, private, plan)
+    return Launched(process, listener, private, plan, litter)
 
 
 def _listen(path: Path) -> socket.socket:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkad_etl.job import Job, Sink, Source, Spark
-from kafkad_etl.launching import PREFIX, Launched, Private, launch, sweep
+from kafkad_etl.launching import PREFIX, Launched, Private, launch, remove_empty, sweep
 from kafkad_etl.logs import Log
 from kafkad_etl.messages import Ended, Event, Plan, Tasks, Warned
 from tests.spark.fake_spark import fake_spark
@@ -188,6 +188,26 @@ def test_what_a_killed_run_left_is_removed_and_what_lives_is_not(tmp_path: Path)
     assert living.path.is_dir()
     living.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_directory_that_spark_makes_wherever_it_is_started_goes_too(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if before:
+        Path("artifacts").mkdir()
+    with start("os.makedirs('artifacts/spark-1/x'); os.makedirs('artifacts/spark-2')") as launched:
+        launched.wait()
+    assert Path("artifacts").exists() == before
+
+
+def test_an_artifact_of_somebody_stays(tmp_path: Path) -> None:
+    (tmp_path / "artifacts" / "mine").mkdir(parents=True)
+    (tmp_path / "artifacts" / "mine" / "file").touch()
+    (tmp_path / "artifacts" / "spark-1").mkdir()
+    remove_empty(tmp_path / "artifacts")
+    assert [path.name for path in (tmp_path / "artifacts").iterdir()] == ["mine"]
 
 
 def test_a_log_that_has_grown_makes_room(tmp_path: Path) -> None:
