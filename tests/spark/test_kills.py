@@ -139,6 +139,8 @@ def test_every_row_is_there_once_whatever_was_killed(directory: Path) -> None:
     code, said = run.end()
     assert code == EtlExit.DONE, said
     assert private(directory) == []
-    ids = [json.loads(line)["id"] for path in (directory / "out").glob("*.json") for line in path.open()]
+    ids = [
+        json.loads(line)["id"] for path in (directory / "out").glob("*.json") for line in path.read_text().splitlines()
+    ]
     assert len(ids) == ROWS
     assert set(ids) == set(range(ROWS))
