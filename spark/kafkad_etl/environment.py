@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from kafkad_etl import jars, java, spark_home
 from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.java import Java
 from kafkad_etl.job import Job
+from kafkad_etl.spark_home import SparkHome
 
 MB = 1 << 20
 _BESIDES_HEAP = 300 * MB
@@ -52,11 +54,17 @@ def find(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None
 
 
 def outlook(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None) -> Environment:
-    """As `find`, but jars are only named where they are or would be: nothing is downloaded."""
+    """As `find`, but nothing is downloaded, and nothing has to be there: what would be used, if it were."""
     environ = os.environ if environ is None else environ
-    spark = spark_home.find()
     cache = jars.cache_directory(environ)
-    chosen = java.find(spark.version, cache, environ, java_home, java.bundled_home())
+    try:
+        spark = spark_home.find()
+    except EtlError:
+        spark = SparkHome(Path("pyspark"), jars.known_versions()[-1])
+    try:
+        chosen = java.find(spark.version, cache, environ, java_home, java.bundled_home())
+    except EtlError:
+        chosen = Java(Path("java"), "", "")
     ours = (str(cache / "jars" / jar.path) for jar in jars.needed(job, spark.version))
     return Environment(chosen, spark.home, spark.version, sys.executable, (*ours, *own_jars(job)))
 
