@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 
 from kctl.errors import Exit, KctlError
@@ -28,10 +28,19 @@ class EtlExit(IntEnum):
 
 
 class EtlError(KctlError):
-    """What is wrong, where (`orders.yaml:14 sink.path`) and, as hints, what to do."""
+    """What is wrong, where (`orders.yaml:14 sink.path`) and, as hints, what to do.
 
-    def __init__(self, what: str, ends: EtlExit, *, hints: Sequence[str] = (), where: str = "") -> None:
-        super().__init__(f"{where}: {what}" if where else what, exit_code=ends, code=ends.name, hints=hints)
+    `key` is where, as long as the job file is not at hand: whoever has it says its place by `put_at`."""
+
+    def __init__(self, what: str, ends: EtlExit, *, hints: Sequence[str] = (), where: str = "", key: str = "") -> None:
+        place = where or key
+        super().__init__(f"{place}: {what}" if place else what, exit_code=ends, code=ends.name, hints=hints)
+        self.key = key
+
+    def put_at(self, place_of: Callable[[str], str]) -> None:
+        if self.key:
+            self.what = place_of(self.key) + self.what.removeprefix(self.key)
+            self.key = ""
 
 
 _FROM_KCTL = {

@@ -6,7 +6,8 @@ file → tree of nodes → --set → variables → types (`checking`) → rules 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -56,6 +57,15 @@ class Loaded(NamedTuple):
             return self.where(path)
         column = column and column + place.text_column - 1
         return f"{self.path}:{place.text_line + line - 1}{f':{column}' if column else ''} {path}"
+
+    @contextmanager
+    def telling_places(self) -> Iterator[None]:
+        """Errors that name a key get its place in the file."""
+        try:
+            yield
+        except EtlError as error:
+            error.put_at(self.where)
+            raise
 
 
 class JobError(EtlError):
@@ -195,7 +205,7 @@ def in_mode(job: Job, mode: Mode) -> Job:
     """In another mode than the file's: what means something in the file's own mode only is left out."""
     if mode == job.run.mode:
         return job
-    run = replace(job.run, mode=mode, every="0s")
+    run = replace(job.run, mode=mode, every=job.run.every if mode == "continuous" else "0s")
     if mode == "batch":
         return replace(job, run=replace(run, output="append", stop_after=StopAfter()))
     source = replace(job.source, end=Source().end)

@@ -114,9 +114,19 @@ class NotReady(EtlError):
     """Several things are not there that a job needs; `mistakes` has a line for each."""
 
     def __init__(self, name: str, errors: Sequence[EtlError]) -> None:
-        self.mistakes = tuple("; ".join((error.what, *error.hints)) for error in errors)
         what = f"{name} lacks {len(errors)} things in its clusters"
-        super().__init__(what, EtlExit(errors[0].exit_code), hints=self.mistakes)
+        super().__init__(what, EtlExit(errors[0].exit_code))
+        self._errors = errors
+        self._tell()
+
+    def _tell(self) -> None:
+        self.mistakes = tuple("; ".join((error.what, *error.hints)) for error in self._errors)
+        self.hints = self.mistakes
+
+    def put_at(self, place_of: Callable[[str], str]) -> None:
+        for error in self._errors:
+            error.put_at(place_of)
+        self._tell()
 
 
 def check(
@@ -311,7 +321,7 @@ class _Planning:
         return [Creation(kafka, sink.topic, sink.create)] if there is None and sink.create is not None else []
 
     def _need_letters(self, name: str) -> None:
-        topics.writable(self.session, name, "bad_rows.topic", None)
+        topics.writable(self.session, name, "value.bad_rows.topic", None)
 
     def faults(self) -> Iterator[EtlError]:
         """All that a run would not find, and not only the first of it."""

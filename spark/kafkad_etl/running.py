@@ -54,7 +54,8 @@ def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
     found = environment.find(job.job, request.java_home)
     with Clusters(settings, request.path.parent) as clusters, Lock(lock_path(job), _now()) as lock:
         schemas = Schemas(job.value_schema, job.key_schema, job.sink_schema)
-        planned = planning.plan(clusters, job.job, request.asked._replace(spark=found.version), schemas)
+        with loaded.telling_places():
+            planned = planning.plan(clusters, job.job, request.asked._replace(spark=found.version), schemas)
         said = [f"warning: {text}" for text in (*doubts, *found.warnings, *planned.warnings)]
         if lock.left:
             said.append(f"the last run did not come to its end: {lock.left}; its lock is taken over")

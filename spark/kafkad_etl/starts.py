@@ -64,13 +64,14 @@ def parse(position: Position, key: str, now_ms: int) -> At:
 def _place(at: int | str, key: str) -> int | str:
     if at in ("earliest", "latest") or (isinstance(at, int) and at >= 0):
         return at
-    raise EtlError(f'{key}: "{at}" is not an offset, earliest or latest', EtlExit.USAGE)
+    raise EtlError(f'"{at}" is not an offset, earliest or latest', EtlExit.USAGE, key=key)
 
 
 def _no_position(key: str, word: str) -> EtlError:
     return EtlError(
-        f'{key}: "{word}" is not a place to {"begin" if key.endswith("start") else "stop"}',
+        f'"{word}" is not a place to {"begin" if key.endswith("start") else "stop"}',
         EtlExit.USAGE,
+        key=key,
         hints=("earliest, latest, group, a time (2026-11-01T00:00:00Z), a time ago (-1h) or {topic: {0: 100}}",),
     )
 
@@ -139,7 +140,7 @@ def named(offsets: Mapping[TopicPartition, int | str], there: Extents, key: str)
     for where in offsets:
         if where not in there:
             known = ", ".join(map(str, sorted(there))) or "none"
-            raise EtlError(f"{key}: {where} is not read by this job", EtlExit.USAGE, hints=(f"it reads {known}",))
+            raise EtlError(f"{where} is not read by this job", EtlExit.USAGE, key=key, hints=(f"it reads {known}",))
     found = {}
     for where, extent in there.items():
         at = offsets.get(where, default)
@@ -147,8 +148,9 @@ def named(offsets: Mapping[TopicPartition, int | str], there: Extents, key: str)
         if found[where] > extent.end:
             has = f"offsets {extent.start}-{extent.end - 1}" if extent.end > extent.start else "no records"
             raise EtlError(
-                f"{key}: {where} has {has} and ends at {extent.end}, so offset {found[where]} is not there",
+                f"{where} has {has} and ends at {extent.end}, so offset {found[where]} is not there",
                 EtlExit.USAGE,
+                key=key,
             )
     return found
 

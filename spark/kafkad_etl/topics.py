@@ -130,12 +130,11 @@ def missing(session: Session, name: str, key: str) -> EtlError:
         known = _all_names(session)
     except KctlError:  # only its suggestion is lost
         known = []
-    where = f"{key}: " if key != "source" else ""
-    what = f"{where}topic '{name}' does not exist on {servers(session.access)}"
+    what = f"topic '{name}' does not exist on {servers(session.access)}"
     hints = did_you_mean(name, known)
     if key.startswith("sink"):
         hints = (*hints, "sink.topic.create: {partitions: 6} lets a run create it")
-    return EtlError(what, EtlExit.CLUSTER, hints=hints)
+    return EtlError(what, EtlExit.CLUSTER, hints=hints, key=key if key != "source" else "")
 
 
 def writable(session: Session, name: str, key: str, create: Create | None) -> Topic | None:

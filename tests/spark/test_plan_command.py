@@ -134,7 +134,7 @@ def test_validate_names_all_that_is_not_there(kctl: Kctl, place: Place) -> None:
     assert ran.code == 3
     assert "orders lacks 2 things in its clusters" in ran.err
     assert "topic 'no-such' does not exist on 127.0.0.1:" in ran.err
-    assert "bad_rows.topic: topic 'no-bad' does not exist on 127.0.0.1:" in ran.err
+    assert "--set value.bad_rows.topic: topic 'no-bad' does not exist on 127.0.0.1:" in ran.err
     assert kctl("etl", "validate", place.job, *sets, "--offline").code == 0
     assert not place.state.exists()
     unreachable = kctl("etl", "validate", place.job, "--set", "kafka.bootstrap=['127.0.0.1:1']")

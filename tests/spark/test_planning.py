@@ -327,7 +327,7 @@ def test_a_sink_topic_has_to_exist_or_is_created_by_a_run_only(cluster: Cluster)
 def test_a_dead_letter_topic_has_to_exist(cluster: Cluster) -> None:
     letters = {"format": "json", "schema": "id BIGINT", "bad_rows": {"action": "dead_letter", "topic": "no-such"}}
     refused = cluster.refused(value=letters)
-    assert refused.what == f"bad_rows.topic: topic 'no-such' does not exist on {cluster.bootstrap}"
+    assert refused.what == f"value.bad_rows.topic: topic 'no-such' does not exist on {cluster.bootstrap}"
     letters["bad_rows"] = {"action": "dead_letter", "topic": cluster.topic}
     assert cluster.plan(value=letters).plan.dead_letter_client["bootstrap.servers"] == cluster.bootstrap
 

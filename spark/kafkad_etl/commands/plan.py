@@ -85,7 +85,7 @@ def plan(
     found = effective(loaded)
     doubts = inspect(loaded, found)
     asked = Asked(mode=mode, accept_data_loss=accept_data_loss, reset_checkpoint=reset_checkpoint)
-    with Clusters(settings, job.parent) as clusters:
+    with Clusters(settings, job.parent) as clusters, loaded.telling_places():
         planned = planned_of(clusters, found.job, asked)
     planned = planned._replace(warnings=(*doubts, *planned.warnings))
     promised = str(guarantee(planned.plan.job))

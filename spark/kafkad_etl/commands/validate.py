@@ -83,7 +83,8 @@ def _right(settings: Settings, path: Path, variables: Mapping[str, str], sets: S
     job = effective(loaded)
     warnings = inspect(loaded, job, strict=True)
     if not offline:
-        warnings += _asked_of_clusters(settings, path, job)
+        with loaded.telling_places():
+            warnings += _asked_of_clusters(settings, path, job)
     promised = guarantee(job.job)
     return {
         "file": str(path),

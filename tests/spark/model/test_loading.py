@@ -198,6 +198,7 @@ def test_another_mode_leaves_out_what_means_nothing_in_it() -> None:
     run = loaded(CONTINUOUS, mode="batch").job.run
     assert (run.mode, run.stop_after.rows) == ("batch", 0)
     assert loaded(CONTINUOUS, mode="continuous").job.run.every == "30s"
+    assert loaded(SMALL, sets=["run.every=30s"], mode="continuous").job.run.every == "30s"
 
 
 def test_another_mode_may_be_wrong_for_the_sink() -> None:
