@@ -161,7 +161,11 @@ class Deduplicate(Key, frozen=True):
         tuple[str, ...], Meta(min_length=1, description="Rows with equal values here are one row; the first stays.")
     ]
     within: Annotated[
-        str, Meta(description="How far apart they may be: 1 hour. Needs a watermark. None: within a batch.")
+        str,
+        Meta(
+            description="How far apart they may be: 1 hour. Needs a watermark, which then waits at least as long. "
+            "None: within a batch."
+        ),
     ] = ""
 
 
