@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 from kafkad_etl.driver.bad_rows import Tally, write_dead_letters
 from kafkad_etl.driver.checks import check
 from kafkad_etl.driver.counting import Counted, counted
-from kafkad_etl.driver.outcome import BatchId, DataFrame, Sink, Written
+from kafkad_etl.driver.outcome import BatchId, DataFrame, JobFailed, Sink, Written
 from kafkad_etl.driver.parse import BAD, RAW, Parser
 from kafkad_etl.driver.source import FILE
 from kafkad_etl.driver.transform import first_of_each, queries, result
+from kafkad_etl.facts import FILES
 from kafkad_etl.messages import Plan
 
 
@@ -62,10 +63,14 @@ class Stateless:
         done = self._sink.finished(batch)
         if done is not None:
             return Outcome(batch, 0, done, phases.total(), phases.seconds, replayed=True)
-        rows = self._parser.parsed(raw)
-        if not self._parser.can_be_bad and not cuts_short(self._plan):
-            return self._passing(rows, batch, phases)
-        rows = rows.persist()
+        if not cuts_short(self._plan) and (not self._parser.can_be_bad or needs_one_look(self._plan)):
+            try:
+                return self._passing(self._parser.parsed(raw), batch, phases)
+            except Exception as error:
+                if not met_bad_row(error):
+                    raise
+                self._sink.finished(batch)  # lets it clear away what was cut off; now all bad rows are counted
+        rows = self._parser.parsed(raw).persist()
         try:
             with phases.phase("parse"):
                 read, bad = count_bad(rows) if self._parser.can_be_bad else (rows.count(), 0)
@@ -92,13 +97,16 @@ class Stateless:
         )
 
     def _passing(self, rows: DataFrame, batch: BatchId, phases: Phases) -> Outcome:
-        read = counted(rows)
-        left = counted(self._deduplicated(read.rows))
+        """Each row once, from the source to the sink. A bad row ends it, where it is to stop the job."""
+        fails = self._plan.job.value.bad_rows.action == "fail"
+        metric = [f"count(IF({BAD} IS NOT NULL, {STOPS}, NULL))"] if fails else [f"count({BAD})"]
+        read = counted(rows, *(metric if self._parser.can_be_bad else []))
+        left = counted(self._deduplicated(good(read.rows, self._parser)))
         written = write(self._plan, self._sink, result(left.rows, self._plan.job), batch, phases, self._warn)
-        rows_read = read.total()
-        return Outcome(
-            batch, rows_read, written, phases.total(), phases.seconds, duplicates=self._duplicates(left, rows_read)
-        )
+        rows_read, bad = [*read.totals(), 0][:2]
+        self._tally.meet(batch.number, rows, bad, rows_read)
+        duplicates = self._duplicates(left, rows_read - bad)
+        return Outcome(batch, rows_read, written, phases.total(), phases.seconds, bad, duplicates=duplicates)
 
     def _deduplicated(self, rows: DataFrame) -> DataFrame:
         """`within` has no meaning for a batch that is alone: all of it is within reach."""
@@ -107,6 +115,31 @@ class Stateless:
 
     def _duplicates(self, left: Counted, before: int) -> int:
         return before - left.total() if self._plan.job.transform.deduplicate else 0
+
+
+MET_BAD_ROW = "a row that does not parse stops this job"
+STOPS = f"CAST(raise_error('{MET_BAD_ROW}') AS INT)"
+ATOMIC = (*FILES, "jdbc", "none")
+"""Sinks that show nothing of a batch that is cut off."""
+
+
+def needs_one_look(plan: Plan) -> bool:
+    """Whether bad rows are known early enough when they are found on the way to the sink."""
+    policy = plan.job.value.bad_rows
+    if plan.job.value.registry or plan.job.key.registry:  # a schema that is unknown may be there when it is asked for
+        return False
+    if policy.action == "fail":
+        return plan.job.sink.type in ATOMIC
+    return policy.action == "drop" and policy.max is None and policy.max_ratio is None
+
+
+def met_bad_row(error: BaseException | None) -> bool:
+    """Sinks may have put it in words of their own."""
+    while error is not None:
+        if MET_BAD_ROW in str(error) or (isinstance(error, JobFailed) and MET_BAD_ROW in error.failed.trace):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def good(parsed: DataFrame, parser: Parser) -> DataFrame:

@@ -14,20 +14,26 @@ class Counted(NamedTuple):
     rows: DataFrame
     observation: Any
     unobserved: DataFrame
+    expressions: tuple[str, ...]
     whole: bool
 
     def total(self) -> int:
+        return self.totals()[0]
+
+    def totals(self) -> list[int]:
         """After the action. Where not all rows pass, because the SQL needs some or none, they are counted now."""
-        if not self.whole:
-            return int(self.unobserved.count())
-        self.unobserved.sparkSession.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(PATIENCE_MS)
-        found = self.observation.get if self.observation._jo.future().isCompleted() else {}
-        return int(found["rows"]) if "rows" in found else int(self.unobserved.count())
+        if self.whole:
+            self.unobserved.sparkSession.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(PATIENCE_MS)
+            if self.observation._jo.future().isCompleted() and (found := self.observation.get):
+                return [int(found[f"c{at}"]) for at in range(len(self.expressions))]
+        return [int(each) for each in self.unobserved.selectExpr(*self.expressions).first()]
 
 
-def counted(rows: DataFrame, *, whole: bool = True) -> Counted:
+def counted(rows: DataFrame, *further: str, whole: bool = True) -> Counted:
+    """Rows, and further aggregates that are whole numbers."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    observation = Observation()
-    return Counted(rows.observe(observation, f.count(f.lit(1)).alias("rows")), observation, rows, whole)
+    observation, expressions = Observation(), ("count(*)", *further)
+    named = [f.expr(each).alias(f"c{at}") for at, each in enumerate(expressions)]
+    return Counted(rows.observe(observation, *named), observation, rows, expressions, whole)

@@ -81,7 +81,8 @@ class _Work:
         self._front.send(Query(columns))
 
     def _result_columns(self) -> list[tuple[str, str]]:
-        empty = self._spark.createDataFrame([], source.stream(self._spark, self._plan).schema)
+        read = source.everything if self._plan.mode == "batch" else source.stream
+        empty = self._spark.createDataFrame([], read(self._spark, self._plan).schema)
         rows = good(self._parser.parsed(empty), self._parser)
         return list(transform.result(rows, self._plan.job).dtypes)
 
@@ -172,13 +173,21 @@ class _Stream(_Work):
         ended = self._ended_by(error, reason)
         committed = self._files.under(join(self._plan.checkpoint, "commits"))
         if self._stateful and committed and self._plan.job.run.output == "append":
-            left = open_windows(self._spark, self._plan.checkpoint)
-            if left:
-                self._front.send(left)
+            self._tell_open_windows()
         return ended
 
+    def _tell_open_windows(self) -> None:
+        try:
+            left = open_windows(self._spark, self._plan.checkpoint)
+        except Exception as error:  # what was to be done is done
+            self._warn(f"windows that are still open cannot be named: {failure_of(error).text}")
+        else:
+            if left:
+                self._front.send(left)
+
     def _ended_by(self, error: BaseException | None, reason: Reason | None) -> Reason:
-        if isinstance(error, Halted) or (reason and not self._error):
+        stop = self._front.stop
+        if isinstance(error, Halted) or (reason and (not self._error or (stop and stop.now))):
             return reason or self._reason() or "stopped"
         if error is not None:
             raise JobFailed(failure_of(error)) from error

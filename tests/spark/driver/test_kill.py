@@ -8,12 +8,13 @@ import random
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from kafkad_etl import environment
 from kafkad_etl.launching import launch
+from kafkad_etl.logs import Log
 from kafkad_etl.messages import Batch, Ended, Event, OpenWindows, Plan, Query
 from tests.broker import KafkadProcess
 from tests.spark.conftest import SparkReady
@@ -38,16 +39,23 @@ def topic(broker: KafkadProcess) -> str:
     return "killed"
 
 
-def _run(plan: Plan, log: Path, kill_after: float | None) -> list[Event]:
-    """`kill_after`: so many seconds after the query began."""
+class Moment(NamedTuple):
+    batches: int
+    seconds: float
+    """After so many batches of a run."""
+
+
+def _run(plan: Plan, log: Path, kill: Moment | None) -> list[Event]:
     events: list[Event] = []
     deadline = None
-    with launch(environment.find(plan.job), plan, log) as launched:
+    with launch(environment.find(plan.job), plan, Log(log)) as launched:
         for event in launched.events():
             if event is not None:
                 events.append(event)
-            if kill_after is not None and isinstance(event, Query):
-                deadline = time.monotonic() + kill_after
+            begun = any(isinstance(each, Query) for each in events)
+            batches = sum(isinstance(each, Batch) for each in events)
+            if kill is not None and deadline is None and begun and batches >= kill.batches:
+                deadline = time.monotonic() + kill.seconds
             if deadline is not None and time.monotonic() >= deadline:
                 launched.kill()
                 break
@@ -58,7 +66,7 @@ def _killed_again_and_again(plan: Plan, log: Path, seed: int) -> list[Event]:
     """The last run's events, which comes to its end."""
     moments = random.Random(seed)
     for _ in range(KILLS):
-        events = _run(plan, log, moments.uniform(0.2, 8.0))
+        events = _run(plan, log, Moment(moments.randrange(4), moments.uniform(0, 3)))
         assert not any(isinstance(event, Ended) for event in events), "it was over before it was killed"
     events = _run(plan, log, None)
     assert isinstance(events[-1], Ended), events[-1]
@@ -73,7 +81,7 @@ def _counted(query: str) -> Any:
 
 def test_files_have_every_row_once(spark_ready: SparkReady, broker: KafkadProcess, topic: str, tmp_path: Path) -> None:
     blocks = {
-        "source": {"topics": [topic], "rows_per_batch": 300},
+        "source": {"topics": [topic], "rows_per_batch": 600},
         "value": {"format": "json", "schema": "id BIGINT, at TIMESTAMP"},
         "sink": {"type": "parquet", "path": str(tmp_path / "lake")},
         "spark": SPARK,
