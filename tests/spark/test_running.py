@@ -52,11 +52,11 @@ def run(kctl: Kctl, topic: str, broker: KafkadProcess, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.yaml").write_text(JOB.replace("NAME", topic).replace("BOOTSTRAP", broker.bootstrap))
 
-    def call(body: str, *arguments: object) -> Ran:
+    def call(body: str, *arguments: object, verb: tuple[object, ...] = ("run",)) -> Ran:
         spark = fake_spark(tmp_path, body)
         monkeypatch.setattr(environment, "find", lambda *_: spark)
         before = set(tmp_path.glob(f"{PREFIX}*"))
-        ran = kctl("etl", "run", "job.yaml", *arguments)
+        ran = kctl("etl", *verb, "job.yaml", *arguments)
         assert set(tmp_path.glob(f"{PREFIX}*")) <= before
         return ran
 
@@ -295,3 +295,18 @@ def test_options_of_spark_submit_reach_it(run: Run, tmp_path: Path) -> None:
 
 def test_quiet_says_nothing_but_errors(run: Run) -> None:
     assert run(WORK + 'channel.send(Ended("done")); channel.close()', "-q") == (EtlExit.DONE, "", "")
+
+
+def test_a_preview_shows_rows_and_leaves_no_checkpoint(run: Run, kctl: Kctl, tmp_path: Path) -> None:
+    ran = run(
+        HELLO
+        + """
+assert (channel.plan.task, channel.plan.limit) == ("preview", 5)
+channel.send(Rows(columns=["id", "name"], rows=[["1", "a"], ["2", None]]))
+channel.send(Ended("done"))
+channel.close()
+""",
+        verb=("preview", "--limit", 5, "-o", "csv"),
+    )
+    assert (ran.code, ran.out.splitlines()) == (EtlExit.DONE, ["id,name", "1,a", "2,"])
+    assert [path.name for path in (tmp_path / ".etl").iterdir()] == ["logs"]

@@ -7,6 +7,7 @@ etl = Noun(
     {
         "run": ("kafkad_etl.commands.run:run", "Run a job."),
         "init": ("kafkad_etl.commands.init:init", "Write a job file to begin with; list the examples."),
+        "preview": ("kafkad_etl.commands.preview:preview", "Show what the sink would get of the last rows."),
         "plan": ("kafkad_etl.commands.plan:plan", "Show what a run would do, and do nothing."),
         "status": ("kafkad_etl.commands.status:status", "Show how far a job is."),
         "list": ("kafkad_etl.commands.status:list_jobs", "List the jobs that have a checkpoint."),
