@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from msgspec.structs import replace
 
 from kafkad.names import TopicPartition
-from kafkad_etl import checkpoints, starts, topics
+from kafkad_etl import checkpoints, places, starts, topics
 from kafkad_etl.checkpoints import Checkpoint, Record, Standing
 from kafkad_etl.clusters import Clusters
 from kafkad_etl.errors import EtlError, EtlExit
@@ -307,7 +307,9 @@ class _Planning:
     # --- the sink
 
     def _creations(self) -> list[Creation]:
-        """Topics that a run has to create first; EtlError for those that nobody will."""
+        """Topics that a run has to create first; EtlError for those that nobody will, and for other places of rows."""
+        for fault in places.faults(self.job):
+            raise fault
         for name in dead_letter_topics(self.job):
             self._need_letters(name)
         return self._created()
@@ -334,6 +336,7 @@ class _Planning:
                 need()
             except EtlError as error:
                 yield error
+        yield from places.faults(self.job)
 
     def _plan(self, reading: Reading | None, record: Record | None) -> Plan:
         job, sink = self.job, self.job.sink.topic
