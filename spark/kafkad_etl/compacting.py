@@ -11,14 +11,14 @@ from typing import NamedTuple, TextIO
 from msgspec.structs import replace
 
 from kafkad_etl import checkpoints, environment, launching
-from kafkad_etl.conducting import Conductor, settle, vanished
+from kafkad_etl.conducting import Conductor, exit_of
 from kafkad_etl.effective import Effective, effective
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.interruptions import Interruptions
 from kafkad_etl.loading import Loaded, load
 from kafkad_etl.locking import Lock
 from kafkad_etl.logs import Log
-from kafkad_etl.messages import Compacted, Ended, Event, Failed, Plan, Rows
+from kafkad_etl.messages import Compacted, Event, Failed, Plan, Rows
 from kafkad_etl.reporting import Outcome, Reporter
 from kafkad_etl.reporting.state import begin
 from kafkad_etl.reporting.text import said
@@ -94,14 +94,10 @@ def compact(request: Request, stream: TextIO) -> Done:
             inherited=(lock.fileno(),),
         ) as launched,
     ):
-        last = conductor.conduct(launched)
-        settle(launched, interruptions)
+        last = conductor.to_its_end(launched, log)
     if isinstance(last, Failed):
         raise _failure(last, log, loaded)
-    if last is None and not interruptions.count:
-        raise vanished(launched.ended, log, job.secrets)
-    done = isinstance(last, Ended) and last.reason == "done"
-    return Done(shown.merged, EtlExit.DONE if done else EtlExit.INTERRUPTED)
+    return Done(shown.merged, exit_of(last))
 
 
 def plan_of(job: Effective, checkpoint: checkpoints.Checkpoint, min_files: int | None) -> Plan:

@@ -47,7 +47,17 @@ class Conductor:
         """From any thread."""
         self._warnings.put(text)
 
-    def conduct(self, launched: Launched) -> Last:
+    def to_its_end(self, launched: Launched, log: Log) -> Last:
+        """What the driver said last; None: it was interrupted. EtlError if Spark went under."""
+        last = self._conduct(launched)
+        status = settle(launched, self._interruptions)
+        if not went_under(last, status):
+            return last
+        if not self._interruptions.count:
+            raise vanished(status, log, self._secrets)
+        return None
+
+    def _conduct(self, launched: Launched) -> Last:
         """Until the driver has gone."""
         for event in launched.events():
             self._heed_interruptions(launched)
@@ -96,6 +106,11 @@ def without_secrets(event: Event, secrets: frozenset[str]) -> Event:
         hints = [masked(hint, secrets) for hint in event.hints]
         return replace(event, text=masked(event.text, secrets), trace=masked(event.trace, secrets), hints=hints)
     return event
+
+
+def exit_of(last: Last) -> EtlExit:
+    """Of a run that did not fail."""
+    return EtlExit.DONE if isinstance(last, Ended) and last.reason != "stopped" else EtlExit.INTERRUPTED
 
 
 def outcome(last: Last, interruptions: int) -> Outcome:

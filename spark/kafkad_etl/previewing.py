@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 
 from kafkad_etl import checkpoints, diagnosis, environment, launching, planning
 from kafkad_etl.clusters import Clusters
-from kafkad_etl.conducting import Conductor, settle, vanished, went_under
+from kafkad_etl.conducting import Conductor, exit_of
 from kafkad_etl.effective import effective
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.interruptions import Interruptions
 from kafkad_etl.loading import load
 from kafkad_etl.logs import Log
-from kafkad_etl.messages import Ended, Event, Failed, Rows, Warned
+from kafkad_etl.messages import Event, Failed, Rows, Warned
 from kafkad_etl.planning import Asked, Schemas
 from kafkad_etl.reporting import Outcome, Reporter
 from kafkad_etl.reporting.state import begin
@@ -77,15 +77,10 @@ def preview(settings: Settings, request: Request, stream: TextIO) -> Done:
             Conductor(shown, interruptions, job.secrets) as conductor,
             launching.launch(found, planned.plan, log, request.master, secrets=job.secrets) as launched,
         ):
-            last = conductor.conduct(launched)
-            status = settle(launched, interruptions)
-        if went_under(last, status):
-            if not interruptions.count:
-                raise vanished(status, log, job.secrets)
-        elif isinstance(last, Failed):
+            last = conductor.to_its_end(launched, log)
+        if isinstance(last, Failed):
             if last.trace:
                 log.add(last.trace)
             error = diagnosis.explain(last, planned, clusters, shown.state, diagnosis.place(last, loaded))
             raise EtlError(error.what, EtlExit(error.exit_code), hints=(*error.hints, f"log: {log.path}"))
-    done = isinstance(last, Ended) and last.reason == "done"
-    return Done(shown.found, EtlExit.DONE if done else EtlExit.INTERRUPTED)
+    return Done(shown.found, exit_of(last))

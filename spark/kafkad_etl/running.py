@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from kafkad_etl import checkpoints, diagnosis, environment, launching, planning
 from kafkad_etl.clusters import Clusters
-from kafkad_etl.conducting import Conductor, settle, vanished, went_under
+from kafkad_etl.conducting import Conductor, exit_of
 from kafkad_etl.effective import Effective, effective
 from kafkad_etl.environment import Environment
 from kafkad_etl.errors import EtlError, EtlExit
@@ -23,7 +23,7 @@ from kafkad_etl.interruptions import Interruptions
 from kafkad_etl.loading import Loaded, load, masked
 from kafkad_etl.locking import Lock
 from kafkad_etl.logs import Log
-from kafkad_etl.messages import Ended, Failed
+from kafkad_etl.messages import Failed
 from kafkad_etl.planning import Asked, Planned, Schemas
 from kafkad_etl.reporting import How, Reporter, reporter
 from kafkad_etl.submitting import NO_OPTIONS, Options
@@ -97,14 +97,10 @@ class _Run:
                     inherited=(lock.fileno(),),
                 )
             )
-            last = conductor.conduct(launched)
-            status = settle(launched, interruptions)
-        if went_under(last, status):
-            if not interruptions.count:
-                raise vanished(status, self.log, secrets)
-        elif isinstance(last, Failed):
+            last = conductor.to_its_end(launched, self.log)
+        if isinstance(last, Failed):
             raise self._failure(last, shown)
-        return EtlExit.DONE if isinstance(last, Ended) and last.reason != "stopped" else EtlExit.INTERRUPTED
+        return exit_of(last)
 
     def _show_elsewhere(self, conductor: Conductor, shown: Reporter, stack: ExitStack) -> None:
         """As a consumer group, and to Prometheus."""
