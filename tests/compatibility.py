@@ -61,6 +61,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput") or not _rows:  # a worker of xdist: its reports go to the controller
         return
+    if session.config.getoption("lf", False):  # a few of the tests, tried once more: the page is that of all
+        return
     page = HEAD + f"\n{TRIED}{', '.join(versions())}.\n" + "".join(table(name, _rows[name]) for name in sorted(_rows))
     if not session.config.getoption("--compatibility-check"):
         PAGE.parent.mkdir(exist_ok=True)

@@ -34,6 +34,7 @@ from typing import IO, Self
 HERE = Path(__file__).parent
 VERSIONS = ("3.9", "4.3")
 START_SECONDS = 60
+ANSWER_SECONDS = 10.0
 STOP_SECONDS = 20
 
 TOOLS = {
@@ -143,18 +144,26 @@ def wait_port(port: int, process: subprocess.Popen[bytes], log: IO[bytes], secon
     raise OracleError(f"nothing listens on {port} after {seconds} s: {_last_words(log)}")
 
 
-def wait_for_brokers(port: int, count: int, seconds: float = START_SECONDS) -> None:
-    """Real Kafka accepts connections before its controller has told it of the brokers; returns when it knows them."""
+def _known_brokers(port: int) -> int | None:
+    """None: no answer. One that starts may forget a request, so each try has a connection of its own."""
     metadata_v1_of_no_topic = struct.pack(">ihhihi", 14, 3, 1, 1, -1, 0)
-    end = time.monotonic() + seconds
-    with socket.create_connection(("127.0.0.1", port), seconds) as connection:
-        while time.monotonic() < end:
+    try:
+        with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as connection:
             connection.sendall(metadata_v1_of_no_topic)
             (length,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
-            answer = connection.recv(length, socket.MSG_WAITALL)
-            if struct.unpack_from(">i", answer, 4) == (count,):
-                return
-            time.sleep(0.02)
+            (count,) = struct.unpack_from(">i", connection.recv(length, socket.MSG_WAITALL), 4)
+            return int(count)
+    except (OSError, struct.error):
+        return None
+
+
+def wait_for_brokers(port: int, count: int, seconds: float = START_SECONDS) -> None:
+    """Real Kafka accepts connections before its controller has told it of the brokers; returns when it knows them."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if _known_brokers(port) == count:
+            return
+        time.sleep(0.02)
     raise OracleError(f"the broker on {port} does not know of {count} brokers after {seconds} s")
 
 
