@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -33,6 +34,38 @@ def _spark() -> SparkReady:
     found = java.find(spark.version, _CACHE, os.environ, bundled=java.bundled_home())
     there = jars.at_hand(jars.every_jar(spark.version), _CACHE / "jars", os.environ)
     return SparkReady(spark.version, spark.home, found.home, tuple(there))
+
+
+@pytest.fixture(scope="session")
+def spark(_spark: SparkReady) -> Iterator[Any]:
+    """One Spark inside this process for all tests that look at rows, or at what a sink makes of them."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    before = dict(os.environ)
+    os.environ |= {"JAVA_HOME": str(_spark.java_home), "SPARK_HOME": str(_spark.home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    settings = {
+        "spark.jars": ",".join(map(str, _spark.jars)),
+        "spark.driver.memory": "700m",
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    builder = SparkSession.builder.master("local[1]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    gateway = SparkContext._gateway
+    yield session
+    session.stop()
+    assert gateway is not None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
+    SparkContext._gateway = SparkContext._jvm = None
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture

@@ -69,13 +69,13 @@ def _blocks(sql: str, **transform: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("width", [1, 3], ids=["tumbling", "sliding"])
 def test_late_rows_are_counted_as_a_recomputation_counts_them(
-    session: Any, broker: KafkadProcess, backlog: list[Row], tmp_path: Path, width: int
+    spark: Any, broker: KafkadProcess, backlog: list[Row], tmp_path: Path, width: int
 ) -> None:
     step = "" if width == 1 else ", '1 minute'"
     sql = f"SELECT window.start AS start, count(*) AS n FROM source GROUP BY window(at, '{width} minutes'{step})"
     front, sink, checkpoint = Front(), Kept(), tmp_path / "checkpoint"
     plan = live_plan(broker.bootstrap, "late", 2, _blocks(sql), checkpoint)
-    assert run(session, plan, front, lambda *_: sink) == "done"
+    assert run(spark, plan, front, lambda *_: sink) == "done"
 
     batches = front.of(Batch)
     late = [batch.late for batch in batches]
@@ -93,7 +93,7 @@ def test_late_rows_are_counted_as_a_recomputation_counts_them(
 
 
 def test_duplicates_within_a_time_are_counted_and_late_ones_too(
-    session: Any, broker: KafkadProcess, backlog: list[Row], tmp_path: Path
+    spark: Any, broker: KafkadProcess, backlog: list[Row], tmp_path: Path
 ) -> None:
     del backlog  # its topic is another
     records = [(0, None, json.dumps({"id": at % 400, "at": _iso(BEGIN + at)}).encode()) for at in range(3000)]
@@ -102,7 +102,7 @@ def test_duplicates_within_a_time_are_counted_and_late_ones_too(
     blocks = _blocks("SELECT id, at FROM source", deduplicate={"keys": ["id"], "within": "10 minutes"})
     front, sink = Front(), Kept()
     plan = live_plan(broker.bootstrap, "twice", 1, blocks, tmp_path / "checkpoint")
-    assert run(session, plan, front, lambda *_: sink) == "done"
+    assert run(spark, plan, front, lambda *_: sink) == "done"
     batches = front.of(Batch)
     duplicates, late = sum(batch.duplicates for batch in batches), sum(batch.late for batch in batches)
     assert late == 30

@@ -69,9 +69,9 @@ def _bad(row: Any) -> tuple[str, str] | None:
 
 
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
-def test_json_that_fits_is_good_and_the_rest_is_named_by_column_and_reason(session: Any, mode: str) -> None:
+def test_json_that_fits_is_good_and_the_rest_is_named_by_column_and_reason(spark: Any, mode: str) -> None:
     plan = plan_of({"value": {"format": "json", "schema": ORDERS, "mode": mode}})
-    rows = _parsed(session, plan, *GOOD_JSON, *[value for value, _, _ in BAD_JSON])
+    rows = _parsed(spark, plan, *GOOD_JSON, *[value for value, _, _ in BAD_JSON])
     good, bad = rows[: len(GOOD_JSON)], rows[len(GOOD_JSON) :]
     assert [_bad(row) for row in good] == [None] * len(GOOD_JSON)
     assert [row.id for row in good] == [1, 2, 3, 4, 5]
@@ -86,50 +86,48 @@ def test_json_that_fits_is_good_and_the_rest_is_named_by_column_and_reason(sessi
         assert row._raw_value == value
 
 
-def test_unknown_fields_are_errors_in_strict_mode_alone_however_deep(session: Any) -> None:
+def test_unknown_fields_are_errors_in_strict_mode_alone_however_deep(spark: Any) -> None:
     values = [value for value, _ in UNKNOWN]
-    strict = _parsed(session, plan_of({"value": {"format": "json", "schema": ORDERS}}), *values)
+    strict = _parsed(spark, plan_of({"value": {"format": "json", "schema": ORDERS}}), *values)
     assert [_bad(row) for row in strict] == [(column, "the schema has no such field") for _, column in UNKNOWN]
-    lenient = _parsed(session, plan_of({"value": {"format": "json", "schema": ORDERS, "mode": "lenient"}}), *values)
+    lenient = _parsed(spark, plan_of({"value": {"format": "json", "schema": ORDERS, "mode": "lenient"}}), *values)
     assert [_bad(row) for row in lenient] == [None] * len(UNKNOWN)
 
 
-def test_a_decimal_comma_is_not_taken_for_nothing(session: Any) -> None:
+def test_a_decimal_comma_is_not_taken_for_nothing(spark: Any) -> None:
     plan = plan_of({"value": {"format": "json", "schema": "amount DECIMAL(12,2)"}})
-    (row,) = _parsed(session, plan, b'{"amount": "12,5"}')
+    (row,) = _parsed(spark, plan, b'{"amount": "12,5"}')
     assert _bad(row) == ("amount", "a decimal has no comma")
 
 
-def test_names_of_columns_may_be_anything(session: Any) -> None:
+def test_names_of_columns_may_be_anything(spark: Any) -> None:
     plan = plan_of({"value": {"format": "json", "schema": "`a b` INT, `it's` STRING, `x.y` INT, `q\"` INT"}})
-    good, bad, unknown = _parsed(
-        session, plan, b'{"a b": 1, "it\'s": "o\\"k", "x.y": 2}', b'{"x.y": "no"}', b'{"a": 1}'
-    )
+    good, bad, unknown = _parsed(spark, plan, b'{"a b": 1, "it\'s": "o\\"k", "x.y": 2}', b'{"x.y": "no"}', b'{"a": 1}')
     assert _bad(good) is None and (good["a b"], good["it's"], good["x.y"]) == (1, 'o"k', 2)
     assert _bad(bad) == ("x.y", "'no' is not INT")
     assert _bad(unknown) == ("a", "the schema has no such field")
 
 
-def test_keys_are_parsed_as_values_are(session: Any) -> None:
+def test_keys_are_parsed_as_values_are(spark: Any) -> None:
     plan = plan_of(
         {"value": {"format": "text"}, "key": {"format": "json", "schema": "k INT"}, "source": {"topics": ["orders"]}}
     )
-    good, bad, missing = _parsed(session, plan, (b'{"k": 1}', b"one"), (b'{"k": "x"}', b"two"), b"three")
+    good, bad, missing = _parsed(spark, plan, (b'{"k": 1}', b"one"), (b'{"k": "x"}', b"two"), b"three")
     assert (good._key.asDict(), good.value, _bad(good)) == ({"k": 1}, "one", None)
     assert (_bad(bad), bad._raw_key, bad._raw_value) == (("_key.k", "'x' is not INT"), b'{"k": "x"}', b"two")
     assert _bad(missing) == ("_key", "it has no value")
 
 
-def test_text_and_raw_take_everything(session: Any) -> None:
+def test_text_and_raw_take_everything(spark: Any) -> None:
     values = [b"one", None, b"\xff"]
-    text = _parsed(session, plan_of({"value": {"format": "text"}}), *values[:2])
+    text = _parsed(spark, plan_of({"value": {"format": "text"}}), *values[:2])
     assert [row.value for row in text] == ["one", None]
-    raw = _parsed(session, plan_of({"value": {"format": "raw"}}), *values)
+    raw = _parsed(spark, plan_of({"value": {"format": "raw"}}), *values)
     assert [row.value for row in raw] == values
     assert BAD not in raw[0]
 
 
-def test_csv_is_named_by_column_too(session: Any) -> None:
+def test_csv_is_named_by_column_too(spark: Any) -> None:
     block = {"format": "csv", "schema": "id INT NOT NULL, name STRING, at DATE", "csv": {"delimiter": ";", "null": "-"}}
     cases = [
         (b'1;"a;b";2026-11-01', None),
@@ -142,7 +140,7 @@ def test_csv_is_named_by_column_too(session: Any) -> None:
         (b"", ("", "it is empty")),
         (None, ("", "it has no value")),
     ]
-    rows = _parsed(session, plan_of({"value": block}), *[value for value, _ in cases])
+    rows = _parsed(spark, plan_of({"value": block}), *[value for value, _ in cases])
     assert [_bad(row) for row in rows] == [bad for _, bad in cases]
     assert (rows[0].name, rows[1].name, rows[1].at) == ("a;b", None, None)
 
@@ -160,16 +158,16 @@ ONE = {"type": "record", "name": "order", "fields": [{"name": "id", "type": "lon
 TWO = ONE | {"fields": [*ONE["fields"], {"name": "n", "type": ["null", "long"], "default": None}]}
 
 
-def test_avro_is_read_by_its_schema(session: Any) -> None:
+def test_avro_is_read_by_its_schema(spark: Any) -> None:
     plan = plan_of({"value": {"format": "avro"}}, schema=Schema("avro", json.dumps(TWO)))
-    good, null, cut, none = _parsed(session, plan, _zigzag(7) + b"\x02" + _zigzag(5), _zigzag(8) + b"\x00", b"", None)
+    good, null, cut, none = _parsed(spark, plan, _zigzag(7) + b"\x02" + _zigzag(5), _zigzag(8) + b"\x00", b"", None)
     assert (good.id, good.n, _bad(good)) == (7, 5, None)
     assert (null.id, null.n, _bad(null)) == (8, None, None)
     assert _bad(cut) == ("", "its 0 bytes do not fit the Avro schema")
     assert _bad(none) == ("", "it has no value")
 
 
-def test_each_avro_row_is_read_by_its_writers_schema(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_avro_row_is_read_by_its_writers_schema(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     there = {"/schemas/ids/11": {"schema": json.dumps(TWO)}}
 
     def learn_subject(self: Schemas, subject: str) -> None:
@@ -181,9 +179,9 @@ def test_each_avro_row_is_read_by_its_writers_schema(session: Any, monkeypatch: 
     plan = plan_of(
         {"value": {"format": "avro", "registry": {"url": "http://x"}}}, schema=Schema("avro", json.dumps(TWO))
     )
-    parser = Parser(session, plan)
+    parser = Parser(spark, plan)
     raw = records(
-        session,
+        spark,
         b"\x00\x00\x00\x00\x0a" + _zigzag(1),
         b"\x00\x00\x00\x00\x0b" + _zigzag(2) + b"\x02" + _zigzag(20),
         b"\x00\x00\x00\x00\x0c" + _zigzag(3),
@@ -204,7 +202,7 @@ def test_each_avro_row_is_read_by_its_writers_schema(session: Any, monkeypatch: 
 
 
 @pytest.mark.parametrize("name", ["_key", "_offset", "_bad"])
-def test_a_schema_must_leave_the_records_own_columns_alone(session: Any, name: str) -> None:
+def test_a_schema_must_leave_the_records_own_columns_alone(spark: Any, name: str) -> None:
     with pytest.raises(JobFailed, match=f"has a column {name}") as refused:
-        Parser(session, plan_of({"value": {"format": "json", "schema": f"id INT, {name} INT"}}))
+        Parser(spark, plan_of({"value": {"format": "json", "schema": f"id INT, {name} INT"}}))
     assert refused.value.failed.kind == "schema"

@@ -33,14 +33,14 @@ def topic(broker: KafkadProcess) -> str:
     return "run"
 
 
-def _failed(session: Any, plan: Any, sink: Kept) -> Failed:
+def _failed(spark: Any, plan: Any, sink: Kept) -> Failed:
     with pytest.raises(JobFailed) as error:
-        run(session, plan, Front(), lambda *_: sink)
+        run(spark, plan, Front(), lambda *_: sink)
     return error.value.failed
 
 
 def test_bad_rows_become_dead_letters_and_the_rest_is_written(
-    session: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
 ) -> None:
     produced(broker.bootstrap, "run.dlq", [], partitions=1)
     blocks = {
@@ -52,7 +52,7 @@ def test_bad_rows_become_dead_letters_and_the_rest_is_written(
     }  # fmt: skip
     front, sink = Front(), Kept()
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
-    assert run(session, plan, front, lambda *_: sink) == "done"
+    assert run(spark, plan, front, lambda *_: sink) == "done"
     assert front.of(Query)[0].columns == [("id", "bigint"), ("n", "string")]
     batches = front.of(Batch)
     assert [batch.batch for batch in batches] == [0, 1, 2]
@@ -69,7 +69,7 @@ def test_bad_rows_become_dead_letters_and_the_rest_is_written(
         "timestamp": letters[0][2]["timestamp"],
     }  # fmt: skip
     again = Front()
-    assert run(session, plan, again, lambda *_: sink) == "done"
+    assert run(spark, plan, again, lambda *_: sink) == "done"
     assert again.of(Batch) == []
 
 
@@ -85,21 +85,21 @@ def _letters(bootstrap: str) -> list[tuple[Any, Any, dict[str, str]]]:
 
 
 def test_bad_rows_stop_a_job_before_anything_of_their_batch_is_written(
-    session: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
 ) -> None:
     sink = Kept()
     plan = live_plan(broker.bootstrap, topic, 2, {"value": JSON}, tmp_path / "checkpoint")
-    failed = _failed(session, plan, sink)
+    failed = _failed(spark, plan, sink)
     assert failed.kind == "bad-rows" and sink.rows == []
     assert failed.text == "1 of 500 rows do not parse\n  run-1 at offset 3: id: 'x' is not BIGINT"
     some = JSON | {"bad_rows": {"action": "drop", "max": 1}}
-    failed = _failed(session, live_plan(broker.bootstrap, topic, 2, {"value": some}, tmp_path / "checkpoint"), sink)
+    failed = _failed(spark, live_plan(broker.bootstrap, topic, 2, {"value": some}, tmp_path / "checkpoint"), sink)
     assert "2 of 1,000 rows do not parse, more than bad_rows.max allows (1)" in failed.text
     assert list(sink.batches) == [0]
 
 
 def test_one_batch_deduplicates_and_counts_what_it_left_out(
-    session: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
 ) -> None:
     blocks = {
         "run": {"mode": "batch"},
@@ -109,7 +109,7 @@ def test_one_batch_deduplicates_and_counts_what_it_left_out(
     }
     front, sink = Front(), Kept()
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
-    assert run(session, plan, front, lambda *_: sink) == "done"
+    assert run(spark, plan, front, lambda *_: sink) == "done"
     (batch,) = front.of(Batch)
     assert (batch.rows_read, batch.bad, batch.rows_written, batch.duplicates) == (1200, 3, 600, 597)
     assert sink.rows[0].__fields__ == ["id", "name"]
@@ -117,79 +117,79 @@ def test_one_batch_deduplicates_and_counts_what_it_left_out(
 
 
 def test_raw_rows_are_counted_while_they_pass_in_one_job_of_spark(
-    session: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
 ) -> None:
     front, sink = Front(), Kept()
     blocks = {"run": {"mode": "batch"}, "transform": {"sql": "SELECT value FROM source WHERE _offset < 10"}}
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
-    tracker = session.sparkContext.statusTracker()
+    tracker = spark.sparkContext.statusTracker()
     before = set(tracker.getJobIdsForGroup(None))
-    assert run(session, plan, front, lambda *_: sink) == "done"
+    assert run(spark, plan, front, lambda *_: sink) == "done"
     (batch,) = front.of(Batch)
     assert (batch.rows_read, batch.rows_written) == (1200, 20)
     assert len(set(tracker.getJobIdsForGroup(None)) - before) == 1
 
 
 def test_a_stop_and_a_limit_end_a_run_after_a_whole_batch(
-    session: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
 ) -> None:
     blocks = {"run": {"mode": "continuous", "stop_after": {"idle": "1s"}}}
     front, sink = Front(stop_at=0), Kept()
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
-    assert run(session, plan, front, lambda *_: sink) == "stopped"
+    assert run(spark, plan, front, lambda *_: sink) == "stopped"
     told = {batch.batch for batch in front.of(Batch)}
     assert 0 in told and len(told) <= 2
     limited, rest = Front(), Kept()
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint", limit=100)
-    assert run(session, plan, limited, lambda *_: rest) == "limit"
+    assert run(spark, plan, limited, lambda *_: rest) == "limit"
     assert len(limited.of(Batch)) == 1
     idle, last = Front(), Kept()
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
-    assert run(session, plan, idle, lambda *_: last) == "limit"
+    assert run(spark, plan, idle, lambda *_: last) == "limit"
     written = [batch for each in (front, limited, idle) for batch in each.of(Batch)]
     assert sum(batch.rows_written for batch in written) == ROWS
     assert [batch.batch for batch in written] == [0, 1, 2][-len(written) :]
 
 
 def test_what_may_pass_is_tried_again_from_the_checkpoint_and_the_rest_is_not(
-    session: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
 ) -> None:
     blocks = {"run": {"mode": "available-now", "retries": {"max": 2, "backoff": "100ms"}}}
     busy = [JobFailed(Failed(kind="sink", text="busy", retriable=True)) for _ in range(2)]
     front, sink = Front(), Kept(*busy)
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "a")
-    assert run(session, plan, front, lambda *_: sink) == "done"
+    assert run(spark, plan, front, lambda *_: sink) == "done"
     assert [warned.text for warned in front.of(Warned)] == [
         "busy; again in 0.1 s (1 of 2)",
         "busy; again in 0.2 s (2 of 2)",
     ]
     assert len(sink.rows) == ROWS
     broken = Kept(JobFailed(Failed(kind="sink", text="broken")))
-    assert _failed(session, live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "b"), broken).text == "broken"
+    assert _failed(spark, live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "b"), broken).text == "broken"
 
 
 def test_sql_that_is_wrong_is_found_before_anything_is_read(
-    session: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
 ) -> None:
     steps = [{"name": "one", "sql": "SELECT id FROM source"}, {"name": "two", "sql": "SELECT id,\n  nam FROM one"}]
     blocks = {"value": JSON, "transform": {"steps": steps}}
-    failed = _failed(session, live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint"), Kept())
+    failed = _failed(spark, live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint"), Kept())
     assert (failed.kind, failed.step, failed.line, failed.column) == ("sql", "two", 2, 3)
     assert "`nam` cannot be resolved. Did you mean one of the following? [`id`]" in failed.text
     blocks["transform"] = {"sql": "SELECT name, count(*) FROM source GROUP BY name"}
     blocks["run"] = {"mode": "available-now", "output": "append"}
     blocks["transform"]["watermark"] = {"column": "_timestamp", "delay": "1 minute"}
-    failed = _failed(session, live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint"), Kept())
+    failed = _failed(spark, live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint"), Kept())
     assert failed.kind == "sql" and "append" in failed.text.lower()
 
 
 def test_a_preview_shows_rows_and_what_is_bad_and_writes_nothing(
-    session: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
 ) -> None:
     front = Front()
     blocks = {"run": {"mode": "batch"}, "value": JSON, "transform": {"sql": "SELECT name FROM source ORDER BY id"}}
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint", limit=2)
-    assert preview(session, plan, front) == "done"
+    assert preview(spark, plan, front) == "done"
     assert front.of(Rows) == [Rows(["name"], [["n0"], ["n0"]])]
     assert "3 of 1,200 rows do not parse" in front.of(Warned)[0].text
     assert list(tmp_path.iterdir()) == []

@@ -46,27 +46,6 @@ def words_of(ready: SparkReady) -> str:
     return f"--master local[2] --driver-memory 700m --jars {jars} {conf} pyspark-shell"
 
 
-@pytest.fixture(scope="module")
-def spark(_spark: SparkReady) -> Iterator[Any]:
-    before = dict(os.environ)
-    os.environ |= {**environment_of(_spark), "PYSPARK_SUBMIT_ARGS": words_of(_spark)}
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    gateway = SparkContext._gateway
-    session.stop()
-    assert gateway is not None
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(30)
-    SparkContext._gateway = SparkContext._jvm = None
-    os.environ.clear()
-    os.environ.update(before)
-
-
 class Bench:
     """One job's sinks, each as if in a new process."""
 
