@@ -13,12 +13,12 @@ import logging
 import struct
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from kafkad.api.commits import Commits, Failures
+from kafkad.api.produce_work import Outcome, Settled, Uncommitted, Work, after, within
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.log import Log
 from kafkad.log.producers import DuplicateBatch
 from kafkad.log.recompress import SlowPath
 from kafkad.log.validate import (
@@ -59,17 +59,6 @@ log = logging.getLogger(__name__)
 
 Header = tuple[int, ...]
 
-
-class Uncommitted(NamedTuple):
-    """What a partition is told once its log is on the disk."""
-
-    answer: Answer
-    log: Log
-
-
-Settled = Answer | Uncommitted
-Outcome = Settled | Coroutine[Any, Any, Settled]
-"""What one partition is told: now, or when something that takes time has happened."""
 
 _I32 = struct.Struct(">i")
 _BASE_OFFSET = struct.Struct(">q")
@@ -174,7 +163,7 @@ class ProduceApi:
     ) -> Reply | Later | Pending | None:
         header, body_at = read_request_header(frame, 0)
         request = read_produce(frame, body_at, version)
-        work = _Work(request, version, correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)
+        work = Work(request, version, correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)
         for topic in request.topics:
             self._append_topic(work, topic, frame)
         if work.waiting:
@@ -186,7 +175,7 @@ class ProduceApi:
             self._remember(connection, frame, work)
         return self._when_committed(connection, work) if work.uncommitted else self._reply(connection, work)
 
-    def _append_topic(self, work: _Work, topic: TopicData, frame: memoryview) -> None:
+    def _append_topic(self, work: Work, topic: TopicData, frame: memoryview) -> None:
         """HOT. What can be appended on the spot is; the rest goes the long way, partition by partition."""
         version, acks, packed = work.version, work.request.acks, work.packed
         held = self._writable(work, topic)
@@ -202,13 +191,13 @@ class ProduceApi:
             else:
                 work.take(self._outcome(work, topic, data, frame))
 
-    def _writable(self, work: _Work, topic: TopicData) -> Mapping[int, Partition]:
+    def _writable(self, work: Work, topic: TopicData) -> Mapping[int, Partition]:
         """The topic's partitions here, if this request may write to them at all."""
         name = topic.name or self._replicas.metadata.name_of(topic.topic_id or b"") or ""
         allowed = work.request.acks in _VALID_ACKS and (work.allow_internal or name not in INTERNAL_TOPICS)
         return self._replicas.of_topic(name if allowed else "")
 
-    def _outcome(self, work: _Work, topic: TopicData, data: PartitionData, frame: memoryview) -> Outcome:
+    def _outcome(self, work: Work, topic: TopicData, data: PartitionData, frame: memoryview) -> Outcome:
         index, at, end = data
         try:
             return self._append(work, self._find(work, topic, index), index, frame, at, end)
@@ -219,7 +208,7 @@ class ProduceApi:
                 known.probe.bytes_rejected += end - at if error.code == ErrorCode.MESSAGE_TOO_LARGE else 0
             return self._refusal(index, error)
 
-    def _find(self, work: _Work, topic: TopicData, index: int) -> Partition:
+    def _find(self, work: Work, topic: TopicData, index: int) -> Partition:
         if work.request.acks not in _VALID_ACKS:
             raise KafkaError(
                 ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {work.request.acks}; a broker knows 0, 1 and -1 (all)"
@@ -236,7 +225,7 @@ class ProduceApi:
             partition.check_acks_all()
         return partition
 
-    def _append(self, work: _Work, partition: Partition, index: int, frame: memoryview, at: int, end: int) -> Outcome:
+    def _append(self, work: Work, partition: Partition, index: int, frame: memoryview, at: int, end: int) -> Outcome:
         config = partition.log.config
         now_ms = self._clock.now_ms()
         header = unpack_header(frame, at, end, work.version)
@@ -255,7 +244,7 @@ class ProduceApi:
         return self._write(work, partition, index, frame, at, end, header)
 
     def _write(
-        self, work: _Work, partition: Partition, index: int, view: memoryview, at: int, end: int, header: Header
+        self, work: Work, partition: Partition, index: int, view: memoryview, at: int, end: int, header: Header
     ) -> Outcome:
         """Append as leader; not an Answer when that has to wait for the disk."""
         config = partition.log.config
@@ -271,7 +260,7 @@ class ProduceApi:
         if config.acks_fsync and work.request.acks == _ACKS_ALL:
             return Uncommitted(answer, partition.log)
         if partition.log.unflushed_messages >= config.flush_messages:
-            return _after(self._durable.flush(partition.log), answer)
+            return after(self._durable.flush(partition.log), answer)
         return answer
 
     def _refusal(self, index: int, error: KafkaError) -> Answer:
@@ -285,7 +274,7 @@ class ProduceApi:
     # -- requests that wait ----------------------------------------------------------------------------------------
 
     async def _rebuilt_elsewhere(
-        self, work: _Work, partition: Partition, index: int, batch: bytes, wanted: Demands
+        self, work: Work, partition: Partition, index: int, batch: bytes, wanted: Demands
     ) -> Settled:
         """A worker process opens the batch; what it makes of it is appended when it is back."""
         outcome = await asyncio.wrap_future(self._slow_path.submit(batch, wanted))
@@ -294,12 +283,12 @@ class ProduceApi:
         written = self._write(work, partition, index, view, 0, len(view), BATCH_HEADER.unpack_from(view))
         return await written if isinstance(written, Coroutine) else written
 
-    async def _finish(self, connection: Connection, work: _Work) -> None:
+    async def _finish(self, connection: Connection, work: Work) -> None:
         """Complete what waits, all of it side by side; a request that takes too long is told so, as Kafka does."""
         timeout = max(work.request.timeout_ms, 0) / 1000
         places = list(work.waiting)
         indexes = work.indexes()
-        done = await asyncio.gather(*(_within(timeout, work.waiting[at]) for at in places), return_exceptions=True)
+        done = await asyncio.gather(*(within(timeout, work.waiting[at]) for at in places), return_exceptions=True)
         work.waiting.clear()
         for at, settled in zip(places, done, strict=True):
             if isinstance(settled, BaseException):
@@ -308,7 +297,7 @@ class ProduceApi:
         if not self._commit(connection, work, connection.reply):
             connection.reply(self._reply(connection, work))
 
-    def _commit(self, connection: Connection, work: _Work, answer: Callable[[Reply | None], None]) -> bool:
+    def _commit(self, connection: Connection, work: Work, answer: Callable[[Reply | None], None]) -> bool:
         """Call `answer` when all that this request wrote is on the disk; False when there is nothing to wait for."""
 
         def committed(failures: Failures) -> None:
@@ -338,7 +327,7 @@ class ProduceApi:
             reply = pack_response(request, version, correlation_id, [pack_answer(refusal, version)])
         later.settle(reply)
 
-    def _when_committed(self, connection: Connection, work: _Work) -> Reply | Later | None:
+    def _when_committed(self, connection: Connection, work: Work) -> Reply | Later | None:
         later = Later(connection)
         return later if self._commit(connection, work, later.settle) else self._reply(connection, work)
 
@@ -352,7 +341,7 @@ class ProduceApi:
 
     # -- responses -------------------------------------------------------------------------------------------------
 
-    def _reply(self, connection: Connection, work: _Work) -> bytes | None:
+    def _reply(self, connection: Connection, work: Work) -> bytes | None:
         if work.request.acks == _ACKS_NONE:
             if work.failed:
                 log.info(
@@ -362,7 +351,7 @@ class ProduceApi:
             return None
         return pack_response(work.request, work.version, work.correlation_id, work.packed)
 
-    def _remember(self, connection: Connection, frame: memoryview, work: _Work) -> None:
+    def _remember(self, connection: Connection, frame: memoryview, work: Work) -> None:
         request, version = work.request, work.version
         targets = self._targets[version]
         if len(targets) >= _MOST_TARGETS:
@@ -375,57 +364,3 @@ class ProduceApi:
             fill = template.fill if version >= _FIRST_WITH_START_OFFSET else template.fill_v2
             connection.produce_prefix = request.repeats
             targets[bytes(frame[_PREFIX_AT : request.repeats])] = Target(partition, request, fill)
-
-
-class _Work:
-    """One request under way: packed answers in the order of its partitions, and by place what they wait for."""
-
-    __slots__ = (
-        "allow_internal",
-        "correlation_id",
-        "failed",
-        "packed",
-        "request",
-        "uncommitted",
-        "version",
-        "waiting",
-    )
-
-    def __init__(self, request: ProduceFrame, version: int, correlation_id: int, *, allow_internal: bool) -> None:
-        self.request = request
-        self.version = version
-        self.correlation_id = correlation_id
-        self.allow_internal = allow_internal
-        self.packed: list[bytes] = []
-        self.waiting: dict[int, Coroutine[Any, Any, Settled]] = {}
-        self.uncommitted: dict[int, Log] = {}
-        self.failed = False
-
-    def indexes(self) -> list[int]:
-        return [data[0] for topic in self.request.topics for data in topic.partitions]
-
-    def take(self, outcome: Outcome) -> None:
-        """What the next partition is told, or will be."""
-        at = len(self.packed)
-        self.packed.append(b"")
-        if isinstance(outcome, Coroutine):
-            self.waiting[at] = outcome
-        else:
-            self.settle(at, outcome)
-
-    def settle(self, at: int, outcome: Settled) -> None:
-        if isinstance(outcome, Uncommitted):
-            self.uncommitted[at] = outcome.log
-            outcome = outcome.answer
-        self.failed = self.failed or bool(outcome.error_code)
-        self.packed[at] = pack_answer(outcome, self.version)
-
-
-async def _after(synced: Coroutine[Any, Any, None], answer: Answer) -> Answer:
-    await synced
-    return answer
-
-
-async def _within(timeout_s: float, awaited: Coroutine[object, object, Settled]) -> Settled:
-    async with asyncio.timeout(timeout_s):
-        return await awaited

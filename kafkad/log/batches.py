@@ -21,7 +21,7 @@ _LEGACY_TIMESTAMP = struct.Struct(">q")
 _LEGACY_SMALLEST = (SMALLEST_BATCH - PREFIX_SIZE, SMALLEST_BATCH - PREFIX_SIZE + _LEGACY_TIMESTAMP.size)
 _LONGEST_HEADER = HEADER_SIZE
 _BLOCK = 4096
-_CHUNK = 4 << 20
+_CHUNK = 1 << 20
 
 
 class BadBatch(Exception):
@@ -102,7 +102,7 @@ def read_whole(files: Files, fd: int, position: int, end: int) -> Iterator[tuple
     start, filled = position, 0
     while position < end:
         at = position - start
-        if filled - at < min(HEADER_SIZE, end - position):
+        if filled - at < HEADER_SIZE and start + filled < end:
             start, filled, at = position, _fill(files, fd, view, position, end), 0
         try:
             header = header_at(view, at, end - position)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import count
 from typing import NamedTuple
 
@@ -156,7 +156,26 @@ class LogDirectory:
         except OSError as error:
             raise self.storage_error("listing it", error) from error
 
+    def all_logs(self) -> Iterator[tuple[TopicPartition, Log]]:
+        yield from self.logs.items()
+        yield from self.futures.items()
+
     # --- what is written about it
+
+    def collect_recovery_points(self) -> CheckpointWrite:
+        return self.checkpoint(RECOVERY_POINTS, {tp: log.recovery_point for tp, log in self.all_logs()})
+
+    def collect_start_offsets(self) -> CheckpointWrite:
+        """Only those that the names of the segments do not tell."""
+        told = {tp: log.start_offset for tp, log in self.all_logs() if log.start_offset > log.segments[0].base}
+        return self.checkpoint(START_OFFSETS, told)
+
+    def collect_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> CheckpointWrite:
+        return self.checkpoint(HIGH_WATERMARKS, {tp: offsets[tp] for tp in self.logs if tp in offsets})
+
+    def collect_cleaned_offsets(self) -> CheckpointWrite:
+        known = {tp: log.cleaned_until for tp, log in self.logs.items() if log.cleaned_until is not None}
+        return self.checkpoint(CLEANED_OFFSETS, known)
 
     def checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> CheckpointWrite:
         """A write that may be done in a thread. What could not be opened keeps what was said about it."""

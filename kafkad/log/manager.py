@@ -17,7 +17,7 @@ from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log import checkpoint
-from kafkad.log.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, CheckpointError
+from kafkad.log.checkpoint import HIGH_WATERMARKS, CheckpointError
 from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory
 from kafkad.log.files import Files
 from kafkad.log.loading import ConfigFor, Loader, Progress, open_log, put_away
@@ -334,35 +334,16 @@ class LogManager:
     # --- checkpoints: collected on the loop, written in a thread
 
     def collect_recovery_points(self) -> list[CheckpointWrite]:
-        return [
-            directory.checkpoint(RECOVERY_POINTS, {tp: log.recovery_point for tp, log in _all_logs(directory)})
-            for directory in self.live
-        ]
+        return [directory.collect_recovery_points() for directory in self.live]
 
     def collect_start_offsets(self) -> list[CheckpointWrite]:
-        """Only those that the names of the segments do not tell."""
-        return [
-            directory.checkpoint(
-                START_OFFSETS,
-                {tp: log.start_offset for tp, log in _all_logs(directory) if log.start_offset > log.segments[0].base},
-            )
-            for directory in self.live
-        ]
+        return [directory.collect_start_offsets() for directory in self.live]
 
     def collect_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> list[CheckpointWrite]:
-        return [
-            directory.checkpoint(HIGH_WATERMARKS, {tp: offsets[tp] for tp in directory.logs if tp in offsets})
-            for directory in self.live
-        ]
+        return [directory.collect_high_watermarks(offsets) for directory in self.live]
 
     def collect_cleaned_offsets(self) -> list[CheckpointWrite]:
-        return [
-            directory.checkpoint(
-                CLEANED_OFFSETS,
-                {tp: log.cleaned_until for tp, log in directory.logs.items() if log.cleaned_until is not None},
-            )
-            for directory in self.live
-        ]
+        return [directory.collect_cleaned_offsets() for directory in self.live]
 
     def checkpointed_high_watermark(self, topic_partition: TopicPartition) -> int:
         """What it was when it was last written down; 0 when it never was."""
@@ -380,7 +361,7 @@ class LogManager:
         with ThreadPoolExecutor(_FLUSH_THREADS) as threads:
             for directory in self.live:
                 with contextlib.suppress(NoLogDirectoryError), self.guarded():
-                    list(threads.map(Log.close, [log for _, log in _all_logs(directory)]))
+                    list(threads.map(Log.close, [log for _, log in directory.all_logs()]))
         self._write(self.collect_start_offsets())
         self._write(self.collect_cleaned_offsets())
         self._write(self.collect_recovery_points())
@@ -413,8 +394,3 @@ class FoundTopic:
     @property
     def missing(self) -> tuple[int, ...]:
         return tuple(sorted(set(range(self.partition_count)).difference(self.partitions)))
-
-
-def _all_logs(directory: LogDirectory) -> Iterator[tuple[TopicPartition, Log]]:
-    yield from directory.logs.items()
-    yield from directory.futures.items()

@@ -1,0 +1,76 @@
+"""One Produce request under way: what its partitions are told, now or later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
+
+from kafkad.log.log import Log
+from kafkad.wire.produce import Answer, ProduceFrame, pack_answer
+
+
+class Uncommitted(NamedTuple):
+    """What a partition is told once its log is on the disk."""
+
+    answer: Answer
+    log: Log
+
+
+Settled = Answer | Uncommitted
+Outcome = Settled | Coroutine[Any, Any, Settled]
+"""What one partition is told: now, or when something that takes time has happened."""
+
+
+class Work:
+    """One request under way: packed answers in the order of its partitions, and by place what they wait for."""
+
+    __slots__ = (
+        "allow_internal",
+        "correlation_id",
+        "failed",
+        "packed",
+        "request",
+        "uncommitted",
+        "version",
+        "waiting",
+    )
+
+    def __init__(self, request: ProduceFrame, version: int, correlation_id: int, *, allow_internal: bool) -> None:
+        self.request = request
+        self.version = version
+        self.correlation_id = correlation_id
+        self.allow_internal = allow_internal
+        self.packed: list[bytes] = []
+        self.waiting: dict[int, Coroutine[Any, Any, Settled]] = {}
+        self.uncommitted: dict[int, Log] = {}
+        self.failed = False
+
+    def indexes(self) -> list[int]:
+        return [data[0] for topic in self.request.topics for data in topic.partitions]
+
+    def take(self, outcome: Outcome) -> None:
+        """What the next partition is told, or will be."""
+        at = len(self.packed)
+        self.packed.append(b"")
+        if isinstance(outcome, Coroutine):
+            self.waiting[at] = outcome
+        else:
+            self.settle(at, outcome)
+
+    def settle(self, at: int, outcome: Settled) -> None:
+        if isinstance(outcome, Uncommitted):
+            self.uncommitted[at] = outcome.log
+            outcome = outcome.answer
+        self.failed = self.failed or bool(outcome.error_code)
+        self.packed[at] = pack_answer(outcome, self.version)
+
+
+async def after(synced: Coroutine[Any, Any, None], answer: Answer) -> Answer:
+    await synced
+    return answer
+
+
+async def within(timeout_s: float, awaited: Coroutine[object, object, Settled]) -> Settled:
+    async with asyncio.timeout(timeout_s):
+        return await awaited
