@@ -8,6 +8,7 @@ has no coordinator here; it is skipped. Offsets, of which there are many, are pa
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from kafkad.wire import schema
@@ -20,6 +21,8 @@ from kafkad.wire.messages.consumer_offsets import (
 from kafkad.wire.primitives import MalformedError
 
 NO_TIMESTAMP = -1
+_MOST_KEYS = 4096
+"""Of offsets, remembered as bytes: 1 MB."""
 
 _OFFSET_KEY, _GROUP_KEY = 1, 2
 _OFFSET_VALUE, _EXPIRING_OFFSET_VALUE, _GROUP_VALUE = 3, 1, 3
@@ -138,7 +141,9 @@ def _read_plain_offset(key: bytes, value: bytes) -> OffsetCommitted | None:
     return tuple.__new__(OffsetCommitted, (*position, offset, leader_epoch, "", committed_at, NO_TIMESTAMP))
 
 
+@lru_cache(_MOST_KEYS)
 def _offset_key(group: str, topic: str, partition: int) -> bytes:
+    """HOT: who commits will commit again."""
     group_raw, topic_raw = group.encode(), topic.encode()
     try:
         start = _KEY_START.pack(_OFFSET_KEY, len(group_raw))
