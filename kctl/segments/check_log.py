@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 import click
 
 from kctl.command import KctlCommand, pass_settings
-from kctl.errors import Exit, KctlError
-from kctl.output import Column, Document, Writer, counted, duration_text, note, size_text
+from kctl.errors import Exit, KctlError, exit_code, of_file
+from kctl.output import Column, Document, Writer, counted, duration_text, note, render_errors, size_text
+from kctl.paths import directories
 from kctl.segments.checking import (
     Checked,
     LogDirectory,
@@ -34,7 +35,7 @@ COLUMNS = (
 
 
 @click.command("check-log", cls=KctlCommand, columns=COLUMNS)
-@click.argument("directories", metavar="DIRECTORY...", nargs=-1, required=True)
+@click.argument("directories", shell_complete=directories, metavar="DIRECTORY...", nargs=-1, required=True)
 @click.option("--deep", is_flag=True, help="Unpack every record too.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="Check with N processes.")
 @pass_settings
@@ -50,7 +51,7 @@ def check_log(settings: Settings, /, directories: tuple[str, ...], deep: bool, j
     """
     begun = time.monotonic()
     now_s = time.time()
-    asked = [_partitions(directory) for directory in directories]
+    asked, errors = _all_partitions(directories)
     calls = [(path, of.start_of(path), now_s, deep) for of, paths, _ in asked for path in paths]
     checked = dict(zip([path for path, *_ in calls], _check_all(settings, calls, jobs), strict=True))
     findings = [finding for one in checked.values() for finding in one.findings]
@@ -60,14 +61,32 @@ def check_log(settings: Settings, /, directories: tuple[str, ...], deep: bool, j
             findings += check_directory(of, whole[of.path], now_s)
     findings += check_together(whole)
     if findings or not settings.is_text:
-        Writer(settings, COLUMNS, Document("check-log")).write(finding._asdict() for finding in findings)
-    size = size_text(sum(one.size for one in checked.values()))
-    took = duration_text(int((time.monotonic() - begun) * 1000))
-    note(settings, f"{counted(len(checked), 'partition')}, {size}, {counted(len(findings), 'finding')}, {took}")
-    return Exit.FINDINGS if findings else Exit.DONE
+        Writer(settings, COLUMNS, Document("check-log")).write((finding._asdict() for finding in findings), errors)
+    render_errors(errors, settings)
+    if asked:
+        size = size_text(sum(one.size for one in checked.values()))
+        took = duration_text(int((time.monotonic() - begun) * 1000))
+        note(settings, f"{counted(len(checked), 'partition')}, {size}, {counted(len(findings), 'finding')}, {took}")
+    return Exit.FINDINGS if findings else exit_code(errors)
 
 
-def _partitions(directory: str) -> tuple[LogDirectory, list[str], bool]:
+def _all_partitions(directories: Iterable[str]) -> tuple[list[_Asked], list[KctlError]]:
+    """Of those directories that can be read; why the others cannot."""
+    asked, errors = [], []
+    for directory in directories:
+        try:
+            asked.append(_partitions(directory))
+        except KctlError as error:
+            errors.append(error)
+        except OSError as error:
+            errors.append(of_file(error))
+    return asked, errors
+
+
+_Asked = tuple[LogDirectory, list[str], bool]
+
+
+def _partitions(directory: str) -> _Asked:
     """Those in a log directory, or the one that it is, of which the directory above it tells."""
     if segments_in(directory):
         return read_directory(os.path.dirname(os.path.abspath(directory))), [directory], False

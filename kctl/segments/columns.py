@@ -38,7 +38,7 @@ DECODED_COLUMNS = (
     _OFFSET,
     _TIME,
     Column("type", "What kind of record it is."),
-    Column("subject", "The group, or the transactional id.", header="GROUP/ID"),
+    Column("subject", "The group, the transactional id, or what of the cluster.", header="GROUP/ID"),
     Column("what", "What it says, in short.", shown=True),
     Column("key", "Its key, decoded.", machine=True),
     Column("value", "Its value, decoded; null deletes.", machine=True),

@@ -5,13 +5,13 @@ A version nobody knows, or bytes that make no sense, decode to None, and the rec
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
 from kafkad.names import id_text
 from kafkad.wire.messages import consumer_group_records, consumer_offsets, consumer_protocol, transaction_state
 from kafkad.wire.records import Record
 from kafkad.wire.schema import Field, MalformedError, Message, decode, within
+from kctl.segments.values import compact
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -43,11 +43,11 @@ _NEW_GROUP_RECORDS = {
 
 
 class Decoded(NamedTuple):
-    """`subject` is the group or transactional id; `value` is None for a tombstone."""
+    """`subject` is the group or transactional id; `value` is None for a tombstone. Records of metadata have no key."""
 
     type: str
     subject: str
-    key: Message
+    key: Message | None
     key_version: int
     value: Message | None
     value_version: int
@@ -61,8 +61,8 @@ class Decoded(NamedTuple):
             return _group_text(self.value)
         if self.type == "transaction" and self.value is not None:
             return _transaction_text(self.value)
-        _, *of_what = as_dict(self.key, self.key_version).values()
-        said = "deleted" if self.value is None else _compact(as_dict(self.value, self.value_version))
+        _, *of_what = [None] if self.key is None else as_dict(self.key, self.key_version).values()
+        said = "deleted" if self.value is None else compact(as_dict(self.value, self.value_version))
         return " ".join((*of_what, said))
 
 
@@ -129,12 +129,18 @@ def _plain(field: Field, value: Any, version: int, camel: bool) -> Any:
     if isinstance(value, Message):
         return as_dict(value, version, camel=camel)
     if isinstance(value, list):
-        return [as_dict(item, version, camel=camel) if isinstance(item, Message) else item for item in value]
+        return [_plain_item(item, version, camel) for item in value]
     if field.kind == "16s":
         return id_text(value)
     if isinstance(value, bytes):
         return _opaque(field.name, value, camel)
     return value
+
+
+def _plain_item(item: Any, version: int, camel: bool) -> Any:
+    if isinstance(item, Message):
+        return as_dict(item, version, camel=camel)
+    return id_text(item) if isinstance(item, bytes) else item
 
 
 def _opaque(name: str, data: bytes, camel: bool) -> Any:
@@ -160,10 +166,6 @@ _EMBEDDED: dict[str, type[Message]] = {
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 # --- for a person
@@ -228,12 +230,21 @@ def kafka_text(decoded: Decoded) -> tuple[str, str]:
             f"txnLastUpdateTimestamp={value.transaction_last_update_timestamp_ms},"
             f"txnTimeoutMs={value.transaction_timeout_ms}"
         )
-    key = _compact({"type": str(decoded.key_version), "data": as_dict(decoded.key, decoded.key_version, camel=True)})
+    if decoded.key is None:
+        return "", _metadata_text(decoded)
+    key = compact({"type": str(decoded.key_version), "data": as_dict(decoded.key, decoded.key_version, camel=True)})
     if value is None:
         return key, "<DELETE>"
-    return key, _compact(
+    return key, compact(
         {"version": str(decoded.value_version), "data": as_dict(value, decoded.value_version, camel=True)}
     )
+
+
+def _metadata_text(decoded: Decoded) -> str:
+    assert decoded.value is not None
+    kind = f"{decoded.type}-record".replace("-", "_").upper()
+    data = as_dict(decoded.value, decoded.value_version, camel=True)
+    return compact({"type": kind, "version": decoded.value_version, "data": data})
 
 
 def _in_scala_order(value: Any) -> list[str]:

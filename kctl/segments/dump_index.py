@@ -15,6 +15,7 @@ from kctl.command import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Document, Writer, note
 from kctl.parsing import parse_time_ms
+from kctl.paths import files
 from kctl.segments.index_files import FileKind, Rows, read_rows
 from kctl.segments.lookup import Search, search
 from kctl.settings import Settings
@@ -34,7 +35,7 @@ Columns = Sequence[Column]
 
 
 @click.command("dump-index", cls=KctlCommand, columns=PROBE_COLUMNS)
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", shell_complete=files, metavar="FILE...", nargs=-1, required=True)
 @click.option("--verify", is_flag=True, help="Print only what does not fit the log beside it.")
 @click.option("--lookup", metavar="OFFSET|@TIME", help="Search as a broker does, and print every probe.")
 @pass_settings

@@ -13,10 +13,11 @@ from kafkad.wire.records import Record, RecordsError
 from kctl.command import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError
 from kctl.output import Document, Writer, counted, note
+from kctl.paths import files, text_of
 from kctl.segments import values
 from kctl.segments.columns import ALL_COLUMNS, BATCH_COLUMNS, DECODED_COLUMNS, RECORD_COLUMNS
 from kctl.segments.files import Segment, is_log, segments_of
-from kctl.segments.kafka_text import Decoder, LogText
+from kctl.segments.kafka_text import Decoder, LogText, sound_batches
 from kctl.segments.ranges import EVERYTHING, OffsetRange, TimeRange
 from kctl.segments.rows import Shown, batch_rows, record_rows
 from kctl.segments.selection import Accept, Reading, Selection
@@ -29,7 +30,7 @@ _KAFKA_ONLY = "with --kafka-format: "
 
 
 @click.command("dump-segment", cls=KctlCommand, columns=ALL_COLUMNS)
-@click.argument("paths", metavar="FILE|DIRECTORY...", nargs=-1, required=True)
+@click.argument("paths", shell_complete=files, metavar="FILE|DIRECTORY...", nargs=-1, required=True)
 @click.option("--offsets", type=OffsetRange(), default=EVERYTHING, show_default=False, help="From A up to before B.")
 @click.option(
     "--time",
@@ -48,10 +49,10 @@ _KAFKA_ONLY = "with --kafka-format: "
 @click.option("--batches", is_flag=True, help="Batches instead of the records in them.")
 @click.option("--values", "value_format", type=click.Choice(values.FORMATS), default="auto", help="How to show values.")
 @click.option("--key-format", type=click.Choice(values.FORMATS), default="auto", help="How to show keys.")
-@click.option("--avro", metavar="SCHEMA", help="Values are Avro, of the schema in this file.")
+@click.option("--avro", shell_complete=files, metavar="SCHEMA", help="Values are Avro, of the schema in this file.")
 @click.option(
     "--decode",
-    type=click.Choice(("auto", "offsets", "txn", "raw")),
+    type=click.Choice(("auto", "offsets", "txn", "metadata", "raw")),
     default="auto",
     help="What the records are; auto: by the directory's name.",
 )
@@ -66,8 +67,9 @@ def dump_segment(settings: Settings, /, paths: tuple[str, ...], **options: Any) 
     """Print what is in the files of a log.
 
     A FILE is a segment (.log) or one of the files beside it (.index, .timeindex, .txnindex, .snapshot, a checkpoint,
-    partition.metadata, meta.properties); a DIRECTORY is that of a partition, or of a whole broker. Nothing is written.
-    A broker may be using the files. What is damaged is named and passed over, and the exit code is 7.
+    partition.metadata, meta.properties), or a snapshot of a KRaft cluster's metadata; a DIRECTORY is that of a
+    partition, or of a whole broker. Nothing is written. A broker may be using the files. What is damaged is named and
+    passed over, and the exit code is 7.
 
     Example: kctl dump-segment /var/lib/kafkad/orders-0 --offsets 1200:1300 --key 'user-4*'
     """
@@ -135,7 +137,7 @@ class _Dump:
         )
         yield text.head(segment.base)
         if options["batches"]:
-            yield from map(text.batch, reading.segment(segment))
+            yield from self._batch_text(reading, segment, text)
         else:
             for batch in reading.segment(segment):
                 try:
@@ -145,6 +147,17 @@ class _Dump:
         if reading.torn:
             yield f"Found {reading.torn} invalid bytes at the end of {os.path.basename(segment.path)}\n"
         self._complaints += text.gaps()
+
+    @staticmethod
+    def _batch_text(reading: Reading, segment: Segment, text: LogText) -> Iterator[str]:
+        """Many batches at a time while all are wanted and none is damaged."""
+        stretch = reading.stretch_of(segment)
+        if reading.selection.is_everything:
+            file, start, end = stretch
+            for lines, position in sound_batches(file, start, file.size if end is None else end):
+                yield lines
+                stretch = stretch._replace(position=position)
+        yield from map(text.batch, reading.stretch(segment, stretch))
 
     def other(self, path: str) -> None:
         """One of the files beside a segment, or a checkpoint."""
@@ -195,9 +208,8 @@ def _read_schema(path: str | None, *, machine: bool) -> AvroValues | None:
     from kctl.segments.avro import AvroError, AvroValues
 
     try:
-        with open(path, encoding="utf-8") as file:
-            return AvroValues(file.read(), machine=machine)
-    except (AvroError, UnicodeDecodeError) as error:
+        return AvroValues(text_of(path), machine=machine)
+    except AvroError as error:
         raise KctlError(f"{path}: {error}", exit_code=Exit.USAGE) from None
 
 
@@ -229,4 +241,8 @@ def choose_decoder(how: str, segments: Sequence[Segment]) -> Decoder | None:
         from kctl.segments.decoders import decode_transactions
 
         return decode_transactions
+    if how == "metadata" or (how == "auto" and topic == "__cluster_metadata"):
+        from kctl.segments.metadata import decode_metadata
+
+        return decode_metadata
     return None

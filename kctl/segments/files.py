@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from kafkad.log.batches import BASE_OFFSET, LENGTH, BadBatch, Header, header_at, read_whole
 from kafkad.log.files import Files, LogFile
-from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex, used_entries
 from kafkad.log.names import base_of, parse_name
 from kafkad.wire.records import HEADER_SIZE, PREFIX_SIZE, BatchHeader, crc_matches
 from kctl.errors import Exit, KctlError
@@ -20,8 +19,11 @@ from kctl.errors import Exit, KctlError
 FILES = Files()
 
 _CHUNK = 4 << 20
-_CANDIDATE = re.compile(rb"(?=\x00\x00.{6}(?!\x00{4})[\x00-\x3f].{3}.{4}[\x00-\x02])", re.DOTALL)
+_CANDIDATE = rb"(?s)(?=\x00\x00.{6}(?!\x00{4})[\x00-\x3f].{3}.{4}[\x00-\x02])"
 """What may be the beginning of a batch: an offset below 2^48, a length that is not 0, a magic that exists."""
+
+
+_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint\b")
 
 
 class Batch(NamedTuple):
@@ -98,7 +100,15 @@ def _partition_order(name: str) -> tuple[str, int, str]:
 
 
 def is_log(path: str) -> bool:
-    return ".log" in os.path.basename(path) and base_of(os.path.basename(path)) is not None
+    """Also a snapshot of a KRaft cluster's metadata: it has the same batches, from offset 0 on."""
+    name = os.path.basename(path)
+    return (".log" in name and base_of(name) is not None) or snapshot_of(path) is not None
+
+
+def snapshot_of(path: str) -> tuple[int, int] | None:
+    """The end offset and epoch in the name of such a snapshot."""
+    found = _SNAPSHOT.match(os.path.basename(path))
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def segments_of(path: str) -> list[Segment]:
@@ -158,7 +168,7 @@ def find_batch(file: LogFile, position: int, end: int) -> int | None:
     """The first position at or after `position` where a batch with a right CRC begins."""
     while position < end:
         chunk = FILES.pread(file.fd, min(_CHUNK, end - position), position)
-        for match in _CANDIDATE.finditer(chunk):
+        for match in re.finditer(_CANDIDATE, chunk):
             if _is_batch(file, chunk, match.start(), position + match.start(), end):
                 return position + match.start()
         if position + len(chunk) >= end or len(chunk) <= HEADER_SIZE:
@@ -187,25 +197,28 @@ def position_of(segment: Segment, file: LogFile, offset: int, time_ms: int | Non
 
     0 where they are missing or do not fit the log: then the whole segment is read.
     """
+    if snapshot_of(segment.path) or (time_ms is None and offset <= segment.base):
+        return 0
+    from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex, used_entries
+
+    def read(suffix: str, entry_size: int) -> bytes:
+        try:
+            return used_entries(FILES.read_to_hole(segment.sibling(suffix)), entry_size)
+        except FileNotFoundError:
+            return b""
+
     if time_ms is not None:
-        times = TimeIndex(_index(segment.sibling(".timeindex"), TIME_ENTRY_SIZE))
+        times = TimeIndex(read(".timeindex", TIME_ENTRY_SIZE))
         number = times.before(time_ms)
         if number:
             offset = max(offset, segment.base + times.offsets[number - 1])
-    index = OffsetIndex(_index(segment.sibling(".index"), OFFSET_ENTRY_SIZE))
+    index = OffsetIndex(read(".index", OFFSET_ENTRY_SIZE))
     number = index.at_or_after(offset - segment.base) if offset > segment.base else 0
     if not number:
         return 0
     position = index.entry(number - 1)[1]
     header = _header_at(file, position) if position > 0 else None
     return position if header is not None and segment.base <= header[BASE_OFFSET] <= offset else 0
-
-
-def _index(path: str, entry_size: int) -> bytes:
-    try:
-        return used_entries(FILES.read_to_hole(path), entry_size)
-    except FileNotFoundError:
-        return b""
 
 
 def _header_at(file: LogFile, position: int) -> Header | None:

@@ -46,6 +46,7 @@ def kind_of(path: str) -> FileKind:
         for suffix, kind in _SEGMENT_FILES.items():
             if f".{suffix}" in name:
                 return kind
+    os.stat(path)  # a name that is not there is no name to judge
     hints = ("known are .log .index .timeindex .txnindex .snapshot, checkpoints, partition.metadata, meta.properties",)
     raise KctlError(f"{path}: not a file that kctl can read, by its name", exit_code=Exit.USAGE, hints=hints)
 

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kafkad.log.batches import LENGTH, BadBatch, Header, read_whole
+from kafkad.log.files import LogFile
 from kafkad.wire.compression import CODEC_NAMES
 from kafkad.wire.records import (
+    CODEC_MASK,
+    CONTROL,
     DECOMPRESSED_LIMIT,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
     MAX_SEQUENCE,
+    PREFIX_SIZE,
+    TRANSACTIONAL,
     BatchHeader,
     Record,
     RecordsError,
+    crc_matches,
     iter_records,
     next_sequence,
 )
-from kctl.segments.files import Batch
+from kctl.segments.files import FILES, Batch, snapshot_of
 
 if TYPE_CHECKING:
     from kctl.segments.decoders import Decoded
 
 Decoder = Callable[[Record], "Decoded | None"]
 Accept = Callable[[Record], bool]
+
+_AT_ONCE = 256
 
 
 class LogText:
@@ -40,11 +53,13 @@ class LogText:
         self._gaps: list[tuple[int, int]] = []
 
     def head(self, base: int) -> str:
+        if taken := snapshot_of(self.path):
+            return f"Dumping {self.path}\nSnapshot end offset: {taken[0]}, epoch: {taken[1]}\n"
         return f"Dumping {self.path}\nLog starting offset: {base}\n"
 
     def batch(self, batch: Batch) -> str:
-        """HOT. The batch without its records."""
-        return _batch_line(batch) if batch.header[3] == 2 else _message_line(batch)
+        """The batch without its records."""
+        return _batch_line(batch.position, batch.header, batch.crc_ok)
 
     def records(self, batch: Batch, accept: Accept | None = None) -> Iterator[str]:
         """The batch and, of its records, those that `accept` takes; a RecordsError comes after those before it."""
@@ -137,7 +152,8 @@ class LogText:
         if decoded is not None:
             from kctl.segments.decoders import kafka_text
 
-            return " key: {} payload: {}".format(*kafka_text(decoded))
+            key, payload = kafka_text(decoded)
+            return f" key: {key} payload: {payload}" if decoded.key else f" payload: {payload}"
         key = "" if record.key is None else f" key: {record.key.decode('utf-8', 'replace')}"
         return key if record.value is None else f"{key} payload: {record.value.decode('utf-8', 'replace')}"
 
@@ -147,32 +163,52 @@ def sequence_of(header: BatchHeader, offset: int) -> int:
     return -1 if header.base_sequence < 0 else next_sequence(header.base_sequence, offset - header.base_offset)
 
 
-def _batch_line(batch: Batch) -> str:
+def sound_batches(file: LogFile, position: int, end: int) -> Iterator[tuple[str, int]]:
+    """HOT. The text of many batches, and where the last of them ends; up to `end`, or to the first that is damaged."""
+    lines: list[str] = []
+    with contextlib.suppress(BadBatch):
+        for view, at, header in read_whole(FILES, file.fd, position, end):
+            if not crc_matches(view, at, header):
+                break
+            lines.append(_batch_line(position, header, True))
+            position += header[LENGTH] + PREFIX_SIZE
+            if len(lines) == _AT_ONCE:
+                yield "".join(lines), position
+                lines.clear()
+    yield "".join(lines), position
+
+
+def _batch_line(position: int, header: Header, crc_ok: bool) -> str:
     """HOT."""
-    position, header, crc_ok, _, _ = batch
-    base, length, epoch, magic, crc, attributes, delta, _, max_time, producer, its_epoch, first, count = header
+    base, length, epoch, magic, crc, attributes, delta, first_time, max_time, producer, its_epoch, first, count = header
+    if magic < 2:
+        return _message_line(position, BatchHeader._make(header), crc_ok)
     last_sequence = -1 if first < 0 else (first + delta) & MAX_SEQUENCE
-    if 0 <= attributes < len(CODEC_NAMES):  # they say the codec and nothing else
-        codec, transactional, control = CODEC_NAMES[attributes], "false", "false"
-        horizon, kind = "OptionalLong.empty", "CreateTime"
-    else:
-        codec, transactional, control = codec_name(header), _bool(header.is_transactional), _bool(header.is_control)
-        horizon, kind = optional(header.delete_horizon_ms), header.timestamp_type
+    horizon = first_time if attributes & DELETE_HORIZON else None
+    origin, kind, codec = _in_common(epoch, attributes, producer, its_epoch, horizon)
     return (
         f"baseOffset: {base} lastOffset: {base + delta} count: {count} baseSequence: {first} "
-        f"lastSequence: {last_sequence} producerId: {producer} producerEpoch: {its_epoch} "
-        f"partitionLeaderEpoch: {epoch} isTransactional: {transactional} isControl: {control} "
-        f"deleteHorizonMs: {horizon} position: {position} {kind}: {max_time} size: {length + 12} magic: {magic} "
-        f"compresscodec: {codec} crc: {crc} isvalid: {'true' if crc_ok else 'false'}\n"
+        f"lastSequence: {last_sequence} {origin} position: {position} {kind}: {max_time} size: {length + PREFIX_SIZE} "
+        f"magic: {magic} compresscodec: {codec} crc: {crc} isvalid: {'true' if crc_ok else 'false'}\n"
     )
 
 
-def _message_line(batch: Batch) -> str:
-    header = batch.header
+@lru_cache(maxsize=1024)
+def _in_common(epoch: int, attributes: int, producer: int, its_epoch: int, horizon: int | None) -> tuple[str, str, str]:
+    """What many batches of a segment have alike, as text: where they come from, what their time is, their codec."""
+    origin = (
+        f"producerId: {producer} producerEpoch: {its_epoch} partitionLeaderEpoch: {epoch} "
+        f"isTransactional: {_bool(bool(attributes & TRANSACTIONAL))} isControl: {_bool(bool(attributes & CONTROL))} "
+        f"deleteHorizonMs: {optional(horizon)}"
+    )
+    return origin, "LogAppendTime" if attributes & LOG_APPEND_TIME else "CreateTime", codec_name(attributes)
+
+
+def _message_line(position: int, header: BatchHeader, crc_ok: bool) -> str:
     return (
-        f"offset: {header.base_offset} position: {batch.position} {_time(header, header.max_timestamp)} "
-        f"size: {header.size} magic: {header.magic} compresscodec: {codec_name(header)} crc: {header.crc} "
-        f"isvalid: {_bool(batch.crc_ok)}\n"
+        f"offset: {header.base_offset} position: {position} {_time(header, header.max_timestamp)} "
+        f"size: {header.size} magic: {header.magic} compresscodec: {codec_name(header.attributes)} crc: {header.crc} "
+        f"isvalid: {_bool(crc_ok)}\n"
     )
 
 
@@ -195,7 +231,9 @@ def _control(record: Record) -> str:
     except RecordsError:
         marker = None
     if marker is None:
-        return " controlType: UNKNOWN"
+        from kctl.segments.metadata import control_text
+
+        return f" {control_text(record, camel=True) or 'controlType: UNKNOWN'}"
     return f" endTxnMarker: {'COMMIT' if marker.commit else 'ABORT'} coordinatorEpoch: {marker.coordinator_epoch}"
 
 
@@ -203,8 +241,8 @@ def _time(header: BatchHeader, timestamp: int) -> str:
     return f"{header.timestamp_type if header.magic else 'NoTimestampType'}: {timestamp}"
 
 
-def codec_name(header: BatchHeader) -> str:
-    codec = header.codec
+def codec_name(attributes: int) -> str:
+    codec = attributes & CODEC_MASK
     return CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else str(codec)
 
 

@@ -75,7 +75,7 @@ def _decoded_contents(show: Shown) -> Contents:
             "type": decoded.type,
             "subject": decoded.subject,
             "what": decoded.what,
-            "key": as_dict(decoded.key, decoded.key_version),
+            "key": None if decoded.key is None else as_dict(decoded.key, decoded.key_version),
             "value": None if decoded.value is None else as_dict(decoded.value, decoded.value_version),
             "headers": _headers(record, show),
         }
@@ -90,7 +90,12 @@ def _marker_contents(_: BatchHeader, record: Record) -> dict[str, Any]:
         marker = read_control(record)
     except RecordsError:
         marker = None
-    text = "control" if marker is None else "commit" if marker.commit else "abort"
+    if marker is None:
+        from kctl.segments.metadata import control_text
+
+        text = control_text(record, camel=False) or "control"
+    else:
+        text = "commit" if marker.commit else "abort"
     return {"type": "marker", "key": None, "value": text, "what": text, "headers": []}
 
 
@@ -118,7 +123,7 @@ def _of_batch(segment: Segment, batch: Batch) -> dict[str, Any]:
         "leader_epoch": header.leader_epoch,
         "transactional": header.is_transactional,
         "control": header.is_control,
-        "codec": codec_name(header),
+        "codec": codec_name(header.attributes),
         "crc_ok": batch.crc_ok,
     }
 
@@ -136,7 +141,7 @@ def batch_rows(reading: Reading, segments: Sequence[Segment]) -> Iterator[dict[s
             "file": segment.path,
             "position": position,
             "size_bytes": length + 12,
-            "codec": codec_name(header),
+            "codec": codec_name(attributes),
             "crc": crc,
             "crc_ok": crc_ok,
             "crc_state": "ok" if crc_ok else "error",

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from kafkad.log.files import LogFile
 from kafkad.wire.records import BatchHeader, Record, RecordsError, iter_records
 from kctl.output import counted
 from kctl.segments.files import FILES, Batch, Damage, Segment, place_text, position_of, read_batches, span_text
@@ -21,6 +22,11 @@ class Selection(NamedTuple):
     """Whether a record is wanted for its key."""
     producer: int | None = None
     max_bytes: int | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every batch is wanted, as far as the bytes go."""
+        return self == Selection(max_bytes=self.max_bytes)
 
     def wants(self, header: BatchHeader) -> bool:
         """Whether the batch may hold such records. A message that wraps others tells only its last offset."""
@@ -42,6 +48,14 @@ class Selection(NamedTuple):
         if record.offset not in self.offsets or record.timestamp not in self.times:
             return False
         return self.key is None or self.key(record)
+
+
+class Stretch(NamedTuple):
+    """A part of a segment's file; without `end` up to what its end will be."""
+
+    file: LogFile
+    position: int
+    end: int | None
 
 
 class Reading:
@@ -69,14 +83,22 @@ class Reading:
                 yield segment
 
     def segment(self, segment: Segment) -> Iterator[Batch]:
+        return self.stretch(segment, self.stretch_of(segment))
+
+    def stretch_of(self, segment: Segment) -> Stretch:
+        """Where in it is what may be wanted."""
         wanted = self.selection
         file = FILES.open_log_file(segment.path, os.O_RDONLY)
         time_ms = None if wanted.times is EVERYTHING else wanted.times.start
         position = position_of(segment, file, wanted.offsets.start, time_ms)
         end = None if wanted.max_bytes is None else min(position + wanted.max_bytes, file.size)
+        return Stretch(file, position, end)
+
+    def stretch(self, segment: Segment, stretch: Stretch) -> Iterator[Batch]:
+        wanted, everything = self.selection, self.selection.is_everything
+        file, _, end = stretch
         self.torn = 0
-        everything = wanted == Selection(max_bytes=wanted.max_bytes)
-        for step in read_batches(file, position, end):
+        for step in read_batches(*stretch):
             if isinstance(step, Damage):
                 if end is None or step.end < end:  # where the caller cuts, a batch is cut too
                     self._damaged(segment, span_text(step))

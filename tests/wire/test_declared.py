@@ -12,13 +12,19 @@ import pytest
 
 from kafkad.names import NO_TOPIC_ID
 from kafkad.wire import apis, schema
-from kafkad.wire.messages import consumer_group_records, consumer_offsets, consumer_protocol, transaction_state
+from kafkad.wire.messages import (
+    cluster_metadata,
+    consumer_group_records,
+    consumer_offsets,
+    consumer_protocol,
+    transaction_state,
+)
 from tests.oracle import kafka
 from tests.wire.values import versions_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
-JARS = ("clients", "group-coordinator", "transaction-coordinator")
+JARS = ("clients", "group-coordinator", "metadata", "transaction-coordinator")
 TYPES = {
     "bool": "?",
     "int8": "b",
@@ -32,11 +38,12 @@ TYPES = {
     "bytes": "bytes",
     "records": "bytes",
 }
+ENDINGS = ("Key", "Value", "Subscription", "Assignment", "Record", "Message")
 RECORDS = [
     cls
-    for module in (consumer_offsets, consumer_group_records, transaction_state, consumer_protocol)
+    for module in (cluster_metadata, consumer_offsets, consumer_group_records, transaction_state, consumer_protocol)
     for cls in vars(module).values()
-    if isinstance(cls, type) and cls.__name__.endswith(("Key", "Value", "Subscription", "Assignment"))
+    if isinstance(cls, type) and cls.__name__.endswith(ENDINGS)
 ]
 MESSAGES = [class_of(key) for key in apis.APIS for class_of in (apis.request_class, apis.response_class)] + RECORDS
 
@@ -52,7 +59,7 @@ def definitions(version: str) -> dict[str, Any]:
             continue
         with zipfile.ZipFile(jar) as archive:
             for name in archive.namelist():
-                if name.startswith("common/message/") and name.endswith(".json"):
+                if name.startswith(("common/message/", "common/metadata/")) and name.endswith(".json"):
                     text = re.sub(r"(?m)(^|\s)//.*$", "", archive.read(name).decode())
                     definition = json.loads(text)
                     found[definition["name"]] = definition
@@ -130,6 +137,11 @@ def ours(cls: type[Any], version: int) -> list[Shape]:
     return sorted(found, key=_tags_last)
 
 
+def _tag(field: Any) -> int | None:
+    """Kafka wrote two of them as text."""
+    return None if "tag" not in field else int(field["tag"])
+
+
 def theirs(fields: list[Any], common: dict[str, Any], version: int) -> list[Shape]:
     found: list[Shape] = []
     for field in fields:
@@ -142,7 +154,7 @@ def theirs(fields: list[Any], common: dict[str, Any], version: int) -> list[Shap
         inner = theirs(field.get("fields") or common[item], common, version) if item not in TYPES else []
         nullable = schema.within(version, field.get("nullableVersions", ""))
         default = _default(field.get("default"), kind)
-        found.append((field["name"].lower(), kind, nullable, field.get("tag"), default or None, inner))
+        found.append((field["name"].lower(), kind, nullable, _tag(field), default or None, inner))
     return sorted(found, key=_tags_last)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kctl.conftest import Kctl
+from tests.kctl.segments.metadata_log import write_metadata
 from tests.kctl.segments.new_groups import write_log
 from tests.oracle.kafka import VERSIONS, missing, tool
 
@@ -55,6 +56,12 @@ def test_prints_what_kafka_prints(kctl: Kctl, case: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_new_groups(kctl: Kctl, tmp_path: Path, version: str) -> None:
     compare(kctl, [write_log(tmp_path / "__consumer_offsets-0")], ["--offsets-decoder"], [], version)
+
+
+def test_metadata_of_a_kraft_cluster(kctl: Kctl, tmp_path: Path) -> None:
+    """One record of each kind there is."""
+    directory = tmp_path / "__cluster_metadata-0"
+    compare(kctl, [write_metadata(directory)], ["--cluster-metadata-decoder"], [], "4.3")
 
 
 def compare(kctl: Kctl, files: Sequence[Path], theirs: list[str], ours: list[str], version: str = "3.9") -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from kafkad.wire.records import Record, build_batch
 from kctl.errors import Exit
+from kctl.segments import kafka_text
 from kctl.segments.decoders import decode_offsets
 from kctl.segments.ranges import Range, TimeRange
 from tests.kctl.conftest import Kctl
@@ -189,6 +190,16 @@ def test_batches(kctl: Kctl) -> None:
     ]
 
 
+@pytest.mark.parametrize("directory", ["main", "old-formats", "damaged/before"])
+def test_text_of_many_batches_is_that_of_each(kctl: Kctl, directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_text, "_AT_ONCE", 3)
+    segments = [path for path in sorted((LOGS / directory).rglob("*.log")) if path.stat().st_size]
+    assert segments
+    for path in segments:
+        line = ("dump-segment", path, "--kafka-format", "--batches")
+        assert kctl(*line) == kctl(*line, "--offsets", "0:"), path  # with a range each batch is looked at
+
+
 def test_other_files(kctl: Kctl) -> None:
     ran = kctl("dump-segment", MAIN / "meta.properties", MAIN / "tx-0" / "leader-epoch-checkpoint")
     assert ran.code == 0
@@ -210,7 +221,7 @@ def test_index_that_lies_costs_time_and_nothing_else(kctl: Kctl, tmp_path: Path)
 def test_missing_file(kctl: Kctl, arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert kctl("dump-segment", "00000000000000000000.log").code == Exit.NOT_FOUND
-    assert kctl("dump-segment", *arguments).code in (Exit.NOT_FOUND, Exit.USAGE)
+    assert kctl("dump-segment", *arguments).code == Exit.NOT_FOUND
     assert kctl("dump-segment", ".").code == Exit.NOT_FOUND
 
 
@@ -268,3 +279,16 @@ def test_nothing_that_is_damaged_is_a_defect_of_kctl(kctl: Kctl, tmp_path: Path)
         ):
             ran = kctl(*arguments)
             assert ran.code in (Exit.DONE, Exit.FINDINGS), (arguments, ran.err)
+
+
+def test_metadata_of_a_kraft_cluster(kctl: Kctl) -> None:
+    (snapshot,) = (MAIN.parent / "metadata" / "__cluster_metadata-0").iterdir()
+    rows = [json.loads(line) for line in kctl("dump-segment", snapshot, "-o", "json").out.splitlines()]
+    assert (rows[0]["type"], rows[0]["value"][:14]) == ("marker", "SnapshotHeader")
+    (topic,) = [row for row in rows if row["type"] == "topic"]
+    assert (topic["subject"], topic["key"], topic["value"]["name"]) == ("a", None, "a")
+    partitions = [row["subject"] for row in rows if row["type"] == "partition"]
+    assert partitions == [f"{topic['value']['topic_id']}-{number}" for number in range(5)]
+    raw = kctl("dump-segment", snapshot, "-o", "json", "--decode", "raw", "--limit", 2).out.splitlines()
+    assert "type" not in json.loads(raw[1])
+    assert kctl("dump-segment", snapshot, "--offsets", "19", "-o", "name").out == "19\n"

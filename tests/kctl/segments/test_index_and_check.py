@@ -194,4 +194,6 @@ def test_files_of_several_kinds(kctl: Kctl) -> None:
 
 
 def test_file_of_no_known_kind(kctl: Kctl, tmp_path: Path) -> None:
+    assert kctl("dump-index", tmp_path / "notes.txt").code == Exit.NOT_FOUND
+    (tmp_path / "notes.txt").touch()
     assert kctl("dump-index", tmp_path / "notes.txt").code == Exit.USAGE
