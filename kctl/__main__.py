@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import gc
+import io
+import os
 import sys
 
-_OBJECTS_BETWEEN_COLLECTIONS = 50_000
+_OBJECTS_BETWEEN_COLLECTIONS = 200_000
 """An answer of thousands of partitions is that many objects, none of them garbage: to look through them as often as
-Python does by default is a tenth of what a command costs."""
+Python does by default is a tenth of what a command costs; so are the modules of a job's SQL."""
+
+
+def _open_what_is_closed() -> None:
+    """Whoever closed a standard stream wants nothing of it; the next file or socket to be opened must not become it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def main() -> None:
+    _open_what_is_closed()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 20, 20)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # what the terminal has no sign for is no reason to fail
     from kctl.cli import run
 
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    gc.freeze()  # the system takes all of it back in a moment: to look for garbage first would cost 7 ms
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.paths import text_of
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -252,5 +253,4 @@ def _printed_by(command: str) -> str:
 def _first_line(file: str) -> str:
     import os.path
 
-    with open(os.path.expanduser(file), encoding="utf-8") as stream:
-        return stream.readline().rstrip("\r\n")
+    return text_of(os.path.expanduser(file)).partition("\n")[0].rstrip("\r")

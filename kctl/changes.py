@@ -35,6 +35,7 @@ class Change:
 
         KctlError REFUSED if nobody is there to answer, or whoever is says no.
         """
+        self._settings.changed = "nothing was changed"
         if self._settings.dry_run:
             self._show()
             note(self._settings, "dry run: nothing was changed")
@@ -49,6 +50,7 @@ class Change:
             confirm_typed(question, type_this)
         else:
             confirm(self._settings, question)
+        self._settings.changed = "the change was begun, and may be done in part or whole; look before you repeat it"
         return True
 
     def done(
@@ -64,6 +66,8 @@ class Change:
 
         `verified` is said once `seen`, which reads back, has been true; if it never is within the time-out, that is.
         """
+        if verified and not errors:
+            self._settings.changed = "the change is made, but not verified"
         rows = self._rows if rows is None else list(rows)
         is_seen = not errors and (seen is None or self._session.wait_until(seen))
         code = answer(self._session, self._columns, rows, errors, text=lambda: ())

@@ -6,13 +6,15 @@ stays fast; a test compares the table with the commands.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
-from kctl.errors import Exit, KctlError
+from kctl.errors import Exit, KctlError, of_file
 from kctl.lazy import LazyGroup
 from kctl.output import Document, envelope, render_error
 from kctl.settings import Settings
@@ -62,7 +64,7 @@ root = LazyGroup(
     "kctl",
     COMMANDS,
     help="Operate kafkad, or any other Kafka. `kctl COMMAND --help` says more of each command.",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    context_settings={"max_content_width": 120},
 )
 
 
@@ -74,14 +76,23 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read has gone; the exit must not try to flush again
+        _flush()
         return Exit.DONE
     except (KeyboardInterrupt, click.Abort):
-        sys.stdout.flush()
-        print("interrupted", file=sys.stderr)
+        _flush()
+        begin = "\n" if sys.stderr.isatty() else ""  # the terminal shows ^C
+        print(f"{begin}interrupted{settings.changed and ': '}{settings.changed}", file=sys.stderr)
         return Exit.INTERRUPTED
     except Exception as error:  # the top of the program
         return _failed(error, settings)
+
+
+def _flush() -> None:
+    """What cannot be written, for whoever read has gone or the disk is full, the exit must not try to write again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _call(arguments: list[str], settings: Settings) -> int:
@@ -101,10 +112,15 @@ def _call(arguments: list[str], settings: Settings) -> int:
         return done.exit_code
 
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 def _failed(error: Exception, settings: Settings) -> int:
     told = _told(error)
-    if settings.output in ("json", "yaml"):
-        _print_envelope(told, settings)
+    with suppress(OSError):  # standard output may be what failed
+        if settings.output in ("json", "yaml"):
+            _print_envelope(told, settings)
+    _flush()
     render_error(told, settings, sys.stderr)
     if settings.debug:
         import traceback
@@ -120,8 +136,11 @@ def _told(error: Exception) -> KctlError:
         path = error.ctx.command_path if error.ctx else "kctl"
         return KctlError(error.format_message(), exit_code=Exit.USAGE, hints=(f"{path} --help says what there is",))
     if isinstance(error, OSError) and error.filename:
-        code = Exit.NOT_FOUND if isinstance(error, FileNotFoundError) else Exit.FAILED
-        return KctlError(f"{os.fsdecode(error.filename)}: {error.strerror}", exit_code=code)
+        return of_file(error)
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return KctlError(
+            f"cannot write: {error.strerror}", hints=("standard output goes there, or a file of the command",)
+        )
     what = f"{type(error).__name__}: {error}"
     return KctlError(what, hints=("this is a defect of kctl: please report it with what --debug prints",))
 
@@ -136,4 +155,3 @@ def _print_envelope(error: KctlError, settings: Settings) -> None:
         import yaml
 
         print(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), end="")
-    sys.stdout.flush()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kctl.errors import Exit, KctlError, exit_code
-from kctl.helping import format_options
-from kctl.output import Column, Document, Row, Writer, render_error
+from kctl.helping import HELP, format_options
+from kctl.output import Column, Document, Row, Writer, render_errors
 from kctl.settings import Settings, options, spelled_out
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ class KctlCommand(click.Command):
                     help="Print the fields of this command's rows, and what they mean.",
                 )
             )
+
+    def get_help_option(self, ctx: click.Context) -> click.Option:
+        return HELP
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         format_options(self, ctx, formatter)
@@ -134,6 +137,5 @@ def answer(
     else:
         writer.write(rows, errors)
     sys.stdout.flush()
-    for error in errors:
-        render_error(error, settings, sys.stderr)
+    render_errors(errors, settings)
     return exit_code(errors)

@@ -72,7 +72,7 @@ def within(seconds: float, find: Callable[[], list[str]]) -> list[str] | None:
     found: list[list[str]] = []
 
     def work() -> None:
-        with suppress(Exception):
+        with suppress(KctlError, OSError):
             found.append(find())
 
     thread = Thread(target=work, daemon=True)

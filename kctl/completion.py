@@ -1,4 +1,8 @@
-"""`kctl completion`: the script that a shell sources, and what happens when the shell asks. Most of both is click's."""
+"""`kctl completion`: the script that a shell sources, and what happens when the shell asks.
+
+Click finds what completes a line. The scripts are ours: each shell splits words and inserts what is chosen in its own
+way, and a line of what they are told is `type,value`, with a tab and the help behind it where the shell shows help.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,15 @@ import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
+    FishComplete,
+    ZshComplete,
     add_completion_class,
-    get_completion_class,
     shell_complete,
     split_arg_string,
 )
 
 from kctl.command import KctlCommand
-
-_SHELLS = ("bash", "zsh", "fish")
+from kctl.errors import KctlError
 
 # Bash takes host:9092 for three words. So the whole line goes out, and what comes back goes on where its word begins.
 _BASH = """\
@@ -35,6 +39,65 @@ _BASH = """\
 complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 
+# What stands before the = of --option=value is taken off the word, for the values come back without it.
+_ZSH = """\
+#compdef %(prog_name)s
+%(complete_func)s() {
+    (( $+commands[%(prog_name)s] )) || return 1
+    local line type value nothing=1
+    local -a answer plain described unfinished
+    answer=("${(@f)$(env COMP_WORDS="${words[*]}" COMP_CWORD=$((CURRENT - 1)) \\
+        %(complete_var)s=zsh_complete %(prog_name)s 2>/dev/null)}")
+    [[ ${words[CURRENT]} == --*=* ]] && compset -P '*='
+    for line in $answer; do
+        type=${line%%%%,*} line=${line#*,} value=${line%%%%$'\\t'*}
+        case $type in
+            dir) _files -/ && nothing=0 ;;
+            file) _files && nothing=0 ;;
+            plain)
+                if [[ $value == *= ]]; then
+                    unfinished+=("$value")
+                elif [[ $line == *$'\\t'* ]]; then
+                    described+=("${value//:/\\\\:}:${line#*$'\\t'}")
+                else
+                    plain+=("$value")
+                fi ;;
+        esac
+    done
+    (( $#described )) && _describe -V %(prog_name)s described && nothing=0
+    (( $#unfinished )) && compadd -S '' -V unfinished -a unfinished && nothing=0
+    (( $#plain )) && compadd -V plain -a plain && nothing=0
+    return nothing
+}
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    %(complete_func)s "$@"
+else
+    compdef %(complete_func)s %(prog_name)s
+fi
+"""
+
+# Fish wants the whole word back, with the option before the = too.
+_FISH = """\
+function %(complete_func)s
+    set -l word (commandline -ct)
+    set -l begun (string match -r '^--[^=]+=' -- $word)
+    set -l rest (string replace -r '^--[^=]+=' '' -- $word)
+    for line in (env %(complete_var)s=fish_complete COMP_WORDS=(commandline -cp | string collect) \\
+            COMP_CWORD="$word" %(prog_name)s 2>/dev/null)
+        set -l answer (string split -m 1 , -- $line)
+        switch $answer[1]
+            case dir
+                printf "$begun%%s\\n" (__fish_complete_directories "$rest")
+            case file
+                printf "$begun%%s\\n" (__fish_complete_path "$rest")
+            case plain
+                echo "$begun$answer[2]"
+        end
+    end
+end
+complete --no-files --keep-order --command %(prog_name)s --arguments "(%(complete_func)s)"
+"""
+
 
 class _Bash(BashComplete):
     source_template = _BASH
@@ -51,8 +114,30 @@ class _Bash(BashComplete):
         return f"{item.type},{str(item.value).removeprefix(self._begun)}"
 
 
+class _Zsh(ZshComplete):
+    source_template = _ZSH
+
+    def format_completion(self, item: CompletionItem) -> str:
+        return _with_help(item)
+
+
+class _Fish(FishComplete):
+    source_template = _FISH
+
+    def format_completion(self, item: CompletionItem) -> str:
+        return _with_help(item)
+
+
+def _with_help(item: CompletionItem) -> str:
+    text = " ".join((item.help or "").split())
+    return f"{item.type},{item.value}\t{text}" if text else f"{item.type},{item.value}"
+
+
+_SHELLS = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
+
+
 @click.command("completion", cls=KctlCommand)
-@click.argument("shell", type=click.Choice(_SHELLS))
+@click.argument("shell", type=click.Choice(tuple(_SHELLS)))
 def completion(shell: str) -> None:
     """Print what makes a shell complete kctl's commands.
 
@@ -60,23 +145,21 @@ def completion(shell: str) -> None:
 
     \b
     bash:  eval "$(kctl completion bash)"        in ~/.bashrc
-    zsh:   eval "$(kctl completion zsh)"         in ~/.zshrc
+    zsh:   eval "$(kctl completion zsh)"         in ~/.zshrc, after compinit
     fish:  kctl completion fish > ~/.config/fish/completions/kctl.fish
     """
     from kctl.cli import COMPLETE, root
 
-    add_completion_class(_Bash)
-    made_by = get_completion_class(shell)
-    assert made_by is not None  # the choice lists those that click has
-    click.echo(made_by(root, {}, "kctl", COMPLETE).source())
+    click.echo(_SHELLS[shell](root, {}, "kctl", COMPLETE).source())
 
 
 def complete(instruction: str) -> int:
     """What the shell's script asks for. A line that makes no sense yet completes to nothing, and says nothing."""
     from kctl.cli import COMPLETE, root
 
-    add_completion_class(_Bash)
+    for known in _SHELLS.values():
+        add_completion_class(known)
     try:
         return shell_complete(root, {}, "kctl", COMPLETE, instruction)
-    except Exception:
+    except (KctlError, click.ClickException):
         return 1

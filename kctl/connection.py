@@ -33,6 +33,7 @@ _LONGEST_FRAME = 512 * 1024 * 1024
 _TLS_ALERTS = {0x150300, 0x150301, 0x150302, 0x150303}
 """What TLS answers to something else begins with, read as a length: over 336 MB."""
 _OTHER_PORT = ("a TLS port? -X security.protocol=SSL or SASL_SSL", "or the port of something else?")
+_SASL_HANDSHAKE = 17
 _LENGTH = Struct(">i")
 _API_VERSIONS = 18
 _RECEIVE_AT_LEAST = 65536
@@ -96,13 +97,22 @@ class Connection:
         try:
             frame = encode_request(header, request)
         except EncodeError as error:
-            what = f"broker {self.address} serves {name} only to version {version}, which cannot say this: {error}"
-            raise KctlError(what, code=ErrorCode.UNSUPPORTED_VERSION.name) from error
+            raise self._unsayable(name, version, error) from error
         try:
             self._socket.sendall(frame)
         except OSError as error:
             raise self._broken(f"while {name} was sent", error) from error
         self._sent.append(_Sent(key, version, self._correlation, response_class(key)))
+
+    def _unsayable(self, name: str, version: int, error: EncodeError) -> KctlError:
+        """A wrong value, told by what the codec stumbled over; otherwise the version has no room for what is asked."""
+        stumbled = error.__cause__
+        if isinstance(stumbled, UnicodeEncodeError):
+            return KctlError(f"{stumbled.object!a} is not UTF-8, and no name in Kafka", exit_code=Exit.USAGE)
+        if stumbled is not None:
+            return KctlError(f"{name} cannot be sent: {stumbled}", exit_code=Exit.USAGE)
+        what = f"broker {self.address} serves {name} only to version {version}, which cannot say this: {error}"
+        return KctlError(what, code=ErrorCode.UNSUPPORTED_VERSION.name)
 
     def receive(self, deadline: float) -> Any:
         """The answer to the oldest request that has none yet."""
@@ -232,8 +242,10 @@ def _opened(sock: socket.socket, address: Address, access: Access, deadline: flo
     connection = Connection(sock, address, access.client_id)
     ask_versions(connection, deadline)
     if access.has_sasl:
-        from kctl.login import authenticate
+        from kctl.login import authenticate, no_login
 
+        if _SASL_HANDSHAKE not in connection.versions:  # kafkad says so; Kafka answers the handshake with an error
+            raise no_login(access)
         authenticate(lambda message, version: connection.call(message, deadline, version), access)
     return connection
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from enum import IntEnum
 
@@ -101,6 +102,12 @@ def failure(code: int, what: str, message: str | None = None, hints: Sequence[st
     """A broker's refusal: `what` failed here, and what the broker said of it."""
     told = f"{what}: {message.rstrip('.')}" if message else what
     return KctlError(told, exit_code=exit_of(code), code=code_name(code), hints=hints)
+
+
+def of_file(error: OSError) -> KctlError:
+    """What the system said of a file."""
+    code = Exit.NOT_FOUND if isinstance(error, FileNotFoundError) else Exit.FAILED
+    return KctlError(f"{os.fsdecode(error.filename)}: {error.strerror}", exit_code=code)
 
 
 def exit_code(errors: Sequence[KctlError]) -> IntEnum:

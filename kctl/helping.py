@@ -7,6 +7,23 @@ import click
 from kctl.settings import CommonOption
 
 
+def _show_help(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        click.echo(context.get_help())
+        context.exit()
+
+
+HELP = click.Option(
+    ["-h", "--help"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_help,
+    help="Show this message and exit.",
+)
+"""Click would make one for each command, and search for translations of its text."""
+
+
 def format_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
     own = [p for p in command.get_params(context) if isinstance(p, click.Option) and not isinstance(p, CommonOption)]
     records = [record for parameter in own if (record := parameter.get_help_record(context))]

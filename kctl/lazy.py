@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from kctl.errors import Exit, KctlError, did_you_mean
-from kctl.helping import format_options
+from kctl.helping import HELP, format_options
 from kctl.settings import Settings, options, spelled_out
 
 _SHORT = {"ls": "list", "rm": "delete"}
@@ -68,6 +68,9 @@ class LazyGroup(click.Group):
             CompletionItem(name, help=text) for name, (_, text) in self.lazy.items() if name.startswith(incomplete)
         ]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def get_help_option(self, ctx: click.Context) -> click.Option:
+        return HELP
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)

@@ -137,16 +137,20 @@ def authenticate(exchange: Exchange, access: Access) -> None:
         what = f"the broker does not take {access.mechanism}; it takes {', '.join(response.mechanisms) or 'none'}"
         raise KctlError(what, exit_code=Exit.UNAUTHORIZED, code=ErrorCode.UNSUPPORTED_SASL_MECHANISM.name)
     if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-        protocol = access.security_protocol.removeprefix("SASL_")
-        raise KctlError(
-            "the broker takes no SASL on this port",
-            exit_code=Exit.UNAUTHORIZED,
-            code=ErrorCode.ILLEGAL_SASL_STATE.name,
-            hints=(f"security.protocol is {protocol if protocol == 'SSL' else 'PLAINTEXT'} there",),
-        )
+        raise no_login(access)
     if response.error_code:
         raise _refused(access, response.error_code, None)
     _converse(exchange, access)
+
+
+def no_login(access: Access) -> KctlError:
+    protocol = access.security_protocol.removeprefix("SASL_")
+    return KctlError(
+        "the broker takes no SASL on this port",
+        exit_code=Exit.UNAUTHORIZED,
+        code=ErrorCode.ILLEGAL_SASL_STATE.name,
+        hints=(f"security.protocol is {protocol if protocol == 'SSL' else 'PLAINTEXT'} there",),
+    )
 
 
 def _converse(exchange: Exchange, access: Access) -> None:

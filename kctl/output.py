@@ -362,3 +362,9 @@ def render_error(error: KctlError, settings: Settings, stream: TextIO) -> None:
     print(f"{label} {error.what}{code}", file=stream)
     for hint in error.hints:
         print(f"       {hint}", file=stream)
+
+
+def render_errors(errors: Iterable[KctlError], settings: Settings) -> None:
+    """On standard error, each once: a broker that is gone is the same trouble for all that it led."""
+    for error in {(error.what, error.code, error.hints): error for error in errors}.values():
+        render_error(error, settings, sys.stderr)

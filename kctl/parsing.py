@@ -8,11 +8,9 @@ from kctl.errors import Exit, KctlError
 
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _DURATIONS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?(?:/s)?", re.IGNORECASE)
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.IGNORECASE)
-_ISO_DURATION = re.compile(
-    r"(-?)P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
-)
+_SIZE = r"(?i)(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?(?:/s)?"  # compiled when it is needed: no start shall pay for that
+_DURATION_PART = r"(?i)(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)"
+_ISO_DURATION = r"(?i)(-?)P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
 _ISO_UNITS = (604_800_000, 86_400_000, 3_600_000, 60_000, 1000)
 
 
@@ -22,7 +20,7 @@ def _wrong(text: str, kind: str, examples: str) -> KctlError:
 
 def parse_size(text: str) -> int:
     """Bytes: 500, 64KB, 1.5GB (thousands), 64KiB or 1GiB (1,024s); `/s` may follow."""
-    found = _SIZE.fullmatch(text.strip())
+    found = re.fullmatch(_SIZE, text.strip())
     if not found:
         raise _wrong(text, "size", "500, 64KB, 1.5GB or 64MiB")
     return int(float(found[1]) * _SIZES[(found[2] or "").lower()])
@@ -35,14 +33,14 @@ def parse_duration_ms(text: str, unit: str = "ms") -> int:
         return int(float(text) * _DURATIONS[unit])
     if text[:1].lower() == "p" or text[:2].lower() == "-p":
         return _iso_duration_ms(text)
-    parts = _DURATION_PART.findall(text)
-    if not parts or _DURATION_PART.sub("", text).strip():
+    parts = re.findall(_DURATION_PART, text)
+    if not parts or re.sub(_DURATION_PART, "", text).strip():
         raise _wrong(text, "duration", "500ms, 10s, 1h30m, 7d or PT5M")
     return sum(int(float(count) * _DURATIONS[name.lower()]) for count, name in parts)
 
 
 def _iso_duration_ms(text: str) -> int:
-    found = _ISO_DURATION.fullmatch(text)
+    found = re.fullmatch(_ISO_DURATION, text)
     if not found or not any(found.groups()[1:]):
         raise _wrong(text, "duration", "PT5M or P1DT12H")
     whole = sum(int(float(part) * unit) for part, unit in zip(found.groups()[1:], _ISO_UNITS, strict=True) if part)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.paths import text_of
 
 _FIELDS = {
     "bootstrap.servers": "bootstrap",
@@ -119,8 +120,7 @@ def _options(text: str) -> list[tuple[str, str]]:
 
 
 def read(file: str) -> dict[str, str]:
-    with open(file, encoding="utf-8") as stream:
-        return parse(stream.read())
+    return parse(text_of(file))
 
 
 def parse(text: str) -> dict[str, str]:

@@ -98,7 +98,12 @@ def _value(field: Any, value: Any, where: str) -> Any:
     if isinstance(value, dict) and set(value) == {"base64"}:
         from base64 import b64decode
 
-        return b64decode(value["base64"])
+        try:
+            return b64decode(value["base64"], validate=True)
+        except (TypeError, ValueError):
+            raise KctlError(f"{where} is not base64", exit_code=Exit.USAGE) from None
+    if field.kind == "array" and not isinstance(value, list) and value is not None:
+        raise KctlError(f"{where} is a list, not {value!r}", exit_code=Exit.USAGE)
     if isinstance(value, list) and field.item is not None and hasattr(field.item, "__schema__"):
         return [from_json(field.item, item, f"{where}[{at}]") for at, item in enumerate(value)]
     if isinstance(value, dict) and field.item is not None and hasattr(field.item, "__schema__"):

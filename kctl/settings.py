@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from kctl.paths import files
+
 FORMATS = ("table", "wide", "json", "yaml", "csv", "name")
 
 
@@ -19,11 +21,13 @@ _WATCH_SECONDS = "2"
 class Settings:
     """What the options say, for one run. The defaults are those of a command line without any of them.
 
-    `command` is the one that runs, as json and yaml name it: `topics list`.
+    `command` is the one that runs, as json and yaml name it: `topics list`; `changed` what is to be said of its changes
+    when it is interrupted now.
     """
 
     __slots__ = (
         "bootstrap",
+        "changed",
         "color",
         "columns",
         "command",
@@ -47,6 +51,7 @@ class Settings:
 
     def __init__(self) -> None:
         self.command = ""
+        self.changed = ""
         self.context = ""
         self.bootstrap = ""
         self.command_config = ""
@@ -104,9 +109,14 @@ def _extra(context: click.Context, parameter: click.Parameter, value: tuple[str,
 def _seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is None:
         return
+    from kctl.errors import KctlError
     from kctl.parsing import parse_duration_ms
 
-    milliseconds = parse_duration_ms(value, unit="s")
+    try:
+        milliseconds = parse_duration_ms(value, unit="s")
+    except KctlError as error:
+        what = f"{parameter.opts[0]}: {error.what}"
+        raise KctlError(what, exit_code=error.exit_code, hints=error.hints) from None
     if milliseconds <= 0:
         raise click.BadParameter(f'"{value}" is not a time to wait: 10s, 500ms, 1m')
     _store(context, parameter, milliseconds / 1000)
@@ -145,7 +155,7 @@ def _reach() -> list[click.Parameter]:
     return [
         _text(["-c", "--context"], "NAME", "The context to use: see kctl contexts.", shell_complete=_context_names),
         _text(["-b", "--bootstrap"], "HOST:PORT,…", "Brokers to begin with.  [default: localhost:9092]"),
-        _text(["--command-config"], "FILE", "Settings of a Kafka client, as a .properties file."),
+        _text(["--command-config"], "FILE", "Settings of a Kafka client, as a .properties file.", shell_complete=files),
         _text(["-X", "extra"], "KEY=VALUE", "One setting by its name in Kafka's clients.", _extra, multiple=True),
         _text(["--timeout"], "TIME", "How long to wait for brokers.  [default: 10s]", _seconds),
     ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kctl.access import Access, Secret
 from kctl.errors import Exit, KctlError
+from kctl.paths import text_of
 
 if TYPE_CHECKING:
     import ssl
@@ -105,8 +106,7 @@ def pem_of(store: str, password: Secret, options: list[str]) -> str:
         return _converted(_path(store), password(), options)
     if store.lstrip().startswith(_PEM_BEGIN):
         return _in_lines(store)
-    with open(_path(store), encoding="utf-8") as file:
-        return file.read()
+    return text_of(_path(store))
 
 
 def _in_lines(pem: str) -> str:

@@ -63,18 +63,7 @@ def describe(session: Session, brokers: tuple[int, ...]) -> int:
 
 def _row(broker: BrokerFacts, directories: list[LogDir], configs: list[Entry]) -> Row:
     return {
-        "id": broker.id,
-        "host": broker.host,
-        "port": broker.port,
-        "rack": broker.rack,
-        "version": broker.release,
-        "state": broker.state,
-        "controller": broker.is_controller,
-        "leaders": broker.leaders,
-        "partitions": broker.partitions,
-        "out_of_sync": broker.under_replicated,
-        "size_bytes": broker.size_bytes,
-        "free_bytes": broker.free_bytes,
+        **broker.row(),
         "log_dirs": [
             {
                 "path": directory.path,

@@ -10,6 +10,7 @@ from kctl.errors import KctlError
 from kctl.sizes import LogDir, log_dirs
 
 if TYPE_CHECKING:
+    from kctl.output import Row
     from kctl.session import Session
 
 
@@ -30,6 +31,23 @@ class BrokerFacts(NamedTuple):
     total_bytes: int | None
     is_controller: bool
     state: str
+
+    def row(self) -> Row:
+        """What list and describe both print."""
+        return {
+            "id": self.id,
+            "host": self.host,
+            "port": self.port,
+            "rack": self.rack,
+            "version": self.release,
+            "state": self.state,
+            "controller": self.is_controller,
+            "leaders": self.leaders,
+            "partitions": self.partitions,
+            "out_of_sync": self.under_replicated,
+            "size_bytes": self.size_bytes,
+            "free_bytes": self.free_bytes,
+        }
 
 
 def broker_facts(session: Session, topics: Iterable[Any]) -> tuple[list[BrokerFacts], list[LogDir], list[KctlError]]:

@@ -44,18 +44,7 @@ def list_brokers(session: Session) -> int:
 
 def _row(broker: BrokerFacts) -> Row:
     return {
-        "id": broker.id,
-        "host": broker.host,
-        "port": broker.port,
-        "rack": broker.rack,
-        "version": broker.release,
-        "leaders": broker.leaders,
-        "partitions": broker.partitions,
-        "out_of_sync": broker.under_replicated,
-        "size_bytes": broker.size_bytes,
-        "free_bytes": broker.free_bytes,
+        **broker.row(),
         "total_bytes": broker.total_bytes,
-        "controller": broker.is_controller,
         "controller_shown": "yes" if broker.is_controller else "",
-        "state": broker.state,
     }

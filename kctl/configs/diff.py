@@ -12,6 +12,7 @@ from kctl.configs.resources import Entry, Resource, described, parse_resource
 from kctl.configs.values import in_units_of_brokers, with_meaning
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Row, note
+from kctl.paths import files, text_of
 from kctl.session import Session, pass_session
 
 COLUMNS = (
@@ -23,7 +24,13 @@ COLUMNS = (
 
 @click.command("diff", cls=KctlCommand, columns=COLUMNS)
 @click.argument("resources", nargs=-1, required=True, metavar="RESOURCE [RESOURCE]", shell_complete=naming.resources)
-@click.option("-f", "--file", metavar="FILE", help="Compare with the NAME=VALUE lines or the YAML of this file.")
+@click.option(
+    "-f",
+    "--file",
+    shell_complete=files,
+    metavar="FILE",
+    help="Compare with the NAME=VALUE lines or the YAML of this file.",
+)
 @pass_session
 def diff(session: Session, resources: tuple[str, ...], file: str | None) -> int:
     """Compare the settings of two resources, or of one with a file.
@@ -92,8 +99,7 @@ def differences(left: Mapping[str, str | None], right: Mapping[str, str | None])
 
 def read_settings(path: str) -> dict[str, str | None]:
     """Of lines NAME=VALUE, as in server.properties, or of a YAML mapping."""
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
+    text = text_of(path)
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(("#", "!"))]
     if all("=" in line for line in lines):
         pairs = (line.partition("=") for line in lines)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.paths import decoded
 
 OTHERS = "properties"
 """The field of a context with the settings that were imported and say nothing to kctl."""
@@ -44,9 +45,9 @@ def path(environment: Mapping[str, str]) -> str:
 def read(file: str) -> Contexts:
     """No file is an empty one."""
     try:
-        with open(file, encoding="utf-8") as stream:
+        with open(file, "rb") as stream:
             _check_mode(file, os.fstat(stream.fileno()).st_mode)
-            text = stream.read()
+            text = decoded(stream.read(), file)
     except FileNotFoundError:
         return Contexts()
     import yaml

@@ -14,6 +14,7 @@ from kctl.contexts.file import OTHERS, check_name
 from kctl.contexts.shown import harmless, harmless_setting, load, save
 from kctl.errors import Exit
 from kctl.output import Column, Document, Row, Writer
+from kctl.paths import files
 from kctl.properties import Translated, read, translate
 from kctl.settings import Settings
 from kctl.stores import check
@@ -27,7 +28,7 @@ _FILES = ("ca", "certificate", "key")
 
 
 @click.command("import", cls=KctlCommand, columns=COLUMNS)
-@click.argument("file", type=click.Path())
+@click.argument("file", shell_complete=files)
 @click.option("--name", required=True, metavar="NAME", help="What to call the context.")
 @pass_settings
 def import_properties(settings: Settings, file: str, name: str) -> int:

@@ -10,6 +10,7 @@ import click
 
 from kctl.access import SECRETS
 from kctl.contexts.file import Contexts, path, read, write
+from kctl.errors import KctlError
 from kctl.output import Column, Document, Row, Writer, note
 from kctl.settings import Settings
 
@@ -82,5 +83,5 @@ def context_names(_: click.Context, __: click.Parameter, incomplete: str) -> lis
     """For the shell's completion."""
     try:
         return [name for name in load().contexts if name.startswith(incomplete)]
-    except Exception:  # a shell that completes nothing is told nothing
+    except (KctlError, OSError):  # a shell that completes nothing is told nothing
         return []

@@ -17,7 +17,7 @@ from kctl.command import KctlCommand, pass_settings
 from kctl.connection import CONNECT_SECONDS, Address, Connection, ask_versions, reason
 from kctl.contexts.shown import context_names
 from kctl.errors import Exit, KctlError, exit_code
-from kctl.output import Column, Document, Row, Writer, render_error
+from kctl.output import Column, Document, Row, Writer, render_errors
 from kctl.settings import Settings
 
 COLUMNS = (
@@ -61,8 +61,7 @@ def test(settings: Settings, name: str | None) -> int:
                 errors.append(step.error)
     Writer(settings, COLUMNS, Document(settings.command)).write(rows, errors)
     sys.stdout.flush()
-    for error in errors:
-        render_error(error, settings, sys.stderr)
+    render_errors(errors, settings)
     return exit_code(errors)
 
 

@@ -50,6 +50,9 @@ def doctor(session: Session, only: str | None, skip: str | None, fail_on: str, s
 
     Findings come with the command that shows more or mends it. Nothing is changed.
 
+    Which software a client is, and of which version, brokers tell nobody but JMX (clientSoftwareName and
+    clientSoftwareVersion): old-clients goes by what members of groups say when they join, and sees no producers.
+
     Example: kctl doctor --fail-on error
     """
     chosen = [check for check in CHECKS if check.id in _ids(only, CHECKS)] if only else list(CHECKS)
@@ -135,7 +138,8 @@ def _lines(session: Session, finding: Finding) -> Iterator[str]:
     if color and session.settings.colored():
         word = click.style(word, fg=color)
     yield f"{word}  {finding.summary}"
-    if finding.items and not all(item.removeprefix("broker/") in finding.summary for item in finding.items):
+    said = finding.summary.replace(",", " ").split()
+    if not all(item.removeprefix("broker/") in said for item in finding.items):
         more = len(finding.items) - _SHOWN_ITEMS
         tail = f", … (+{more:,})" if more > 0 else ""
         yield f"       {', '.join(finding.items[:_SHOWN_ITEMS])}{tail}"

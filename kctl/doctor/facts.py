@@ -13,7 +13,12 @@ from kctl.brokers.facts import BrokerFacts, broker_facts
 from kctl.choosing import Choice
 from kctl.configs.resources import Resource, described
 from kctl.errors import KctlError
+from kctl.groups.culprits import judge, suspects
+from kctl.groups.group import REBALANCING, Group, labels
+from kctl.groups.history import read_history
 from kctl.groups.looking import Look, chosen_groups, look_at
+from kctl.groups.partition_lag import PartitionLag
+from kctl.groups.recent import Recent, recent
 from kctl.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, offsets_at
 from kctl.partitions.throttle import Throttles, throttles
 from kctl.sizes import LogDir
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
     from kctl.session import Session
 
 SETTINGS, GROUPS, THROTTLES, TRANSACTIONS, ACLS = "settings", "groups", "throttles", "transactions", "acls"
-RETENTION, NEWEST = "retention", "newest"
+RETENTION, NEWEST, PROGRESS = "retention", "newest", "progress"
 
 TOPIC_SETTINGS = ("min.insync.replicas", "unclean.leader.election.enable", "retention.ms", "cleanup.policy")
 BROKER_SETTINGS = (
@@ -34,6 +39,8 @@ BROKER_SETTINGS = (
     "broker.rack",
 )
 _MAX_TIMEOUT_MS = 15 * 60 * 1000
+SILENT_MS = 5 * 60_000
+"""A live member commits within that: Kafka's clients leave the group when they have not polled for so long."""
 SOON = 0.25
 """The part of a topic's retention that is short notice: what has less left is about to go."""
 
@@ -58,6 +65,12 @@ class Facts(NamedTuple):
     """Where partitions begin that groups have committed to."""
     soon_gone: Mapping[TopicPartition, int] = {}
     """Where a group lags: records below this offset are about to be deleted for their age."""
+    waited_for: Mapping[TopicPartition, int] = {}
+    """Where members lag: records below this offset have been there for `SILENT_MS`."""
+    recent: Mapping[str, Recent] = {}
+    """What groups with such records committed in this time."""
+    suspects: Mapping[str, tuple[str, ...]] = {}
+    """Of groups in a rebalance: members that are not known to have joined."""
     newest: Mapping[TopicPartition, int] = {}
     """The highest timestamp of a partition's records."""
     throttles: Throttles | None = None
@@ -89,6 +102,8 @@ def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
         facts = _with_groups(session, facts)
     if RETENTION in needs:
         facts = _with_retention(session, facts)
+    if PROGRESS in needs:
+        facts = _with_progress(session, facts)
     if NEWEST in needs:
         facts = _with_newest(session, facts)
     if THROTTLES in needs:
@@ -158,6 +173,43 @@ def _with_retention(session: Session, facts: Facts) -> Facts:
         if not isinstance(at, KctlError)
     }
     return facts._replace(soon_gone=reached)
+
+
+def _suspects(session: Session, group: Group) -> tuple[str, ...]:
+    names = labels(group.members)
+    return tuple(names[one.member.id] for one in suspects(judge(group, read_history(session, group.name, ()))))
+
+
+def _with_progress(session: Session, facts: Facts) -> Facts:
+    """Whoever may not read `__consumer_offsets` is not told who is stuck, only that it could not be seen."""
+    waiting = {name: look.group for name, look in facts.groups.items() if look.group.state in REBALANCING}
+    facts = facts._replace(suspects={name: _suspects(session, group) for name, group in waiting.items()})
+    held = {
+        lag.where
+        for look in facts.groups.values()
+        for lag in look.lags
+        if lag.member is not None and lag.committed is not None and lag.lag
+    }
+    since_ms = facts.now_ms - SILENT_MS
+    found = offsets_at(session, dict.fromkeys(sorted(held), since_ms))
+    ends = {lag.where: lag.end for look in facts.groups.values() for lag in look.lags}
+    waited_for = {
+        where: at.offset if at.offset >= 0 else ends[where] or 0
+        for where, at in found.items()
+        if not isinstance(at, KctlError)
+    }
+    late = {name for name, look in facts.groups.items() if any(is_late(lag, waited_for) for lag in look.lags)}
+    if not late:
+        return facts
+    try:
+        return facts._replace(waited_for=waited_for, recent=recent(session, sorted(late), since_ms))
+    except KctlError as error:
+        return facts._replace(errors=(*facts.errors, error))
+
+
+def is_late(lag: PartitionLag, waited_for: Mapping[TopicPartition, int]) -> bool:
+    """Whether what its member reads next has been there for long."""
+    return lag.member is not None and lag.committed is not None and lag.committed < waited_for.get(lag.where, 0)
 
 
 def retention_ms(settings: Settings) -> int | None:

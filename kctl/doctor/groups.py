@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from kctl.doctor.facts import GROUPS, RETENTION, SETTINGS, SOON, Facts, retention_ms
+from kctl.doctor.facts import (
+    GROUPS,
+    PROGRESS,
+    RETENTION,
+    SETTINGS,
+    SILENT_MS,
+    SOON,
+    Facts,
+    is_late,
+    retention_ms,
+)
 from kctl.doctor.finding import Check, Finding, Severity
-from kctl.groups.group import EMPTY, REBALANCING
+from kctl.groups.group import EMPTY, REBALANCING, labels
 from kctl.groups.partition_lag import DELETED, total
 from kctl.output import counted, duration_text
 
@@ -19,7 +29,46 @@ def rebalancing(facts: Facts) -> Iterator[Finding]:
     for name, look in facts.groups.items():
         if look.group.state in REBALANCING:
             summary = f"group {name} is rebalancing ({look.group.state}, {counted(len(look.group.members), 'member')})"
+            if held_up := facts.suspects.get(name):
+                summary += f"; not known to have joined: {', '.join(held_up)}"
             yield Finding(Severity.WARN, summary, (name,), f"kctl groups rebalance {name} --explain")
+
+
+def stuck(facts: Facts) -> Iterator[Finding]:
+    """A member whose session lives, for its heartbeats come, and that gets nothing done."""
+    for name, recent in facts.recent.items():
+        look = facts.groups[name]
+        if recent.changed or look.group.state in REBALANCING:
+            continue
+        names = labels(look.group.members)
+        for member in look.group.members:
+            held = [lag for lag in look.lags if lag.member is member]
+            late = [lag for lag in held if is_late(lag, facts.waited_for)]
+            if late and recent.commits.isdisjoint(lag.where for lag in held):
+                who = f"{names[member.id]} ({member.host}) of group {name}"
+                summary = (
+                    f"{who} has committed nothing for {SILENT_MS // 60_000} minutes or longer, with "
+                    f"{counted(total(late).lag or 0, 'record')} to read"
+                )
+                fix = f"kctl groups describe {name}; kctl groups rebalance {name} --member {member.id}"
+                yield Finding(Severity.WARN, summary, tuple(str(lag.where) for lag in late), fix)
+
+
+def old_clients(facts: Facts) -> Iterator[Finding]:
+    """All that brokers tell other clients of a client's age: the format of what it says when it joins."""
+    old = tuple(
+        f"{names[member.id]} ({member.host}) of {name}"
+        for name, look in facts.groups.items()
+        for names in [labels(look.group.members)]
+        for member in look.group.members
+        if member.format == 0
+    )
+    if old:
+        summary = (
+            f"{counted(len(old), 'member')} joined as clients before Kafka 2.4 do; Kafka 4 refuses those before 2.1"
+        )
+        fix = "see which client it is, and whether it is maintained: some libraries of today join so too"
+        yield Finding(Severity.INFO, summary, old, fix)
 
 
 def lost(facts: Facts) -> Iterator[Finding]:
@@ -84,7 +133,9 @@ def coordinators(facts: Facts) -> Iterator[Finding]:
 
 
 CHECKS = (
-    Check("rebalancing", "Groups in a rebalance.", rebalancing, (GROUPS,)),
+    Check("rebalancing", "Groups in a rebalance.", rebalancing, (GROUPS, PROGRESS)),
+    Check("stuck", "Members that have records to read, and commit nothing.", stuck, (GROUPS, PROGRESS)),
+    Check("old-clients", "Members with a client that may be too old.", old_clients, (GROUPS,)),
     Check("lost-records", "Groups that retention has overtaken.", lost, (GROUPS,)),
     Check("overtaken", "Groups that retention is about to overtake.", overtaken, (GROUPS, SETTINGS, RETENTION)),
     Check("deserted-groups", "Groups with lag and nobody who reads.", deserted, (GROUPS,)),

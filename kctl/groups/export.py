@@ -13,7 +13,7 @@ from kctl.errors import KctlError, exit_code
 from kctl.groups.committed import committed
 from kctl.groups.looking import chosen_groups, nothing_of
 from kctl.groups.offsets_file import FileOffset, csv_text
-from kctl.output import Column, render_error
+from kctl.output import Column, render_errors
 from kctl.session import Session, pass_session
 
 COLUMNS = (
@@ -55,6 +55,5 @@ def export_offsets(session: Session, chosen: Choice) -> int:
         return answer(session, COLUMNS, rows, errors)
     sys.stdout.write(csv_text(lines))
     sys.stdout.flush()
-    for error in errors:
-        render_error(error, settings, sys.stderr)
+    render_errors(errors, settings)
     return exit_code(errors)

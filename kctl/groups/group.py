@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError, failure
-from kctl.groups.subscriptions import CONSUMER, assigned_partitions, subscribed_topics
+from kctl.groups.subscriptions import CONSUMER, assigned_partitions, subscribed_topics, subscription_format
 
 if TYPE_CHECKING:
     from kctl.session import Session
@@ -30,6 +30,8 @@ class Member(NamedTuple):
     target: tuple[TopicPartition, ...] | None = None
     """KIP-848: what it shall have; and the epoch it has come to."""
     epoch: int | None = None
+    format: int | None = None
+    """Of a classic consumer: the version in which it said what it wants. Old clients and simple ones say 0."""
 
 
 class Group(NamedTuple):
@@ -139,6 +141,7 @@ def _classic_member(told: Any, reads: bool) -> Member:
         told.client_host.lstrip("/"),
         subscribed_topics(told.member_metadata) if reads else (),
         assigned_partitions(told.member_assignment) if reads else (),
+        format=subscription_format(told.member_metadata) if reads else None,
     )
 
 

@@ -55,11 +55,11 @@ class History(NamedTuple):
 def read_history(session: Session, group: str, partitions: Iterable[TopicPartition]) -> History:
     """Until the time of a commit of each of these partitions is known, and the last generation."""
     try:
-        home = _home(session, group)
+        home = homes(session, [group])[group]
         found = _Found(group, frozenset(partitions))
         first, last = _bounds(session, home)
         for begin, end in steps(first, last):
-            found.read(_records(session, home, begin, end))
+            found.read(records_between(session, home, begin, end))
             if found.complete:
                 break
     except KctlError as error:
@@ -139,11 +139,13 @@ def _generation(value: Any) -> LastGeneration:
     return LastGeneration(value.generation, value.protocol or "", value.current_state_timestamp, members)
 
 
-def _home(session: Session, group: str) -> TopicPartition:
+def homes(session: Session, groups: Iterable[str]) -> dict[str, TopicPartition]:
+    """Where each group's records are."""
     (topic,) = session.metadata([GROUPS_TOPIC]).topics
     if topic.error_code:
         raise failure(topic.error_code, f"{GROUPS_TOPIC} cannot be read")
-    return TopicPartition(GROUPS_TOPIC, home_partition(group, len(topic.partitions)))
+    count = len(topic.partitions)
+    return {group: TopicPartition(GROUPS_TOPIC, home_partition(group, count)) for group in groups}
 
 
 def home_partition(group: str, count: int) -> int:
@@ -167,7 +169,7 @@ def _bounds(session: Session, home: TopicPartition) -> tuple[int, int]:
     return bounds[0], bounds[1]
 
 
-def _records(session: Session, home: TopicPartition, begin: int, end: int) -> Iterator[Record]:
+def records_between(session: Session, home: TopicPartition, begin: int, end: int) -> Iterator[Record]:
     from kafkad.wire.records import RecordsError, iter_batches, iter_records
 
     offset = begin

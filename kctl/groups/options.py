@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kctl.completing import topic_names
+from kctl.paths import directories
 
 scopes_option = click.option(
     "--topic",
@@ -15,5 +16,9 @@ scopes_option = click.option(
     help="This topic, or some of its partitions.",
 )
 undo_dir_option = click.option(
-    "--undo-dir", default=".", metavar="DIR", help="Where the undo file is saved.  [default: here]"
+    "--undo-dir",
+    shell_complete=directories,
+    default=".",
+    metavar="DIR",
+    help="Where the undo file is saved.  [default: here]",
 )

@@ -24,6 +24,7 @@ from kctl.groups.planning import COLUMNS, Plans, Wanted, carry_out, partitions_i
 from kctl.groups.targets import CURRENT, EARLIEST, GIVEN, LATEST, Target, parse_ago, parse_target
 from kctl.output import note, time_text
 from kctl.parsing import parse_time_ms
+from kctl.paths import files
 from kctl.scopes import Scope, parse_scope
 from kctl.session import Session, pass_session
 
@@ -41,7 +42,9 @@ _NAMED = 5
 @click.option("--all-topics", is_flag=True, help="All topics that the group has committed.")
 @click.option("--to", metavar="WHERE", help="earliest, latest, current, OFFSET, @TIME, @-30m, +N or -N.")
 @click.option("--to-group", metavar="GROUP", shell_complete=group_names, help="Where this other group stands.")
-@click.option("--from-file", metavar="FILE", help="Offsets from CSV or JSON; - reads standard input.")
+@click.option(
+    "--from-file", shell_complete=files, metavar="FILE", help="Offsets from CSV or JSON; - reads standard input."
+)
 @click.option("--to-earliest", is_flag=True, help="Kafka's spelling, as those that follow.")
 @click.option("--to-latest", is_flag=True)
 @click.option("--to-current", is_flag=True, help="The end where nothing is committed.")

@@ -22,6 +22,11 @@ def subscribed_topics(data: bytes) -> tuple[str, ...]:
     return next((tuple(found.topics) for found in _readings(ConsumerProtocolSubscription, data)), ())
 
 
+def subscription_format(data: bytes) -> int | None:
+    """None where nothing was said, as in a rebalance."""
+    return int.from_bytes(data[:2], "big", signed=True) if len(data) >= 2 else None
+
+
 def assigned_partitions(data: bytes) -> tuple[TopicPartition, ...]:
     for found in _readings(ConsumerProtocolAssignment, data):
         return tuple(

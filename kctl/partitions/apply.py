@@ -20,6 +20,7 @@ from kctl.partitions.plan_file import Place, Plan, parse_plan, render_plan
 from kctl.partitions.reassignments import Active, active_moves, by_topic
 from kctl.partitions.standing import DONE, ELSEWHERE, Standing
 from kctl.partitions.throttled import StateFile, Throttled
+from kctl.paths import files, text_of
 from kctl.session import Session, pass_session
 from kctl.settings import Settings
 
@@ -81,7 +82,7 @@ def carrying_options(function: Callable[..., R]) -> Callable[..., R]:
 
 
 @click.command("apply", cls=KctlCommand, columns=COLUMNS)
-@click.argument("file", metavar="PLAN.JSON")
+@click.argument("file", shell_complete=files, metavar="PLAN.JSON")
 @carrying_options
 @pass_session
 def apply(session: Session, file: str, options: Options) -> int:
@@ -97,8 +98,7 @@ def apply(session: Session, file: str, options: Options) -> int:
 
 
 def read_plan(path: str) -> Plan:
-    with open(path, encoding="utf-8") as file:
-        return parse_plan(file.read(), path)
+    return parse_plan(text_of(path), path)
 
 
 def carry_out(session: Session, path: str, plan: Plan, options: Options, *, save: bool = False) -> int:

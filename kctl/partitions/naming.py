@@ -10,6 +10,7 @@ from kctl.choosing import unknown
 from kctl.errors import Exit, KctlError
 from kctl.partitions.board import Partition
 from kctl.partitions.plan_file import parse_partition, parse_partitions
+from kctl.paths import text_of
 
 
 def is_file(word: str) -> bool:
@@ -26,8 +27,7 @@ def named(words: Sequence[str], partitions: Iterable[Partition]) -> list[Partiti
     found: dict[TopicPartition, Partition] = {}
     for word in words:
         if is_file(word):
-            with open(word, encoding="utf-8") as file:
-                chosen = [_there(where, there) for where in parse_partitions(file.read(), word)]
+            chosen = [_there(where, there) for where in parse_partitions(text_of(word), word)]
         elif word in topics:
             chosen = topics[word]
         else:

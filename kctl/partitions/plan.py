@@ -24,6 +24,7 @@ from kctl.partitions.plan_file import Place, parse_plan, parse_topics
 from kctl.partitions.planner import Move, plan
 from kctl.partitions.snapshot import Snapshot, take
 from kctl.partitions.throttled import StateFile
+from kctl.paths import files, text_of
 from kctl.session import Session, pass_session
 
 R = TypeVar("R")
@@ -92,7 +93,15 @@ def _asking(function: Callable[..., R]) -> Callable[..., R]:
 
     decorated: Callable[..., R] = update_wrapper(command, function)
     for option in (
-        click.option("-f", "file", default="plan.json", show_default=True, metavar="FILE", help="Where to write it."),
+        click.option(
+            "-f",
+            "file",
+            default="plan.json",
+            show_default=True,
+            shell_complete=files,
+            metavar="FILE",
+            help="Where to write it.",
+        ),
         click.option("--throttle", metavar="RATE", help="Reckon the time at so many bytes a second, as in 50MB/s."),
         click.option("--skip", is_flag=True, help="Leave out what is impossible."),
         click.option(
@@ -110,7 +119,10 @@ def _asking(function: Callable[..., R]) -> Callable[..., R]:
             help="Who may get replicas.",
         ),
         click.option(
-            "--from-file", metavar="FILE", help="Topics of a file as Kafka's --generate reads it, or a plan to check."
+            "--from-file",
+            shell_complete=files,
+            metavar="FILE",
+            help="Topics of a file as Kafka's --generate reads it, or a plan to check.",
         ),
         click.option(
             "--topics", multiple=True, metavar="NAME|GLOB,…", shell_complete=topic_names, help="Only these topics."
@@ -222,8 +234,7 @@ def _topics(asked: Asked, partitions: Iterable[Partition]) -> frozenset[str] | N
     """A name with * or ? is a pattern: no topic is called so."""
     wanted = list(asked.topics)
     if asked.from_file:
-        with open(asked.from_file, encoding="utf-8") as file:
-            wanted += parse_topics(file.read(), asked.from_file)
+        wanted += parse_topics(text_of(asked.from_file), asked.from_file)
     if not wanted:
         return None
     known = sorted({partition.topic for partition in partitions})
@@ -241,8 +252,7 @@ def _given(asked: Asked) -> dict[TopicPartition, Place]:
     if asked.from_file is None:
         hint = "--drain, --to, --rf, --balance or --rack-aware strict say what; --from-file shows a plan that is made"
         raise KctlError("nothing is asked of the plan", exit_code=Exit.USAGE, hints=(hint,))
-    with open(asked.from_file, encoding="utf-8") as file:
-        return parse_plan(file.read(), asked.from_file).places
+    return parse_plan(text_of(asked.from_file), asked.from_file).places
 
 
 def _given_moves(places: Mapping[TopicPartition, Place], source: str | None, snapshot: Snapshot) -> list[Move]:

@@ -15,6 +15,7 @@ from kctl.partitions.carrying import Look, copies, look, under_way
 from kctl.partitions.progress import Amount, Copying, Progress, Report, progress_line, stall_reason
 from kctl.partitions.standing import DONE, MOVING, Standing
 from kctl.partitions.throttle import left_over_lines
+from kctl.paths import files
 from kctl.session import Session, pass_session
 
 COLUMNS = (
@@ -35,7 +36,7 @@ _PROGRESS = "kctl.partitions.progress"
 
 
 @click.command("status", cls=KctlCommand, columns=COLUMNS, watchable=True)
-@click.argument("file", metavar="[PLAN.JSON]", required=False)
+@click.argument("file", shell_complete=files, metavar="[PLAN.JSON]", required=False)
 @pass_session
 def status(session: Session, file: str | None) -> int:
     """Show moves under way, whoever began them, and left-over throttles.

@@ -24,6 +24,7 @@ from kctl.partitions.throttling import (
     render_state,
     united,
 )
+from kctl.paths import text_of
 from kctl.session import Session
 
 _SETTLE_SECONDS = 5.0
@@ -38,8 +39,7 @@ class StateFile:
 
     def read(self) -> Throttle | None:
         try:
-            with open(self.path, encoding="utf-8") as file:
-                return parse_state(file.read(), self.path)
+            return parse_state(text_of(self.path), self.path)
         except FileNotFoundError:
             return None
 

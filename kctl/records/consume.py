@@ -14,7 +14,7 @@ from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand
 from kctl.completing import group_names, topic_names
 from kctl.errors import Exit, KctlError, exit_code
-from kctl.output import Column, note, render_error
+from kctl.output import Column, note, render_errors
 from kctl.records.filters import wanted
 from kctl.records.planning import Range, extents, parse_range, partitions_to_read, spans
 from kctl.records.printing import print_records
@@ -118,8 +118,7 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
     if test is not None:
         note(settings, search.told())
     errors += search.failed.values()
-    for error in errors:
-        render_error(error, settings, sys.stderr)
+    render_errors(errors, settings)
     if errors:
         if search.searched:
             note(settings, f"{search.matched:,} records were printed")

@@ -72,7 +72,7 @@ class _Share:
                 self._ends.clear()
                 self._member.lose_everything()
                 self._reader.assign({})
-            if self._search.enough:
+            if self._search.enough or (self._reader.failed and self._reader.done):
                 return
 
     def _read(self) -> Generator[Chunk]:

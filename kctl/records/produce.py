@@ -14,6 +14,7 @@ from kafkad.wire.compression import CODEC_NAMES
 from kctl.command import KctlCommand
 from kctl.completing import topic_names
 from kctl.errors import Exit, KctlError
+from kctl.paths import files
 from kctl.records.delivery import COLUMNS, Delivery, Wishes
 from kctl.records.formats import Headers, Parsed
 from kctl.records.interrupts import Interrupts
@@ -47,7 +48,14 @@ class BadLine(Exception):
 @click.option(
     "--timestamp", metavar="TIME", help="The time of all records that do not bring their own.  [default: now]"
 )
-@click.option("--file", "files", multiple=True, metavar="FILE", help="Read lines from files instead; repeatable.")
+@click.option(
+    "--file",
+    "files",
+    shell_complete=files,
+    multiple=True,
+    metavar="FILE",
+    help="Read lines from files instead; repeatable.",
+)
 @click.option("--whole", is_flag=True, help="Each file, or all of standard input, is the value of one record.")
 @click.option("-f", "--format", "line_format", metavar="FORMAT", help="What a line is: %k\\t%v, also %h %T %p.")
 @click.option("--key-delimiter", metavar="TEXT", help="A line is a key, this, and a value; without it only a value.")

@@ -16,6 +16,7 @@ from kctl.configs.resources import Resource, described
 from kctl.configs.values import misspelt
 from kctl.errors import Exit, KctlError, failure
 from kctl.output import Column, Document, Row, Writer, note, print_lines
+from kctl.paths import files, text_of
 from kctl.session import Session, pass_session
 from kctl.topics.wanted import (
     Wanted,
@@ -58,7 +59,13 @@ PLACEMENT_COLUMNS = (
     help="Partitions, replication and settings of this topic, where not given.",
 )
 @click.option("--if-not-exists", is_flag=True, help="A topic that is there and as asked for is no error.")
-@click.option("-f", "--file", metavar="FILE", help="Topics from a YAML file: name, partitions, replication, configs.")
+@click.option(
+    "-f",
+    "--file",
+    shell_complete=files,
+    metavar="FILE",
+    help="Topics from a YAML file: name, partitions, replication, configs.",
+)
 @pass_session
 def create(
     session: Session,
@@ -105,11 +112,7 @@ def _read(file: str) -> list[Wanted]:
     import yaml
 
     try:
-        if file == "-":
-            document = yaml.safe_load(sys.stdin)
-        else:
-            with open(file, encoding="utf-8") as stream:
-                document = yaml.safe_load(stream)
+        document = yaml.safe_load(sys.stdin if file == "-" else text_of(file))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise KctlError(f"{file} is not YAML: {' '.join(str(error).split())}", exit_code=Exit.USAGE) from None
     return from_document(document, file)

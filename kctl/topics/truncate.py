@@ -18,6 +18,7 @@ from kctl.errors import Exit, KctlError
 from kctl.offsets import EARLIEST, LATEST, OffsetAt, offsets_at
 from kctl.output import Column, Row, note, size_text
 from kctl.parsing import parse_time_ms
+from kctl.paths import files, text_of
 from kctl.scopes import parse_numbers
 from kctl.session import Session, pass_session
 from kctl.sizes import log_dirs, replica_sizes
@@ -60,7 +61,12 @@ class Cut(NamedTuple):
 @click.option("--before", metavar="@TIME|OFFSET", help="Delete what is before this time, or this offset.")
 @click.option("--all", "everything", is_flag=True, help="Delete all records.")
 @click.option("--partitions", metavar="0,3-5", help="Only these partitions.")
-@click.option("--offset-json-file", metavar="FILE", help="Partitions and offsets as kafka-delete-records takes them.")
+@click.option(
+    "--offset-json-file",
+    shell_complete=files,
+    metavar="FILE",
+    help="Partitions and offsets as kafka-delete-records takes them.",
+)
 @pass_session
 def truncate(
     session: Session,
@@ -127,11 +133,10 @@ def _all_known(found: Mapping[TopicPartition, OffsetAt | KctlError]) -> dict[Top
 
 
 def _from_file(path: str) -> dict[TopicPartition, int]:
-    with open(path, encoding="utf-8") as file:
-        try:
-            return parse_offset_file(json.load(file), path)
-        except ValueError as error:
-            raise KctlError(f"{path} is not JSON: {error}", exit_code=Exit.USAGE) from None
+    try:
+        return parse_offset_file(json.loads(text_of(path)), path)
+    except ValueError as error:
+        raise KctlError(f"{path} is not JSON: {error}", exit_code=Exit.USAGE) from None
 
 
 def parse_offset_file(document: Any, where: str) -> dict[TopicPartition, int]:

@@ -6,8 +6,10 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.kctl.certificates import Authority
-from tests.oracle.kafka import Kafka, free_port, tool
+from tests.oracle.kafka import Kafka, free_port, missing, tool
 
 PASSWORD = 'se"same, =\\é'
 LISTENERS = ("PLAINTEXT", "SSL", "MUTUAL", "SASL_PLAINTEXT", "SASL_SSL", "PLAIN_ONLY")
@@ -51,8 +53,17 @@ def _escaped(value: str) -> str:
     return "".join(f"\\u{ord(sign):04x}" if ord(sign) > 126 or sign == "\\" else sign for sign in value)
 
 
+@pytest.fixture(scope="module")
+def ports(authority: Authority) -> Iterator[dict[str, int]]:
+    """Of a real Kafka's listeners."""
+    if why := missing("3.9"):
+        pytest.skip(why)
+    with _secured_kafka(authority) as ports:
+        yield ports
+
+
 @contextmanager
-def secured_kafka(authority: Authority) -> Iterator[dict[str, int]]:
+def _secured_kafka(authority: Authority) -> Iterator[dict[str, int]]:
     ports = {name: free_port() for name in LISTENERS}
     with Kafka("3.9", port=ports["PLAINTEXT"], settings=_settings(authority, ports), heap="512m"):
         for mechanism, name in (("SCRAM-SHA-256", "bob"), ("SCRAM-SHA-512", "carol")):

@@ -88,3 +88,24 @@ def test_raw_changes_nothing_that_is_protected(
     assert f'"{broker.bootstrap}" has to be typed on a terminal' in ran.err
     assert on_broker("raw", "CreateTopics", "-y", "--dry-run", "{}").code == Exit.DONE
     assert on_broker("raw", "Metadata", "{}").code == Exit.DONE
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("kctl.changes.confirm", "nothing was changed"),
+        (
+            "kctl.topics.delete.request",
+            "the change was begun, and may be done in part or whole; look before you repeat it",
+        ),
+        ("kctl.session.Session.wait_until", "the change is made, but not verified"),
+    ],
+)
+def test_what_ctrl_c_leaves_behind(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch, where: str, told: str) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    on_broker("topics", "create", "ctrl-c", "-p", 1, "-y")
+    monkeypatch.setattr(where, interrupted)
+    ran = on_broker("topics", "delete", "ctrl-c", "-y")
+    assert (ran.code, ran.err) == (Exit.INTERRUPTED, f"interrupted: {told}\n")

@@ -1,9 +1,8 @@
-"""What a shell is told: by the functions that complete names, and by a real bash."""
+"""The functions that complete names. What real shells make of them is in test_shells."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -123,34 +122,6 @@ def test_options_that_take_names(monkeypatch: pytest.MonkeyPatch, line: str, opt
     assert [item.value for item in parameter.shell_complete(made, "there")] == ["there is"]
 
 
-@pytest.fixture
-def bash(tmp_path: Path) -> Any:
-    """What bash would offer at the end of a line."""
-    if shutil.which("bash") is None:
-        pytest.skip("bash is not installed")
-    command = tmp_path / "bin" / "kctl"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kctl "$@"\n')
-    command.chmod(0o755)
-
-    def offered(line: str) -> list[str]:
-        script = f"""
-            eval "$(kctl completion bash)"
-            COMP_LINE={line!r} COMP_POINT={len(line)}
-            compopt() {{ :; }}
-            _kctl_completion kctl
-            printf '%s\\n' "${{COMPREPLY[@]}}"
-        """
-        environment = os.environ | {"PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": os.getcwd()}
-        done = subprocess.run(
-            ["bash", "--norc", "-c", script], capture_output=True, text=True, env=environment, check=True
-        )
-        assert done.stderr == ""
-        return done.stdout.splitlines()
-
-    return offered
-
-
 def test_completing_what_was_kept_imports_little(tmp_path: Path) -> None:
     """A shell waits for it at each key."""
     keep(str(tmp_path / "kctl" / "localhost:9092" / "topics"), ["a1", "b"])
@@ -163,28 +134,3 @@ def test_completing_what_was_kept_imports_little(tmp_path: Path) -> None:
     unwanted = {"asyncio", "rich", "yaml", "json", "ssl", "logging", "dataclasses", "subprocess", "hashlib", "csv"}
     assert not unwanted & set(modules.split())
     assert len(modules.split()) < 190
-
-
-def test_bash_completes_commands_and_options(bash: Any) -> None:
-    assert bash("kctl cont") == ["contexts"]
-    assert bash("kctl contexts us") == ["use"]
-    assert bash("kctl contexts list --no-h") == ["--no-headers"]
-    assert bash("kctl -b localhost:9092 contexts us") == ["use"]
-    assert bash("kctl raw ApiV") == ["ApiVersions"]
-    assert bash("kctl nonsense x") == [""]
-
-
-def test_bash_completes_contexts(bash: Any, kctl: Kctl) -> None:
-    for name in ("prod", "prod:eu", "dev"):
-        kctl("contexts", "set", name, "bootstrap=a")
-    assert bash("kctl contexts use p") == ["prod", "prod:eu"]
-    assert bash("kctl contexts use prod:e") == ["eu"], "bash has gone on after the colon"
-    assert bash("kctl -c pro") == ["prod", "prod:eu"]
-    assert bash("kctl --context=pro") == ["prod", "prod:eu"]
-    assert bash("kctl contexts set prod cert") == ["certificate="]
-
-
-def test_bash_completes_topics(bash: Any, broker: KafkadProcess, topics: list[str]) -> None:
-    until(
-        lambda: bash(f"kctl -b {broker.bootstrap} topics list comp") == topics, "bash offers the topics of the broker"
-    )

@@ -18,12 +18,9 @@ from kafkad.wire.messages.sasl_handshake import SaslHandshakeResponse
 from kctl.access import Access, Secret
 from kctl.errors import Exit, KctlError
 from kctl.login import authenticate, secure
-from tests.kctl.certificates import Authority, Identity
+from tests.kctl.certificates import Authority, Identity, authority
 
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
+__all__ = ["authority"]
 
 
 @contextmanager

@@ -5,16 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kctl.errors import Exit
-from tests.kctl.certificates import Authority
+from tests.kctl.certificates import Authority, authority
 from tests.kctl.conftest import Kctl, Ran, until
-from tests.kctl.secured import PASSWORD, secured_kafka
-from tests.oracle.kafka import missing
+from tests.kctl.secured import PASSWORD, ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
@@ -22,17 +20,7 @@ PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
-def ports(authority: Authority) -> Iterator[dict[str, int]]:
-    if why := missing("3.9"):
-        pytest.skip(why)
-    with secured_kafka(authority) as ports:
-        yield ports
+__all__ = ["authority", "ports"]
 
 
 class Client:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import confluent_kafka
+import pytest
 
+from kctl.doctor.facts import SILENT_MS
 from kctl.errors import Exit
 from tests.kctl.acceptance.conftest import Cluster, reader
 from tests.kctl.conftest import until
@@ -121,6 +124,27 @@ def test_partitions_without_a_commit_count(cluster: Cluster, topic: NewTopic, se
         assert (by_member["member"], by_member["lag"]) == ("librdkafka", 26)
         for verb in ("list", "describe", "lag", "members", "rebalance"):
             cluster.does("groups", verb, group)
+    cluster.does("groups", "delete", group, "-y", "--undo-dir", tmp_path)
+
+
+def test_a_member_that_gets_nothing_done(
+    cluster: Cluster, topic: NewTopic, send: Send, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, group = topic("accept-stuck", 2), "accept-stuck"
+    send(name, *minutes(20, 2))
+    doctor = ("doctor", "--only", "stuck", "-o", "json")
+    with reader(cluster.bootstrap, group, name, 2) as consumer:
+        consumer.commit(offsets=[confluent_kafka.TopicPartition(name, 0, 4)], asynchronous=False)
+        assert name not in cluster.kctl(*doctor).out, "it has just joined"
+        later = time.time() + 2 * SILENT_MS / 1000
+        with monkeypatch.context() as changed:
+            changed.setattr(time, "time", lambda: later)
+            ran = cluster.kctl(*doctor)
+        assert (ran.code, ran.err) == (Exit.FINDINGS, "")
+        summaries = {tuple(item["items"]): item["summary"] for item in json.loads(ran.out)["items"]}
+        who = f"librdkafka (127.0.0.1) of group {group}"
+        told = f"{who} has committed nothing for 5 minutes or longer, with 6 records to read"
+        assert summaries[f"{name}-0",] == told
     cluster.does("groups", "delete", group, "-y", "--undo-dir", tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -167,7 +168,11 @@ def test_a_broker_that_is_down_is_a_note(cluster: Cluster, topic: NewTopic, thre
             ("groups", "describe", group),
             ("groups", "lag", group),
             ("groups", "lag"),
+            ("groups", "members", group),
+            ("topics", "offsets", "accept-down"),
+            ("partitions", "status"),
             ("brokers", "list"),
+            ("brokers", "log-dirs"),
             ("cluster", "describe"),
             ("configs", "describe", "topic/accept-down"),
             ("txns", "list"),
@@ -177,6 +182,8 @@ def test_a_broker_that_is_down_is_a_note(cluster: Cluster, topic: NewTopic, thre
             ran = cluster.does(*words)
             assert len(ran.err.splitlines()) <= 1, (words, ran.err)
         assert cluster.does("consume", "accept-down").out.split() == ["a", "b", "c", "d"]
+        asked = cluster.kctl("brokers", "log-dirs", "-o", "json")
+        assert {row["broker"] for row in json.loads(asked.out)["items"]} == {1, 2}, "nobody invents a broker"
         rows = {row["topic"]: row["lag"] for row in cluster.items("groups", "lag", group)}
         assert rows == {"accept-down": 3, "accept-down-alone": None}
         assert cluster.item("topics", "list", "accept-down-alone")["health"] == "1 offline"

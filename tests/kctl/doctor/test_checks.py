@@ -18,6 +18,7 @@ from kctl.groups.committed import Commit
 from kctl.groups.group import Group, Member
 from kctl.groups.looking import Look
 from kctl.groups.partition_lag import DELETED, PartitionLag
+from kctl.groups.recent import Recent
 from kctl.partitions.throttle import Throttles
 from kctl.partitions.throttling import Setting, Transfer
 from kctl.sizes import LogDir
@@ -198,6 +199,54 @@ def test_groups(check: str, look_at: Look, severity: Severity, told: str) -> Non
     (finding,) = found(HEALTHY._replace(groups={"g": look_at}, starts={WHERE: 8}), check)
     assert finding.severity == severity
     assert told in finding.summary
+
+
+HELD = Member("m-1", None, "c", "h", assigned=(WHERE,))
+LATE = PartitionLag(WHERE, 5, 20, 15, HELD)
+
+
+def progress(recent: Recent, lag: PartitionLag = LATE, state: str = "Stable") -> Facts:
+    """A group of one member; records below offset 8 have waited for long."""
+    look_at = Look(Group("g", state, members=(HELD,), coordinator=1), {}, [lag])
+    return HEALTHY._replace(groups={"g": look_at}, waited_for={WHERE: 8}, recent={"g": recent})
+
+
+def test_a_member_that_gets_nothing_done() -> None:
+    (finding,) = found(progress(Recent()), "stuck")
+    assert finding == Finding(
+        WARN,
+        "c (h) of group g has committed nothing for 5 minutes or longer, with 15 records to read",
+        ("orders-0",),
+        "kctl groups describe g; kctl groups rebalance g --member m-1",
+    )
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        progress(Recent(commits=frozenset({WHERE}))),
+        progress(Recent(changed=True)),
+        progress(Recent(), state="PreparingRebalance"),
+        progress(Recent(), LATE._replace(committed=8)),
+        progress(Recent(), LATE._replace(committed=None)),
+        progress(Recent(), LATE._replace(member=None)),
+    ],
+    ids=["it commits", "it has just joined", "others hold it up", "records came just now", "no commits", "nobody's"],
+)
+def test_members_that_may_be_well(facts: Facts) -> None:
+    assert found(facts, "stuck") == []
+
+
+def test_who_may_hold_up_a_rebalance() -> None:
+    facts = HEALTHY._replace(groups={"g": group("PreparingRebalance")}, suspects={"g": ("a", "b")})
+    assert found(facts, "rebalancing")[0].summary.endswith("1 member); not known to have joined: a, b")
+
+
+def test_old_clients() -> None:
+    formats = {"a": 0, "b": 1, "c": None}
+    members = tuple(Member(f"{name}-1", None, name, "h", format=known) for name, known in formats.items())
+    facts = HEALTHY._replace(groups={"g": Look(Group("g", "Stable", members=members), {}, [])})
+    assert [finding.items for finding in found(facts, "old-clients")] == [("a (h) of g",)]
 
 
 DELETED_AFTER_A_WEEK = {"orders": {"cleanup.policy": "delete", "retention.ms": "604800000"}}

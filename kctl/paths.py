@@ -1,0 +1,33 @@
+"""Files and directories that a command line names: shells complete them (`shell_complete=`), and texts are read."""
+
+from __future__ import annotations
+
+import click
+
+from kctl.errors import Exit, KctlError
+
+
+def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[click.shell_completion.CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def directories(_: click.Context, __: click.Parameter, incomplete: str) -> list[click.shell_completion.CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def text_of(path: str) -> str:
+    """Of a file that a person wrote, or a program for kctl. KctlError if it is something else."""
+    with open(path, "rb") as stream:
+        return decoded(stream.read(), path)
+
+
+def decoded(data: bytes, path: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        what = f"{path} is no text: byte {error.start + 1} of it, {data[error.start]:#04x}, is not UTF-8"
+        raise KctlError(what, exit_code=Exit.USAGE) from None

@@ -1,0 +1,118 @@
+"""What people hand over that makes no sense: told what, where and what next, and never taken for a defect of kctl."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kctl.errors import Exit
+from tests.broker import KafkadProcess
+from tests.kctl.conftest import Kctl
+
+FILES = [
+    ["partitions", "apply", "{file}", "-y"],
+    ["partitions", "status", "{file}"],
+    ["partitions", "cancel", "{file}", "-y"],
+    ["partitions", "elect", "{file}", "-y"],
+    ["partitions", "plan", "--to", "1", "--from-file", "{file}"],
+    ["topics", "create", "-f", "{file}", "-y"],
+    ["topics", "truncate", "--offset-json-file", "{file}", "-y"],
+    ["configs", "diff", "broker/1", "-f", "{file}"],
+    ["topics", "list", "--command-config", "{file}"],
+    ["contexts", "import", "{file}", "--name", "a"],
+    ["dump-segment", "--avro", "{file}", "{segment}"],
+]
+
+
+@pytest.mark.parametrize("words", FILES, ids=lambda words: " ".join(words[:2]))
+def test_a_file_that_is_no_text(on_broker: Kctl, tmp_path: Path, words: list[str]) -> None:
+    file = tmp_path / "bad.json"
+    file.write_bytes(b"{\n\xff}")
+    segment = tmp_path / "00000000000000000000.log"
+    segment.touch()
+    ran = on_broker(*(word.format(file=file, segment=segment) for word in words))
+    assert (ran.code, ran.err) == (Exit.USAGE, f"error: {file} is no text: byte 3 of it, 0xff, is not UTF-8\n")
+
+
+def test_a_file_of_contexts_that_is_no_text(kctl: Kctl) -> None:
+    file = Path(os.environ["KCTL_CONFIG"])
+    file.write_bytes(b"\xff")
+    file.chmod(0o600)
+    ran = kctl("topics", "list")
+    assert (ran.code, ran.err) == (Exit.USAGE, f"error: {file} is no text: byte 1 of it, 0xff, is not UTF-8\n")
+
+
+@pytest.mark.parametrize("words", [["topics", "describe"], ["groups", "describe"], ["groups", "delete", "-y"]])
+def test_a_name_that_is_no_text(on_broker: Kctl, words: list[str]) -> None:
+    ran = on_broker(*words, os.fsdecode(b"a\xff"))
+    assert (ran.code, ran.err) == (Exit.USAGE, "error: 'a\\udcff' is not UTF-8, and no name in Kafka\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ('{"topics": "abc"}', "Metadata.topics is a list, not 'abc'"),
+        ('{"topics": [{"name": 5}]}', "Metadata cannot be sent: 'int' object has no attribute 'encode'"),
+        ('{"topics": [{"topic_id": {"base64": "?"}}]}', "Metadata.topics[0].topic_id is not base64"),
+    ],
+)
+def test_a_request_that_cannot_be_sent(on_broker: Kctl, given: str, told: str) -> None:
+    ran = on_broker("raw", "Metadata", given)
+    assert (ran.code, ran.err) == (Exit.USAGE, f"error: {told}\n")
+
+
+def test_a_login_where_none_is_taken(on_broker: Kctl) -> None:
+    login = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.username=a", "sasl.password=b")
+    ran = on_broker("topics", "list", *(word for setting in login for word in ("-X", setting)))
+    assert ran.code == Exit.UNAUTHORIZED
+    assert "the broker takes no SASL on this port" in ran.err
+    assert "security.protocol is PLAINTEXT there" in ran.err
+
+
+def test_one_directory_of_several_is_not_there(kctl: Kctl, tmp_path: Path) -> None:
+    directory = tmp_path / "not-0"
+    directory.mkdir()
+    (directory / "00000000000000000000.log").touch()
+    ran = kctl("check-log", tmp_path / "nowhere", __file__, directory)
+    assert ran.code == Exit.FINDINGS
+    assert [line.split(": ")[-1] for line in ran.err.splitlines()[:2]] == [
+        "No such file or directory",
+        "Not a directory",
+    ]
+    assert "1 partition" in ran.err, "the others are checked"
+    assert kctl("check-log", tmp_path / "nowhere").code == Exit.NOT_FOUND
+
+
+def test_a_terminal_that_lacks_the_signs(broker: KafkadProcess, on_broker: Kctl, tmp_path: Path) -> None:
+    on_broker("topics", "create", "signs", "-p", 1, "-y")
+    assert on_broker("groups", "reset-offsets", "prüfung", "--topic", "signs", "--to", 0, "-y", "--undo-dir", tmp_path)
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "groups", "list", "prüfung", "-o", "name"]
+    done = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (Exit.DONE, b"pr\\xfcfung\n", b"")
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_standard_output_has_no_room(output: str) -> None:
+    command = [sys.executable, "-m", "kctl", "version", "-o", output]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == Exit.FAILED
+    assert done.stderr.startswith("error: cannot write: No space left on device\n")
+    assert "defect" not in done.stderr and "Traceback" not in done.stderr
+
+
+def test_standard_streams_are_closed(broker: KafkadProcess) -> None:
+    """As some supervisors start what they start. The first socket must not be taken for one of them."""
+    closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-m", "kctl", "-b", broker.bootstrap]
+    assert subprocess.run([*closed, "brokers", "list"], check=False).returncode == Exit.DONE
+    assert subprocess.run([*closed, "topics", "delete", "nothing"], check=False).returncode == Exit.NOT_FOUND
+
+
+@pytest.mark.parametrize("option", ["--timeout", "--watch"])
+def test_a_time_that_is_none_is_told_with_its_option(kctl: Kctl, option: str) -> None:
+    ran = kctl("topics", "list", f"{option}=soon")
+    assert (ran.code, ran.err.splitlines()[0]) == (Exit.USAGE, f'error: {option}: "soon" is not a duration')
