@@ -68,7 +68,7 @@ fmt: $(INSTALLED)-test
 
 docs: $(INSTALLED)-test
 	$(PY) -m kctl.reference > docs/kctl.md
-	$(PY) -m kafkad_etl.reference docs/etl.md
+	$(PY) -m kafkad_etl.model.reference docs/etl.md
 
 bench: $(INSTALLED)-test
 	missed=0; for table in figures groups cleaner segments records kctl; do $(PY) -m tests.bench.$$table || missed=1; done; \

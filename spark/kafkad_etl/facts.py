@@ -31,6 +31,11 @@ def duration_ms(text: str) -> int:
         raise ValueError(f'"{text}" is not a duration') from None
 
 
+def dead_letter_topics(job: Job) -> list[str]:
+    bad = job.value.bad_rows
+    return [bad.topic] if bad.action == "dead_letter" else []
+
+
 def is_streaming(job: Job) -> bool:
     return job.run.mode != "batch"
 
@@ -41,3 +46,26 @@ def is_stateful(job: Job) -> bool:
     transform = job.transform
     within = transform.deduplicate is not None and bool(transform.deduplicate.within)
     return is_streaming(job) and (transform.watermark is not None or within or job.run.output != "append")
+
+
+def source_text(job: Job) -> str:
+    source = job.source
+    if source.files:
+        return f"{source.files.format} files in {source.files.path}"
+    if source.pattern:
+        return f"topics that match {source.pattern}"
+    if source.partitions:
+        listed = (f"{topic}-{p}" for topic, found in sorted(source.partitions.items()) for p in sorted(found))
+        return f"partitions {', '.join(listed)}"
+    return f"topics {', '.join(sorted(source.topics))}"
+
+
+def sink_text(job: Job) -> str:
+    """Without secrets."""
+    sink = job.sink
+    if sink.topic:
+        return f"topic {sink.topic.topic}"
+    if sink.jdbc:
+        address = sink.jdbc.url.partition("?")[0].partition(";")[0]  # what follows may be a password
+        return f"jdbc table {sink.jdbc.table} in {address}"
+    return f"{sink.type} {sink.path}".strip()

@@ -3,9 +3,10 @@
 Everything else derives from these types: reading the YAML (`loading`), the JSON Schema for editors (`schema`) and the
 table of keys in docs/etl.md (`reference`). A key's text is its documentation. Rules that concern several keys at once
 are in `rules`. A Job is what the file means: variables filled in, but nothing looked up in any cluster.
-"""
 
-from __future__ import annotations
+Annotations are evaluated here, as everywhere without `from __future__ import annotations`: msgspec would have to
+compile each of them from its text, twice, at every start.
+"""
 
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -142,7 +143,10 @@ class Format(Key, frozen=True):
         Registry | None, Meta(description="avro: values begin with the registry's five bytes, and it has the schemas.")
     ] = None
     csv: Annotated[Csv, Meta(description="csv: how lines are written.")] = Csv()
-    bad_rows: Annotated[BadRows, Meta(description="What becomes of rows that do not parse.")] = BadRows()
+    bad_rows: Annotated[
+        BadRows,
+        Meta(description="Of `value` only: what becomes of rows whose value or key does not parse."),
+    ] = BadRows()
 
 
 class Step(Key, frozen=True):

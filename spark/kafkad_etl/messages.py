@@ -133,6 +133,17 @@ class Compacted(Struct, frozen=True, tag="compacted", kw_only=True):
     bytes_after: int
 
 
+class Lost(Struct, frozen=True, tag="lost", kw_only=True):
+    """Records that were deleted before they were read, from `first` up to, but not including, `end`. The front finds it
+    out by itself. Not `certain`: so many at most."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+    certain: bool = True
+
+
 class Warned(Struct, frozen=True, tag="warned"):
     text: str
 
@@ -165,7 +176,7 @@ class Ended(Struct, frozen=True, tag="ended"):
     reason: Literal["done", "stopped", "limit"]
 
 
-Event: TypeAlias = Started | Query | Tasks | Batch | OpenWindows | Compacted | Warned | Rows | Failed | Ended
+Event: TypeAlias = Started | Query | Tasks | Batch | OpenWindows | Compacted | Lost | Warned | Rows | Failed | Ended
 Message: TypeAlias = Plan | Stop | Event
 
 _encoder = msgspec.json.Encoder()

@@ -7,13 +7,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafkad_etl import jars, java, spark_home
 from kafkad_etl.errors import EtlError
+from kafkad_etl.machine import jars, java, spark_home
+from kafkad_etl.machine.cache import cache_directory
+from kafkad_etl.machine.download import at_hand
 from tests.kctl.conftest import approved, broker, kctl, no_settings_of_the_developer, on_broker
+from tests.oracle.kafka import Kafka, missing
 
 __all__ = ["approved", "broker", "kctl", "no_settings_of_the_developer", "on_broker"]
 
-_CACHE = jars.cache_directory(os.environ)
+_CACHE = cache_directory(os.environ)
 """The developer's, since tests have an XDG_CACHE_HOME of their own: jars are fetched once for all of them."""
 
 
@@ -32,7 +35,7 @@ def _spark() -> SparkReady:
     except EtlError as error:
         pytest.skip(f"{error.what}; make test-spark installs it")
     found = java.find(spark.version, _CACHE, os.environ, bundled=java.bundled_home())
-    there = jars.at_hand(jars.every_jar(spark.version), _CACHE / "jars", os.environ)
+    there = at_hand(jars.every_jar(spark.version), _CACHE / "jars", os.environ)
     return SparkReady(spark.version, spark.home, found.home, tuple(there))
 
 
@@ -71,7 +74,19 @@ def spark(_spark: SparkReady) -> Iterator[Any]:
 @pytest.fixture
 def spark_ready(_spark: SparkReady, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SparkReady:
     """Jobs can run: Java, PySpark and all jars are there. Skips where PySpark is not installed, which CI does not
-    allow; anything else that is missing fails. The current directory, and so ./.etl, is the test's own."""
+    allow; anything else that is missing fails. The current directory, and so ./.etl, is the test's own. Their JVMs
+    live for seconds, in which compiling a second time, for speed, takes half of the processor."""
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     monkeypatch.setenv("KAFKAD_ETL_CACHE", str(_CACHE))
     monkeypatch.chdir(tmp_path)
     return _spark
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """One real Kafka for all tests of a worker: use topics and groups of your own."""
+    if why := missing("3.9"):
+        pytest.skip(why)
+    settings = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "1"}
+    with Kafka("3.9", heap="384m", settings=settings) as cluster:
+        yield cluster

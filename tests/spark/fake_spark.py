@@ -6,8 +6,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-from kafkad_etl.environment import Environment
-from kafkad_etl.java import Java
+from kafkad_etl.machine.environment import Environment
+from kafkad_etl.machine.java import Java
 
 _HEAD = """import json, os, signal, subprocess, sys, time
 from kafkad_etl.driver.channel import Channel

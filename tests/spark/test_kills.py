@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kafkad_etl.errors import EtlExit
-from kafkad_etl.launching import PREFIX
+from kafkad_etl.process.launching import PREFIX
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.spark.conftest import SparkReady

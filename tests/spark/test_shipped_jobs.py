@@ -1,4 +1,4 @@
-"""Each job of spark/jobs, as it is shipped, on Spark against kafkad."""
+"""Each job of spark/jobs, as it is shipped, on Spark: against kafkad, and against real Kafka."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ import pytest
 
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
+from tests.oracle.kafka import Kafka
 from tests.spark.conftest import SparkReady
+from tests.spark.sinks import postgres
+from tests.spark.sinks.postgres import Postgres
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -25,6 +28,8 @@ JOBS = Path(__file__).parents[2] / "spark" / "jobs"
 COLUMNS = "id BIGINT, customer STRING, amount DECIMAL(12,2), at TIMESTAMP"
 
 Run = Callable[..., str]
+Cluster = KafkadProcess | Kafka
+OTHER = {"broker": "kafka", "kafka": "broker"}
 
 
 def lines(count: int, *, first: int = 0, day: int = 1) -> list[str]:
@@ -34,14 +39,25 @@ def lines(count: int, *, first: int = 0, day: int = 1) -> list[str]:
     ]
 
 
+@pytest.fixture(params=OTHER)
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    found: Cluster = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture
-def run(spark_ready: SparkReady, broker: KafkadProcess) -> Run:
+def on_cluster(kctl: Kctl, cluster: Cluster) -> Kctl:
+    return lambda *arguments: kctl("-b", cluster.bootstrap, *arguments)
+
+
+@pytest.fixture
+def run(spark_ready: SparkReady, cluster: Cluster) -> Run:
     """A shipped job in a process of its own, as a user starts it; what it says at the end."""
 
     def call(name: str, *words: str) -> str:
-        small = ["--master", "local[2]", "--set", "spark.driver_memory=700m"]
+        small = ["--master", "local[1]", "--set", "spark.driver_memory=700m"]
         command = [sys.executable, "-m", "kctl", "etl", "run", str(JOBS / f"{name}.yaml"), *small, *words]
-        environment = {**os.environ, "KCTL_BOOTSTRAP": broker.bootstrap}
+        environment = {**os.environ, "KCTL_BOOTSTRAP": cluster.bootstrap}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=500, check=False)
         assert done.returncode == 0, done.stderr
         return done.stderr
@@ -50,13 +66,13 @@ def run(spark_ready: SparkReady, broker: KafkadProcess) -> Run:
 
 
 @pytest.fixture
-def fill(on_broker: Kctl, tmp_path: Path) -> Callable[..., None]:
+def fill(on_cluster: Kctl, tmp_path: Path) -> Callable[..., None]:
     def call(topic: str, values: list[str], partitions: int = 2) -> None:
-        if on_broker("topics", "describe", topic).code:
-            assert on_broker("topics", "create", topic, "--partitions", partitions, "--yes").code == 0
+        if on_cluster("topics", "describe", topic).code:
+            assert on_cluster("topics", "create", topic, "--partitions", partitions, "--yes").code == 0
         file = tmp_path / "lines"
         file.write_text("".join(f"{value}\n" for value in values))
-        assert on_broker("produce", topic, "--file", file, "--partitioner", "round-robin").code == 0
+        assert on_cluster("produce", topic, "--file", file, "--partitioner", "round-robin").code == 0
 
     return call
 
@@ -88,28 +104,28 @@ def test_topic_to_parquet_goes_on_where_it_ended(run: Run, fill: Callable[..., N
     ]
 
 
-def test_parquet_to_topic(run: Run, on_broker: Kctl, tmp_path: Path) -> None:
+def test_parquet_to_topic(run: Run, on_cluster: Kctl, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     rows_ = "SELECT i AS id, 'c' AS customer, i::DECIMAL(12,2) AS amount, TIMESTAMP '2026-11-01' AS at, 'd' AS day"
     import duckdb
 
     duckdb.sql(f"{rows_} FROM range(40) t(i)").write_parquet(str(tmp_path / "in" / "a.parquet"))
     run("parquet-to-topic", "--var", f"path={tmp_path}/in", "--var", "topic=shipped-from-files")
-    found = consumed(on_broker, "shipped-from-files")
+    found = consumed(on_cluster, "shipped-from-files")
     assert sorted(int(record["key"]) for record in found) == list(range(40))
 
 
-def test_json_clean_to_topic(run: Run, fill: Callable[..., None], on_broker: Kctl) -> None:
+def test_json_clean_to_topic(run: Run, fill: Callable[..., None], on_cluster: Kctl) -> None:
     wrong = ["no JSON", '{"id": 1, "other": 2}', '{"customer": "no id"}', '{"id": "x"}']
     fill("shipped-raw", [*lines(30), *wrong])
-    assert on_broker("topics", "create", "shipped-dead", "--partitions", 1, "--yes").code == 0
+    assert on_cluster("topics", "create", "shipped-dead", "--partitions", 1, "--yes").code == 0
     words = ["--var", "from=shipped-raw", "--var", "to=shipped-clean", "--var", "dead=shipped-dead"]
     assert "34 rows read, 30 written, 4 bad" in run("json-clean-to-topic", *words)
-    dead = consumed(on_broker, "shipped-dead")
+    dead = consumed(on_cluster, "shipped-dead")
     assert sorted(record["value"] for record in dead) == sorted(wrong)
     names = {header["key"] if isinstance(header, dict) else header[0] for header in _headers(dead[0])}
     assert {"error", "column", "job", "topic", "partition", "offset", "timestamp"} <= names
-    clean = consumed(on_broker, "shipped-clean")
+    clean = consumed(on_cluster, "shipped-clean")
     assert {json.loads(record["value"])["customer"] for record in clean} == {f"c{i}" for i in range(7)}
     assert len(clean) == 30
 
@@ -119,40 +135,46 @@ def _headers(record: dict[str, Any]) -> list[Any]:
     return list(headers.items()) if isinstance(headers, dict) else headers
 
 
-def test_windowed_counts_names_what_is_open(run: Run, fill: Callable[..., None], on_broker: Kctl) -> None:
+def test_windowed_counts_names_what_is_open(run: Run, fill: Callable[..., None], on_cluster: Kctl) -> None:
     fill("shipped-windows", [*lines(60), *lines(5)], partitions=1)
     words = ["--var", "topic=shipped-windows", "--var", "to=shipped-minutes", "--mode", "available-now"]
     said = run("windowed-counts", *words)
     assert "65 rows read" in said
     assert "5 duplicates" in said
     minutes = {
-        record["key"]: json.loads(record["value"])["orders"] for record in consumed(on_broker, "shipped-minutes")
+        record["key"]: json.loads(record["value"])["orders"] for record in consumed(on_cluster, "shipped-minutes")
     }
     assert minutes == {f"2026-11-01 12:{minute:02d}": 1 for minute in range(49)}  # 12:59 less ten minutes
     assert "open" in said
 
 
 def test_topic_copy_between_clusters(
-    run: Run, fill: Callable[..., None], on_broker: Kctl, broker: KafkadProcess
+    run: Run,
+    fill: Callable[..., None],
+    kctl: Kctl,
+    on_cluster: Kctl,
+    cluster: Cluster,
+    request: pytest.FixtureRequest,
 ) -> None:
-    fill("shipped-original", lines(40))
-    assert on_broker("produce", "shipped-original", "--key", "k", "--value", "v", "--header", "h=1").code == 0
-    assert on_broker("topics", "create", "shipped-copy", "--partitions", 2, "--yes").code == 0
-    clusters = ["--var", f"from={broker.bootstrap}", "--var", f"to={broker.bootstrap}"]
-    run(
-        "topic-copy-between-clusters",
-        *clusters,
-        "--var",
-        "topic=shipped-original",
-        "--set",
-        "sink.topic.topic=shipped-copy",
-    )
+    """From kafkad to Kafka, and from Kafka to kafkad."""
+    name = request.node.callspec.params["cluster"]
+    other: Cluster = request.getfixturevalue(OTHER[name])
+    topic = f"shipped-of-{name}"
 
-    def content(topic: str) -> list[tuple[Any, ...]]:
-        return sorted((one["partition"], str(one["key"]), one["value"]) for one in consumed(on_broker, topic))
+    def on_other(*arguments: object) -> Any:
+        return kctl("-b", other.bootstrap, *arguments)
 
-    assert content("shipped-copy") == content("shipped-original")
-    (with_key,) = (record for record in consumed(on_broker, "shipped-copy") if record["key"] == "k")
+    fill(topic, lines(40))
+    assert on_cluster("produce", topic, "--key", "k", "--value", "v", "--header", "h=1").code == 0
+    assert on_other("topics", "create", topic, "--partitions", 2, "--yes").code == 0
+    clusters = ["--var", f"from={cluster.bootstrap}", "--var", f"to={other.bootstrap}"]
+    run("topic-copy-between-clusters", *clusters, "--var", f"topic={topic}")
+
+    def content(kctl: Kctl) -> list[tuple[Any, ...]]:
+        return sorted((one["partition"], str(one["key"]), one["value"]) for one in consumed(kctl, topic))
+
+    assert content(on_other) == content(on_cluster)
+    (with_key,) = (record for record in consumed(on_other, topic) if record["key"] == "k")
     assert len(_headers(with_key)) == 2  # its own, and where it came from
 
 
@@ -181,13 +203,13 @@ def _avro(i: int) -> bytes:
     return _zigzag(i) + text + struct.pack("<d", i + 0.5) + _zigzag(1_793_534_400_000 + i)
 
 
-def test_avro_to_csv(run: Run, on_broker: Kctl, tmp_path: Path) -> None:
-    assert on_broker("topics", "create", "shipped-avro", "--partitions", 1, "--yes").code == 0
+def test_avro_to_csv(run: Run, on_cluster: Kctl, tmp_path: Path) -> None:
+    assert on_cluster("topics", "create", "shipped-avro", "--partitions", 1, "--yes").code == 0
     files = []
     for i in range(5):
         (tmp_path / f"{i}.avro").write_bytes(_avro(i))
         files += ["--file", str(tmp_path / f"{i}.avro")]
-    assert on_broker("produce", "shipped-avro", "--whole", *files).code == 0
+    assert on_cluster("produce", "shipped-avro", "--whole", *files).code == 0
     run("avro-to-csv", "--var", "topic=shipped-avro", "--var", f"path={tmp_path}/csv")
     found = rows(
         f"SELECT id, customer, amount FROM read_csv('{tmp_path}/csv/*.csv.gz', delim=';', header=true) ORDER BY id"
@@ -196,38 +218,55 @@ def test_avro_to_csv(run: Run, on_broker: Kctl, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+def sqlite(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(tmp_path / "shipped.db")
-    connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, customer TEXT, amount NUMERIC, at TEXT)")
-    connection.execute(
-        "CREATE TABLE events (topic TEXT, part INTEGER, off INTEGER, customer TEXT, amount NUMERIC, "
-        "PRIMARY KEY (topic, part, off))"
-    )
-    connection.commit()
     yield connection
     connection.close()
 
 
-def test_topic_to_jdbc_replaces(
-    run: Run, fill: Callable[..., None], database: sqlite3.Connection, tmp_path: Path
-) -> None:
-    words = ["--var", "topic=shipped-table", "--var", f"url=jdbc:sqlite:{tmp_path}/shipped.db"]
-    fill("shipped-table", lines(30), partitions=1)
-    run("topic-to-jdbc", *words)
-    fill("shipped-table", [json.dumps({"id": 3, "customer": "new", "amount": 1, "at": "2026-11-01T00:00:00Z"})])
-    run("topic-to-jdbc", *words)
-    assert database.execute("SELECT count(*), count(DISTINCT id) FROM orders").fetchall() == [(30, 30)]
-    assert database.execute("SELECT customer, amount FROM orders WHERE id = 3").fetchall() == [("new", 1)]
+@pytest.fixture(scope="module")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    if why := postgres.missing():
+        pytest.skip(why)
+    with Postgres(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+def replaced(run: Run, fill: Callable[..., None], topic: str, *words: str) -> None:
+    """30 rows in several batches, the last of which has a newer one."""
+    newer = {"id": 3, "customer": "new", "amount": 1, "at": "2026-11-01T00:00:00Z"}
+    fill(topic, [*lines(30), json.dumps(newer)], partitions=1)
+    run("topic-to-jdbc", "--var", f"topic={topic}", "--set", "source.rows_per_batch=20", *words)
+
+
+def test_topic_to_jdbc_sqlite(run: Run, fill: Callable[..., None], sqlite: sqlite3.Connection, tmp_path: Path) -> None:
+    sqlite.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, customer TEXT, amount NUMERIC, at TEXT)")
+    replaced(run, fill, "shipped-sqlite", "--var", f"url=jdbc:sqlite:{tmp_path}/shipped.db")
+    assert sqlite.execute("SELECT count(*), count(DISTINCT id) FROM orders").fetchall() == [(30, 30)]
+    assert sqlite.execute("SELECT customer, amount FROM orders WHERE id = 3").fetchall() == [("new", 1)]
+
+
+def test_topic_to_jdbc_postgresql(run: Run, fill: Callable[..., None], postgresql: Postgres) -> None:
+    postgresql.sql("DROP TABLE IF EXISTS orders, kafkad_etl_offsets")
+    postgresql.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, customer TEXT, amount NUMERIC(12,2), at TEXT)")
+    url = ["--var", f"url={postgresql.url}", "--set", "sink.jdbc.user=postgres"]
+    replaced(run, fill, "shipped-postgresql", *url)
+    assert postgresql.sql("SELECT count(*), count(DISTINCT id) FROM orders") == "30|30"
+    assert postgresql.sql("SELECT customer, amount FROM orders WHERE id = 3") == "new|1.00"
 
 
 def test_exactly_once_by_stored_offset(
-    run: Run, fill: Callable[..., None], database: sqlite3.Connection, tmp_path: Path
+    run: Run, fill: Callable[..., None], sqlite: sqlite3.Connection, tmp_path: Path
 ) -> None:
     """Even when the checkpoint is thrown away, and everything is read again."""
+    sqlite.execute(
+        "CREATE TABLE events (topic TEXT, part INTEGER, off INTEGER, customer TEXT, amount NUMERIC, "
+        "PRIMARY KEY (topic, part, off))"
+    )
     words = ["--var", "topic=shipped-events", "--var", f"url=jdbc:sqlite:{tmp_path}/shipped.db"]
     fill("shipped-events", lines(30))
     run("exactly-once-by-stored-offset", *words)
     assert "30 rows read" in run("exactly-once-by-stored-offset", *words, "--reset-checkpoint", "--yes")
-    found = database.execute("SELECT part, count(*), max(off) - min(off) + 1 FROM events GROUP BY part").fetchall()
+    found = sqlite.execute("SELECT part, count(*), max(off) - min(off) + 1 FROM events GROUP BY part").fetchall()
     assert [count == span for _, count, span in found] == [True, True]
     assert sum(count for _, count, _ in found) == 30

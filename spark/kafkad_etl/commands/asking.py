@@ -26,3 +26,6 @@ variables = click.option(
     help="A variable of the job file.",
 )
 sets = click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A key of the job file: sink.path=/data.")
+mode = click.option("--mode", type=click.Choice(("batch", "available-now", "continuous")), help="Instead of run.mode.")
+master = click.option("--master", metavar="URL", default="", help="Instead of spark.master: local[2], yarn, spark://….")
+java_home = click.option("--java-home", metavar="DIR", default="", help="The Java that runs Spark.")

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 import click
 
 from kafkad_etl.errors import EtlError, exit_of
 from kctl.command import KctlCommand
 from kctl.errors import KctlError
+from kctl.settings import Settings
+
+
+@contextmanager
+def for_people(settings: Settings) -> Iterator[TextIO]:
+    """Standard error, unless --quiet is asked for."""
+    if not settings.quiet:
+        yield sys.stderr
+        return
+    with open(os.devnull, "w") as nowhere:
+        yield nowhere
 
 
 class EtlCommand(KctlCommand):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kafkad_etl.commands.asking import sets, variables
-from kafkad_etl.commands.base import EtlCommand
+from kafkad_etl.commands import asking
+from kafkad_etl.commands.base import EtlCommand, for_people
 from kctl.command import pass_settings
 from kctl.output import Column, Document, Writer, note
 from kctl.settings import Settings
@@ -27,13 +26,13 @@ COLUMNS = (
 
 @click.command("compact", cls=EtlCommand, columns=COLUMNS)
 @click.argument("job", type=click.Path(path_type=Path))
-@variables
-@sets
+@asking.variables
+@asking.sets
 @click.option("--min-files", type=click.IntRange(min=2), metavar="N", help="Only directories with so many small files.")
-@click.option("--master", metavar="URL", default="", help="Instead of spark.master: local[2], yarn, spark://….")
-@click.option("--java-home", metavar="DIR", default="", help="The Java that runs Spark.")
+@asking.master
+@asking.java_home
 @pass_settings
-def compact(settings: Settings, /, job: Path, **given: Any) -> int:
+def compact(settings: Settings, /, job: Path, variables: Mapping[str, str], sets: Sequence[str], **given: Any) -> int:
     """Merge the small files that a job has written.
 
     In each directory with sink.compact.min_files files (8) that are smaller than sink.target_file_mb, they become as
@@ -43,10 +42,11 @@ def compact(settings: Settings, /, job: Path, **given: Any) -> int:
 
     Example: kctl etl compact orders.yaml
     """
-    from kafkad_etl import compacting
+    from kafkad_etl.model.loading import JobFile
+    from kafkad_etl.tasks import compacting
 
-    with open(os.devnull, "w") as nowhere:
-        done = compacting.compact(compacting.Request(job, **given), nowhere if settings.quiet else sys.stderr)
+    with for_people(settings) as stream:
+        done = compacting.compact(compacting.Request(JobFile(job, variables, sets), **given), stream)
     rows = [
         {
             "directory": merged.directory or ".",

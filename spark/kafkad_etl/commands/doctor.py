@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +29,7 @@ COLUMNS = (
 @click.argument("job", type=click.Path(path_type=Path), required=False)
 @asking.variables
 @asking.sets
-@click.option("--java-home", metavar="DIR", default="", help="The Java that is to run Spark.")
+@asking.java_home
 @pass_settings
 def doctor(
     settings: Settings, job: Path | None, variables: dict[str, str], sets: tuple[str, ...], java_home: str
@@ -43,13 +42,13 @@ def doctor(
     Example: kctl etl doctor orders.yaml
     """
     from kafkad_etl.errors import EtlExit
-    from kafkad_etl.health import look
     from kafkad_etl.job import Kafka
-    from kafkad_etl.loading import load
+    from kafkad_etl.machine.health import look
+    from kafkad_etl.model.loading import JobFile, load
 
     loaded = None
     if job:
-        loaded = load(job, variables=variables, sets=sets, environment=os.environ)
+        loaded = load(JobFile(job, variables, sets))
     reach = None
     if loaded or settings.bootstrap or settings.context:
         base = job.parent if job else Path()
@@ -61,7 +60,7 @@ def doctor(
 
 def _reach(settings: Settings, base: Path, kafka: Kafka) -> Callable[[], str]:
     def reach() -> str:
-        from kafkad_etl.clusters import Clusters, servers
+        from kafkad_etl.cluster.clusters import Clusters, servers
         from kctl.output import counted
 
         with Clusters(settings, base) as clusters:

@@ -31,7 +31,7 @@ def init(settings: Settings, file: Path | None, name: str | None) -> None:
     Example: kctl etl init --example topic-to-parquet orders.yaml
     """
     from kafkad_etl.errors import EtlError, EtlExit
-    from kafkad_etl.examples import example, examples
+    from kafkad_etl.model.examples import example, examples
 
     if name is None:
         if file is not None:

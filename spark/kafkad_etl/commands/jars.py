@@ -15,7 +15,7 @@ from kctl.output import Column, Document, Row, Writer, counted, note, size_text
 from kctl.settings import Settings
 
 if TYPE_CHECKING:
-    from kafkad_etl.jars import Jar
+    from kafkad_etl.machine.jars import Jar
 
 jars = Noun(
     "jars",
@@ -54,7 +54,8 @@ def fetch(settings: Settings, repo: str, to: str, version: str) -> None:
 
     Example: kctl etl jars fetch --to /media/stick/jars
     """
-    from kafkad_etl.jars import at_hand, every_jar, fault
+    from kafkad_etl.machine.download import at_hand
+    from kafkad_etl.machine.jars import every_jar, fault
 
     directory = _directory(to)
     wanted = every_jar(_chosen(version))
@@ -95,7 +96,7 @@ def verify(settings: Settings, to: str, version: str) -> int:
 
 def _checked(settings: Settings, to: str, version: str) -> bool:
     """Whether all are as they should be."""
-    from kafkad_etl.jars import every_jar, fault
+    from kafkad_etl.machine.jars import every_jar, fault
 
     directory = _directory(to)
     found = {jar: fault(jar, directory / jar.path).removeprefix("is ") for jar in every_jar(_chosen(version))}
@@ -104,16 +105,16 @@ def _checked(settings: Settings, to: str, version: str) -> bool:
 
 
 def _directory(to: str) -> Path:
-    from kafkad_etl.jars import cache_directory
+    from kafkad_etl.machine.cache import cache_directory
 
     return Path(to).absolute() if to else cache_directory(os.environ) / "jars"
 
 
 def _chosen(version: str) -> str:
     """The installed PySpark's; where there is none, jars can be fetched for another machine."""
-    from kafkad_etl import spark_home
     from kafkad_etl.errors import EtlError
-    from kafkad_etl.jars import known_versions
+    from kafkad_etl.machine import spark_home
+    from kafkad_etl.machine.jars import known_versions
 
     if version:
         return version

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,9 +16,9 @@ from kctl.output import Column, Document, Writer
 from kctl.settings import Settings
 
 if TYPE_CHECKING:
-    from kafkad_etl.effective import Effective
     from kafkad_etl.job import Mode
-    from kafkad_etl.planning import Planned
+    from kafkad_etl.model.effective import Effective
+    from kafkad_etl.planning.planned import Planned
 
 COLUMNS = (
     Column("job", "The job's name."),
@@ -48,11 +47,11 @@ PARTITIONS = (
 @click.argument("job", type=click.Path(path_type=Path))
 @asking.variables
 @asking.sets
-@click.option("--mode", type=click.Choice(("batch", "available-now", "continuous")), help="Instead of run.mode.")
+@asking.mode
 @click.option("--accept-data-loss", is_flag=True, help="As with run.")
 @click.option("--reset-checkpoint", is_flag=True, help="As with run; nothing is put aside here.")
-@click.option("--master", metavar="URL", default="", help="Instead of spark.master.")
-@click.option("--java-home", metavar="DIR", default="", help="The Java that runs Spark.")
+@asking.master
+@asking.java_home
 @pass_settings
 def plan(
     settings: Settings,
@@ -72,19 +71,19 @@ def plan(
 
     Example: kctl etl plan orders.yaml --mode batch
     """
-    from kafkad_etl.clusters import Clusters
-    from kafkad_etl.effective import effective
-    from kafkad_etl.guarantee import guarantee
-    from kafkad_etl.inspection import inspect
-    from kafkad_etl.loading import load
-    from kafkad_etl.outlook import plan_row
-    from kafkad_etl.planning import Asked
-    from kafkad_etl.planning import plan as planned_of
+    from kafkad_etl.cluster.clusters import Clusters
+    from kafkad_etl.model.effective import effective
+    from kafkad_etl.model.guarantee import guarantee
+    from kafkad_etl.model.inspection import inspect
+    from kafkad_etl.model.loading import JobFile, load
+    from kafkad_etl.planning.outlook import plan_row
+    from kafkad_etl.planning.plan import plan as planned_of
+    from kafkad_etl.planning.planned import Asked
 
-    loaded = load(job, variables=variables, sets=sets, environment=os.environ, mode=mode)
+    loaded = load(JobFile(job, variables, sets, mode))
     found = effective(loaded)
     doubts = inspect(loaded, found)
-    asked = Asked(mode=mode, accept_data_loss=accept_data_loss, reset_checkpoint=reset_checkpoint)
+    asked = Asked(accept_data_loss=accept_data_loss, reset_checkpoint=reset_checkpoint)
     with Clusters(settings, job.parent) as clusters, loaded.telling_places():
         planned = planned_of(clusters, found.job, asked)
     planned = planned._replace(warnings=(*doubts, *planned.warnings))
@@ -99,8 +98,8 @@ def plan(
 
 
 def _command(found: Effective, master: str, java_home: str) -> list[str]:
-    from kafkad_etl.environment import outlook
-    from kafkad_etl.submitting import NO_OPTIONS, command
+    from kafkad_etl.machine.environment import outlook
+    from kafkad_etl.process.submitting import NO_OPTIONS, command
 
     environment = outlook(found.job, java_home)
     return command(environment, found.job, master or found.job.spark.master, NO_OPTIONS, "SOCKET", found.secrets)
@@ -109,7 +108,7 @@ def _command(found: Effective, master: str, java_home: str) -> list[str]:
 def _lines(
     settings: Settings, planned: Planned, promised: str, words: Sequence[str], found: Effective
 ) -> Iterator[str]:
-    from kafkad_etl.outlook import command_text, partition_rows, plan_head, yaml_text
+    from kafkad_etl.planning.outlook import command_text, partition_rows, plan_head, yaml_text
     from kctl.output import counted
 
     yield from plan_head(planned, promised)

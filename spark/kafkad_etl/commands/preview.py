@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkad_etl.commands.asking import sets, variables
-from kafkad_etl.commands.base import EtlCommand
+from kafkad_etl.commands import asking
+from kafkad_etl.commands.base import EtlCommand, for_people
 from kafkad_etl.errors import EtlExit
 from kctl.command import pass_settings
 from kctl.output import Column, Document, Writer
@@ -24,8 +23,8 @@ _ROWS = 20
 
 @click.command("preview", cls=EtlCommand)
 @click.argument("job", type=click.Path(path_type=Path))
-@variables
-@sets
+@asking.variables
+@asking.sets
 @click.option(
     "--from",
     "begin",
@@ -34,11 +33,19 @@ _ROWS = 20
     show_default=True,
     help="Which rows.",
 )
-@click.option("--master", metavar="URL", default="", help="Instead of spark.master: local[2], yarn, spark://….")
-@click.option("--java-home", metavar="DIR", default="", help="The Java that runs Spark.")
+@asking.master
+@asking.java_home
 @click.option("--no-transform", is_flag=True, help="The records as they are, without Spark.")
 @pass_settings
-def preview(settings: Settings, /, job: Path, no_transform: bool, **given: Any) -> int:
+def preview(
+    settings: Settings,
+    /,
+    job: Path,
+    variables: Mapping[str, str],
+    sets: Sequence[str],
+    no_transform: bool,
+    **given: Any,
+) -> int:
     """Show what the sink would get of the last rows.
 
     20 of them, or as many as --limit says, go through the job's schema and SQL. Nothing is written or committed. With
@@ -46,16 +53,17 @@ def preview(settings: Settings, /, job: Path, no_transform: bool, **given: Any) 
 
     Example: kctl etl preview orders.yaml --limit 5
     """
-    from kafkad_etl import previewing
+    from kafkad_etl.model.loading import JobFile
+    from kafkad_etl.tasks import previewing
 
-    request = previewing.Request(job, rows=settings.limit or _ROWS, **given)
+    request = previewing.Request(JobFile(job, variables, sets), rows=settings.limit or _ROWS, **given)
     if no_transform:
-        from kafkad_etl.last_records import last_records
+        from kafkad_etl.tasks.last_records import last_records
 
         _print(settings, last_records(settings, request))
         return EtlExit.DONE
-    with open(os.devnull, "w") as nowhere:
-        done = previewing.preview(settings, request, nowhere if settings.quiet else sys.stderr)
+    with for_people(settings) as stream:
+        done = previewing.preview(settings, request, stream)
     if done.rows is not None:
         _print(settings, done.rows)
     return done.ends

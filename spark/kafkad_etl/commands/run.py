@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkad_etl.commands import asking
-from kafkad_etl.commands.base import EtlCommand
+from kafkad_etl.commands.base import EtlCommand, for_people
 from kctl.command import pass_settings
 from kctl.errors import KctlError
 from kctl.settings import CommonOption, Settings
@@ -34,12 +34,12 @@ class Showing(EtlCommand):
 @click.argument("job", type=click.Path(path_type=Path))
 @asking.variables
 @asking.sets
-@click.option("--mode", type=click.Choice(("batch", "available-now", "continuous")), help="Instead of run.mode.")
+@asking.mode
 @click.option("--limit-rows", type=click.IntRange(min=1), metavar="N", help="End after the batch that reaches so many.")
 @click.option("--accept-data-loss", is_flag=True, help="Go on although records are gone, this time only.")
 @click.option("--reset-checkpoint", is_flag=True, help="Begin anew; the old checkpoint is put aside.")
-@click.option("--master", metavar="URL", default="", help="Instead of spark.master: local[2], yarn, spark://….")
-@click.option("--java-home", metavar="DIR", default="", help="The Java that runs Spark.")
+@asking.master
+@asking.java_home
 @click.argument("submit_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF SPARK-SUBMIT]")
 @pass_settings
 def run(settings: Settings, /, **given: Any) -> int:
@@ -60,18 +60,14 @@ def run(settings: Settings, /, **given: Any) -> int:
 
 
 def _run(settings: Settings, how: How, **given: Any) -> int:
-    import os
-
-    from kafkad_etl.planning import Asked
-    from kafkad_etl.running import Request, run
-    from kafkad_etl.submitting import options_of
+    from kafkad_etl.model.loading import JobFile
+    from kafkad_etl.planning.planned import Asked
+    from kafkad_etl.process.submitting import options_of
+    from kafkad_etl.tasks.running import Request, run
 
     request = Request(
-        path=given["job"],
-        variables=given["variables"],
-        sets=given["sets"],
+        file=JobFile(given["job"], given["variables"], given["sets"], given["mode"]),
         asked=Asked(
-            mode=given["mode"],
             limit_rows=given["limit_rows"] or 0,
             accept_data_loss=given["accept_data_loss"],
             reset_checkpoint=given["reset_checkpoint"],
@@ -81,10 +77,8 @@ def _run(settings: Settings, how: How, **given: Any) -> int:
         options=options_of(given["submit_options"]),
         how="plain" if settings.quiet and how == "rich" else how,
     )
-    if not settings.quiet:
-        return run(settings, request, sys.stderr)
-    with open(os.devnull, "w") as nowhere:
-        return run(settings, request, nowhere)
+    with for_people(settings) as stream:
+        return run(settings, request, stream)
 
 
 def _told_as_a_line(error: KctlError, settings: Settings) -> int:

@@ -17,11 +17,8 @@ from kctl.output import Column, Document, Row, Writer, note
 from kctl.settings import Settings
 
 if TYPE_CHECKING:
-    from kafkad.names import TopicPartition
-    from kafkad_etl.checkpoints import Checkpoint
+    from kafkad_etl.checkpoint.checkpoints import Checkpoint
     from kafkad_etl.job import Job
-    from kafkad_etl.starts import Extent
-    from kctl.session import Session
 
 COLUMNS = (
     Column("topic", "A topic that the job reads."),
@@ -61,16 +58,18 @@ def status(settings: Settings, job: Path, variables: Mapping[str, str], sets: Se
 
     Example: kctl etl status orders.yaml --watch
     """
-    from kafkad_etl import checkpoints, locking, outlook
-    from kafkad_etl.clusters import Clusters
-    from kafkad_etl.effective import effective
-    from kafkad_etl.loading import load
+    from kafkad_etl.checkpoint import checkpoints, locking
+    from kafkad_etl.cluster.clusters import Clusters
+    from kafkad_etl.model.effective import effective
+    from kafkad_etl.model.loading import JobFile, load
+    from kafkad_etl.planning import outlook, source
 
-    found = effective(load(job, variables=variables, sets=sets, environment=os.environ)).job
-    checkpoint = _checkpoint_of(found)
+    loaded = load(JobFile(job, variables, sets))
+    found = effective(loaded).job
+    checkpoint = checkpoints.checkpoint_of(found, os.environ)
     standing = checkpoints.standing_of(checkpoint.files())
-    with Clusters(settings, job.parent) as clusters:
-        there = _extents(clusters.session(found.kafka), found) if not found.source.files else {}
+    with Clusters(settings, job.parent) as clusters, loaded.telling_places():
+        there = source.look(clusters, found).there
     holder = locking.is_running(checkpoint.lock_path)
     about = {
         "job": found.name,
@@ -89,24 +88,10 @@ def status(settings: Settings, job: Path, variables: Mapping[str, str], sets: Se
     sys.stdout.flush()
 
 
-def _checkpoint_of(job: Job) -> Checkpoint:
-    from kafkad_etl import checkpoints
-
-    path = checkpoints.directory_of(job, os.environ)
-    return checkpoints.Checkpoint(path, checkpoints.state_directory(os.environ) / job.name)
-
-
-def _extents(session: Session, job: Job) -> dict[TopicPartition, Extent]:
-    from kafkad_etl import starts, topics
-
-    found = topics.sources(session, job.source)
-    partitions = topics.partitions_of(job.source, found)
-    return starts.extents(session, partitions, committed_only=job.source.isolation == "read_committed")
-
-
 def _standing_text(checkpoint: Checkpoint, job: Job) -> str:
-    from kafkad_etl import checkpoints, outlook
+    from kafkad_etl.checkpoint import checkpoints
     from kafkad_etl.facts import is_streaming
+    from kafkad_etl.planning import outlook
 
     if checkpoint.is_remote:
         return f"its checkpoint {checkpoint.path} is not looked at from here"
@@ -135,8 +120,9 @@ def list_jobs(settings: Settings, directory: Path | None) -> None:
 
     Example: kctl etl list /var/lib/etl
     """
-    from kafkad_etl import checkpoints, locking, outlook
-    from kafkad_etl.checkpoints import Checkpoint
+    from kafkad_etl.checkpoint import checkpoints, locking
+    from kafkad_etl.checkpoint.checkpoints import Checkpoint
+    from kafkad_etl.planning import outlook
 
     where = directory or checkpoints.state_directory(os.environ)
     rows = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,8 @@ from kctl.output import Column, Document, Row, Writer, render_error
 from kctl.settings import Settings
 
 if TYPE_CHECKING:
-    from kafkad_etl.effective import Effective
+    from kafkad_etl.model.effective import Effective
+    from kafkad_etl.model.loading import JobFile
 
 COLUMNS = (
     Column("file", "The job file."),
@@ -48,12 +48,18 @@ def validate(
 
     Example: kctl etl validate --offline jobs/*.yaml
     """
+    from kafkad_etl.model.loading import JobFile
+
     rows: list[Row] = []
     errors: list[KctlError] = []
+    strange: set[str] = set(variables)
     for path in jobs:
-        row, error = _checked(settings, path, variables, sets, offline)
+        file = JobFile(path, variables, sets, is_one_of_several=len(jobs) > 1)
+        row, error = _checked(settings, file, offline, strange)
         rows.append(row)
         errors += [error] if error else []
+    if len(jobs) > 1 and not errors:
+        errors += [_strange(name) for name in sorted(strange)]
     Writer(settings, COLUMNS, Document(settings.command)).write(rows, errors)
     sys.stdout.flush()
     for row in rows:
@@ -64,30 +70,36 @@ def validate(
     return exit_of(errors[0]) if errors else EtlExit.DONE
 
 
-def _checked(
-    settings: Settings, path: Path, variables: Mapping[str, str], sets: Sequence[str], offline: bool
-) -> tuple[Row, KctlError | None]:
+def _strange(name: str) -> KctlError:
+    from kafkad_etl.errors import EtlError
+
+    return EtlError(f'--var {name}: none of the files has a variable "{name}"', EtlExit.USAGE)
+
+
+def _checked(settings: Settings, file: JobFile, offline: bool, strange: set[str]) -> tuple[Row, KctlError | None]:
+    """Takes from `strange` the variables that the file knows."""
     try:
-        return _right(settings, path, variables, sets, offline), None
+        return _right(settings, file, offline, strange), None
     except KctlError as error:
-        return {"file": str(path), "state": "error", "mistakes": getattr(error, "mistakes", (error.what,))}, error
+        return {"file": str(file.path), "state": "error", "mistakes": getattr(error, "mistakes", (error.what,))}, error
 
 
-def _right(settings: Settings, path: Path, variables: Mapping[str, str], sets: Sequence[str], offline: bool) -> Row:
-    from kafkad_etl.effective import effective
-    from kafkad_etl.guarantee import guarantee
-    from kafkad_etl.inspection import inspect
-    from kafkad_etl.loading import load
+def _right(settings: Settings, file: JobFile, offline: bool, strange: set[str]) -> Row:
+    from kafkad_etl.model.effective import effective
+    from kafkad_etl.model.guarantee import guarantee
+    from kafkad_etl.model.inspection import inspect
+    from kafkad_etl.model.loading import load
 
-    loaded = load(path, variables=variables, sets=sets, environment=os.environ)
+    loaded = load(file)
     job = effective(loaded)
+    strange.intersection_update(loaded.variables.unused())
     warnings = inspect(loaded, job, strict=True)
     if not offline:
         with loaded.telling_places():
-            warnings += _asked_of_clusters(settings, path, job)
+            warnings += _asked_of_clusters(settings, file.path, job)
     promised = guarantee(job.job)
     return {
-        "file": str(path),
+        "file": str(file.path),
         "state": "ok",
         "name": job.job.name,
         "delivery": promised.level,
@@ -99,8 +111,8 @@ def _right(settings: Settings, path: Path, variables: Mapping[str, str], sets: S
 
 def _asked_of_clusters(settings: Settings, path: Path, job: Effective) -> Sequence[str]:
     """Warnings; EtlError if what the job needs is not there, or may not be used."""
-    from kafkad_etl.clusters import Clusters
-    from kafkad_etl.planning import check
+    from kafkad_etl.cluster.clusters import Clusters
+    from kafkad_etl.planning.readiness import check
 
     with Clusters(settings, path.parent) as clusters:
         return check(clusters, job.job)

@@ -13,7 +13,7 @@ from kafkad_etl.driver.counting import Counted, counted
 from kafkad_etl.driver.outcome import BatchId, DataFrame, JobFailed, Sink, Written
 from kafkad_etl.driver.parse import BAD, RAW, Parser
 from kafkad_etl.driver.source import FILE
-from kafkad_etl.driver.transform import first_of_each, queries, result
+from kafkad_etl.driver.transform import first_of_each, has_limit, result
 from kafkad_etl.facts import FILES
 from kafkad_etl.messages import Plan
 
@@ -57,13 +57,21 @@ class Stateless:
         self._sink = sink
         self._warn = warn
         self._tally = Tally(plan.job.value.bad_rows)
+        self._cuts_short = True
+        """Not all rows may pass, so that they cannot be counted on their way: a LIMIT, or a few for the console."""
+
+    def prepare(self, empty: DataFrame) -> list[tuple[str, str]]:
+        """The columns of what becomes of such records, of which there are none here."""
+        out = result(good(self._parser.parsed(empty), self._parser), self._plan.job)
+        self._cuts_short = self._plan.job.sink.type == "console" or has_limit(out)
+        return list(out.dtypes)
 
     def process(self, raw: DataFrame, batch: BatchId) -> Outcome:
         phases = Phases()
         done = self._sink.finished(batch)
         if done is not None:
             return Outcome(batch, 0, done, phases.total(), phases.seconds, replayed=True)
-        if not cuts_short(self._plan) and (not self._parser.can_be_bad or needs_one_look(self._plan)):
+        if not self._cuts_short and (not self._parser.can_be_bad or needs_one_look(self._plan)):
             try:
                 return self._passing(self._parser.parsed(raw), batch, phases)
             except Exception as error:
@@ -90,7 +98,7 @@ class Stateless:
                 if self._plan.job.value.bad_rows.action == "dead_letter":
                     write_dead_letters(rows, self._plan)
         self._tally.meet(batch.number, rows, bad, read)
-        left = counted(self._deduplicated(good(rows, self._parser)), whole=not cuts_short(self._plan))
+        left = counted(self._deduplicated(good(rows, self._parser)), whole=not self._cuts_short)
         written = write(self._plan, self._sink, result(left.rows, self._plan.job), batch, phases, self._warn)
         return Outcome(
             batch, read, written, phases.total(), phases.seconds, bad, duplicates=self._duplicates(left, read - bad)
@@ -162,12 +170,6 @@ def write(
     finally:
         if checks:
             out.unpersist()
-
-
-def cuts_short(plan: Plan) -> bool:
-    """Whether not all rows may pass, so that they cannot be counted on their way: a LIMIT, or a few for the console."""
-
-    return plan.job.sink.type == "console" or any("limit" in query.sql.lower() for query in queries(plan.job))
 
 
 def count_bad(rows: Any) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kafkad_etl.facts import duration_ms
 from kafkad_etl.job import Job
@@ -29,3 +29,14 @@ def enough(limits: Limits, rows: int, ran_seconds: float, idle_seconds: float) -
         or (limits.seconds and ran_seconds >= limits.seconds)
         or (limits.idle_seconds and idle_seconds >= limits.idle_seconds)
     )
+
+
+WAITING = ("Waiting for data to arrive", "Waiting for next trigger")
+
+
+def idle_since(status: dict[str, Any], before: float | None, now: float) -> float | None:
+    """Since when Spark has looked and found nothing, by the status of its query. The time that it takes to begin, and
+    to look, is no idleness: on a busy machine that alone may be seconds."""
+    if status["isDataAvailable"]:
+        return None
+    return before if before is not None or status["message"] not in WAITING else now

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 ATOMIC_RENAME = frozenset({"file", "hdfs", "viewfs", "abfs", "abfss", "webhdfs"})
@@ -24,7 +27,11 @@ class Files(Protocol):
     def read(self, path: str) -> bytes: ...
 
     def write(self, path: str, content: bytes) -> None:
-        """A new file: whole, or not at all."""
+        """A new file: whole, or not at all; kept, as below."""
+
+    def keep(self, directory: str, names: Iterable[str] = ()) -> None:
+        """On local disks what is in these files, and which names there are in their directories and in those above,
+        outlasts a loss of power."""
 
     def rename(self, source: str, target: str) -> None:
         """To a name that is free; directories above it are made."""
@@ -91,7 +98,20 @@ class HadoopFiles:
             stream.write(content)
         finally:
             stream.close()
+        self.keep(parent, [f".{name}.tmp"])
         self.rename(unfinished, path)
+        self.keep(parent, [name])
+
+    def keep(self, directory: str, names: Iterable[str] = ()) -> None:
+        if self.scheme != "file":
+            return
+        top = Path(self._local(directory))
+        files = [top / name for name in names]
+        for file in files:
+            _sync(file)
+        for path in {top, *top.parents, *(parent for file in files for parent in file.parents)}:
+            with suppress(FileNotFoundError, PermissionError):  # directories above ours may be closed to us
+                _sync(path)
 
     def rename(self, source: str, target: str) -> None:
         self._system.mkdirs(self._path(parent_and_name(target)[0]))
@@ -117,3 +137,11 @@ class HadoopFiles:
 
     def _local(self, path: str) -> str:
         return str(self._path(path).toUri().getPath())
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

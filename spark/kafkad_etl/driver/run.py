@@ -7,17 +7,16 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kafkad_etl.driver import source, transform
-from kafkad_etl.driver.batches import Outcome, Stateless, good
+from kafkad_etl.driver import source, transform, wal
+from kafkad_etl.driver.batches import Outcome, Stateless
 from kafkad_etl.driver.failures import failure_of, sql_failed
-from kafkad_etl.driver.limits import Reason, enough, limits_of
+from kafkad_etl.driver.limits import Reason, enough, idle_since, limits_of
 from kafkad_etl.driver.open_windows import open_windows
 from kafkad_etl.driver.outcome import BatchId, JobFailed, Sink
 from kafkad_etl.driver.parse import Parser
 from kafkad_etl.driver.paths import HadoopFiles, join
 from kafkad_etl.driver.progress import batch_of, progress_of, tasks_of
 from kafkad_etl.driver.stateful import Stateful, observed_of
-from kafkad_etl.driver.wal import range_of
 from kafkad_etl.facts import duration_ms, is_stateful
 from kafkad_etl.messages import Event, Plan, Query, Stop, Warned
 
@@ -76,15 +75,13 @@ class _Work:
     def prepare(self) -> None:
         """What is wrong with the SQL, or does not fit the sink, is found without reading anything."""
         transform.create_lookups(self._spark, self._plan.job)
-        columns = [(name, kind) for name, kind in self._result_columns()]
+        columns = self._result_columns()
         self._sink.prepare(columns)
         self._front.send(Query(columns))
 
     def _result_columns(self) -> list[tuple[str, str]]:
         read = source.everything if self._plan.mode == "batch" else source.stream
-        empty = self._spark.createDataFrame([], read(self._spark, self._plan).schema)
-        rows = good(self._parser.parsed(empty), self._parser)
-        return list(transform.result(rows, self._plan.job).dtypes)
+        return self._stateless.prepare(self._spark.createDataFrame([], read(self._spark, self._plan).schema))
 
     def _warn(self, text: str) -> None:
         self._front.send(Warned(text))
@@ -150,18 +147,21 @@ class _Stream(_Work):
         self._entered = -1
         self._told_batch = -1
         self._rows = 0
-        self._began = self._last_rows = time.monotonic()
+        self._began = time.monotonic()
+        self._idle_since: float | None = None
 
     def run(self) -> Reason:
         self._error = None
         self._outcomes.clear()
         self._started.clear()
+        self._idle_since = None
         query = self._query = self._start()
         self._started.set()
         reason: Reason | None = None
         while not self._ended(query):
             self._tell_batches(query)
             self._tell_tasks(self._entered)
+            self._look_for_idleness(query)
             reason = reason or self._reason()
             stop = self._front.stop
             if reason and ((stop and stop.now) or self._entered <= self._told_batch or self._entered < 0):
@@ -232,7 +232,8 @@ class _Stream(_Work):
             if self._reason():
                 raise Halted
             self._entered = number
-            offsets = range_of(self._files, self._plan.checkpoint, number)
+            offsets = wal.range_of(self._files, self._plan.checkpoint, number)
+            wal.keep(self._files, self._plan.checkpoint, number)
             batch = BatchId(number, self._plan.checkpoint_id, offsets.start, offsets.end)
             outcome = self._process(rows, batch, offsets.late_before_ms)
             self._outcomes[number] = outcome
@@ -251,8 +252,12 @@ class _Stream(_Work):
         if self._front.stop:
             return "stopped"
         now = time.monotonic()
-        idle = 0.0 if self._entered > self._told_batch else now - self._last_rows
+        idle = now - self._idle_since if self._idle_since is not None else 0.0
         return "limit" if enough(self._limits, self._rows, now - self._began, idle) else None
+
+    def _look_for_idleness(self, query: Any) -> None:
+        if self._limits.idle_seconds:
+            self._idle_since = idle_since(query.status, self._idle_since, time.monotonic())
 
     def _tell_batches(self, query: Any) -> None:
         """Spark reports a batch when it is committed."""
@@ -267,5 +272,3 @@ class _Stream(_Work):
                 self._front.send(batch_of(outcome, progress))
                 self._told_batch = progress.batch
                 self.finished += 1
-                if outcome.rows_read:
-                    self._last_rows = time.monotonic()

@@ -55,6 +55,12 @@ def result(source: DataFrame, job: Job) -> DataFrame:
     return out.select("*")  # whose plan has the views' own in it: Spark looks there for what is observed
 
 
+def has_limit(out: DataFrame) -> bool:
+    """Anywhere in the SQL, as Spark understands it: TABLESAMPLE (n ROWS) is one too."""
+    limit = out.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.LIMIT()
+    return bool(out._jdf.queryExecution().analyzed().containsPattern(limit))
+
+
 def plain_columns(columns: list[str], job: Job) -> list[str]:
     """Without SQL: what was in the record, and of the rest what the sink asks for."""
     sink = job.sink

@@ -43,6 +43,12 @@ def initial(content: bytes) -> Offsets:
     return offsets_of(content.lstrip(b"\0").decode().partition("\n")[2])
 
 
+def keep(files: Files, checkpoint: str, batch: int) -> None:
+    """Else a batch that comes again after a loss of power might be another one, with other offsets."""
+    first = ["sources/0/0"] if batch == 0 and files.exists(join(checkpoint, "sources/0/0")) else []
+    files.keep(checkpoint, ["metadata", f"offsets/{batch}", *first])
+
+
 def range_of(files: Files, checkpoint: str, batch: int) -> Range:
     this = planned(files.read(join(checkpoint, f"offsets/{batch}")))
     if batch == 0:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Literal, TextIO
 
 from kafkad_etl.messages import Event, Rows
-from kafkad_etl.planning import Planned
+from kafkad_etl.planning.planned import Planned
 from kafkad_etl.reporting.state import State, advance, begin
 from kafkad_etl.reporting.text import summary
 

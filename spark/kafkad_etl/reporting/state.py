@@ -8,9 +8,10 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kafkad.names import TopicPartition
+from kafkad_etl.cluster.losses import Gap
 from kafkad_etl.job import Offsets
-from kafkad_etl.messages import Batch, Ended, Event, Failed, OpenWindows, Query, Started, Tasks, Warned
-from kafkad_etl.starts import Gap
+from kafkad_etl.messages import Batch, Ended, Event, Failed, Lost, OpenWindows, Query, Started, Tasks, Warned
 
 _RECENT_SECONDS = 60.0
 
@@ -63,7 +64,7 @@ class State(Struct, frozen=True, kw_only=True):
     batch_ended: float | None = None
     """When the last one was committed, by the same clock as `began`."""
     lost: tuple[Gap, ...] = ()
-    """Records that were gone when the run began, which the job or the command line accepts."""
+    """Records that were deleted before they were read, which the job or the command line accepts."""
     warnings: tuple[str, ...] = ()
     failed: Failed | None = None
     reason: str = ""
@@ -112,6 +113,8 @@ def advance(state: State, event: Event, now: float) -> State:
             return _with_batch(state, event, now)
         case OpenWindows():
             return replace(state, windows=event, open_groups=event.groups)
+        case Lost():
+            return replace(state, lost=(*state.lost, gap_of(event)))
         case Warned():
             return replace(state, warnings=(*state.warnings, event.text))
         case Failed():
@@ -119,6 +122,10 @@ def advance(state: State, event: Event, now: float) -> State:
         case Ended():
             return replace(state, reason=event.reason, tasks=None)
     return state
+
+
+def gap_of(lost: Lost) -> Gap:
+    return Gap(TopicPartition(lost.topic, lost.partition), lost.first, lost.end, lost.certain)
 
 
 def _with_batch(state: State, batch: Batch, now: float) -> State:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kafkad_etl.messages import Compacted, Event, Warned
+from kafkad_etl.messages import Compacted, Event, Lost, Warned
 from kafkad_etl.reporting.state import (
     Span,
     State,
     done_of,
+    gap_of,
     lag_of,
     rows_per_second,
     seconds_left,
@@ -24,6 +25,8 @@ def said(event: Event) -> str:
     """Of events that have a line of their own."""
     if isinstance(event, Warned):
         return f"warning: {event.text}"
+    if isinstance(event, Lost):
+        return f"warning: {gap_of(event)}; going on without them"
     if isinstance(event, Compacted):
         where = f" in {event.directory}" if event.directory else ""
         return f"merged {event.files_before} files{where}, {counted(event.rows, 'row')}, {size_text(event.bytes_after)}"

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafkad_etl import environment
-from kafkad_etl.launching import launch
-from kafkad_etl.logs import Log
+from kafkad_etl.machine import environment
 from kafkad_etl.messages import Batch, Ended, Event, OpenWindows, Plan, Query
+from kafkad_etl.process.launching import launch
+from kafkad_etl.process.logs import Log
 from tests.broker import KafkadProcess
 from tests.spark.conftest import SparkReady
 from tests.spark.driver.rows import live_plan, produced

@@ -4,7 +4,7 @@ import pytest
 
 from kafkad_etl.driver.bad_rows import BadRow, refusal, refused
 from kafkad_etl.driver.checks import holds
-from kafkad_etl.driver.limits import Limits, enough
+from kafkad_etl.driver.limits import Limits, enough, idle_since
 from kafkad_etl.job import BadRows
 
 
@@ -52,3 +52,22 @@ def test_a_check_compares_what_yaml_and_spark_write_differently() -> None:
 
     assert holds(Decimal("1.50"), 1.5) and holds(0, 0) and holds("x", "x") and holds(None, None) and holds(True, True)
     assert not holds(1, 0) and not holds(None, 0) and not holds(1, True) and not holds("0", 0.5)
+
+
+def test_idleness_counts_from_the_first_look_that_found_nothing() -> None:
+    since = None
+    seen = []
+    for now, message, available in (
+        (1.0, "Initializing sources", False),
+        (2.0, "Getting offsets from KafkaV2", False),
+        (3.0, "Processing new data", True),
+        (4.0, "Waiting for next trigger", True),
+        (5.0, "Getting offsets from KafkaV2", True),
+        (6.0, "Waiting for data to arrive", False),
+        (7.0, "Getting offsets from KafkaV2", False),
+        (8.0, "Waiting for next trigger", False),
+        (9.0, "Processing new data", True),
+    ):
+        since = idle_since({"message": message, "isDataAvailable": available, "isTriggerActive": True}, since, now)
+        seen.append(since)
+    assert seen == [None, None, None, None, None, 6.0, 6.0, 6.0, None]

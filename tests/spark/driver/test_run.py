@@ -120,7 +120,10 @@ def test_raw_rows_are_counted_while_they_pass_in_one_job_of_spark(
     spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
 ) -> None:
     front, sink = Front(), Kept()
-    blocks = {"run": {"mode": "batch"}, "transform": {"sql": "SELECT value FROM source WHERE _offset < 10"}}
+    blocks = {
+        "run": {"mode": "batch"},
+        "transform": {"sql": "SELECT value AS credit_limit FROM source WHERE _offset < 10"},
+    }
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
     tracker = spark.sparkContext.statusTracker()
     before = set(tracker.getJobIdsForGroup(None))

@@ -10,7 +10,7 @@ import pytest
 
 from kafkad_etl.errors import EtlExit
 from kafkad_etl.job import Mode
-from kafkad_etl.loading import JobError, Loaded, parse
+from kafkad_etl.model.loading import JobError, JobFile, Loaded, parse
 
 SMALL = "version: 1\nname: orders\nsource: {topics: [orders]}\nsink: {type: none}\n"
 FILE = Path("orders.yaml")
@@ -24,7 +24,7 @@ def loaded(
     environment: Mapping[str, str] = {},
     mode: Mode | None = None,
 ) -> Loaded:
-    return parse(text, FILE, variables=variables, sets=sets, environment=environment, mode=mode)
+    return parse(text, JobFile(FILE, variables, sets, mode), environment)
 
 
 def with_sets(*sets: str) -> Loaded:

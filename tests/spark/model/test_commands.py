@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad_etl.loading import load
+from kafkad_etl.model.loading import JobFile, load
 from kctl.errors import Exit
 from tests.kctl.conftest import Kctl
 from tests.kctl.test_startup import imported
@@ -34,6 +34,18 @@ def test_validate_tells_of_each_file(kctl: Kctl, here: Path) -> None:
     ]
     assert 'bad.yaml:3 source.topisc: unknown key; did you mean "topics"?' in ran.err
     assert "cannot read missing.yaml: No such file or directory" in ran.err
+
+
+def test_a_variable_may_be_that_of_one_file_among_several(kctl: Kctl, here: Path) -> None:
+    (here / "one.yaml").write_text(SMALL + "vars: {day: 1}\n")
+    (here / "two.yaml").write_text(SMALL + SQL)
+    (here / "a.sql").write_text("SELECT a, ${n} AS n FROM source\n")
+    both = ("etl", "validate", "--offline", "one.yaml", "two.yaml", "--var", "n=1")
+    assert kctl(*both, "--var", "day=2").code == 0
+    ran = kctl(*both, "--var", "nix=2")
+    assert ran.code == 2
+    assert '--var nix: none of the files has a variable "nix"' in ran.err
+    assert "--var n:" not in ran.err
 
 
 def test_validate_for_programs(kctl: Kctl, here: Path) -> None:
@@ -67,7 +79,7 @@ def test_validate_fills_in_and_sets(kctl: Kctl, here: Path) -> None:
 
 def test_a_validation_costs_few_imports(here: Path) -> None:
     job = here / "job.yaml"
-    job.write_text(SMALL)
+    job.write_text(SMALL + "value: {format: json, schema: 'id BIGINT, tags ARRAY<STRING>'}\n")
     modules = imported("etl", "validate", "--offline", str(job))
     assert not modules & {*COSTLY, "sqlglot"}
     assert len(modules) <= 170, sorted(modules)
@@ -82,7 +94,7 @@ def test_init_lists_and_writes_and_never_overwrites(kctl: Kctl, here: Path) -> N
     ran = kctl("etl", "init", "--example", "windowed-counts")
     assert ran.code == 0
     assert "windowed-counts.yaml written; next: kctl etl validate windowed-counts.yaml" in ran.err
-    assert load(here / "windowed-counts.yaml", variables={}, sets=[], environment={}).job.name == "windowed-counts"
+    assert load(JobFile(here / "windowed-counts.yaml"), {}).job.name == "windowed-counts"
     (here / "windowed-counts.yaml").write_text("mine")
     ran = kctl("etl", "init", "--example", "windowed-counts")
     assert (ran.code, (here / "windowed-counts.yaml").read_text()) == (2, "mine")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkad_etl.effective import Effective, effective
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.loading import load
 from kafkad_etl.messages import Schema
+from kafkad_etl.model.effective import Effective, effective
+from kafkad_etl.model.loading import JobFile, load
 from tests.spark.model.jobs import SMALL
 
 AVRO = {"type": "record", "name": "A", "fields": [{"name": "id", "type": "long"}]}
@@ -35,12 +35,12 @@ def read(directory: Path, addition: str, **files: str) -> Effective:
     job.write_text(SMALL + addition)
     for name, text in files.items():
         (job.parent / name.replace("_", ".")).write_text(text)
-    return effective(load(job, variables={"day": "2026-11-01"}, sets=[], environment={"PW": "hunter2"}))
+    return effective(load(JobFile(job, {"day": "2026-11-01"}), {"PW": "hunter2"}))
 
 
 def schema_of(directory: Path, form: str, file: str, text: str) -> Schema | None:
     addition = f"value:\n  format: {form}\n  schema: {{file: {file}}}\ndescription: ${{day}}\n"
-    return read(directory, addition, **{file.replace(".", "_"): text}).value_schema
+    return read(directory, addition, **{file.replace(".", "_"): text}).schemas.value
 
 
 def test_sql_is_read_from_beside_the_job_and_filled_in(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_json_schema_becomes_columns(tmp_path: Path) -> None:
 def test_schemas_in_the_job_file(tmp_path: Path) -> None:
     addition = "value: {format: json, schema: 'id BIGINT'}\nkey: {format: avro, schema: '%s'}\ndescription: ${day}\n"
     found = read(tmp_path, addition % json.dumps(AVRO))
-    assert found.value_schema == Schema("ddl", "id BIGINT")
-    assert found.key_schema is not None
-    assert json.loads(found.key_schema.text) == AVRO
-    assert found.sink_schema is None
+    assert found.schemas.value == Schema("ddl", "id BIGINT")
+    assert found.schemas.key is not None
+    assert json.loads(found.schemas.key.text) == AVRO
+    assert found.schemas.sink is None

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkad_etl.effective import effective
-from kafkad_etl.examples import Example, examples
-from kafkad_etl.inspection import inspect
-from kafkad_etl.loading import load
+from kafkad_etl.model.effective import effective
+from kafkad_etl.model.examples import Example, examples
+from kafkad_etl.model.inspection import inspect
+from kafkad_etl.model.loading import JobFile, load
 
 ROOT = Path(__file__).parents[3]
 JOBS = ROOT / "spark" / "jobs"
@@ -32,7 +32,7 @@ def test_all_are_there() -> None:
 
 @pytest.mark.parametrize("one", examples(), ids=lambda one: one.name)
 def test_each_is_right_and_explains_itself(one: Example) -> None:
-    loaded = load(JOBS / f"{one.name}.yaml", variables=VARIABLES.get(one.name, {}), sets=[], environment={})
+    loaded = load(JobFile(JOBS / f"{one.name}.yaml", VARIABLES.get(one.name, {})), {})
     assert inspect(loaded, effective(loaded), strict=True) == []
     assert loaded.job.name == one.name
     assert loaded.job.description == one.description

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kafkad_etl.facts import duration_ms, is_stateful
-from kafkad_etl.guarantee import guarantee
+from kafkad_etl.model.guarantee import guarantee
 from tests.spark.model.jobs import loaded
 
 CSV = "sink={type: csv, path: /a}"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.loading import load, masked
+from kafkad_etl.model.loading import JobFile, load, masked
 from tests.spark.model.jobs import FILE, SMALL, loaded, mistakes
 
 MANY = """\
@@ -178,7 +178,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         if content is not None:
             (tmp_path / name).write_bytes(content)
         with pytest.raises(EtlError, match=name) as caught:
-            load(tmp_path / name, variables={}, sets=[], environment={})
+            load(JobFile(tmp_path / name), {})
         assert caught.value.exit_code is EtlExit.USAGE
 
 

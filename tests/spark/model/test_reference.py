@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from kafkad_etl.job import Job
-from kafkad_etl.reference import updated
+from kafkad_etl.model.reference import updated
 
 PAGE = Path(__file__).parents[3] / "docs" / "etl.md"
 

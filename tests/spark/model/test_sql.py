@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkad_etl.effective import effective
-from kafkad_etl.sql import Finding, findings
+from kafkad_etl.model.effective import effective
+from kafkad_etl.model.sql import Finding, findings
 from tests.spark.model.jobs import SMALL, loaded
 
 ORDERS = "value={format: json, schema: 'id BIGINT, ts TIMESTAMP, address STRUCT<city: STRING>, tags ARRAY<STRING>'}"

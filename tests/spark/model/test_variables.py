@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkad_etl.variables import Unfilled, Variables
+from kafkad_etl.model.variables import Unfilled, Variables
 from tests.spark.model.jobs import SMALL, loaded, mistakes
 
 DECLARED = {"day": "2026-11-01", "path": "/lake/${day}", "secret": "x-${env:PW}", "a": "${b}", "b": "${a}", "i": "${i}"}

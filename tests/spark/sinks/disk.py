@@ -1,10 +1,11 @@
-"""A file system in memory that a test can stop at any step, and watch after each."""
+"""A file system in memory that a test can stop at any step, and watch after each, and whose power may fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import PurePosixPath
 
-from kafkad_etl.driver.paths import Entry
+from kafkad_etl.driver.paths import Entry, join
 
 
 class Crash(Exception):
@@ -16,6 +17,7 @@ class Disk:
         self.files: dict[str, bytes] = {}
         self.steps_left: int | None = None
         self.watch: Callable[[], None] = lambda: None
+        self._kept: dict[str, bytes] = {}
 
     def under(self, directory: str) -> list[Entry]:
         top = directory.rstrip("/") + "/"
@@ -28,6 +30,11 @@ class Disk:
         return self.files[path]
 
     def write(self, path: str, content: bytes) -> None:
+        self.spill(path, content)
+        self._kept[path] = content
+
+    def spill(self, path: str, content: bytes) -> None:
+        """As programs write that leave it to the system when it reaches the disk."""
         self._step()
         assert path not in self.files
         self.files[path] = content
@@ -45,6 +52,22 @@ class Disk:
             self._step()
             del self.files[name]
             self.watch()
+
+    def keep(self, directory: str, names: Iterable[str] = ()) -> None:
+        paths = [join(directory, name) for name in names]
+        self._kept |= {path: self.files[path] for path in paths}
+        synced = {directory, *(str(above) for path in paths for above in PurePosixPath(path).parents)}
+        for path in [path for path in self._kept if path not in self.files]:
+            if any(self._is_gone_from(above, path) for above in synced):
+                del self._kept[path]
+
+    def lose_power(self) -> None:
+        """What nobody kept is gone, and what nobody kept away is back."""
+        self.files = dict(self._kept)
+
+    def _is_gone_from(self, directory: str, path: str) -> bool:
+        top = directory.rstrip("/") + "/"
+        return path.startswith(top) and not self.exists(top + path[len(top) :].partition("/")[0])
 
     def _step(self) -> None:
         if self.steps_left is not None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -69,14 +70,20 @@ def write(disk: Disk, directory: Directory, number: int, shape: dict[str, int]) 
     for path, parts in shape.items():
         for part in range(parts):
             name = f"{staging}/{path}{PART.format(part)}"
-            disk.write(name, b"par")
+            disk.spill(name, b"par")
             disk.remove(name)
-            disk.write(name, f"{number}:{path}{part}!".encode())
-    disk.write(f"{staging}/_SUCCESS", b"")
+            disk.spill(name, f"{number}:{path}{part}!".encode())
+    disk.spill(f"{staging}/_SUCCESS", b"")
     return directory.appear(batch, sum(shape.values()))
 
 
-def run(disk: Disk, plan: Plan, shapes: list[dict[str, int]], crashes: list[int]) -> None:
+def run(
+    disk: Disk,
+    plan: Plan,
+    shapes: list[dict[str, int]],
+    crashes: list[int],
+    after_crash: Callable[[], None] = lambda: None,
+) -> None:
     """As Spark does it: a batch that is not committed comes again in the next process."""
     for steps_left in [*crashes, None]:
         disk.steps_left = steps_left
@@ -87,7 +94,7 @@ def run(disk: Disk, plan: Plan, shapes: list[dict[str, int]], crashes: list[int]
                     write(disk, directory, number, shape)
                     disk.write(f"/cp/commits/{number}", b"")
         except Crash:
-            continue
+            after_crash()
 
 
 crashing = st.lists(st.integers(0, 40), max_size=4)
@@ -104,6 +111,15 @@ def test_readers_see_each_row_once_wherever_runs_crash(shapes: list[dict[str, in
     run(disk, plan_of(), shapes, crashes)
     assert seen(disk) == sum((rows_in(n, shape) for n, shape in enumerate(shapes)), Counter())
     assert [entry.path for entry in disk.under("/lake") if entry.path.startswith(".")] == []
+
+
+@given(batches, st.sampled_from(["append", "overwrite"]), crashing)
+def test_a_loss_of_power_is_a_crash_like_others(shapes: list[dict[str, int]], mode: str, crashes: list[int]) -> None:
+    disk = Disk()
+    run(disk, plan_of(mode), shapes, crashes, disk.lose_power)
+    disk.lose_power()
+    written = [rows_in(number, shape) for number, shape in enumerate(shapes)]
+    assert seen(disk) == (written[-1] if mode == "overwrite" else sum(written, Counter()))
 
 
 @given(batches, crashing)

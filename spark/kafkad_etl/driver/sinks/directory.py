@@ -78,6 +78,7 @@ class Directory:
             bytes=sum(entry.size for entry in staged),
         )
         if manifest.moves or manifest.removes:
+            self._files.keep(staging, [entry.path for entry in staged])
             self._manifests.publish(manifest)
             self._manifests.prune(batch.number)
         self._clear(batch)

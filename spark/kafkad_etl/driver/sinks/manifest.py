@@ -5,6 +5,8 @@
    counts as written: whatever crashes now, its files reach the target.
 3. Each staged file is renamed to its final name, whole; then old files go, and staging.
 
+On local disks each step is there for good before the next one, so that a loss of power is like any other crash.
+
 A batch that comes again after a crash finds its manifest, and does what is left of step 3; without a manifest, readers
 have seen nothing of it, and it is written anew. So no reader of the target ever sees part of a file, or a row twice.
 """
@@ -72,15 +74,22 @@ def steps(manifest: Manifest, staged: Set[str], there: Set[str]) -> list[Step]:
 def complete(files: Files, manifest: Manifest) -> None:
     staged = {entry.path for entry in files.under(manifest.staging)}
     there = {final for _, final in manifest.moves if files.exists(join(manifest.target, final))}
-    for step in steps(manifest, staged, there):
+    left = steps(manifest, staged, there)
+    for step in left:
         if step.do == "rename":
             files.rename(step.path, step.to)
-        else:
+    files.keep(manifest.target, [final for _, final in manifest.moves])
+    for step in left:
+        if step.do == "remove":
             files.remove(step.path)
     for directory in directories_of(manifest.removes):
         path = join(manifest.target, directory)
         if not files.under(path):
             files.remove(path)
+        else:
+            files.keep(path)
+    if manifest.removes:
+        files.keep(manifest.target)
 
 
 def roll_back(files: Files, manifest: Manifest) -> None:

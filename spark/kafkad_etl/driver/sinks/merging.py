@@ -101,6 +101,7 @@ class Merging:
             rows=rows,
             bytes=sum(entry.size for entry in staged),
         )
+        self._files.keep(self.staging, [entry.path for entry in staged])
         self._manifests.publish(manifest)
         self._manifests.forget(0)
         return Compacted(

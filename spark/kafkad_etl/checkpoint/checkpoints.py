@@ -1,0 +1,284 @@
+"""A job's checkpoint: what Spark's own files in it say, whether it belongs to the job as it is now, and who uses it.
+
+Spark writes `metadata`, `offsets/N` before batch N and `commits/N` after it. Beside them is our `job.json`, with what
+the job was when the checkpoint was made. Decisions are functions of values; only `Checkpoint` touches files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import is_stateful, sink_text, source_text
+from kafkad_etl.job import Job, Offsets
+
+RECORD = "job.json"
+ASIDE = ".reset-"
+"""In the names of checkpoints that were put aside, before the time."""
+_STATE = "KAFKAD_ETL_STATE"
+_RESET = "--reset-checkpoint puts it aside, and begins at source.start again"
+
+
+def directory_of(job: Job, environment: Mapping[str, str]) -> str:
+    """Absolute, or with its scheme."""
+    path = job.run.checkpoint or str(Path(environment.get(_STATE) or ".etl") / job.name)
+    return (
+        path if is_remote(path) else str(Path(urlsplit(path).path if "://" in path else path).expanduser().absolute())
+    )
+
+
+def checkpoint_of(job: Job, environment: Mapping[str, str]) -> Checkpoint:
+    return Checkpoint(directory_of(job, environment), state_directory(environment) / job.name)
+
+
+def state_directory(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get(_STATE) or ".etl").expanduser().absolute()
+
+
+def is_remote(path: str) -> bool:
+    scheme = urlsplit(path).scheme
+    return "://" in path and scheme != "file"
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """`facts` are those of the job that must stay as they are, each under the key that a person changes."""
+
+    version: int = 1
+    job: str
+    checkpoint_id: str
+    made: str
+    facts: dict[str, str]
+    hash: str
+    spark: str = ""
+    """As x.y; empty: not known."""
+    topics: dict[str, str] = {}
+    """Name to the id that the cluster gave the topic."""
+
+
+class Files(NamedTuple):
+    """What was found; texts are read of those that decide only."""
+
+    metadata: str | None = None
+    initial: str | None = None
+    offsets: Mapping[int, str] = {}
+    commits: Mapping[int, str] = {}
+
+    @property
+    def is_begun(self) -> bool:
+        return bool(self.offsets or self.commits)
+
+
+class Standing(Struct, frozen=True):
+    """Where the next run goes on: `reached` is where the last batch that is committed ended."""
+
+    query_id: str = ""
+    batch: int | None = None
+    """The last one that is committed."""
+    planned: int | None = None
+    """The one that was begun and not committed: it is done again, with the same offsets."""
+    reached: Offsets = {}
+    watermark_ms: int = 0
+
+
+def facts(job: Job) -> dict[str, str]:
+    """`job` is the effective one. What of it a checkpoint cannot be read without; nothing secret."""
+    found = {"source": source_text(job), "sink": sink_text(job)}
+    if not is_stateful(job):
+        return found
+    transform = job.transform
+    found["run.output"] = job.run.output
+    if transform.watermark:
+        found["transform.watermark"] = f"{transform.watermark.column}, {transform.watermark.delay}"
+    if transform.deduplicate:
+        found["transform.deduplicate"] = (
+            f"{', '.join(transform.deduplicate.keys)} within {transform.deduplicate.within}"
+        )
+    steps = [(step.name, step.sql) for step in transform.steps] or [("sql", transform.sql)]
+    for name, sql in steps:
+        found[f"transform {name}"] = " ".join(sql.split())
+    return found
+
+
+def hash_of(found: Mapping[str, str]) -> str:
+    import hashlib
+
+    return hashlib.sha256(json.dumps(dict(found), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def record_of(job: Job, checkpoint_id: str, made: str, topics: Mapping[str, str], spark: str = "") -> Record:
+    found = facts(job)
+    return Record(
+        job=job.name,
+        checkpoint_id=checkpoint_id,
+        made=made,
+        facts=found,
+        hash=hash_of(found),
+        spark=".".join(spark.split(".")[:2]),
+        topics=dict(topics),
+    )
+
+
+# --- the guard
+
+
+def differences(before: Record, now: Record) -> list[str]:
+    """What keeps the job as it is now from going on with the checkpoint; each for a person to read."""
+    found = []
+    if before.job != now.job:
+        found.append(f"it belongs to the job {before.job}")
+    for key in dict.fromkeys((*before.facts, *now.facts)):
+        was, is_now = before.facts.get(key), now.facts.get(key)
+        if was != is_now:
+            found.append(f"{key}: was {was or 'not there'}; is now {is_now or 'not there'}")
+    if before.spark and now.spark and before.spark != now.spark:
+        found.append(f"Spark: was {before.spark}; is now {now.spark}")
+    found += recreated(before.topics, now.topics)
+    return found
+
+
+def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return [
+        f'topic "{name}" was deleted and created again (its id was {was}; is now {now[name]}), '
+        "so its offsets mean other records"
+        for name, was in before.items()
+        if was and now.get(name) and now[name] != was
+    ]
+
+
+def pieces_missing(files: Files) -> list[str]:
+    """Spark would begin anew, and write everything again, or stop with a trace."""
+    if not files.is_begun:
+        return []
+    found = []
+    if not files.metadata:
+        found.append("the file metadata is missing: Spark would take the checkpoint for a new one")
+    last = max((*files.offsets, *files.commits))
+    needed = {last, max(files.commits, default=last)}
+    found += [f"the file offsets/{number} is missing" for number in sorted(needed) if number not in files.offsets]
+    if last and last - 1 not in files.commits and last not in files.commits:
+        found.append(f"the file commits/{last - 1} is missing")
+    return found
+
+
+def guard(before: Record | None, now: Record, files: Files, path: str) -> None:
+    """EtlError CHECKPOINT unless the job may go on with this checkpoint."""
+    missing = pieces_missing(files)
+    if missing:
+        raise _refused(f"the checkpoint {path} lacks a piece", missing)
+    if not files.is_begun and not is_remote(path):
+        return
+    if before is None and is_remote(path):
+        return
+    if before is None:
+        raise _refused(f"the checkpoint {path} has no {RECORD}: it was not made by kctl etl, or lacks a piece", [])
+    if found := differences(before, now):
+        raise _refused(f"the checkpoint {path} does not belong to this job as it is now", found)
+
+
+def _refused(what: str, why: list[str]) -> EtlError:
+    return EtlError(what, EtlExit.CHECKPOINT, hints=(*why, _RESET))
+
+
+# --- what Spark's files say
+
+
+def standing_of(files: Files) -> Standing:
+    """`files` lack no piece."""
+    batch = max(files.commits, default=None)
+    last = max(files.offsets, default=None)
+    planned = last if last is not None and (batch is None or last > batch) else None
+    reached: Offsets = {}
+    if batch is not None:
+        reached = _offsets(files.offsets.get(batch, ""))
+    elif files.initial:
+        reached = _offsets(files.initial)
+    return Standing(_id(files.metadata), batch, planned, reached, _watermark(files, batch))
+
+
+def _id(metadata: str | None) -> str:
+    return str(json.loads(metadata).get("id", "")) if metadata else ""
+
+
+def _offsets(text: str) -> Offsets:
+    """Of the last line; a source of files has a line without topics."""
+    lines = text.replace("\0", "").strip().splitlines()
+    found = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
+    if not all(isinstance(offsets, dict) for offsets in found.values()):
+        return {}
+    return {topic: {int(p): offset for p, offset in offsets.items()} for topic, offsets in found.items()}
+
+
+def _watermark(files: Files, batch: int | None) -> int:
+    if batch is None or batch not in files.commits:
+        return 0
+    return int(json.loads(files.commits[batch].splitlines()[-1]).get("nextBatchWatermarkMs", 0))
+
+
+class Checkpoint:
+    """`path` is absolute, or has a scheme: of such a one only the record is seen, which then is in `local`."""
+
+    def __init__(self, path: str, local: Path) -> None:
+        self.path = path
+        self.is_remote = is_remote(path)
+        self.directory = local if self.is_remote else Path(path)
+
+    @property
+    def lock_path(self) -> Path:
+        """Outside, so that a checkpoint that is put aside leaves nobody with a lock of his own."""
+        return self.directory.with_name(f"{self.directory.name}.lock")
+
+    def record(self) -> Record | None:
+        """EtlError CHECKPOINT if it cannot be read."""
+        try:
+            return msgspec.json.decode((self.directory / RECORD).read_bytes(), type=Record)
+        except FileNotFoundError:
+            return None
+        except msgspec.MsgspecError as error:
+            raise _refused(f"{self.directory / RECORD} is damaged: {error}", []) from None
+
+    def write_record(self, record: Record) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        text = msgspec.json.format(msgspec.json.encode(record), indent=2)
+        fresh = self.directory / f".{RECORD}.new"
+        fresh.write_bytes(text + b"\n")
+        fresh.rename(self.directory / RECORD)
+
+    def files(self) -> Files:
+        if self.is_remote:
+            return Files()
+        offsets, commits = self._numbers("offsets"), self._numbers("commits")
+        done = max(commits, default=None)
+        return Files(
+            self._text("metadata"),
+            self._text("sources/0/0"),
+            {n: (self._text(f"offsets/{n}") or "") if n == done else "" for n in offsets},
+            {n: (self._text(f"commits/{n}") or "") if n == done else "" for n in commits},
+        )
+
+    def _numbers(self, folder: str) -> list[int]:
+        there = self.directory / folder
+        return [int(file.name) for file in there.iterdir() if file.name.isdecimal()] if there.is_dir() else []
+
+    def _text(self, name: str) -> str | None:
+        path = self.directory / name
+        return path.read_text(encoding="utf-8") if path.exists() else None
+
+    def last_commit(self) -> float | None:
+        """When the last batch was committed, in seconds since 1970."""
+        number = max(self._numbers("commits"), default=None)
+        return None if number is None else (self.directory / f"commits/{number}").stat().st_mtime
+
+    def put_aside(self, stamp: str) -> Path | None:
+        """Moved, never deleted; None: there was none."""
+        if not self.directory.exists():
+            return None
+        target = self.directory.with_name(f"{self.directory.name}{ASIDE}{stamp}")
+        self.directory.rename(target)
+        return target

@@ -1,0 +1,112 @@
+"""One run of a job at a time: a file beside its checkpoint that the front holds while the run lasts."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from msgspec import Struct
+
+from kafkad_etl.errors import EtlError, EtlExit
+
+_TRIES = 5
+_PAUSE_SECONDS = 0.02
+
+
+class Holder(Struct, frozen=True):
+    host: str
+    pid: int
+    since: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.since}"
+
+
+class Lock:
+    """The kernel lets go of it when its holder dies, however that happens; what the file says is for people.
+
+    `left` is who had it last and did not give it back: killed, or its machine went down."""
+
+    def __init__(self, path: Path, since: str = "", sleep: Callable[[float], None] = time.sleep) -> None:
+        """`since`: empty is now."""
+        self._sleep = sleep
+        self._path = path
+        self._me = Holder(socket.gethostname(), os.getpid(), since or time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+        self._file: int | None = None
+        self.left: Holder | None = None
+
+    def __enter__(self) -> Self:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if not self._locked(self._file):
+            raise self._taken()
+        self.left = holder(self._path)
+        self._write(msgspec.json.encode(self._me))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._write(b"")
+        self._close()
+
+    def fileno(self) -> int:
+        """Whoever inherits it holds the lock too, for as long as he lives."""
+        assert self._file is not None  # entered
+        return self._file
+
+    def _locked(self, file: int) -> bool:
+        """Who only looks whether it is held (`is_running`) has it for an instant."""
+        for _ in range(_TRIES):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except OSError:
+                self._sleep(_PAUSE_SECONDS)
+        return False
+
+    def _taken(self) -> EtlError:
+        self._close()
+        who = holder(self._path)
+        what = f"another run of this job is going on: {who}" if who else "another run of this job is going on"
+        return EtlError(what, EtlExit.CHECKPOINT, hints=(f"the lock is {self._path}", "wait for its end, or stop it"))
+
+    def _write(self, text: bytes) -> None:
+        assert self._file is not None  # entered
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, text, 0)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def holder(path: Path) -> Holder | None:
+    """Whom the file names; None: nobody."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Holder)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+
+
+def is_running(path: Path) -> Holder | None:
+    """Who holds the lock now. A file that names somebody who is gone is not held."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return holder(path)
+    finally:
+        os.close(file)
+    return None

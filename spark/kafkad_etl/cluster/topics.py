@@ -1,0 +1,191 @@
+"""The topics of a job as the cluster has them: those that are read, and those that are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kafkad_etl.cluster.clusters import servers
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.job import Create, Source
+from kctl.errors import KctlError, code_name, did_you_mean
+
+if TYPE_CHECKING:
+    from kctl.session import Session
+
+READ, WRITE = 3, 4
+"""Operations of ACLs, as Metadata counts them."""
+_VERBS = {READ: "read", WRITE: "write"}
+_NOT_TOLD = -0x80000000
+_NO_ID = bytes(16)
+
+
+class Topic(NamedTuple):
+    name: str
+    partitions: tuple[int, ...]
+    id: str = ""
+    """Hexadecimal; empty where the broker knows none."""
+    operations: int = _NOT_TOLD
+    """A bit for each operation that is allowed, if the broker tells."""
+
+    def allows(self, operation: int) -> bool:
+        return self.operations == _NOT_TOLD or bool(self.operations >> operation & 1)
+
+
+def sources(session: Session, source: Source) -> dict[str, Topic]:
+    """Topics that the job reads, all of them there and readable."""
+    if source.pattern:
+        names = matching(source.pattern, _all_names(session), servers(session.access))
+    else:
+        names = list(source.topics or source.partitions)
+    found = find(session, names)
+    for place, (name, topic) in enumerate(found.items()):
+        if topic is None:
+            raise missing(session, name, f"source.topics.{place}" if source.topics else f"source.partitions.{name}")
+        _allowed(topic, READ)
+    return {name: topic for name, topic in found.items() if topic is not None}
+
+
+def partitions_of(source: Source, topics: dict[str, Topic]) -> list[TopicPartition]:
+    found = []
+    for topic in topics.values():
+        asked = source.partitions.get(topic.name, topic.partitions) if source.partitions else topic.partitions
+        for partition in asked:
+            if partition not in topic.partitions:
+                last = len(topic.partitions) - 1
+                raise EtlError(
+                    f'source.partitions: topic "{topic.name}" has no partition {partition}',
+                    EtlExit.CLUSTER,
+                    hints=(f"it has 0-{last}" if last else "it has 0 only",),
+                )
+            found.append(TopicPartition(topic.name, partition))
+    return sorted(found)
+
+
+def matching(pattern: str, names: Iterable[str], host: str) -> list[str]:
+    """Those whose whole name it matches. Java's expressions and Python's are the same in what topics' names need."""
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise EtlError(
+            f'source.pattern: "{pattern}" is no regular expression: {error}',
+            EtlExit.USAGE,
+            hints=("for all topics that begin with orders-: orders-.*",),
+        ) from None
+    names = sorted(names)
+    found = [name for name in names if expression.fullmatch(name)]
+    if not found:
+        close = did_you_mean(pattern, names)
+        raise EtlError(f'source.pattern: no topic on {host} matches "{pattern}"', EtlExit.CLUSTER, hints=close)
+    return found
+
+
+def java_pattern(pattern: str) -> str:
+    """Spark looks for a match anywhere in the name."""
+    return f"^(?:{pattern})$"
+
+
+def _all_names(session: Session) -> list[str]:
+    """Spark never reads internal ones by a pattern."""
+    return [topic.name for topic in session.metadata().topics if not topic.error_code and not topic.is_internal]
+
+
+def find(session: Session, names: Sequence[str]) -> dict[str, Topic | None]:
+    """None: it does not exist. EtlError: nobody may say."""
+    found = {answer.name: _topic(session, answer) for answer in _described(session, names)}
+    return {name: found[name] for name in names}
+
+
+def _topic(session: Session, answer: Any) -> Topic | None:
+    name, code = answer.name, answer.error_code
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return None
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        raise _denied(f'not authorised to see topic "{name}"', name)
+    if code:
+        raise EtlError(f'topic "{name}" on {servers(session.access)}: {code_name(code)}', EtlExit.CLUSTER)
+    partitions = tuple(sorted(partition.partition_index for partition in answer.partitions))
+    identity = "" if answer.topic_id == _NO_ID else answer.topic_id.hex()
+    return Topic(name, partitions, identity, answer.topic_authorized_operations)
+
+
+def gone(session: Session, ids: Mapping[str, str]) -> set[str]:
+    """Of topics, by their ids, those that were deleted, also if they were created again. None as long as the cluster
+    has no controller: then nobody knows."""
+    answer = _metadata(session, list(ids))
+    if answer.controller_id < 0 or not answer.brokers:
+        return set()
+    return {
+        topic.name
+        for topic in answer.topics
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        or (not topic.error_code and ids[topic.name] and topic.topic_id.hex() != ids[topic.name])
+    }
+
+
+def _described(session: Session, names: Sequence[str]) -> list[Any]:
+    topics: list[Any] = _metadata(session, names).topics
+    return topics
+
+
+def _metadata(session: Session, names: Sequence[str]) -> Any:
+    from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+    served = session.version_of(MetadataRequest) or 0
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=served >= 8,
+    )
+    return session.call(request)
+
+
+def missing(session: Session, name: str, key: str) -> EtlError:
+    try:
+        known = _all_names(session)
+    except KctlError:  # only its suggestion is lost
+        known = []
+    what = f"topic '{name}' does not exist on {servers(session.access)}"
+    hints = did_you_mean(name, known)
+    if key.startswith("sink"):
+        hints = (*hints, "sink.topic.create: {partitions: 6} lets a run create it")
+    return EtlError(what, EtlExit.CLUSTER, hints=hints, key=key)
+
+
+def writable(session: Session, name: str, key: str, create: Create | None) -> Topic | None:
+    """The topic, or None if a run has to create it, as the job allows."""
+    topic = find(session, [name])[name]
+    if topic is None and create is None:
+        raise missing(session, name, key)
+    if topic is not None:
+        _allowed(topic, WRITE)
+    return topic
+
+
+def create_topic(session: Session, name: str, create: Create) -> None:
+    from kafkad_etl.cluster.clusters import texts
+    from kctl.topics.create import read_back, request
+    from kctl.topics.wanted import Wanted
+
+    replication = create.replication if create.replication > 0 else None
+    wanted = Wanted(name, create.partitions, replication, texts(create.config))
+    refused = request(session, [wanted], validate_only=False)
+    if error := refused.get(name):
+        if error.code == "TOPIC_ALREADY_EXISTS":
+            return  # somebody was faster
+        raise EtlError(f"sink.topic.create: {error.what}", EtlExit.CLUSTER, hints=error.hints)
+    read_back(session, [name])
+
+
+def _allowed(topic: Topic, operation: int) -> None:
+    if not topic.allows(operation):
+        who = "consumer" if operation == READ else "producer"
+        raise _denied(f'not authorised to {_VERBS[operation]} topic "{topic.name}"', topic.name, who)
+
+
+def _denied(what: str, topic: str, who: str = "consumer") -> EtlError:
+    hint = f"who administers the cluster: kctl acls add --allow User:NAME --{who} --topic {topic}"
+    return EtlError(what, EtlExit.CLUSTER, hints=(hint,))

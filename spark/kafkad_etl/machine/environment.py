@@ -1,0 +1,157 @@
+"""What a job needs on this machine: Java, PySpark, the jars, memory and room on the disk."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.job import Job
+from kafkad_etl.machine import jars, java, spark_home
+from kafkad_etl.machine.cache import cache_directory
+from kafkad_etl.machine.download import at_hand
+from kafkad_etl.machine.java import Java
+from kafkad_etl.machine.spark_home import SparkHome
+
+MB = 1 << 20
+_BESIDES_HEAP = 300 * MB
+"""What a JVM takes above its heap, at least."""
+_LEAST_DISK = 200 * MB
+_ENOUGH_DISK = 2048 * MB
+
+
+class Environment(NamedTuple):
+    java: java.Java
+    spark_home: Path
+    version: str
+    """Of PySpark."""
+    python: str
+    jars: tuple[str, ...]
+    """Ours, then the job's own; files, or URLs that the job has."""
+    warnings: tuple[str, ...] = ()
+
+
+class Machine(NamedTuple):
+    """In bytes; None: not known."""
+
+    memory: int | None
+    available: int | None
+    disk: int
+
+
+def find(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None, repository: str = "") -> Environment:
+    """Everything at hand; jars are downloaded if they are not. EtlError says what is missing and what to do."""
+    environ = os.environ if environ is None else environ
+    spark = spark_home.find()
+    cache = cache_directory(environ)
+    chosen = java.find(spark.version, cache, environ, java_home, java.bundled_home())
+    warnings = room(job.spark.driver_memory, machine(Path(temporary(environ))))
+    ours = at_hand(jars.needed(job, spark.version), cache / "jars", environ, repository)
+    every = (*map(str, ours), *map(_own_jar, own_jars(job)))
+    return Environment(chosen, spark.home, spark.version, sys.executable, every, tuple(warnings))
+
+
+def outlook(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None) -> Environment:
+    """As `find`, but nothing is downloaded, and nothing has to be there: what would be used, if it were."""
+    environ = os.environ if environ is None else environ
+    cache = cache_directory(environ)
+    try:
+        spark = spark_home.find()
+    except EtlError:
+        spark = SparkHome(Path("pyspark"), jars.known_versions()[-1])
+    try:
+        chosen = java.find(spark.version, cache, environ, java_home, java.bundled_home())
+    except EtlError:
+        chosen = Java(Path("java"), "", "")
+    ours = (str(cache / "jars" / jar.path) for jar in jars.needed(job, spark.version))
+    return Environment(chosen, spark.home, spark.version, sys.executable, (*ours, *own_jars(job)))
+
+
+def own_jars(job: Job) -> list[str]:
+    """That the job brings itself."""
+    drivers = [job.sink.jdbc.driver_jar] if job.sink.jdbc and job.sink.jdbc.driver_jar else []
+    return [*job.spark.jars, *drivers]
+
+
+def _own_jar(name: str) -> str:
+    if "://" in name:
+        return name
+    path = Path(name).absolute()
+    if not path.is_file():
+        raise EtlError(f"{path}: there is no such jar; spark.jars and driver_jar are files", EtlExit.ENVIRONMENT)
+    return str(path)
+
+
+def temporary(environ: Mapping[str, str]) -> str:
+    """Where directories for a time are made."""
+    import tempfile
+
+    return environ.get("TMPDIR") or tempfile.gettempdir()
+
+
+def room(heap: str, machine: Machine) -> list[str]:
+    """Warnings; EtlError where the job cannot work."""
+    needed = size_of(heap) + _BESIDES_HEAP
+    if machine.memory is not None and machine.memory < needed:
+        raise EtlError(
+            f"spark.driver_memory {heap} needs {needed // MB:,} MB, and there are {machine.memory // MB:,} MB in all",
+            EtlExit.ENVIRONMENT,
+            hints=("set spark.driver_memory to less: 600m is enough for small batches",),
+        )
+    if machine.disk < _LEAST_DISK:
+        raise EtlError(
+            f"only {machine.disk // MB:,} MB are free in the directory for temporary files",
+            EtlExit.ENVIRONMENT,
+            hints=("TMPDIR names another directory",),
+        )
+    found = []
+    if machine.available is not None and machine.available < needed:
+        found.append(
+            f"{machine.available // MB:,} MB of memory are free; a heap of {heap} may take {needed // MB:,} MB"
+        )
+    if machine.disk < _ENOUGH_DISK:
+        found.append(f"{machine.disk // MB:,} MB are free for temporary files; large sorts and joins need more")
+    return found
+
+
+def machine(directory: Path) -> Machine:
+    memory, available = _memory()
+    return Machine(memory, available, _free_bytes(directory))
+
+
+def _memory() -> tuple[int | None, int | None]:
+    """All, and what is free; a container's limit counts. Elsewhere than on Linux nobody says it."""
+    try:
+        found = dict(re.findall(r"^(\w+): +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE))
+    except OSError:
+        return None, None
+    memory, available = int(found["MemTotal"]) * 1024, int(found["MemAvailable"]) * 1024
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+    except (OSError, ValueError):  # no such limit, or `max`
+        return memory, available
+    return min(memory, limit), max(min(available, limit - used), 0)
+
+
+_UNITS = {"": MB, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def size_of(text: str) -> int:
+    """Of a heap, as Spark reads it: 700m, 1g; a bare number is in MiB."""
+    match = re.fullmatch(r"(\d+)([bkmgt]?)b?", text.strip().lower())
+    if match is None:
+        raise EtlError(f'spark.driver_memory "{text}" is not a size: 700m, 2g', EtlExit.USAGE)
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _free_bytes(directory: Path) -> int:
+    """On the disk of a directory that may not exist yet."""
+    while not directory.exists():
+        directory = directory.parent
+    there = os.statvfs(directory)
+    return there.f_bavail * there.f_frsize

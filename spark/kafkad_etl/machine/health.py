@@ -1,0 +1,98 @@
+"""Whether jobs can run on this machine, one thing at a time: what is missing does not hide the rest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkad_etl.errors import EtlError
+from kafkad_etl.job import Job, Spark
+from kafkad_etl.machine import jars, java, spark_home
+from kafkad_etl.machine.cache import cache_directory
+from kafkad_etl.machine.environment import machine, own_jars, room, temporary
+from kafkad_etl.machine.jars import Jar, known_versions
+from kctl.errors import KctlError
+from kctl.output import counted, size_text
+
+
+class Finding(NamedTuple):
+    check: str
+    state: str
+    """ok, warn or error."""
+    what: str
+    fix: str = ""
+
+
+def look(job: Job | None, java_home: str, reach: Callable[[], str] | None) -> Iterator[Finding]:
+    """`reach` asks the cluster, and says which it is; None: there is none to be asked."""
+    try:
+        version = spark_home.find().version
+        yield Finding("pyspark", "ok", f"{version} in {spark_home.find().home}")
+    except EtlError as error:
+        version = known_versions()[-1]
+        yield _wrong("pyspark", error)
+    yield _java(version, java_home)
+    yield _jars(job, version)
+    yield from _room(job)
+    if reach is not None:
+        yield _cluster(reach)
+
+
+def _wrong(check: str, error: KctlError) -> Finding:
+    return Finding(check, "error", error.what, "; ".join(error.hints))
+
+
+def _java(version: str, java_home: str) -> Finding:
+    try:
+        found = java.find(version, cache_directory(os.environ), os.environ, java_home, java.bundled_home())
+    except EtlError as error:
+        return _wrong("java", error)
+    passed_over = f"; not used: {'; '.join(found.refused)}" if found.refused else ""
+    return Finding("java", "ok", f"{found.version} from {found.origin}, {found.home}{passed_over}")
+
+
+def _jars(job: Job | None, version: str) -> Finding:
+    directory = cache_directory(os.environ) / "jars"
+    try:
+        wanted = jars.connector(version) if job is None else jars.needed(job, version)
+    except EtlError as error:
+        return _wrong("jars", error)
+    faults = {jar: what for jar in wanted if (what := jars.fault(jar, directory / jar.path))}
+    gone = [name for name in (own_jars(job) if job else []) if "://" not in name and not Path(name).is_file()]
+    if gone:
+        return Finding("jars", "error", f"the job's own: {', '.join(gone)}: no such file")
+    if faults:
+        return _missing(faults, len(wanted))
+    return Finding("jars", "ok", f"{counted(len(wanted), 'jar')} in {directory}")
+
+
+def _missing(faults: dict[Jar, str], wanted: int) -> Finding:
+    told = "; ".join(f"{jar.coordinate} {what}" for jar, what in faults.items())
+    size = size_text(sum(jar.bytes for jar in faults))
+    return Finding("jars", "error", f"{len(faults)} of {wanted}: {told}", f"kctl etl jars fetch ({size})")
+
+
+def _room(job: Job | None) -> Iterator[Finding]:
+    directory = Path(temporary(os.environ))
+    there = machine(directory)
+    heap = (job.spark if job else Spark()).driver_memory
+    try:
+        warnings = room(heap, there)
+    except EtlError as error:
+        yield _wrong("room", error)
+        return
+    if not os.access(directory, os.W_OK):
+        yield Finding("room", "error", f"{directory} cannot be written", "TMPDIR names another directory")
+        return
+    memory = "unknown" if there.available is None else size_text(there.available)
+    what = f"memory: {memory} free for a heap of {heap}; {directory}: {size_text(there.disk)} free"
+    yield Finding("room", "warn" if warnings else "ok", "; ".join(warnings) or what)
+
+
+def _cluster(reach: Callable[[], str]) -> Finding:
+    try:
+        return Finding("cluster", "ok", reach())
+    except KctlError as error:
+        return _wrong("cluster", error)

@@ -1,0 +1,75 @@
+"""A job as it runs: with its files of SQL and its schemas read in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.job import Job, SchemaFile, Step, Transform
+from kafkad_etl.messages import Schema
+from kafkad_etl.model import schemas
+from kafkad_etl.model.loading import Loaded, unknown_variable
+from kafkad_etl.model.schemas import Schemas
+from kafkad_etl.model.variables import Unfilled
+
+
+class Effective(NamedTuple):
+    job: Job
+    """No `file` of SQL is left in it."""
+    schemas: Schemas
+    secrets: frozenset[str]
+    """Those of the job file, and of its files of SQL."""
+
+
+def effective(loaded: Loaded) -> Effective:
+    """Files are beside the job file."""
+    job = loaded.job
+    reading = _Reading(loaded)
+    transform = reading.transform(job.transform)
+    for name in () if loaded.file.is_one_of_several else loaded.variables.unused():
+        raise EtlError(unknown_variable(name), EtlExit.USAGE, where=loaded.where(""))
+    topic = job.sink.topic
+    return Effective(
+        replace(job, transform=transform),
+        Schemas(
+            reading.schema(job.value.schema, job.value.format, "value.schema"),
+            reading.schema(job.key.schema, job.key.format, "key.schema"),
+            reading.schema(topic.schema, topic.format, "sink.topic.schema") if topic is not None else None,
+        ),
+        frozenset(reading.secrets),
+    )
+
+
+class _Reading:
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+        self._beside = loaded.path.parent
+        self.secrets = set(loaded.secrets)
+
+    def transform(self, transform: Transform) -> Transform:
+        steps = tuple(self._step(step, f"transform.steps.{index}") for index, step in enumerate(transform.steps))
+        if not transform.file:
+            return replace(transform, steps=steps)
+        return replace(transform, steps=steps, sql=self._sql(transform.file, "transform.file"), file="")
+
+    def _step(self, step: Step, path: str) -> Step:
+        return replace(step, sql=self._sql(step.file, f"{path}.file"), file="") if step.file else step
+
+    def _sql(self, name: str, path: str) -> str:
+        file = self._beside / name
+        where = self._loaded.where(path)
+        try:
+            filled = self._loaded.variables.fill(schemas.read(file, where))
+        except Unfilled as error:
+            raise EtlError(f"{file}: {error.text}", EtlExit.USAGE, hints=error.hints, where=where) from error
+        self.secrets |= filled.secrets
+        return filled.text
+
+    def schema(self, given: str | SchemaFile | None, form: str, path: str) -> Schema | None:
+        if given is None:
+            return None
+        if isinstance(given, str):
+            return schemas.inline(given, form, self._loaded.where(path))
+        return schemas.from_file(self._beside / given.file, form, self._loaded.where(f"{path}.file"))

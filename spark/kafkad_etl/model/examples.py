@@ -1,0 +1,39 @@
+"""The jobs that are shipped: spark/jobs in the repository, `jobs` in the package where it is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kctl.errors import did_you_mean
+
+
+class Example(NamedTuple):
+    name: str
+    description: str
+    text: str
+
+
+def examples() -> list[Example]:
+    return [_example(file) for file in sorted(_directory().glob("*.yaml"))]
+
+
+def example(name: str) -> Example:
+    known = [one.name for one in examples()]
+    if name not in known:
+        hints = did_you_mean(name, known) or (f"there are: {', '.join(known)}",)
+        raise EtlError(f'there is no example "{name}"', EtlExit.USAGE, hints=hints)
+    return _example(_directory() / f"{name}.yaml")
+
+
+def _directory() -> Path:
+    package = Path(__file__).parents[1]
+    installed = package / "jobs"
+    return installed if installed.is_dir() else package.parent / "jobs"
+
+
+def _example(file: Path) -> Example:
+    text = file.read_text(encoding="utf-8")
+    described = next((line for line in text.splitlines() if line.startswith("description:")), "")
+    return Example(file.stem, described.removeprefix("description:").strip(), text)

@@ -1,0 +1,57 @@
+"""What `sql` finds in a job, told with places in its file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kafkad_etl.job import Job, Transform
+from kafkad_etl.model.effective import Effective
+from kafkad_etl.model.loading import JobError, Loaded, masked
+
+if TYPE_CHECKING:
+    from kafkad_etl.model.sql import Finding
+
+
+def inspect(loaded: Loaded, effective: Effective, *, strict: bool = False) -> list[str]:
+    """Warnings; JobError for what is certainly wrong, and if `strict` for what only Spark could know better."""
+    if not _has_sql(effective.job):
+        return []
+    from kafkad_etl.model.sql import findings
+
+    found = findings(effective)
+    refused = [finding for finding in found if finding.level == "wrong" or (strict and finding.level == "doubt")]
+    lines = {
+        finding: masked("; ".join((f"{_place(loaded, finding)}: {finding.text}", *finding.hints)), effective.secrets)
+        for finding in found
+    }
+    if refused:
+        raise JobError(loaded.path, [lines[finding] for finding in refused])
+    return list(lines.values())
+
+
+def _has_sql(job: Job) -> bool:
+    blocks = (job.value, job.key)
+    has_schema = job.source.files is not None or any(block.schema is not None for block in blocks)
+    return has_schema or job.transform != Transform() or bool(job.checks or job.sink.partition_by)
+
+
+def _place(loaded: Loaded, finding: Finding) -> str:
+    """In the job file, or in the file of SQL that it names."""
+    file = sql_file(loaded.job, finding.path)
+    if not file:
+        return loaded.within(finding.path, finding.line, finding.column)
+    position = "".join(f":{number}" for number in (finding.line, finding.column) if number)
+    return f"{loaded.path.parent / file}{position}"
+
+
+def sql_file(job: Job, path: str) -> str:
+    """The file that the SQL of this key comes from; empty if the job file itself has it."""
+    for key, file in (("transform.sql", job.transform.file), *_step_files(job)):
+        if key == path:
+            return file
+    return ""
+
+
+def _step_files(job: Job) -> Iterator[tuple[str, str]]:
+    yield from ((f"transform.steps.{index}.sql", step.file) for index, step in enumerate(job.transform.steps))

@@ -1,0 +1,270 @@
+"""From the text of a job file to a Job, or to all of its mistakes at once, each with its line.
+
+file → tree of nodes → --set → variables → types (`checking`) → rules over several keys (`rules`) → Job
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import msgspec
+from msgspec.structs import replace
+from yaml.nodes import MappingNode, Node, ScalarNode
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.job import Job, Mode, Source, StopAfter
+from kafkad_etl.model import checking, rules
+from kafkad_etl.model.document import (
+    STRING,
+    Mistake,
+    Place,
+    Unreadable,
+    below,
+    children,
+    compose,
+    places,
+    put,
+    tag_of,
+    wrong_keys,
+)
+from kafkad_etl.model.variables import Unfilled, Variables
+
+_PASSWORDS = ("password", "ssl.keystore.password", "ssl.key.password", "ssl.truststore.password", "sasl.jaas.config")
+"""Keys whose values are secrets wherever they came from."""
+
+
+class JobFile(NamedTuple):
+    """As the command line names it: what `sets` and `mode` say is instead of what the file says."""
+
+    path: Path
+    variables: Mapping[str, str] = {}
+    sets: Sequence[str] = ()
+    mode: Mode | None = None
+    is_one_of_several: bool = False
+    """Then some of `variables` may be meant for the others."""
+
+
+class Loaded(NamedTuple):
+    job: Job
+    file: JobFile
+    tree_lines: Mapping[str, Place]
+    variables: Variables
+    secrets: frozenset[str]
+    """What must be shown nowhere: see `masked`."""
+
+    @property
+    def path(self) -> Path:
+        return self.file.path
+
+    def where(self, path: str) -> str:
+        """orders.yaml:14 sink.path; of a key that is not in the file, the line of the block that it would be in."""
+        return _where(self.path, self.tree_lines, path)
+
+    def within(self, path: str, line: int, column: int = 0) -> str:
+        """Where line `line` (from 1) of the text at `path` is in the file: orders.yaml:31:9 transform.sql."""
+        place = self.tree_lines.get(path)
+        if place is None or (line > 1 and not place.block):
+            return self.where(path)
+        column = column and column + place.text_column - 1
+        return f"{self.path}:{place.text_line + line - 1}{f':{column}' if column else ''} {path}"
+
+    @contextmanager
+    def telling_places(self) -> Iterator[None]:
+        """Errors that name a key get its place in the file."""
+        try:
+            yield
+        except EtlError as error:
+            error.put_at(self.where)
+            raise
+
+
+class JobError(EtlError):
+    """All that is wrong with one job file; `mistakes` has a line for each."""
+
+    def __init__(self, path: Path, mistakes: Sequence[str]) -> None:
+        if len(mistakes) == 1:
+            super().__init__(mistakes[0], EtlExit.USAGE)
+        else:
+            super().__init__(f"{path} has {len(mistakes)} mistakes", EtlExit.USAGE, hints=mistakes)
+        self.mistakes = tuple(mistakes)
+
+
+def load(file: JobFile, environment: Mapping[str, str] = os.environ) -> Loaded:
+    """EtlError USAGE says all that is wrong."""
+    return parse(_read(file.path), file, environment)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise EtlError(f"cannot read {path}: {error.strerror}", EtlExit.USAGE) from error
+    except UnicodeDecodeError as error:
+        raise EtlError(f"{path} is not text in UTF-8: byte {error.start}", EtlExit.USAGE) from error
+
+
+def parse(text: str, file: JobFile, environment: Mapping[str, str]) -> Loaded:
+    path = file.path
+    try:
+        root = compose(text)
+    except Unreadable as error:
+        raise JobError(path, [f"{path}:{error.line}: {error.text}"]) from error
+    if not isinstance(root, MappingNode):
+        raise JobError(path, [f"{path}:1: this is not a job file: it has no keys; kctl etl init writes one"])
+    return _Loading(path, root, dict(places(root, text.splitlines()))).job(file, environment)
+
+
+class _Loading:
+    def __init__(self, path: Path, root: MappingNode, lines: dict[str, Place]) -> None:
+        self.path = path
+        self.root = root
+        self.lines = lines
+        self.mistakes: list[Mistake] = list(wrong_keys(root))
+        self.secrets: set[str] = set()
+
+    def job(self, file: JobFile, environment: Mapping[str, str]) -> Loaded:
+        for setting in file.sets:
+            self._set(setting)
+        variables = Variables(dict(_declared(self.root)), file.variables, environment)
+        self._fill(self.root, "", variables)
+        self.secrets.update(_passwords(self.root))
+        values, found = checking.check(self.root, _kind())
+        told = {mistake.path for mistake in self.mistakes}
+        self.mistakes += (mistake for mistake in found if mistake.path not in told)
+        job = _converted(values, bool(self.mistakes))
+        if (job is None or not sql_files(job)) and not file.is_one_of_several:
+            self.mistakes += (Mistake("", unknown_variable(name)) for name in variables.unused())
+        if job is not None:
+            job = in_mode(job, file.mode or job.run.mode)
+            self.mistakes += _not_caused_by(self.mistakes, rules.mistakes(job))
+        if self.mistakes or job is None:
+            self._refuse()
+        return Loaded(job, file, self.lines, variables, frozenset(self.secrets))
+
+    def _set(self, setting: str) -> None:
+        path, equals, text = setting.partition("=")
+        if not equals or not path:
+            raise EtlError(f'--set "{setting}" is not of the form key=value', EtlExit.USAGE, hints=("sink.path=/data",))
+        try:
+            value = compose(text) or ScalarNode(STRING, "", self.root.start_mark)
+        except Unreadable as error:
+            raise EtlError(f"--set {path}: {error.text}", EtlExit.USAGE) from error
+        mistake = put(self.root, path, value)
+        if mistake is not None:
+            self.mistakes.append(mistake)
+        for below_it in [known for known in self.lines if known == path or known.startswith(path + ".")]:
+            del self.lines[below_it]
+        self.lines[path] = Place(0)
+
+    def _fill(self, node: Node, path: str, variables: Variables) -> None:
+        for name, child in children(node):
+            inside = below(path, name)
+            if not isinstance(child, ScalarNode):
+                self._fill(child, inside, variables)
+            elif "${" in child.value:
+                self._fill_scalar(child, inside, variables)
+
+    def _fill_scalar(self, node: ScalarNode, path: str, variables: Variables) -> None:
+        try:
+            filled = variables.fill(node.value)
+        except Unfilled as error:
+            self.mistakes.append(Mistake(path, error.text, tuple(error.hints)))
+            return
+        self.secrets |= filled.secrets
+        node.value = filled.text
+        node.tag = tag_of(filled.text) if filled.text else STRING
+
+    def _refuse(self) -> NoReturn:
+        ordered = sorted(dict.fromkeys(self.mistakes), key=lambda mistake: _line(self.lines, mistake.path))
+        lines = [masked(_told(self.path, self.lines, mistake), self.secrets) for mistake in ordered]
+        raise JobError(self.path, lines)
+
+
+def unknown_variable(name: str) -> str:
+    return f'--var {name}: the file has no variable "{name}"'
+
+
+def sql_files(job: Job) -> list[str]:
+    """Keys that name files of SQL, which may use variables too."""
+    steps = (f"transform.steps.{index}.file" for index, step in enumerate(job.transform.steps) if step.file)
+    return [*(["transform.file"] if job.transform.file else ()), *steps]
+
+
+@cache
+def _kind() -> msgspec.inspect.Type:
+    return msgspec.inspect.type_info(Job)
+
+
+def in_mode(job: Job, mode: Mode) -> Job:
+    """In another mode than the file's: what means something in the file's own mode only is left out."""
+    if mode == job.run.mode:
+        return job
+    run = replace(job.run, mode=mode, every=job.run.every if mode == "continuous" else "0s")
+    if mode == "batch":
+        return replace(job, run=replace(run, output="append", stop_after=StopAfter()))
+    source = replace(job.source, end=Source().end)
+    return replace(job, source=source, run=replace(run, stop_after=replace(run.stop_after, idle=StopAfter().idle)))
+
+
+def _declared(root: MappingNode) -> Iterable[tuple[str, str]]:
+    block = next((child for name, child in children(root) if name == "vars"), root)
+    if isinstance(block, MappingNode) and block is not root:
+        yield from ((name, child.value) for name, child in children(block) if isinstance(child, ScalarNode))
+
+
+def _passwords(node: Node) -> Iterable[str]:
+    for name, child in children(node):
+        if isinstance(child, ScalarNode):
+            if name in _PASSWORDS and child.value:
+                yield child.value
+        else:
+            yield from _passwords(child)
+
+
+def _converted(values: Any, has_mistakes: bool) -> Job | None:
+    try:
+        return msgspec.convert(values, Job)
+    except msgspec.ValidationError:
+        if not has_mistakes:
+            raise
+        return None  # what is missing was told
+
+
+def _not_caused_by(mistakes: Sequence[Mistake], later: Iterable[Mistake]) -> list[Mistake]:
+    """A rule over a block in which a value was left out would only repeat that."""
+    blocks = {mistake.path.rpartition(".")[0] for mistake in mistakes}
+    return [
+        mistake
+        for mistake in later
+        if not any(
+            f"{block}.".startswith(f"{mistake.path}.") or mistake.path.startswith(f"{block}.") for block in blocks
+        )
+    ]
+
+
+def _line(lines: Mapping[str, Place], path: str) -> int:
+    while path and path not in lines:
+        path = path.rpartition(".")[0]
+    return lines[path].line if path else 1
+
+
+def _where(file: Path, lines: Mapping[str, Place], path: str) -> str:
+    line = _line(lines, path)
+    return f"{file}:{line} {path}".rstrip() if line else f"--set {path}"
+
+
+def _told(file: Path, lines: Mapping[str, Place], mistake: Mistake) -> str:
+    return "; ".join((f"{_where(file, lines, mistake.path)}: {mistake.text}", *mistake.hints))
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """Without the secrets, also as they look inside JSON, longest first: one may be a part of another."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "****").replace(json.dumps(secret)[1:-1], "****")
+    return text

@@ -1,0 +1,119 @@
+"""`key`, `value` and `transform`: how bytes become rows, and what becomes of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkad_etl.facts import duration_ms
+from kafkad_etl.job import BadRows, Files, Format, Job, Lookup, Transform
+from kafkad_etl.model.document import Mistake
+from kafkad_etl.model.rules.sources import reads, topic_name
+
+_VIEWS = ("source", "out")
+
+
+def mistakes(job: Job) -> Iterator[Mistake]:
+    if job.source.files is None:
+        yield from _format(job, job.value, "value")
+        yield from _format(job, job.key, "key")
+    else:
+        yield from _of_files(job, job.source.files)
+    yield from _bad_rows(job, job.value.bad_rows)
+    if job.key.bad_rows != BadRows():
+        yield Mistake("key.bad_rows", "a record is bad as a whole", ("`value.bad_rows` says what becomes of it",))
+    yield from _transform(job.transform)
+    yield from _times(job.transform)
+    for name, lookup in job.transform.lookups.items():
+        yield from _lookup(name, lookup)
+
+
+def duration(text: str, path: str) -> Iterator[Mistake]:
+    try:
+        duration_ms(text)
+    except ValueError:
+        yield Mistake(path, f'"{text}" is not a duration', ("write it as 30s, 10 minutes or 1h30m",))
+
+
+def _format(job: Job, form: Format, path: str) -> Iterator[Mistake]:
+    if form.format in ("json", "csv") and form.schema is None:
+        yield Mistake(path, f"{form.format} needs a `schema`", ('schema: "id BIGINT, name STRING", or {file: …}',))
+    if form.format == "avro" and (form.schema is None) == (form.registry is None):
+        yield Mistake(path, "avro needs exactly one of `schema` and `registry`")
+    if form.format in ("text", "raw") and form.schema is not None:
+        yield Mistake(f"{path}.schema", f"{form.format} has one column and no schema")
+    if form.registry is not None and form.format != "avro":
+        yield Mistake(f"{path}.registry", f"only avro has a registry, not {form.format}")
+    if form.mode != "strict" and form.format != "json":
+        yield Mistake(f"{path}.mode", f"only json has unknown fields, not {form.format}")
+    if form.csv != Format(format="csv").csv and form.format != "csv":
+        yield Mistake(f"{path}.csv", f"the format is {form.format}")
+    if form.csv.header:
+        yield Mistake(f"{path}.csv.header", "a record is one line, without a header", ("leave it out",))
+
+
+def _of_files(job: Job, files: Files) -> Iterator[Mistake]:
+    """Files have columns already; only `bad_rows` is about them too."""
+    plain = Format(format=job.value.format, bad_rows=job.value.bad_rows)
+    if job.value != plain or job.value.format not in ("raw", files.format) or job.key != Format(format="text"):
+        hints = ("`source.files` says what they are; of `value`, only bad_rows counts",)
+        yield Mistake("value" if job.key == Format(format="text") else "key", "files have columns already", hints)
+
+
+def _bad_rows(job: Job, bad: BadRows) -> Iterator[Mistake]:
+    path = "value.bad_rows"
+    if bad.action == "dead_letter" and not bad.topic:
+        yield Mistake(path, "dead_letter needs a `topic`")
+    if bad.topic and bad.action != "dead_letter":
+        yield Mistake(f"{path}.topic", f"action {bad.action} has no topic", ("action: dead_letter has",))
+    if bad.action == "fail" and (bad.max is not None or bad.max_ratio is not None):
+        yield Mistake(path, "action fail stops at the first bad row", ("`max` and `max_ratio` go with the others",))
+    if bad.topic:
+        yield from topic_name(bad.topic, f"{path}.topic")
+        if reads(job.source, bad.topic):
+            yield Mistake(f"{path}.topic", f"{bad.topic} is read by this job: its bad rows would come again for ever")
+        if job.sink.topic is not None and bad.topic == job.sink.topic.topic and job.sink.topic.kafka is None:
+            yield Mistake(f"{path}.topic", f"{bad.topic} is the topic that good rows go to")
+
+
+def _transform(transform: Transform) -> Iterator[Mistake]:
+    given = [name for name in ("sql", "file", "steps") if getattr(transform, name)]
+    if len(given) > 1:
+        yield Mistake("transform", f"has {' and '.join(given)}", ("give one of sql, file and steps",))
+    taken = {*_VIEWS, *(name.lower() for name in transform.lookups)}
+    for index, step in enumerate(transform.steps):
+        path = f"transform.steps.{index}"
+        if bool(step.sql) == bool(step.file):
+            yield Mistake(path, "a step has either `sql` or `file`")
+        if step.name.lower() in taken:
+            yield Mistake(f"{path}.name", f'a view "{step.name}" is there already', ("use another name",))
+        taken.add(step.name.lower())
+
+
+def _times(transform: Transform) -> Iterator[Mistake]:
+    if transform.watermark is not None:
+        yield from duration(transform.watermark.delay, "transform.watermark.delay")
+    deduplicate = transform.deduplicate
+    if deduplicate is not None and deduplicate.within:
+        yield from duration(deduplicate.within, "transform.deduplicate.within")
+        if transform.watermark is None:
+            hint = "transform.watermark: {column: …, delay: 10 minutes}"
+            yield Mistake("transform.deduplicate.within", "needs a watermark, or rows are kept for ever", (hint,))
+
+
+def _lookup(name: str, lookup: Lookup) -> Iterator[Mistake]:
+    path = f"transform.lookups.{name}"
+    if name.lower() in _VIEWS:
+        yield Mistake(path, f'a view "{name}" is there already', ("use another name",))
+    if not name.isidentifier():
+        yield Mistake(path, f'"{name}" cannot be a view', ("letters, digits and `_`",))
+    if lookup.format == "jdbc":
+        if lookup.path:
+            yield Mistake(f"{path}.path", "jdbc has no path", ("options: {url: …, dbtable: …}",))
+        for option in ("url", "dbtable"):
+            if option not in lookup.options and not (option == "dbtable" and "query" in lookup.options):
+                yield Mistake(path, f"jdbc needs the option `{option}`", ("options: {url: …, dbtable: …}",))
+        return
+    if not lookup.path:
+        yield Mistake(path, f"{lookup.format} needs a `path`")
+    if lookup.format != "parquet" and not lookup.schema:
+        yield Mistake(path, f"{lookup.format} needs a `schema`", ('schema: "id BIGINT, name STRING"',))

@@ -1,0 +1,64 @@
+"""`run`, `spark` and `checks`: how the job runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kafkad_etl.facts import duration_ms, is_streaming
+from kafkad_etl.job import Job, Spark
+from kafkad_etl.model.document import Mistake
+from kafkad_etl.model.rules.clients import is_address
+from kafkad_etl.model.rules.rows import duration
+
+_MASTER = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?|yarn|(spark|k8s)://.+")
+_MEMORY = re.compile(r"\d+[kmgt]b?", re.IGNORECASE)
+
+
+def mistakes(job: Job) -> Iterator[Mistake]:
+    run = job.run
+    yield from duration(run.every, "run.every")
+    yield from duration(run.retries.backoff, "run.retries.backoff")
+    if _is_set(run.every) and run.mode != "continuous":
+        yield Mistake("run.every", f"mode {run.mode} does not wait between batches", ("mode: continuous does",))
+    yield from _stop_after(job)
+    if run.listen and not is_address(run.listen):
+        yield Mistake("run.listen", f'"{run.listen}" is not of the form host:port', ("127.0.0.1:9464",))
+    yield from _spark(job.spark)
+    for index, check in enumerate(job.checks):
+        if isinstance(check.expect, list | dict):
+            yield Mistake(f"checks.{index}.expect", "has to be one value", ("a check's SELECT has one",))
+
+
+def _stop_after(job: Job) -> Iterator[Mistake]:
+    stop = job.run.stop_after
+    yield from duration(stop.time, "run.stop_after.time")
+    yield from duration(stop.idle, "run.stop_after.idle")
+    if not is_streaming(job) and (stop.rows or _is_set(stop.time) or _is_set(stop.idle)):
+        yield Mistake("run.stop_after", "mode batch ends at `source.end`", ("leave it out",))
+    elif job.run.mode == "available-now" and _is_set(stop.idle):
+        yield Mistake("run.stop_after.idle", "mode available-now ends by itself", ("leave it out",))
+
+
+def _is_set(text: str) -> bool:
+    try:
+        return duration_ms(text) > 0
+    except ValueError:
+        return False  # told by `duration`
+
+
+def _spark(spark: Spark) -> Iterator[Mistake]:
+    if not _MASTER.fullmatch(spark.master):
+        yield Mistake("spark.master", f'"{spark.master}" is no master', ("local[*], yarn, k8s://…, spark://…",))
+    for name in ("driver_memory", "executor_memory"):
+        if not _MEMORY.fullmatch(getattr(spark, name)):
+            yield Mistake(f"spark.{name}", f'"{getattr(spark, name)}" is no size', ("512m, 4g",))
+    for name in spark.conf:
+        if not name.startswith("spark."):
+            yield Mistake(f"spark.conf.{name}", "Spark's settings begin with spark.", (f"write spark.{name}",))
+    if spark.conf.get("spark.submit.deployMode") == "cluster":
+        yield Mistake(
+            "spark.conf.spark.submit.deployMode",
+            "the driver has to run beside kctl, which guards the checkpoint and shows the progress",
+            ("leave it out: executors run in the cluster all the same",),
+        )

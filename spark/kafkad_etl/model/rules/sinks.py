@@ -1,0 +1,122 @@
+"""`sink`: where rows go, and what cannot go there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkad_etl.facts import FILES, is_streaming
+from kafkad_etl.job import JdbcSink, Job, Kafka, Sink, TopicSink
+from kafkad_etl.model.document import Mistake
+from kafkad_etl.model.rules.sources import reads, topic_name
+
+_OWN_BLOCKS = ("topic", "jdbc", "console")
+_PATHS = (*FILES, "delta")
+_ONLY_FOR = {
+    "path": _PATHS,
+    "partition_by": _PATHS,
+    "mode": _PATHS,
+    "compression": FILES,
+    "target_file_mb": _PATHS,
+    "compact": FILES,
+    "csv": ("csv",),
+    "options": _PATHS,
+}
+"""Keys of `sink` itself, and the types that know them."""
+_TEXT_COMPRESSIONS = ("", "none", "snappy", "gzip", "lz4")
+_KNOWN_DATABASES = ("jdbc:postgresql:", "jdbc:sqlite:")
+
+
+def mistakes(job: Job) -> Iterator[Mistake]:
+    sink = job.sink
+    yield from _blocks(sink)
+    if sink.type in _PATHS:
+        yield from _files(job)
+    if sink.type == "topic" and sink.topic is not None:
+        yield from _topic(job, sink.topic)
+    if sink.type == "jdbc" and sink.jdbc is not None:
+        yield from _jdbc(sink.jdbc)
+    yield from _output(job)
+
+
+def _blocks(sink: Sink) -> Iterator[Mistake]:
+    if sink.type in ("topic", "jdbc") and getattr(sink, sink.type) is None:
+        yield Mistake("sink", f"type {sink.type} needs the block `{sink.type}`")
+    empty = Sink(type=sink.type)
+    for name in _OWN_BLOCKS:
+        if name != sink.type and getattr(sink, name) != getattr(empty, name):
+            yield Mistake(f"sink.{name}", f"the type is {sink.type}", (f"write type: {name}, or leave the block out",))
+    for name, types in _ONLY_FOR.items():
+        if sink.type not in types and getattr(sink, name) != getattr(empty, name):
+            hint = f"`{sink.type}` is the block for it" if sink.type in _OWN_BLOCKS else "leave it out"
+            yield Mistake(f"sink.{name}", f"is for type {', '.join(types)}; this one is {sink.type}", (hint,))
+
+
+def _files(job: Job) -> Iterator[Mistake]:
+    sink = job.sink
+    if not sink.path:
+        yield Mistake("sink", f"{sink.type} needs a `path`")
+    if len(set(sink.partition_by)) < len(sink.partition_by):
+        yield Mistake("sink.partition_by", "names a column twice")
+    if sink.type in ("json", "csv") and sink.compression not in _TEXT_COMPRESSIONS:
+        yield Mistake("sink.compression", f"Spark cannot write {sink.type} with {sink.compression}", ("gzip it can",))
+    if sink.mode == "overwrite_partitions" and not sink.partition_by:
+        yield Mistake("sink.mode", "overwrite_partitions needs `partition_by`")
+    if sink.mode != "append" and is_streaming(job) and (sink.mode, job.run.output) != ("overwrite", "complete"):
+        yield Mistake(
+            "sink.mode",
+            f"in mode {job.run.mode} every batch would undo the one before",
+            ("mode: append, or run.mode: batch",),
+        )
+    if sink.type == "delta" and not _has_delta(job):
+        yield Mistake("sink.type", "delta needs its jar", ("spark.jars: [delta-spark….jar, delta-storage….jar]",))
+
+
+def _has_delta(job: Job) -> bool:
+    settings = (job.spark.conf.get(name, "") for name in ("spark.jars", "spark.jars.packages"))
+    return any("delta" in str(jars) for jars in (*job.spark.jars, *settings))
+
+
+def _topic(job: Job, sink: TopicSink) -> Iterator[Mistake]:
+    yield from topic_name(sink.topic, "sink.topic.topic")
+    if sink.format == "avro" and sink.schema is None:
+        yield Mistake("sink.topic", "avro needs a `schema`", ("schema: {file: orders.avsc}",))
+    if sink.format != "avro" and sink.schema is not None:
+        yield Mistake("sink.topic.schema", f"only avro has one, not {sink.format}")
+    if sink.create is not None and sink.create.replication == 0:
+        yield Mistake("sink.topic.create.replication", "has to be at least 1, or -1 for the cluster's default")
+    if reads(job.source, sink.topic) and _same_cluster(job.kafka, sink.kafka):
+        yield Mistake("sink.topic.topic", f"{sink.topic} is read by this job: what it writes would come again for ever")
+
+
+def _same_cluster(source: Kafka, sink: Kafka | None) -> bool:
+    return sink is None or (sink.cluster, set(sink.bootstrap)) == (source.cluster, set(source.bootstrap))
+
+
+def _jdbc(sink: JdbcSink) -> Iterator[Mistake]:
+    if not sink.url.startswith("jdbc:"):
+        yield Mistake("sink.jdbc.url", "has to begin with jdbc:", ("jdbc:postgresql://host/database",))
+    elif not sink.driver_jar and not sink.url.startswith(_KNOWN_DATABASES):
+        yield Mistake("sink.jdbc", "needs `driver_jar`", ("only PostgreSQL's and SQLite's are fetched by themselves",))
+    if sink.mode == "upsert" and not sink.keys:
+        yield Mistake("sink.jdbc", "upsert needs `keys`", ("the columns of a unique index of the table",))
+    if sink.mode == "append" and sink.keys:
+        yield Mistake("sink.jdbc.keys", "append has no keys", ("mode: upsert has",))
+    for name in ("url", "dbtable", "user", "password", "driver"):
+        if name in sink.options:
+            yield Mistake(f"sink.jdbc.options.{name}", "has a key of its own", ("write it in `sink.jdbc`",))
+
+
+def _output(job: Job) -> Iterator[Mistake]:
+    """Whether the sink can replace the groups that it has."""
+    output, sink = job.run.output, job.sink
+    if output == "append":
+        return
+    if not is_streaming(job):
+        yield Mistake("run.output", "mode batch has every group once", ("leave it out",))
+        return
+    hint = "a topic sink, or jdbc with mode upsert, can"
+    if sink.type in _PATHS and (output == "update" or sink.mode != "overwrite"):
+        also = " unless `sink.mode` is overwrite" if output == "complete" else ""
+        yield Mistake("run.output", f"a {sink.type} sink cannot replace groups of an earlier batch{also}", (hint,))
+    if sink.type == "jdbc" and sink.jdbc is not None and sink.jdbc.mode == "append":
+        yield Mistake("run.output", f"output {output} would add every group again", ("sink.jdbc.mode: upsert",))

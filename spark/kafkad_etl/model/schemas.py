@@ -1,0 +1,126 @@
+"""Columns from the job file or from a file beside it: DDL, Spark's JSON, a JSON Schema, or Avro's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.messages import Schema
+
+_SIMPLE = {"integer": "long", "number": "double", "boolean": "boolean", "string": "string"}
+_FORMATS = {"date-time": "timestamp", "date": "date"}
+_KINDS = {".ddl": "ddl", ".json": "spark", ".avsc": "avro"}
+
+
+class Schemas(NamedTuple):
+    """Of a job; None where the format has none, and where a registry has it."""
+
+    value: Schema | None = None
+    key: Schema | None = None
+    sink: Schema | None = None
+
+
+NO_SCHEMAS = Schemas()
+
+
+class Unsupported(Exception):
+    """A JSON Schema that has no columns of its own."""
+
+
+def inline(text: str, form: str, where: str) -> Schema:
+    """`form` is the format of the bytes: avro's schemas are JSON."""
+    if form != "avro":
+        return Schema("ddl", text)
+    return Schema("avro", _avro(_json(text, where), where))
+
+
+def from_file(file: Path, form: str, where: str) -> Schema:
+    text = read(file, where)
+    kind = _KINDS.get(file.suffix)
+    if kind is None:
+        raise _wrong(where, f"{file}: the kind of schema is not known", f"name it {', '.join(_KINDS)}")
+    if (kind == "avro") != (form == "avro"):
+        wanted = ".avsc" if form == "avro" else ".ddl or .json"
+        raise _wrong(where, f"{file}: {form} needs a schema of kind {wanted}")
+    if kind == "ddl":
+        return Schema("ddl", " ".join(text.split()))
+    document = _json(text, f"{where}: {file}")
+    return Schema("avro", _avro(document, where)) if kind == "avro" else Schema("spark", _spark(document, where, file))
+
+
+def read(file: Path, where: str) -> str:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise _wrong(where, f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise _wrong(where, f"{file} is not text in UTF-8: byte {error.start}") from error
+    if not text.strip():
+        raise _wrong(where, f"{file} is empty")
+    return text
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise _wrong(where, f"the schema is not JSON: {error}") from error
+    except RecursionError as error:
+        raise _wrong(where, "the schema is nested too deeply") from error
+
+
+def _avro(document: Any, where: str) -> str:
+    if not isinstance(document, dict) or document.get("type") != "record":
+        raise _wrong(where, "the schema is not an Avro record", '{"type": "record", "name": …, "fields": […]}')
+    return json.dumps(document, separators=(",", ":"))
+
+
+def _spark(document: Any, where: str, file: Path) -> str:
+    if isinstance(document, dict) and document.get("type") == "struct":
+        return json.dumps(document, separators=(",", ":"))
+    try:
+        return json.dumps(_columns(document, "$"), separators=(",", ":"))
+    except Unsupported as error:
+        raise _wrong(where, f"{file}: {error}", "write the columns as DDL: id BIGINT, name STRING") from error
+
+
+def _columns(schema: Any, path: str) -> dict[str, Any]:
+    """Spark's struct for the properties of a JSON Schema's object."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or not properties:
+        raise Unsupported(f"{path} is neither Spark's schema nor a JSON Schema's object with `properties`")
+    fields = [
+        {"name": name, "type": _type(child, f"{path}.{name}"), "nullable": True, "metadata": {}}
+        for name, child in properties.items()
+    ]
+    return {"type": "struct", "fields": fields}
+
+
+def _type(schema: Any, path: str) -> Any:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    if isinstance(kind, list):
+        kinds = [one for one in kind if one != "null"]
+        kind = kinds[0] if len(kinds) == 1 else None
+    if kind == "object":
+        return _object(schema, path)
+    if kind == "array":
+        return {"type": "array", "elementType": _type(schema.get("items"), f"{path}[]"), "containsNull": True}
+    if kind == "string" and isinstance(schema.get("format"), str):
+        return _FORMATS.get(schema["format"], "string")
+    if not isinstance(kind, str) or kind not in _SIMPLE:
+        raise Unsupported(f"{path}: only one simple `type` can be a column's")
+    return _SIMPLE[kind]
+
+
+def _object(schema: dict[str, Any], path: str) -> dict[str, Any]:
+    values = schema.get("additionalProperties")
+    if "properties" not in schema and isinstance(values, dict):
+        value = _type(values, f"{path}.*")
+        return {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
+    return _columns(schema, path)
+
+
+def _wrong(where: str, text: str, *hints: str) -> EtlError:
+    return EtlError(text, EtlExit.USAGE, hints=hints, where=where)

@@ -1,0 +1,189 @@
+"""Which columns a SELECT reads, and which it has.
+
+Everything is a guess on the safe side: where a name may come from somewhere that cannot be seen here, nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from sqlglot import exp
+
+from kafkad_etl.model.sql.parsing import TIME_WINDOWS
+from kafkad_etl.model.sql.terms import Columns
+
+_ALWAYS = {"window", "session_window"}
+"""Columns that grouping by time makes."""
+
+
+Node: TypeAlias = Any
+"""Of sqlglot's trees, whose classes are not the same in all of its versions."""
+
+
+class Missing(NamedTuple):
+    node: Node
+    name: str
+    known: tuple[str, ...]
+    is_view: bool
+
+
+Views = Mapping[str, Columns]
+_Relation = tuple[str, Columns]
+
+
+class Analysis:
+    """Of one query over `views`, whose names are in lower case."""
+
+    def __init__(self, query: Node, views: Views) -> None:
+        self.missing: list[Missing] = []
+        self.result = self._query(query, views, ())
+
+    def _query(self, query: Node, views: Views, outer: tuple[_Relation, ...]) -> Columns:
+        views = dict(views)
+        for cte in getattr(query, "ctes", ()):
+            columns = self._query(cte.this, views, outer)
+            named = tuple(column.name for column in cte.args["alias"].columns)
+            views[cte.alias.lower()] = Columns(named, True) if named else columns
+        if isinstance(query, exp.SetOperation):
+            left = self._query(query.left, views, outer)
+            self._query(query.right, views, outer)
+            return left
+        if isinstance(query, exp.Subquery):
+            return self._query(query.this, views, outer)
+        return self._select(query, views, outer) if isinstance(query, exp.Select) else Columns()
+
+    def _select(self, select: exp.Select, views: Views, outer: tuple[_Relation, ...]) -> Columns:
+        inside: list[Node] = []
+        relations = tuple(self._relations(select, views, outer, inside))
+        self._check(select, (*relations, *outer))
+        for query in _direct_queries(select):
+            if not any(query is known for known in inside):
+                self._query(query, views, (*relations, *outer))
+        return _projected(select, relations)
+
+    def _relations(
+        self, select: exp.Select, views: Views, outer: tuple[_Relation, ...], inside: list[Node]
+    ) -> Iterator[_Relation]:
+        """`inside` gets the queries that are looked at here."""
+        first = argument(select, "from")
+        for relation in [*([first.this] if first else []), *(join.this for join in select.args.get("joins") or ())]:
+            if isinstance(relation, exp.Subquery):
+                inside.append(relation)
+                yield relation.alias.lower(), self._query(relation.this, views, outer)
+            elif isinstance(relation, exp.Table):
+                yield self._table(relation, views)
+            else:
+                yield relation.alias.lower(), Columns()
+            for lateral in relation.args.get("laterals") or ():
+                yield _lateral(lateral)
+        for lateral in select.args.get("laterals") or ():
+            yield _lateral(lateral)
+
+    def _table(self, table: exp.Table, views: Views) -> _Relation:
+        name = table.alias_or_name.lower()
+        if not isinstance(table.this, exp.Identifier) or table.db or table.args.get("pivots"):
+            return name, Columns()  # a function, or a table of a catalog
+        if table.name.lower() not in views:
+            self.missing.append(Missing(table, table.name, tuple(views), True))
+        return name, views.get(table.name.lower(), Columns())
+
+    def _check(self, select: exp.Select, visible: tuple[_Relation, ...]) -> None:
+        if not all(columns.complete for _, columns in visible):
+            return
+        aliases = {projection.alias.lower() for projection in select.selects if projection.alias}
+        known = {name.lower(): name for _, columns in visible for name in columns.names}
+        for node in select.walk(prune=lambda node: node is not select and isinstance(node, exp.Query)):
+            if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star) or node.find_ancestor(exp.Lambda):
+                continue
+            first, *others = [part.name for part in node.parts]
+            of_relation = [columns for alias, columns in visible if alias == first.lower()] if others else []
+            if of_relation and of_relation[0].lacks(others[0]) and others[0].lower() not in _ALWAYS:
+                self.missing.append(Missing(node.parts[1], others[0], of_relation[0].names, False))
+            elif not of_relation and first.lower() not in known.keys() | aliases | _ALWAYS:
+                self.missing.append(Missing(node.parts[0], first, tuple(known.values()), False))
+
+
+def argument(node: Node, name: str) -> Node | None:
+    """Newer sqlglot avoids Python's own words: `from_`."""
+    return node.args.get(f"{name}_") or node.args.get(name)
+
+
+def _direct_queries(select: exp.Select) -> Iterator[Node]:
+    """Those in expressions of this very SELECT."""
+    with_clause = argument(select, "with")
+    for node in select.walk(
+        prune=lambda node: node is with_clause or (node is not select and isinstance(node, exp.Query))
+    ):
+        if node is not select and isinstance(node, exp.Query):
+            yield node
+
+
+def _lateral(lateral: Node) -> _Relation:
+    alias = lateral.args.get("alias")
+    names = tuple(column.name for column in alias.columns) if alias is not None else ()
+    return lateral.alias.lower(), Columns(names, bool(names))
+
+
+def _projected(select: exp.Select, relations: tuple[_Relation, ...]) -> Columns:
+    names: list[str] = []
+    complete = True
+    for projection in select.selects:
+        found = _names(projection, relations)
+        names += found.names
+        complete = complete and found.complete
+    return Columns(tuple(dict.fromkeys(names)), complete)
+
+
+def _names(projection: Node, relations: tuple[_Relation, ...]) -> Columns:
+    star = projection.this if isinstance(projection, exp.Column) else projection
+    if isinstance(star, exp.Star):
+        table = projection.table.lower() if isinstance(projection, exp.Column) else ""
+        return _starred(star, [columns for alias, columns in relations if table in ("", alias)])
+    if isinstance(projection, exp.Aliases):
+        return Columns(tuple(identifier.name for identifier in projection.aliases), True)
+    name = projection.alias or (projection.name if isinstance(projection, exp.Column | exp.Cast | exp.Dot) else "")
+    return Columns((name,), True) if name else Columns()
+
+
+def _starred(star: Node, relations: list[Columns]) -> Columns:
+    without = {column.name.lower() for column in argument(star, "except") or ()}
+    names = tuple(name for columns in relations for name in columns.names if name.lower() not in without)
+    return Columns(names, bool(relations) and all(columns.complete for columns in relations))
+
+
+# --- what needs a state from batch to batch
+
+
+def tables(query: Node) -> set[str]:
+    return {table.name.lower() for table in query.find_all(exp.Table)}
+
+
+def aggregates(query: Node, of: set[str]) -> Iterator[exp.Select]:
+    """SELECTs that group rows of these views."""
+    for select in query.find_all(exp.Select):
+        if tables(select) & of and (select.args.get("group") or _has_aggregate(select)):
+            yield select
+
+
+def _has_aggregate(select: exp.Select) -> bool:
+    parts = [*select.selects, *([select.args["having"]] if select.args.get("having") else [])]
+    return any(
+        isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window)
+        for part in parts
+        for node in part.walk(prune=lambda node: isinstance(node, exp.Query | exp.Window))
+    )
+
+
+def groups_by_time(select: exp.Select, column: str) -> bool:
+    """Whether a group can be over once time has passed."""
+    group = select.args.get("group")
+    if group is None:
+        return False
+    if group.args.get("all") or any(isinstance(expression, exp.Literal) for expression in group.expressions):
+        return True  # GROUP BY 1, GROUP BY ALL: not seen from here
+    return any(
+        (isinstance(node, exp.Anonymous) and str(node.this).lower() in TIME_WINDOWS)
+        or (isinstance(node, exp.Column) and node.name.lower() in (column.lower(), *_ALWAYS))
+        for node in group.walk()
+    )

@@ -1,0 +1,149 @@
+"""Columns as Spark's DDL has them: `id BIGINT NOT NULL, tags ARRAY<STRING> COMMENT 'as typed'`.
+
+Taken is what Spark takes; sqlglot knows many types more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kafkad_etl.model.sql.terms import Unparsed
+from kctl.errors import did_you_mean
+
+_TOKEN = r"""(?xs)
+    (?P<blank> \s+ | --[^\n]* | /\*.*?\*/ )
+  | (?P<text> [rR]?'(?:[^'\\]|\\.)*' | [rR]?"(?:[^"\\]|\\.)*" )
+  | (?P<name> `(?:[^`]|``)+` )
+  | (?P<number> [0-9]+\b )
+  | (?P<word> [A-Za-z0-9_]+ )
+  | (?P<sign> [<>(),:] )
+"""
+_NESTED = ("ARRAY", "MAP", "STRUCT")
+_DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
+_SIZED = ("CHAR", "CHARACTER", "VARCHAR")
+_SIMPLE = (
+    *("BOOLEAN", "BYTE", "TINYINT", "SHORT", "SMALLINT", "INT", "INTEGER", "LONG", "BIGINT", "FLOAT", "REAL", "DOUBLE"),
+    *("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "STRING", "BINARY", "VOID", "VARIANT"),
+)
+_UNITS = (("YEAR", "MONTH"), ("DAY", "HOUR", "MINUTE", "SECOND"))
+"""Of an INTERVAL, which may go from one TO a later one of the same group."""
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+def columns_of_ddl(ddl: str) -> list[str]:
+    """Their names. Unparsed says where Spark would not go on."""
+    reader = _Reader(ddl)
+    try:
+        names = reader.columns()
+    except RecursionError as error:
+        raise Unparsed("is nested too deeply") from error
+    reader.need("end", "")
+    return names
+
+
+class _Reader:
+    def __init__(self, ddl: str) -> None:
+        self._ddl = ddl
+        self._tokens = self._read()
+        self._token = next(self._tokens)
+
+    def _read(self) -> Iterator[_Token]:
+        at, match = 0, re.compile(_TOKEN).match
+        while at < len(self._ddl):
+            found = match(self._ddl, at)
+            if found is None:
+                raise self._wrong(at, self._ddl[at:].split(maxsplit=1)[0])
+            if found.lastgroup != "blank":
+                yield _Token(str(found.lastgroup), found[0], at)
+            at = found.end()
+        yield _Token("end", "", at)
+
+    def _wrong(self, at: int, near: str, *hints: str) -> Unparsed:
+        text = f'cannot be read near "{near}"' if near else "cannot be read: it ends too early"
+        return Unparsed(text, self._ddl.count("\n", 0, at) + 1, at - self._ddl.rfind("\n", 0, at), hints)
+
+    def _taken(self) -> _Token:
+        token = self._token
+        self._token = next(self._tokens, token)
+        return token
+
+    def takes(self, *texts: str) -> str:
+        """The next token if it is one of these words or signs."""
+        text = self._token.text.upper()
+        return self._taken().text.upper() if text and text in texts else ""
+
+    def need(self, kind: str, *texts: str) -> str:
+        token = self._token
+        if token.kind != kind or (texts and token.text.upper() not in texts):
+            raise self._wrong(token.at, token.text)
+        return self._taken().text
+
+    def columns(self, between: str = "") -> list[str]:
+        """`between` a name and its type may be a sign."""
+        names = [self._column(between)]
+        while self.takes(","):
+            names.append(self._column(between))
+        return names
+
+    def _column(self, between: str) -> str:
+        quoted = self._token.kind == "name"
+        name = self.need("name" if quoted else "word")
+        self.takes(between)
+        self._type()
+        if self.takes("NOT"):
+            self.need("word", "NULL")
+        if self.takes("COMMENT"):
+            self.need("text")
+        return name[1:-1].replace("``", "`") if quoted else name
+
+    def _type(self) -> None:
+        token = self._token
+        name = self.need("word").upper()
+        if name in _NESTED:
+            self._nested(name)
+        elif name in _SIZED:
+            self._sizes(most=1)
+        elif name in _DECIMALS:
+            if self._token.text == "(":
+                self._sizes(most=2)
+        elif name == "INTERVAL":
+            self._interval()
+        elif name not in _SIMPLE:
+            known = [*_SIMPLE, *_DECIMALS, *_SIZED, *_NESTED, "INTERVAL"]
+            raise self._wrong(token.at, token.text, *did_you_mean(name, known))
+        elif name == "STRING" and self.takes("COLLATE"):
+            self.need("word")
+
+    def _nested(self, name: str) -> None:
+        self.need("sign", "<")
+        if name == "STRUCT":
+            if self._token.text != ">":
+                self.columns(between=":")
+        else:
+            self._type()
+        if name == "MAP":
+            self.need("sign", ",")
+            self._type()
+        self.need("sign", ">")
+
+    def _sizes(self, most: int) -> None:
+        """Which of them make sense is for Spark to say."""
+        self.need("sign", "(")
+        self.need("number")
+        if most > 1 and self.takes(","):
+            self.need("number")
+        self.need("sign", ")")
+
+    def _interval(self) -> None:
+        units = next((units for units in _UNITS if self._token.text.upper() in units), ())
+        first = self.takes(*units)
+        later = units[units.index(first) + 1 :] if first else ()
+        if later and self.takes("TO"):
+            self.need("word", *later)

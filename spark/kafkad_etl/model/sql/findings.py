@@ -1,0 +1,134 @@
+"""What is wrong with a job's SQL and its columns, as far as it can be known without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kafkad_etl.job import Job
+from kafkad_etl.messages import Schema
+from kafkad_etl.model.effective import Effective
+from kafkad_etl.model.sql.ddl import columns_of_ddl
+from kafkad_etl.model.sql.terms import Columns, Finding, Unparsed
+from kctl.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from kafkad_etl.model.sql.queries import Queries
+
+META = ("_key", "_topic", "_partition", "_offset", "_timestamp")
+
+
+def findings(effective: Effective) -> list[Finding]:
+    return list(_findings(effective))
+
+
+def _findings(effective: Effective) -> Iterator[Finding]:
+    job = effective.job
+    source, found = _source(effective)
+    yield from found
+    yield from _named_columns(job, source)
+    lookups: dict[str, Columns] = {}
+    for name, lookup in job.transform.lookups.items():
+        lookups[name.lower()], found = _of_ddl(lookup.schema, f"transform.lookups.{name}.schema")
+        yield from found
+    queries = _queries(job)
+    result = _plain(source, job)
+    if queries is not None:
+        result = yield from queries.steps({"source": source, **lookups}, result)
+    if job.run.output == "complete" and not (queries and queries.may_aggregate):
+        yield Finding("wrong", "run.output", "output complete is for SQL that aggregates", ("leave it out",))
+    yield from _wanted_columns(job, result)
+    if queries is not None:
+        yield from queries.checks({"out": result, **lookups})
+
+
+def _queries(job: Job) -> Queries | None:
+    if not (job.transform.steps or job.transform.sql or job.checks):
+        return None
+    from kafkad_etl.model.sql.queries import Queries
+
+    return Queries(job)
+
+
+# --- columns that are known before any SQL
+
+
+def _source(effective: Effective) -> tuple[Columns, list[Finding]]:
+    job = effective.job
+    files = job.source.files
+    if files is not None:
+        columns, found = _of_ddl(files.schema, "source.files.schema")
+        file = () if files.format == "parquet" else ("_file",)
+        return Columns((*columns.names, *file), columns.complete), found
+    meta = (*META, "_headers") if job.source.headers else META
+    if job.value.format in ("text", "raw"):
+        return Columns(("value", *meta), True), []
+    values, found = _of_schema(effective.schemas.value, "value.schema")
+    return Columns((*values.names, *meta), values.complete), found
+
+
+def _of_schema(schema: Schema | None, path: str) -> tuple[Columns, list[Finding]]:
+    if schema is None:
+        return Columns(), []
+    if schema.kind == "ddl":
+        return _of_ddl(schema.text, path)
+    names = tuple(str(field.get("name")) for field in json.loads(schema.text).get("fields", ()))
+    return Columns(names, True), []
+
+
+def _of_ddl(ddl: str, path: str) -> tuple[Columns, list[Finding]]:
+    if not ddl:
+        return Columns(), []
+    try:
+        return Columns(tuple(columns_of_ddl(ddl)), True), []
+    except Unparsed as error:
+        return Columns(), [error.at(path)]
+
+
+def _plain(source: Columns, job: Job) -> Columns:
+    """The result without SQL: what was in the record, and of the rest what the sink asks for."""
+    topic = job.sink.topic
+    wanted = {*job.sink.partition_by, *((topic.key, topic.partition, topic.headers) if topic else ())}
+    if topic is not None and topic.source_header:
+        wanted |= {"_topic", "_partition", "_offset"}
+    return Columns(tuple(name for name in source.names if name[:1] != "_" or name in wanted), source.complete)
+
+
+# --- columns that other keys name
+
+
+def _named_columns(job: Job, source: Columns) -> Iterator[Finding]:
+    transform = job.transform
+    if transform.watermark is not None:
+        yield from _lacking(source, transform.watermark.column, "transform.watermark.column", "source")
+    if transform.deduplicate is not None:
+        for index, name in enumerate(transform.deduplicate.keys):
+            yield from _lacking(source, name, f"transform.deduplicate.keys.{index}", "source")
+
+
+def _wanted_columns(job: Job, result: Columns) -> Iterator[Finding]:
+    sink = job.sink
+    for index, name in enumerate(sink.partition_by):
+        yield from _lacking(result, name, f"sink.partition_by.{index}")
+    if result.complete and {name.lower() for name in result.names} <= {name.lower() for name in sink.partition_by}:
+        yield Finding("wrong", "sink.partition_by", "no column is left for the files themselves")
+    if sink.jdbc is not None:
+        for index, name in enumerate(sink.jdbc.keys):
+            yield from _lacking(result, name, f"sink.jdbc.keys.{index}")
+    if sink.topic is None:
+        return
+    for key in ("key", "partition", "headers"):
+        yield from _lacking(result, getattr(sink.topic, key), f"sink.topic.{key}")
+    if sink.topic.format in ("text", "raw") and result.lacks("value"):
+        hint = f"SELECT … AS value; there are: {', '.join(result.names)}"
+        text = f"format {sink.topic.format} writes the column `value`, and there is none"
+        yield Finding("wrong", "sink.topic.format", text, (hint,))
+    for name in ("_topic", "_partition", "_offset") if sink.topic.source_header else ():
+        yield from _lacking(result, name, "sink.topic.source_header")
+
+
+def _lacking(columns: Columns, name: str, path: str, view: str = "the result") -> Iterator[Finding]:
+    if name and columns.lacks(name):
+        hints = did_you_mean(name, columns.names) or (f"there are: {', '.join(columns.names)}",)
+        yield Finding("wrong", path, f'{view} has no column "{name}"', hints)

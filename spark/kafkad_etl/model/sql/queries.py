@@ -1,0 +1,117 @@
+"""What is wrong with one query of a job, by sqlglot's tree of it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from kafkad_etl.facts import is_stateful, is_streaming
+from kafkad_etl.job import Job
+from kafkad_etl.model.sql.columns import Analysis, Missing, Node, aggregates, groups_by_time, tables
+from kafkad_etl.model.sql.parsing import Position, position, query_of
+from kafkad_etl.model.sql.terms import Columns, Finding, Unparsed
+from kctl.errors import did_you_mean
+
+_GROUP_BY_TIME = "transform.watermark, and GROUP BY window(…), or run.output: update"
+
+
+class _Query(NamedTuple):
+    view: str
+    path: str
+    sql: str
+
+
+class Queries:
+    """Those of one job."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.from_source = {"source"}
+        """Views that are made of the stream."""
+        self.may_aggregate = False
+        """Whether one of the steps does, or cannot be read."""
+
+    def steps(self, views: Mapping[str, Columns], result: Columns) -> Generator[Finding, None, Columns]:
+        """In their order; from `result`, the columns there are without any, to those that there will be."""
+        views = dict(views)
+        for query in _steps(self.job):
+            result = views[query.view] = yield from self._step(query, views)
+        return result
+
+    def checks(self, views: Mapping[str, Columns]) -> Iterator[Finding]:
+        """What looks at the result, over the views that it may name."""
+        for index, check in enumerate(self.job.checks):
+            query = _Query("", f"checks.{index}.sql", check.sql)
+            try:
+                analysis = Analysis(query_of(query.sql), views)
+            except Unparsed as error:
+                yield error.at(query.path)
+            else:
+                yield from (_missing(missing, query) for missing in analysis.missing)
+
+    def _step(self, query: _Query, views: Mapping[str, Columns]) -> Generator[Finding, None, Columns]:
+        try:
+            tree = query_of(query.sql)
+        except Unparsed as error:
+            self.may_aggregate = True
+            self.from_source.add(query.view)
+            yield error.at(query.path)
+            return Columns()
+        analysis = Analysis(tree, views)
+        yield from (_missing(missing, query) for missing in analysis.missing)
+        yield from self._state(tree, query)
+        if tables(tree) & self.from_source:
+            self.from_source.add(query.view)
+        return analysis.result
+
+    def _state(self, tree: Node, query: _Query) -> Iterator[Finding]:
+        """What a stream cannot have, or has only for one batch."""
+        grouping = list(aggregates(tree, self.from_source))
+        self.may_aggregate = self.may_aggregate or bool(grouping)
+        if not is_streaming(self.job) or not tables(tree) & self.from_source:
+            return
+        watermark = self.job.transform.watermark
+        appends = self.job.run.output == "append"
+        for select in grouping if appends else ():
+            where = position(select, query.sql)
+            if watermark is None:
+                text = "this aggregates without a watermark, so that in output append no group would ever be finished"
+                yield Finding("wrong", query.path, text, (_GROUP_BY_TIME,), *where)
+            elif not groups_by_time(select, watermark.column):
+                text = f"groups without a window or {watermark.column} are never finished in output append"
+                yield Finding("doubt", query.path, text, (f"GROUP BY window({watermark.column}, '1 minute')",), *where)
+        yield from self._refused_by_streams(tree, query) if is_stateful(self.job) else _of_one_batch(tree, query)
+
+    def _refused_by_streams(self, tree: Node, query: _Query) -> Iterator[Finding]:
+        for window in tree.find_all(exp.Window):
+            text = "Spark has no OVER (…) in queries with a state"
+            yield Finding("wrong", query.path, text, ("group by window(…) instead",), *position(window, query.sql))
+        if tree.args.get("order") and self.job.run.output != "complete":
+            text = "Spark sorts streams in output complete only"
+            yield Finding("wrong", query.path, text, ("leave ORDER BY out",), *position(tree.args["order"], query.sql))
+
+
+def _of_one_batch(tree: Node, query: _Query) -> Iterator[Finding]:
+    for node in tree.find_all(exp.Select):
+        if node.args.get("distinct"):
+            text = "DISTINCT is over each batch by itself"
+            hint = "transform.deduplicate with `within` looks across batches"
+            yield Finding("note", query.path, text, (hint,), *position(node, query.sql))
+
+
+def _missing(missing: Missing, query: _Query) -> Finding:
+    where: Position = position(missing.node, query.sql)
+    hints = did_you_mean(missing.name, missing.known) or (f"there are: {', '.join(missing.known)}",)
+    if missing.is_view:
+        return Finding("wrong", query.path, f'there is no view "{missing.name}"', hints, *where)
+    return Finding("doubt", query.path, f'there is no column "{missing.name}"', hints, *where)
+
+
+def _steps(job: Job) -> list[_Query]:
+    steps = [
+        _Query(step.name.lower(), f"transform.steps.{index}.sql", step.sql)
+        for index, step in enumerate(job.transform.steps)
+    ]
+    return steps or ([_Query("out", "transform.sql", job.transform.sql)] if job.transform.sql else [])

@@ -1,0 +1,37 @@
+"""What a run does before Spark starts: a checkpoint put aside, topics created, the checkpoint's record."""
+
+from __future__ import annotations
+
+import time
+
+from kafkad_etl.checkpoint import checkpoints
+from kafkad_etl.checkpoint.checkpoints import Checkpoint
+from kafkad_etl.cluster import topics
+from kafkad_etl.cluster.clusters import Clusters
+from kafkad_etl.job import Job
+from kafkad_etl.planning.planned import Planned
+from kctl.changes import confirm
+
+
+def begin(planned: Planned, clusters: Clusters) -> list[str]:
+    """Under the lock; what was done, for people."""
+    said = []
+    if planned.resets and planned.checkpoint:
+        confirm(clusters.settings, f"{_reset_text(planned.checkpoint, planned.plan.job)} Go on?")
+        aside = planned.checkpoint.put_aside(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
+        said.append(f"the old checkpoint is in {aside} now")
+    for creation in planned.creations:
+        topics.create_topic(clusters.session(creation.kafka), creation.topic, creation.create)
+        said.append(f"created topic {creation.topic} with {creation.create.partitions} partitions")
+    if planned.checkpoint and planned.record:
+        planned.checkpoint.write_record(planned.record)
+    return said
+
+
+def _reset_text(checkpoint: Checkpoint, job: Job) -> str:
+    batch = checkpoints.standing_of(checkpoint.files()).batch
+    standing = "has no batch yet" if batch is None else f"stands after batch {batch}"
+    return (
+        f"The checkpoint {checkpoint.path} {standing}. It is put aside, and the job begins at source.start again: "
+        f"{job.source.start}. What the sink has stays there, so rows may be written a second time."
+    )

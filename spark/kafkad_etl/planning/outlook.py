@@ -1,0 +1,165 @@
+"""What a run would do, and where jobs stand: the rows and lines of `kctl etl plan`, `status` and `list`. Pure."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kafkad.names import TopicPartition
+from kafkad_etl.checkpoint.checkpoints import Record, Standing
+from kafkad_etl.checkpoint.locking import Holder
+from kafkad_etl.facts import dead_letter_topics, sink_text
+from kafkad_etl.job import Job
+from kctl.output import Row, rfc3339
+
+if TYPE_CHECKING:
+    from kafkad_etl.cluster.starts import Extent
+    from kafkad_etl.planning.planned import Planned, Reach
+
+
+def document(job: Job, secrets: Iterable[str]) -> Any:
+    """The job as it runs, without what it leaves at its default, and without secrets."""
+    from kafkad_etl.model.loading import masked
+
+    return json.loads(masked(json.dumps(msgspec.to_builtins(job, str_keys=True)), secrets))
+
+
+def yaml_text(job: Job, secrets: Iterable[str]) -> str:
+    import yaml
+
+    dumped: str = yaml.safe_dump(document(job, secrets), sort_keys=False, allow_unicode=True, width=120)
+    return dumped
+
+
+def partition_rows(reach: Iterable[Reach]) -> list[Row]:
+    return [
+        {
+            "topic": one.where.topic,
+            "partition": one.where.partition,
+            "from": one.start,
+            "to": one.end,
+            "rows": one.rows,
+        }
+        for one in reach
+    ]
+
+
+def checkpoint_text(planned: Planned) -> str:
+    if planned.checkpoint is None:
+        return "none: mode batch keeps no progress"
+    path = planned.checkpoint.path
+    begins = f"the run begins at source.start: {planned.plan.job.source.start}"
+    if planned.resets:
+        return f"{path}: is put aside first (--reset-checkpoint), and {begins}"
+    if planned.checkpoint.is_remote:
+        return f"{path}: is not looked at from here"
+    if planned.is_new:
+        return f"{path}: new, and {begins}"
+    return f"{path}: {standing_text(planned.standing)}"
+
+
+def standing_text(standing: Standing) -> str:
+    text = "no batch is committed" if standing.batch is None else f"stands after batch {standing.batch}"
+    if standing.planned is not None:
+        text += f", and batch {standing.planned} is done again"
+    if standing.watermark_ms:
+        text += f"; watermark {rfc3339(standing.watermark_ms)}"
+    return text
+
+
+def plan_row(planned: Planned, guarantee: str, words: Sequence[str], secrets: Iterable[str]) -> dict[str, Any]:
+    """For programs."""
+    job = planned.plan.job
+    return {
+        "job": job.name,
+        "mode": job.run.mode,
+        "rows": planned.rows,
+        "partitions": partition_rows(planned.reach),
+        "checkpoint": planned.plan.checkpoint or None,
+        "state": checkpoint_text(planned),
+        "batch": planned.standing.batch,
+        "guarantee": guarantee,
+        "creates": [creation.topic for creation in planned.creations],
+        "warnings": list(planned.warnings),
+        "spark_submit": list(words),
+        "effective": document(job, secrets),
+    }
+
+
+def plan_head(planned: Planned, guarantee: str) -> Iterator[str]:
+    """For people: what is said before the table of partitions."""
+    job = planned.plan.job
+    yield f"job         {job.name}{f': {job.description}' if job.description else ''}"
+    yield f"mode        {job.run.mode}"
+    yield f"checkpoint  {checkpoint_text(planned)}"
+    yield f"sink        {sink_text(job)}{f', {job.sink.jdbc.mode}' if job.sink.jdbc else ''}"
+    for creation in planned.creations:
+        yield f"            topic {creation.topic} is created first, with {creation.create.partitions} partitions"
+    for name in dead_letter_topics(job):
+        yield f"bad rows    go to topic {name}"
+    yield f"guarantee   {guarantee}"
+    for warning in planned.warnings:
+        yield f"warning     {warning}"
+
+
+def command_text(words: Sequence[str]) -> str:
+    return shlex.join(words)
+
+
+# --- status and list
+
+
+def status_rows(standing: Standing, there: Mapping[TopicPartition, Extent]) -> list[dict[str, Any]]:
+    """Partitions that the checkpoint does not know yet are read from their start."""
+    from kafkad_etl.cluster.starts import as_positions
+
+    reached = as_positions(standing.reached)
+    rows = []
+    for where in sorted(reached.keys() | there.keys()):
+        extent = there.get(where)
+        offset = reached.get(where)
+        begin = offset if offset is not None else extent.start if extent else None
+        lag = max(extent.end - begin, 0) if extent and begin is not None else None
+        note = "" if extent else "deleted"
+        if extent and offset is not None and offset < extent.start:
+            note = f"{extent.start - offset:,} records deleted before they were read"
+        elif extent and offset is not None and offset > extent.end:
+            note = "ends before the checkpoint"
+        elif offset is None:
+            note = "not read yet"
+        rows.append(
+            {
+                "topic": where.topic,
+                "partition": where.partition,
+                "offset": offset,
+                "end": extent.end if extent else None,
+                "lag": lag,
+                "note": note or None,
+            }
+        )
+    return rows
+
+
+def running_text(holder: Holder | None) -> str:
+    return f"running: {holder}" if holder else "not running"
+
+
+def list_row(
+    path: str, record: Record | None, standing: Standing, holder: Holder | None, committed: float | None
+) -> dict[str, Any]:
+    return {
+        "job": record.job if record else None,
+        "running": "yes" if holder else "no",
+        "batch": standing.batch,
+        "committed_ms": None if committed is None else round(committed * 1000),
+        "watermark_ms": standing.watermark_ms or None,
+        "source": record.facts.get("source") if record else None,
+        "sink": record.facts.get("sink") if record else None,
+        "checkpoint": path,
+        "checkpoint_id": record.checkpoint_id if record else None,
+        "holder": str(holder) if holder else None,
+    }

@@ -1,0 +1,92 @@
+"""Where rows go, looked at without Spark: a directory that can be written, a database that answers, a table in it.
+
+What cannot be known from here (another file system, other databases) is for the driver to find."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.job import JdbcSink, Job
+
+Connect = Callable[[tuple[str, int], float], socket.socket]
+
+_SECONDS = 5.0
+_SQLITE, _POSTGRESQL = "jdbc:sqlite:", "jdbc:postgresql:"
+_ELSEWHERE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*:")
+"""A path with the scheme of another file system."""
+_ADDRESS = re.compile(r"(?P<host>\[[^]]+\]|[^:/,?]+)?(?::(?P<port>\d+))?")
+_POSTGRESQL_PORT = 5432
+
+
+def faults(job: Job, connect: Connect = socket.create_connection) -> Iterator[EtlError]:
+    """EtlErrors of what a run would fail at, once Spark had started."""
+    sink = job.sink
+    if sink.path and not _ELSEWHERE.match(sink.path):
+        yield from _of_directory(Path(sink.path.removeprefix("file://").removeprefix("file:")))
+    if sink.jdbc and sink.jdbc.url.startswith(_SQLITE):
+        yield from _of_sqlite(sink.jdbc)
+    if sink.jdbc and sink.jdbc.url.startswith(_POSTGRESQL):
+        yield from _of_server(sink.jdbc.url, connect)
+
+
+def _of_directory(path: Path) -> Iterator[EtlError]:
+    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if not there.is_dir():
+        yield EtlError(
+            f"{there} is a file, and files can only be written to a directory", EtlExit.CLUSTER, key="sink.path"
+        )
+    elif not os.access(there, os.W_OK | os.X_OK):
+        yield EtlError(f"{there} cannot be written by this user", EtlExit.CLUSTER, key="sink.path")
+
+
+def _of_sqlite(sink: JdbcSink) -> Iterator[EtlError]:
+    import sqlite3
+
+    path = Path(sink.url.removeprefix(_SQLITE).removeprefix("file:").partition("?")[0])
+    if path.name == ":memory:":
+        return
+    hint = f"sqlite3 {path} 'CREATE TABLE {sink.table} (…)' makes it"
+    if not path.is_file():
+        yield EtlError(f"there is no database {path}", EtlExit.CLUSTER, hints=(hint,), key="sink.jdbc.url")
+        return
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            names = [
+                name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+            ]
+    except sqlite3.Error as error:
+        yield EtlError(f"{path} cannot be read: {error}", EtlExit.CLUSTER, key="sink.jdbc.url")
+        return
+    table = sink.table.rpartition(".")[2].strip('"').lower()
+    if table not in (name.lower() for name in names):
+        yield EtlError(f"{path} has no table {sink.table}", EtlExit.CLUSTER, hints=(hint,), key="sink.jdbc.table")
+
+
+def _of_server(url: str, connect: Connect) -> Iterator[EtlError]:
+    """Of several servers one is enough."""
+    servers = list(addresses(url))
+    reasons = []
+    for host, port in servers:
+        try:
+            connect((host, port), _SECONDS).close()
+        except OSError as error:
+            reasons.append(f"{host}:{port}: {error.strerror or error}")
+        else:
+            return
+    yield EtlError(f"the database does not answer at {'; '.join(reasons)}", EtlExit.CLUSTER, key="sink.jdbc.url")
+
+
+def addresses(url: str) -> Iterator[tuple[str, int]]:
+    """jdbc:postgresql://host:port,host/database, or without host or port."""
+    rest = url.removeprefix(_POSTGRESQL)
+    servers = rest.removeprefix("//").partition("/")[0].partition("?")[0] if rest.startswith("//") else ""
+    for server in servers.split(","):
+        found = _ADDRESS.match(server)
+        assert found is not None
+        yield (found["host"] or "localhost").strip("[]"), int(found["port"] or _POSTGRESQL_PORT)

@@ -1,0 +1,66 @@
+"""What a run is to do, before it does it: the Plan for the driver, and what its planning found out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from kafkad.names import TopicPartition
+from kafkad_etl.checkpoint.checkpoints import Checkpoint, Record, Standing
+from kafkad_etl.cluster.losses import Gap
+from kafkad_etl.job import Create, Kafka
+from kafkad_etl.messages import Plan
+
+
+class Asked(NamedTuple):
+    """What the command line says beside the job."""
+
+    task: Literal["run", "preview"] = "run"
+    limit_rows: int = 0
+    accept_data_loss: bool = False
+    reset_checkpoint: bool = False
+    preview_from: Literal["earliest", "latest"] = "latest"
+    spark: str = ""
+    """The version that runs it; empty: not known yet."""
+
+
+class Reach(NamedTuple):
+    """What is there to be read of one partition when the run begins."""
+
+    where: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def rows(self) -> int:
+        """Offsets: markers of transactions and compacted records count too."""
+        return max(self.end - self.start, 0)
+
+
+class Creation(NamedTuple):
+    kafka: Kafka
+    topic: str
+    create: Create
+
+
+class Planned(NamedTuple):
+    plan: Plan
+    reach: tuple[Reach, ...] = ()
+    checkpoint: Checkpoint | None = None
+    """None: there is none in this mode."""
+    standing: Standing = Standing()
+    record: Record | None = None
+    is_new: bool = True
+    """The checkpoint has no batch yet."""
+    resets: bool = False
+    creations: tuple[Creation, ...] = ()
+    lost: tuple[Gap, ...] = ()
+    """Accepted."""
+    topic_ids: Mapping[str, str] = {}
+    record_bytes: Mapping[str, float] = {}
+    """Of each topic, on average, where the brokers tell."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows for one in self.reach)

@@ -1,0 +1,66 @@
+"""Where a run goes on: what its checkpoint says, and the record that it is to keep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from kafkad_etl.checkpoint import checkpoints
+from kafkad_etl.checkpoint.checkpoints import Checkpoint, Record, Standing
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.job import Job
+from kafkad_etl.planning.planned import Asked
+
+
+class Progress(NamedTuple):
+    record: Record | None = None
+    """To be written; None: none is kept."""
+    standing: Standing = Standing()
+    is_new: bool = True
+    """The checkpoint has no batch yet."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def checkpoint_id(self) -> str:
+        return self.record.checkpoint_id if self.record else _new_id()
+
+
+def progress(checkpoint: Checkpoint, job: Job, asked: Asked, ids: Mapping[str, str], now: float) -> Progress:
+    """`ids` are those of the topics. EtlError CHECKPOINT if the job may not go on with this checkpoint."""
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+    fresh = checkpoints.record_of(job, _new_id(), made, ids, asked.spark)
+    if asked.reset_checkpoint:
+        _can_be_put_aside(checkpoint)
+        return Progress(fresh)
+    warnings = (_not_looked_at(checkpoint),) if checkpoint.is_remote else ()
+    before, files = checkpoint.record(), checkpoint.files()
+    checkpoints.guard(before, fresh, files, checkpoint.path)
+    if before is None or not (files.is_begun or checkpoint.is_remote):
+        return Progress(fresh, warnings=warnings)
+    kept = replace(before, topics={**before.topics, **ids}, spark=fresh.spark or before.spark)
+    return Progress(kept, checkpoints.standing_of(files), is_new=False, warnings=warnings)
+
+
+def _can_be_put_aside(checkpoint: Checkpoint) -> None:
+    if checkpoint.is_remote:
+        raise EtlError(
+            f"{checkpoint.path} cannot be put aside from here",
+            EtlExit.CHECKPOINT,
+            hints=(f"move it by the tools of its file system, and delete {checkpoint.directory}",),
+        )
+
+
+def _not_looked_at(checkpoint: Checkpoint) -> str:
+    return (
+        f"{checkpoint.path}: its files are not looked at from here, so what it lacks, where it stands and "
+        f"records deleted since are not checked before the start; the job itself is checked against "
+        f"{checkpoint.directory / checkpoints.RECORD}"
+    )
+
+
+def _new_id() -> str:
+    return uuid4().hex

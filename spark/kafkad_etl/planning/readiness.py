@@ -1,0 +1,64 @@
+"""Whether a run could begin now, with all that it would not find, and not only the first of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from kafkad_etl.cluster.clusters import Clusters
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import dead_letter_topics
+from kafkad_etl.job import Job
+from kafkad_etl.planning import places, source, writing
+from kafkad_etl.planning.plan import plan
+from kafkad_etl.planning.planned import Asked
+
+
+class NotReady(EtlError):
+    """Several things are not there that a job needs; `mistakes` has a line for each."""
+
+    def __init__(self, name: str, errors: Sequence[EtlError]) -> None:
+        what = f"{name} lacks {len(errors)} things in its clusters"
+        super().__init__(what, EtlExit(errors[0].exit_code))
+        self._errors = errors
+        self._tell()
+
+    def _tell(self) -> None:
+        self.mistakes = tuple("; ".join((error.what, *error.hints)) for error in self._errors)
+        self.hints = self.mistakes
+
+    def put_at(self, place_of: Callable[[str], str]) -> None:
+        for error in self._errors:
+            error.put_at(place_of)
+        self._tell()
+
+
+def check(
+    clusters: Clusters,
+    job: Job,
+    environment: Mapping[str, str] = os.environ,
+    clock: Callable[[], float] = time.time,
+) -> tuple[str, ...]:
+    """Warnings; EtlError if a run could not begin now."""
+    distinct = {error.what: error for error in _faults(clusters, job)}
+    if len(distinct) > 1:
+        raise NotReady(job.name, list(distinct.values()))
+    for error in distinct.values():
+        raise error
+    return plan(clusters, job, Asked(), environment=environment, clock=clock).warnings
+
+
+def _faults(clusters: Clusters, job: Job) -> Iterator[EtlError]:
+    needs: list[Callable[[], object]] = [
+        partial(source.look, clusters, job),
+        partial(writing.creations, clusters, job),
+    ]
+    needs += [partial(writing.need_letters, clusters, job, name) for name in dead_letter_topics(job)]
+    for need in needs:
+        try:
+            need()
+        except EtlError as error:
+            yield error
+    yield from places.faults(job)

@@ -1,0 +1,160 @@
+"""From the start of Spark to its end: the driver's events to all whom they concern, and Ctrl-C to the driver."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Self
+
+from msgspec.structs import replace
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.messages import Batch, Ended, Event, Failed, Lost, Warned
+from kafkad_etl.model.loading import masked
+from kafkad_etl.process.interruptions import Interruptions
+from kafkad_etl.process.launching import Launched
+from kafkad_etl.process.logs import Log
+from kafkad_etl.reporting import Outcome, Reporter
+
+_LOG_LINES = 5
+_END_SECONDS = 20.0
+"""For Spark to end by itself, once the driver has said that it is done."""
+_STOPPING = "stopping after the batch that runs; Ctrl-C again stops at once"
+
+Last = Ended | Failed | None
+"""What the driver said last; None: it went without a word."""
+
+
+class Conductor:
+    """A context manager: at its end it is shown what was done, however that came about."""
+
+    def __init__(self, shown: Reporter, interruptions: Interruptions, secrets: frozenset[str] = frozenset()) -> None:
+        self._shown = shown
+        self._interruptions = interruptions
+        self._secrets = secrets
+        self._heeded = 0
+        self._last: Last = None
+        self._given_up: Failed | None = None
+        self._stopped = False
+        self._others: SimpleQueue[Lost | Warned | Failed] = SimpleQueue()
+        self.on_batch: list[Callable[[Batch], None]] = []
+
+    def tell(self, event: Lost | Warned | Failed) -> None:
+        """From any thread: what others than the driver know. `Failed` ends the run after the batch that runs."""
+        self._others.put(event)
+
+    def warn(self, text: str) -> None:
+        self.tell(Warned(text))
+
+    def to_its_end(self, launched: Launched, log: Log) -> Last:
+        """What the driver said last; None: it was interrupted. EtlError if Spark went under."""
+        last = self._conduct(launched)
+        status = settle(launched, self._interruptions)
+        if not went_under(last, status):
+            return last
+        if not self._interruptions.count:
+            raise vanished(status, log, self._secrets)
+        return None
+
+    def _conduct(self, launched: Launched) -> Last:
+        """Until the driver has gone."""
+        for event in launched.events():
+            self._heed_interruptions(launched)
+            self._heed_others()
+            if self._given_up and not self._stopped:
+                self._stopped = True
+                launched.stop()
+            if event is None:
+                self._shown.tick()
+            else:
+                self._pass_on(without_secrets(event, self._secrets))
+        self._heed_interruptions(launched)
+        self._last = self._given_up or self._last
+        return self._last
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._heed_others()
+        self._shown.close(outcome(self._last, self._interruptions.count))
+
+    def _pass_on(self, event: Event) -> None:
+        self._shown.event(event)
+        if isinstance(event, Batch):
+            for call in self.on_batch:
+                call(event)
+        if isinstance(event, (Ended, Failed)):
+            self._last = event
+
+    def _heed_interruptions(self, launched: Launched) -> None:
+        count = self._interruptions.count
+        if count > self._heeded:
+            self._heeded = count
+            self._shown.say(_STOPPING if count == 1 else "stopping at once")
+            launched.stop(now=count > 1)
+
+    def _heed_others(self) -> None:
+        while not self._others.empty():
+            event = self._others.get()
+            if isinstance(event, Failed):
+                self._given_up = event
+                self._shown.say(f"{event.text}: stopping after the batch that runs")
+            else:
+                self._shown.event(event)
+
+
+def without_secrets(event: Event, secrets: frozenset[str]) -> Event:
+    if isinstance(event, Warned):
+        return replace(event, text=masked(event.text, secrets))
+    if isinstance(event, Failed):
+        hints = [masked(hint, secrets) for hint in event.hints]
+        return replace(event, text=masked(event.text, secrets), trace=masked(event.trace, secrets), hints=hints)
+    return event
+
+
+def exit_of(last: Last) -> EtlExit:
+    """Of a run that did not fail."""
+    return EtlExit.DONE if isinstance(last, Ended) and last.reason != "stopped" else EtlExit.INTERRUPTED
+
+
+def outcome(last: Last, interruptions: int) -> Outcome:
+    if isinstance(last, Failed):
+        return "failed"
+    if last is None:
+        return "interrupted" if interruptions else "failed"
+    return "interrupted" if last.reason == "stopped" else last.reason
+
+
+def settle(launched: Launched, interruptions: Interruptions, clock: Callable[[], float] = time.monotonic) -> int | None:
+    """Spark puts its own things in order; nobody has to wait for it who has pressed Ctrl-C twice.
+
+    How spark-submit ended by itself; None: it had to be ended."""
+    patience = clock() + _END_SECONDS
+    while (status := launched.wait(0.1)) is None and clock() < patience and interruptions.count < 2:
+        pass
+    launched.kill()
+    return status
+
+
+def went_under(last: Last, status: int | None) -> bool:
+    """Whether the JVM was killed, or ended without a word: what a driver says then is only that it is alone."""
+    return last is None or (isinstance(last, Failed) and status is not None and status < 0)
+
+
+def vanished(status: int | None, log: Log, secrets: frozenset[str]) -> EtlError:
+    """The last words of a driver that went without telling us any are in the log."""
+    how = "said nothing more" if status is None else f"ended with exit code {status}"
+    hints = []
+    if status is not None and status < 0:
+        how = f"was killed ({signal.Signals(-status).name})"
+    if status == -signal.SIGKILL:
+        hints.append("if nobody killed it, memory ran out: dmesg says so, and spark.driver_memory can be less")
+    if lines := log.last_lines(_LOG_LINES):
+        hints += ["the last lines of the log:", *(masked(line, secrets) for line in lines)]
+    return EtlError(f"Spark {how} before the job was done", EtlExit.FAILED, hints=(*hints, f"log: {log.path}"))

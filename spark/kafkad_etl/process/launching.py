@@ -1,0 +1,244 @@
+"""spark-submit as a process of ours: started, told what to do over a socket, listened to, and never left behind.
+
+It runs in a session of its own, so that Ctrl-C on the terminal reaches only us, and so that everything it started can
+be ended with it. Socket, temporary files and logging's configuration are in a private directory; a lock on it is
+inherited by the JVM, so that what a killed run left is found and removed by the next one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import shlex
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from subprocess import DEVNULL, Popen
+from types import TracebackType
+from typing import Self
+
+from kafkad_etl.machine.environment import Environment, temporary
+from kafkad_etl.messages import Event, Plan, Stop, event_of, line_of
+from kafkad_etl.process import submitting
+from kafkad_etl.process.logs import Log
+from kafkad_etl.sockets import address
+
+PREFIX = "kctl-etl-"
+_TICK_SECONDS = 0.1
+_GRACE_SECONDS = 20.0
+"""For Spark to end by itself once the driver has said that it is done."""
+_KILL_SECONDS = 5.0
+_PIECE = 1 << 16
+_ARTIFACTS = Path("artifacts")
+"""Spark 4 makes this directory wherever it is started, for nothing that jobs need, and leaves it behind."""
+
+
+class Launched:
+    """A context manager: at its end no process is left, and no file but the log."""
+
+    def __init__(
+        self,
+        process: Popen[bytes],
+        listener: socket.socket,
+        private: Private,
+        plan: Plan,
+        litter: Path | None,
+    ) -> None:
+        self._process = process
+        self._listener = listener
+        self._private = private
+        self._plan = plan
+        self._litter = litter
+        self._driver: socket.socket | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of spark-submit, and of the group of all its processes."""
+        return self._process.pid
+
+    @property
+    def ended(self) -> int | None:
+        """The exit status, once it has ended; a signal's number is negative."""
+        return self._process.poll()
+
+    def events(self, tick: float = _TICK_SECONDS) -> Iterator[Event | None]:
+        """Until the driver has gone; None whenever nothing came for a tick."""
+        while not self._connected(tick):
+            if self.ended is not None:
+                return
+            yield None
+        assert self._driver is not None
+        self._driver.sendall(line_of(self._plan))
+        waiting = b""
+        while True:
+            if not _readable(self._driver, tick):
+                if self.ended is not None and not _readable(self._driver, 0):
+                    return  # the JVM was killed; the driver is an orphan, and holds the socket
+                yield None
+                continue
+            try:
+                piece = self._driver.recv(_PIECE)
+            except ConnectionResetError:
+                piece = b""
+            if not piece:
+                return
+            *lines, waiting = (waiting + piece).split(b"\n")
+            for line in lines:
+                yield event_of(line)
+
+    def stop(self, now: bool = False) -> None:
+        """Finish the batch that runs; or `now`: end all at once."""
+        if now:
+            self.kill()
+        elif self._driver is not None:
+            try:
+                self._driver.sendall(line_of(Stop()))
+            except OSError:
+                return  # it has gone, which events() says
+        else:
+            self.kill()  # there is no batch yet
+
+    def kill(self) -> None:
+        """spark-submit and whatever it started."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+    def wait(self, seconds: float = _GRACE_SECONDS) -> int | None:
+        """For its end; None: it takes longer."""
+        from subprocess import TimeoutExpired
+
+        try:
+            return self._process.wait(seconds)
+        except TimeoutExpired:
+            return None
+
+    def _connected(self, tick: float) -> bool:
+        if self._driver is None and _readable(self._listener, tick):
+            self._driver, _ = self._listener.accept()
+        return self._driver is not None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None or self.wait() is None:
+            self.kill()
+        self.kill()  # the driver outlives a JVM that was killed
+        self._process.wait(_KILL_SECONDS)
+        self._listener.close()
+        if self._driver is not None:
+            self._driver.close()
+        self._private.remove()
+        if self._litter:
+            remove_empty(self._litter)
+
+
+def remove_empty(directory: Path) -> None:
+    """With all empty directories in it; what holds a file stays."""
+    for path in sorted((path for path in directory.rglob("*") if path.is_dir()), reverse=True):
+        remove_if_empty(path)
+    remove_if_empty(directory)
+
+
+def remove_if_empty(directory: Path) -> None:
+    try:
+        directory.rmdir()
+    except OSError:
+        return  # it is not empty, or gone
+
+
+def _readable(sock: socket.socket, seconds: float) -> bool:
+    return bool(select.select([sock], [], [], seconds)[0])
+
+
+class Private:
+    """A directory only we can enter, that is ours for as long as we or the JVM live."""
+
+    def __init__(self, parent: Path) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        self.lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)  # a daemon thread of a killed JVM may be writing still
+        os.close(self.lock)
+
+
+def sweep(parent: Path) -> list[Path]:
+    """Removes what runs left that were killed; a directory that nobody has locked belongs to no living run."""
+    removed = []
+    for path in parent.glob(f"{PREFIX}*"):
+        try:
+            directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue  # gone meanwhile, or another user's
+        try:
+            if os.fstat(directory).st_uid == os.getuid():
+                fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+                removed.append(path)
+        except BlockingIOError:
+            continue
+        finally:
+            os.close(directory)
+    return removed
+
+
+def launch(
+    environment: Environment,
+    plan: Plan,
+    log: Log,
+    master: str = "",
+    options: submitting.Options = submitting.NO_OPTIONS,
+    *,
+    secrets: Iterable[str] = (),
+    inherited: Sequence[int] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Launched:
+    """The socket listens before the process starts, so that the driver never has to wait for it. The JVM keeps the
+    files `inherited` open, and so the locks on them, when it outlives us."""
+    environ = os.environ if environ is None else environ
+    master = options.master or master or plan.job.spark.master
+    parent = Path(temporary(environ)).absolute()
+    sweep(parent)
+    private = Private(parent)
+    litter = None if _ARTIFACTS.exists() else _ARTIFACTS.absolute()
+    try:
+        path = private.path / "socket"
+        listener = _listen(path)
+        (private.path / "log4j2.properties").write_text(submitting.LOG4J2)
+        command = submitting.command(environment, plan.job, master, options, str(path), secrets)
+        log.add(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {shlex.join(command)}")
+        with log.open() as file:
+            process = Popen(
+                command,
+                stdin=DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=submitting.variables(
+                    environment, master, private.path, environ, brief=submitting.is_brief(plan, master)
+                ),
+                start_new_session=True,
+                pass_fds=(private.lock, *inherited),
+            )
+    except BaseException:
+        private.remove()
+        raise
+    return Launched(process, listener, private, plan, litter)
+
+
+def _listen(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    with address(path) as reachable:
+        listener.bind(reachable)
+    listener.listen(1)
+    return listener

@@ -1,0 +1,186 @@
+"""What spark-submit is called with: its words and its variables. Pure, and shown by `kctl etl plan`.
+
+Nothing secret is in either: they can be seen by others on the machine. Settings whose values hold a secret reach the
+driver in the Plan, and it sets them before Spark starts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import kafkad_etl
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.job import Job, Scalar
+from kafkad_etl.machine.environment import Environment
+from kafkad_etl.messages import Plan
+
+DRIVER = Path(kafkad_etl.__file__).parent / "driver" / "main.py"
+_FLAGS = {"--verbose", "-v", "--supervise"}
+_MOST_SHUFFLE_PARTITIONS = 8
+_FEW_ROWS = 200_000
+_ONLY_AT_START = ("spark.driver.", "spark.jars", "spark.submit.", "spark.master")
+"""Settings that count only before the driver's program runs."""
+
+LOG4J2 = """status = error
+rootLogger.level = warn
+rootLogger.appenderRef.all.ref = all
+appender.all.type = Console
+appender.all.name = all
+appender.all.target = SYSTEM_ERR
+appender.all.layout.type = PatternLayout
+appender.all.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+"""
+"""Standard error is the log file; Spark's own default would be to write there what nobody asked for."""
+
+
+class Options(NamedTuple):
+    """What was given after `--`, for spark-submit."""
+
+    words: tuple[str, ...] = ()
+    master: str = ""
+
+
+NO_OPTIONS = Options()
+
+
+def options_of(words: Sequence[str]) -> Options:
+    """Refuses what would submit something else than the job, or from elsewhere."""
+    master, mode = "", ""
+    for name, value in _pairs(words):
+        if name in ("--master", "spark.master"):
+            master = value
+        elif name in ("--deploy-mode", "spark.submit.deployMode"):
+            mode = value
+        elif name in ("--class", "--kill", "--status"):
+            raise _misplaced(f"{name} is for other programs than jobs")
+    if mode not in ("", "client"):
+        raise EtlError(
+            f"deploy mode {mode} is not possible: progress, the consumer group and Ctrl-C need the driver here",
+            EtlExit.USAGE,
+            hints=("leave it out: executors run in the cluster all the same",),
+        )
+    return Options(tuple(words), master)
+
+
+def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Options with their values, and the settings of --conf by their own names."""
+    rest = list(words)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if not name.startswith("-"):
+            raise _misplaced(f'"{name}" is no option of spark-submit, and the job has its place before --')
+        if name not in _FLAGS and not equals:
+            if not rest:
+                raise _misplaced(f"{name} needs a value")
+            value = rest.pop(0)
+        if name in ("--conf", "-c"):
+            name, _, value = value.partition("=")
+        yield name, value
+
+
+def _misplaced(what: str) -> EtlError:
+    return EtlError(what, EtlExit.USAGE, hints=("after -- come options of spark-submit: -- --queue night --conf a=b",))
+
+
+def is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
+
+
+def cores(master: str) -> int:
+    """Of a local master."""
+    match = re.fullmatch(r"local\[(\d+|\*)(?:,\s*\d+)?\]", master)
+    if match is None:
+        return 1
+    return os.cpu_count() or 1 if match[1] == "*" else int(match[1])
+
+
+def settings(job: Job, master: str) -> dict[str, Scalar]:
+    """Of Spark: ours, and above them the job's."""
+    ours: dict[str, Scalar] = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if is_local(master):
+        ours["spark.sql.shuffle.partitions"] = min(cores(master), _MOST_SHUFFLE_PARTITIONS)
+        ours["spark.driver.host"] = "127.0.0.1"
+        ours["spark.driver.bindAddress"] = "127.0.0.1"
+    return ours | job.spark.conf
+
+
+def command(
+    environment: Environment,
+    job: Job,
+    master: str,
+    options: Options,
+    socket: str,
+    secrets: Iterable[str] = (),
+) -> list[str]:
+    words = [str(environment.spark_home / "bin" / "spark-submit"), "--master", master, "--deploy-mode", "client"]
+    words += ["--name", job.name, "--driver-memory", job.spark.driver_memory]
+    words += ["--executor-memory", job.spark.executor_memory]
+    if environment.jars:
+        words += ["--jars", ",".join(_jar_url(jar, master) for jar in environment.jars)]
+    known = [secret for secret in secrets if secret]
+    for name, value in settings(job, master).items():
+        if not any(secret in str(value) for secret in known):
+            words += ["--conf", f"{name}={_text(value)}"]
+        elif name.startswith(_ONLY_AT_START):
+            raise EtlError(f"spark.conf {name} holds a secret, and would be seen on the command line", EtlExit.USAGE)
+    return [*words, *options.words, str(DRIVER), socket]
+
+
+def _jar_url(jar: str, master: str) -> str:
+    """On this machine alone nothing has to be copied."""
+    return f"local:{jar}" if is_local(master) and "://" not in jar else jar
+
+
+def _text(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_brief(plan: Plan, master: str) -> bool:
+    """Whether the JVM ends before it would pay to compile for speed, which takes half of a short run's processor."""
+    reading = plan.reading
+    if reading is None or plan.mode == "continuous" or not is_local(master):
+        return False
+    offsets = (
+        last - reading.start.get(topic, {}).get(partition, 0)
+        for topic, partitions in reading.end.items()
+        for partition, last in partitions.items()
+    )
+    return sum(offsets) <= _FEW_ROWS
+
+
+def variables(
+    environment: Environment, master: str, directory: Path, environ: Mapping[str, str], *, brief: bool = False
+) -> dict[str, str]:
+    """Of spark-submit's environment. `directory` is the run's own, and goes away with it."""
+    ours = {
+        "JAVA_HOME": str(environment.java.home),
+        "SPARK_HOME": str(environment.spark_home),
+        "PYSPARK_PYTHON": environment.python,
+        "PYSPARK_DRIVER_PYTHON": environment.python,
+        "PYTHONPATH": _joined(":", str(DRIVER.parents[2]), environ.get("PYTHONPATH", "")),
+        "PYTHONSAFEPATH": "1",  # the driver's modules are those of its package, not of its directory
+        "TMPDIR": str(directory),
+        "SPARK_LOCAL_DIRS": str(directory),
+        "SPARK_SUBMIT_OPTS": _joined(
+            " ",
+            "-XX:TieredStopAtLevel=1" if brief else "",  # before the user's own: the last one counts
+            environ.get("SPARK_SUBMIT_OPTS", ""),
+            f"-Dlog4j2.configurationFile={(directory / 'log4j2.properties').as_uri()}",
+            f"-Djava.io.tmpdir={directory}",
+        ),
+    }
+    if is_local(master):
+        ours["SPARK_LOCAL_IP"] = "127.0.0.1"  # a host name that does not resolve would stop Spark
+    return {**environ, **ours}
+
+
+def _joined(separator: str, *parts: str) -> str:
+    return separator.join(part for part in parts if part)

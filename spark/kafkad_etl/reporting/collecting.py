@@ -1,0 +1,37 @@
+"""For a command that prints a table at its end: until then only lines that must not wait."""
+
+from __future__ import annotations
+
+import time
+from typing import Generic, TextIO, TypeVar
+
+from kafkad_etl.messages import Event, Rows
+from kafkad_etl.reporting import Outcome, Reporter
+from kafkad_etl.reporting.state import begin
+from kafkad_etl.reporting.text import said
+
+Kind = TypeVar("Kind")
+
+
+class Collector(Reporter, Generic[Kind]):
+    """`found` are the events of one kind."""
+
+    def __init__(self, kind: type[Kind], stream: TextIO) -> None:
+        super().__init__(begin(time.monotonic(), {}, {}), stream)
+        self._kind = kind
+        self.found: list[Kind] = []
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, self._kind):
+            self.found.append(event)
+        if line := said(event):
+            self.say(line)
+
+    def rows(self, rows: Rows) -> None:
+        """Are an event as any other."""
+
+    def tick(self) -> None:
+        """Nothing has happened."""
+
+    def close(self, outcome: Outcome) -> None:
+        """The table says it all."""

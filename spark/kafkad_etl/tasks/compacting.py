@@ -1,0 +1,74 @@
+"""`kctl etl compact`: a job's small files are merged by Spark while the job's lock is held. No cluster is needed."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple, TextIO
+
+from msgspec.structs import replace
+
+from kafkad_etl.checkpoint import checkpoints
+from kafkad_etl.checkpoint.locking import Lock
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import FILES
+from kafkad_etl.machine import environment
+from kafkad_etl.messages import Compacted, Failed, Plan
+from kafkad_etl.model.effective import Effective, effective
+from kafkad_etl.model.loading import JobFile, load
+from kafkad_etl.process.logs import log_of
+from kafkad_etl.process.working import Work, work_to_its_end
+from kafkad_etl.reporting.collecting import Collector
+
+
+class Request(NamedTuple):
+    """What the command line says."""
+
+    file: JobFile
+    min_files: int | None = None
+    master: str = ""
+    java_home: str = ""
+
+
+class Done(NamedTuple):
+    merged: list[Compacted]
+    ends: EtlExit
+
+
+def compact(request: Request, stream: TextIO) -> Done:
+    """EtlError for all that goes wrong."""
+    loaded = load(request.file)
+    job = effective(loaded)
+    if job.job.sink.type not in FILES:
+        raise EtlError(
+            f"sink.type is {job.job.sink.type}: only files of {', '.join(FILES)} are merged",
+            EtlExit.USAGE,
+            where=loaded.where("sink.type"),
+        )
+    found = environment.find(job.job, request.java_home)
+    checkpoint = checkpoints.checkpoint_of(job.job, os.environ)
+    shown = Collector(Compacted, stream)
+
+    def explain(failed: Failed) -> EtlError:
+        ends = EtlExit.ENVIRONMENT if failed.kind == "environment" else EtlExit.FAILED
+        return EtlError(failed.text, ends, hints=failed.hints, where=loaded.where("sink.path"))
+
+    with Lock(checkpoint.lock_path) as lock:
+        plan = plan_of(job, checkpoint, request.min_files)
+        work = Work(found, plan, log_of(job.job), job.secrets, request.master, lock=lock)
+        ends = work_to_its_end(work, shown, explain)
+    return Done(shown.found, ends)
+
+
+def plan_of(job: Effective, checkpoint: checkpoints.Checkpoint, min_files: int | None) -> Plan:
+    sink = job.job.sink
+    if min_files is not None:
+        sink = replace(sink, compact=replace(sink.compact, min_files=min_files))
+    record = checkpoint.record()
+    return Plan(
+        task="compact",
+        job=replace(job.job, sink=sink),
+        mode=job.job.run.mode,
+        reading=None,
+        checkpoint="" if job.job.run.mode == "batch" else checkpoint.path,
+        checkpoint_id=record.checkpoint_id if record else "",
+    )

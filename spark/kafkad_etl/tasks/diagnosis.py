@@ -1,0 +1,104 @@
+"""Why a run failed: what the driver said of it, and what the cluster looks like now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkad.names import TopicPartition
+from kafkad_etl.checkpoint import checkpoints
+from kafkad_etl.cluster import losses, starts, topics
+from kafkad_etl.cluster.clusters import Clusters
+from kafkad_etl.errors import EtlError, EtlExit, exit_of
+from kafkad_etl.messages import Failed
+from kafkad_etl.model.loading import Loaded
+from kafkad_etl.planning.planned import Planned
+from kafkad_etl.reporting import Reporter
+from kafkad_etl.reporting.state import State
+from kctl.errors import KctlError
+from kctl.session import Session
+
+_EXITS = {
+    "sql": EtlExit.USAGE,
+    "schema": EtlExit.DATA,
+    "bad-rows": EtlExit.DATA,
+    "check": EtlExit.DATA,
+    "data-loss": EtlExit.DATA_LOSS,
+    "topic": EtlExit.CLUSTER,
+    "sink": EtlExit.FAILED,
+    "checkpoint": EtlExit.CHECKPOINT,
+    "environment": EtlExit.ENVIRONMENT,
+    "spark": EtlExit.FAILED,
+}
+_MAY_BE_THE_CLUSTER = ("data-loss", "topic", "sink", "spark")
+
+
+def explaining(loaded: Loaded, planned: Planned, clusters: Clusters, shown: Reporter) -> Callable[[Failed], EtlError]:
+    return lambda failed: explain(failed, planned, clusters, shown.state, place(failed, loaded))
+
+
+def explain(failed: Failed, planned: Planned, clusters: Clusters, state: State, where: str = "") -> EtlError:
+    """`where` it is in the job file, if the driver's error has such a place: see `place`."""
+    if failed.kind in _MAY_BE_THE_CLUSTER:
+        found = _of_cluster(planned, clusters, state)
+        if found is not None:
+            return found
+    return EtlError(failed.text, _EXITS[failed.kind], hints=failed.hints, where=where)
+
+
+def place(failed: Failed, loaded: Loaded) -> str:
+    """Where the SQL is that is wrong: in the job file, or in a file of its own. Empty: it is not about SQL."""
+    transform = loaded.job.transform
+    if failed.kind != "sql" or not failed.step:
+        return ""
+    if failed.step.startswith("checks["):
+        return loaded.within(f"{failed.step.replace('[', '.').rstrip(']')}.sql", failed.line or 1, failed.column)
+    names = [step.name for step in transform.steps]
+    path, file = "transform", transform.file
+    if failed.step in names:
+        at = names.index(failed.step)
+        path, file = f"transform.steps.{at}", transform.steps[at].file
+    if file:
+        return f"{loaded.path.parent / file}:{failed.line or 1}:{failed.column or 1}"
+    return loaded.within(f"{path}.sql", failed.line or 1, failed.column)
+
+
+def _of_cluster(planned: Planned, clusters: Clusters, state: State) -> EtlError | None:
+    """What alone is reason enough for a job to fail; None: nothing."""
+    job = planned.plan.job
+    try:
+        if planned.plan.reading is not None:
+            found = _of_source(planned, clusters.session(job.kafka), state)
+            if found is not None:
+                return found
+        if job.sink.topic is not None:
+            kafka = job.sink.topic.kafka or job.kafka
+            topics.writable(clusters.session(kafka), job.sink.topic.topic, "sink.topic", None)
+    except EtlError as error:
+        return error
+    except KctlError as error:
+        return EtlError(error.what, exit_of(error), hints=error.hints)
+    return None
+
+
+def _of_source(planned: Planned, session: Session, state: State) -> EtlError | None:
+    found = topics.find(session, list(planned.topic_ids))
+    gone = [name for name, topic in found.items() if topic is None]
+    if gone:
+        return EtlError(f"{named(gone)} deleted while the job ran", EtlExit.CLUSTER)
+    there = {name: topic for name, topic in found.items() if topic is not None}
+    again = checkpoints.recreated(planned.topic_ids, {name: topic.id for name, topic in there.items()})
+    if again:
+        hint = "--reset-checkpoint begins at source.start again"
+        return EtlError(again[0], EtlExit.CHECKPOINT, hints=(*again[1:], hint))
+    reached = {
+        TopicPartition(topic, partition): span.done
+        for topic, spans in state.spans.items()
+        for partition, span in spans.items()
+        if topic in there and partition in there[topic].partitions
+    }
+    extents = starts.extents(session, reached, committed_only=False)
+    return losses.lost(reached, extents)
+
+
+def named(names: list[str]) -> str:
+    return f"topic {names[0]} was" if len(names) == 1 else f"topics {', '.join(names)} were"

@@ -1,0 +1,77 @@
+"""`kctl etl preview --no-transform`: the records themselves, as kctl's own client reads them. No Java is needed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from kafkad.names import TopicPartition
+from kafkad_etl.cluster.clusters import Clusters
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.messages import Reading, Rows
+from kafkad_etl.model.effective import effective
+from kafkad_etl.model.loading import load
+from kafkad_etl.planning.plan import plan
+from kafkad_etl.planning.planned import Asked
+from kctl.records.bounds import Span
+from kctl.records.reading import Reader
+from kctl.segments.values import renderer
+
+if TYPE_CHECKING:
+    from kafkad.wire.records import Record
+    from kafkad_etl.tasks.previewing import Request
+    from kctl.session import Session
+    from kctl.settings import Settings
+
+COLUMNS = ["_topic", "_partition", "_offset", "_timestamp", "_key", "value"]
+_WAIT_SECONDS = 0.5
+_text = renderer("auto", machine=False)
+
+Found = list[tuple[TopicPartition, "Record"]]
+
+
+def last_records(settings: Settings, request: Request) -> Rows:
+    """EtlError for all that goes wrong."""
+    loaded = load(request.file)
+    job = effective(loaded)
+    asked = Asked(task="preview", limit_rows=request.rows, preview_from=request.begin)
+    with Clusters(settings, request.file.path.parent) as clusters:
+        with loaded.telling_places():
+            reading = plan(clusters, job.job, asked, job.schemas).plan.reading
+        if reading is None:
+            raise EtlError("source.files has no records", EtlExit.USAGE, hints=("preview without --no-transform",))
+        committed = job.job.source.isolation == "read_committed"
+        found = _read(clusters.session(job.job.kafka), reading, committed)
+    return Rows(COLUMNS, [_row(where, record) for where, record in chosen(found, request.rows, request.begin)])
+
+
+def _read(session: Session, reading: Reading, committed: bool) -> Found:
+    spans = {
+        TopicPartition(topic, partition): Span(reading.start[topic][partition], end)
+        for topic, partitions in reading.end.items()
+        for partition, end in partitions.items()
+    }
+    reader = Reader(session, spans, committed=committed)
+    found: Found = []
+    try:
+        while not reader.done:
+            for fetched in reader.poll(_WAIT_SECONDS):
+                found += [(fetched.where, record) for record in fetched.records()]
+    finally:
+        reader.close()
+    for error in reader.failed.values():
+        raise error
+    return found
+
+
+def chosen(found: Found, count: int, begin: str) -> Found:
+    """The first or the last so many, by time, in the order of time."""
+    ordered = sorted(found, key=lambda one: (one[1].timestamp, one[0], one[1].offset))
+    return ordered[:count] if begin == "earliest" else ordered[-count:]
+
+
+def _row(where: TopicPartition, record: Record) -> list[str | None]:
+    at, ms = divmod(record.timestamp, 1000)
+    moment = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{ms:03}Z" if record.timestamp >= 0 else None
+    place = [where.topic, str(where.partition), str(record.offset), moment]
+    return [*place, _text(record.key), _text(record.value)]

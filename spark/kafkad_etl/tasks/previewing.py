@@ -1,0 +1,51 @@
+"""`kctl etl preview`: what the sink would get of some rows. Nothing is written and no lock is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
+
+from kafkad_etl.cluster.clusters import Clusters
+from kafkad_etl.errors import EtlExit
+from kafkad_etl.machine import environment
+from kafkad_etl.messages import Rows
+from kafkad_etl.model.effective import effective
+from kafkad_etl.model.loading import JobFile, load
+from kafkad_etl.planning.plan import plan
+from kafkad_etl.planning.planned import Asked
+from kafkad_etl.process.logs import log_of
+from kafkad_etl.process.working import Work, work_to_its_end
+from kafkad_etl.reporting.collecting import Collector
+from kafkad_etl.tasks.diagnosis import explaining
+
+if TYPE_CHECKING:
+    from kctl.settings import Settings
+
+
+class Request(NamedTuple):
+    """What the command line says."""
+
+    file: JobFile
+    rows: int = 20
+    begin: Literal["earliest", "latest"] = "latest"
+    master: str = ""
+    java_home: str = ""
+
+
+class Done(NamedTuple):
+    rows: Rows | None
+    ends: EtlExit
+
+
+def preview(settings: Settings, request: Request, stream: TextIO) -> Done:
+    """EtlError for all that goes wrong."""
+    loaded = load(request.file)
+    job = effective(loaded)
+    found = environment.find(job.job, request.java_home)
+    shown = Collector(Rows, stream)
+    asked = Asked(task="preview", limit_rows=request.rows, preview_from=request.begin, spark=found.version)
+    with Clusters(settings, request.file.path.parent) as clusters:
+        with loaded.telling_places():
+            planned = plan(clusters, job.job, asked, job.schemas)
+        work = Work(found, planned.plan, log_of(job.job), job.secrets, request.master)
+        ends = work_to_its_end(work, shown, explaining(loaded, planned, clusters, shown))
+    return Done(shown.found[-1] if shown.found else None, ends)

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from kafkad_etl.checkpoint.checkpoints import (
+    Checkpoint,
+    Files,
+    Record,
+    differences,
+    directory_of,
+    facts,
+    guard,
+    pieces_missing,
+    record_of,
+    standing_of,
+)
+from kafkad_etl.errors import EtlError, EtlExit
+from tests.spark.checkpoint_files import spark_checkpoint
+from tests.spark.jobs import job
+
+MADE = "2026-11-21T23:00:00Z"
+WINDOWED = {
+    "watermark": {"column": "ts", "delay": "10 minutes"},
+    "sql": "SELECT window, count(*) AS n FROM source GROUP BY window(ts, '5 minutes')",
+}
+
+
+def record(**blocks: object) -> Record:
+    return record_of(job(**blocks), "c1", MADE, {"orders": "aa"}, "4.0.0")
+
+
+def test_the_standing_is_where_the_last_committed_batch_ended(tmp_path: Path) -> None:
+    ends = [{"orders": {0: 50, 1: 54}}, {"orders": {0: 100, 1: 104}}]
+    spark_checkpoint(tmp_path, ends, committed=1, watermark_ms=1795258320000)
+    standing = standing_of(Checkpoint(str(tmp_path), tmp_path).files())
+    assert standing.query_id == "8aa52cd6-6a6b-4db2-97c8-45f10fb719df"
+    assert (standing.batch, standing.planned) == (0, 1)
+    assert standing.reached == {"orders": {0: 50, 1: 54}}
+    assert standing.watermark_ms == 1795258320000
+
+
+def test_before_the_first_commit_the_standing_is_where_the_first_run_began(tmp_path: Path) -> None:
+    spark_checkpoint(tmp_path, [{"orders": {0: 50}}], start={"orders": {0: 7}}, committed=0)
+    standing = standing_of(Checkpoint(str(tmp_path), tmp_path).files())
+    assert (standing.batch, standing.planned, standing.reached) == (None, 0, {"orders": {0: 7}})
+
+
+@pytest.mark.parametrize(
+    ("gone", "says"),
+    [("metadata", "the file metadata is missing"), ("offsets/1", "the file offsets/1 is missing")],
+)
+def test_a_checkpoint_that_lacks_a_piece_is_refused(tmp_path: Path, gone: str, says: str) -> None:
+    spark_checkpoint(tmp_path, [{"orders": {0: 50}}, {"orders": {0: 60}}])
+    (tmp_path / gone).unlink()
+    files = Checkpoint(str(tmp_path), tmp_path).files()
+    with pytest.raises(EtlError) as refused:
+        guard(record(), record(), files, str(tmp_path))
+    assert refused.value.exit_code == EtlExit.CHECKPOINT
+    assert says in " ".join(refused.value.hints)
+    assert "--reset-checkpoint" in refused.value.hints[-1]
+
+
+def test_a_checkpoint_that_is_whole_or_new_lacks_nothing(tmp_path: Path) -> None:
+    spark_checkpoint(tmp_path, [{"orders": {0: 50}}, {"orders": {0: 60}}], committed=1)
+    assert pieces_missing(Checkpoint(str(tmp_path), tmp_path).files()) == []
+    assert pieces_missing(Files()) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"source": {"topics": ["clicks"]}}, "source: was topics orders; is now topics clicks"),
+        ({"source": {"pattern": "orders.*"}}, "source: was topics orders; is now topics that match orders.*"),
+        ({"sink": {"type": "parquet", "path": "/lake"}}, "sink: was none; is now parquet /lake"),
+        ({"name": "other"}, "it belongs to the job orders-to-lake"),
+        ({"transform": WINDOWED}, "transform.watermark: was not there; is now ts, 10 minutes"),
+    ],
+)
+def test_a_job_that_has_become_another_one_is_refused(changed: dict[str, object], says: str) -> None:
+    files = Files("{}", None, {0: ""}, {0: ""})
+    with pytest.raises(EtlError) as refused:
+        guard(record(), record(**changed), files, "/state/x")
+    assert refused.value.exit_code == EtlExit.CHECKPOINT
+    assert says in refused.value.hints
+
+
+def test_the_sql_of_a_stateful_job_must_stay_but_for_its_spaces() -> None:
+    same = {**WINDOWED, "sql": WINDOWED["sql"].replace(" FROM", "\n  FROM")}  # type: ignore[attr-defined]
+    other = {**WINDOWED, "sql": WINDOWED["sql"].replace("5 minutes", "1 hour")}  # type: ignore[attr-defined]
+    assert differences(record(transform=WINDOWED), record(transform=same)) == []
+    (found,) = differences(record(transform=WINDOWED), record(transform=other))
+    assert "window(ts, '5 minutes')" in found and "window(ts, '1 hour')" in found
+
+
+def test_what_a_stateless_job_selects_and_how_much_it_reads_at_once_may_change() -> None:
+    now = record(transform={"sql": "SELECT id FROM source"}, source={"topics": ["orders"], "rows_per_batch": 5})
+    assert differences(record(), now) == []
+
+
+def test_a_topic_that_was_created_again_is_told_by_its_id() -> None:
+    (found,) = differences(record(), replace(record(), topics={"orders": "bb"}))
+    assert '"orders" was deleted and created again' in found
+
+
+def test_another_spark_is_told_and_an_unknown_one_is_not() -> None:
+    assert differences(record(), replace(record(), spark="4.1")) == ["Spark: was 4.0; is now 4.1"]
+    assert differences(record(), replace(record(), spark="")) == []
+
+
+def test_a_checkpoint_without_a_record_is_not_ours() -> None:
+    with pytest.raises(EtlError, match=r"has no job\.json"):
+        guard(None, record(), Files("{}", None, {0: ""}, {0: ""}), "/state/x")
+    guard(None, record(), Files(), "/state/x")
+
+
+def test_the_password_in_a_jdbc_address_is_not_written_down() -> None:
+    jdbc = {"url": "jdbc:postgresql://db/shop?user=u&password=hush", "table": "t"}
+    assert "hush" not in str(facts(job(sink={"type": "jdbc", "jdbc": jdbc})))
+
+
+def test_the_record_is_read_as_it_was_written_and_damage_is_told(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(str(tmp_path / "x"), tmp_path)
+    assert checkpoint.record() is None
+    checkpoint.write_record(record())
+    assert checkpoint.record() == record()
+    (tmp_path / "x/job.json").write_text("{")
+    with pytest.raises(EtlError, match="is damaged"):
+        checkpoint.record()
+
+
+def test_a_checkpoint_is_put_aside_and_not_deleted(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(str(tmp_path / "x"), tmp_path)
+    assert checkpoint.put_aside("old") is None
+    checkpoint.write_record(record())
+    assert checkpoint.put_aside("old") == tmp_path / "x.reset-old"
+    assert (tmp_path / "x.reset-old/job.json").exists() and not (tmp_path / "x").exists()
+
+
+def test_where_a_checkpoint_is() -> None:
+    assert directory_of(job(), {"KAFKAD_ETL_STATE": "/state"}) == "/state/orders-to-lake"
+    assert directory_of(job(run={"checkpoint": "file:///c/x"}), {}) == "/c/x"
+    assert directory_of(job(run={"checkpoint": "hdfs://nn/c"}), {}) == "hdfs://nn/c"
+    assert Path(directory_of(job(run={"checkpoint": "c"}), {})) == Path.cwd() / "c"

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kafkad_etl.checkpoint.locking import Lock, is_running
+from kafkad_etl.errors import EtlError, EtlExit
+
+SINCE = "2026-11-21T23:00:00Z"
+_HOLD = """
+import sys, time
+from pathlib import Path
+from kafkad_etl.checkpoint.locking import Lock
+with Lock(Path(sys.argv[1]), "2026-11-21T22:00:00Z"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_run_is_told_who_has_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / "job.lock"
+    with Lock(path, SINCE):
+        running = is_running(path)
+        assert running is not None and running.pid == os.getpid()
+        with pytest.raises(EtlError) as refused, Lock(path, SINCE):
+            pass
+    assert refused.value.exit_code == EtlExit.CHECKPOINT
+    assert f"process {os.getpid()} on " in refused.value.what and f"since {SINCE}" in refused.value.what
+    assert is_running(path) is None
+
+
+def test_a_lock_that_was_given_back_names_nobody(tmp_path: Path) -> None:
+    with Lock(tmp_path / "job.lock", SINCE):
+        pass
+    with Lock(tmp_path / "job.lock", SINCE) as lock:
+        assert lock.left is None
+
+
+def test_the_lock_of_a_killed_run_is_taken_over_and_its_holder_known(tmp_path: Path) -> None:
+    path = tmp_path / "job.lock"
+    with subprocess.Popen([sys.executable, "-c", _HOLD, str(path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"held\n"
+        process.send_signal(signal.SIGKILL)
+    with Lock(path, SINCE) as lock:
+        assert lock.left is not None
+        assert (lock.left.pid, lock.left.since) == (process.pid, "2026-11-21T22:00:00Z")
+
+
+def test_who_only_looks_does_not_keep_a_run_from_starting(tmp_path: Path) -> None:
+    import fcntl
+
+    path = tmp_path / "job.lock"
+    path.touch()
+    with path.open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+
+        def sleep(seconds: float) -> None:
+            fcntl.flock(looking, fcntl.LOCK_UN)
+            time.sleep(0)
+
+        with Lock(path, SINCE, sleep):
+            assert is_running(path) is not None

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kafkad_etl.cluster.losses import Gap
+from kafkad_etl.cluster.starts import Extent
+from kafkad_etl.cluster.topics import READ, WRITE, Topic, java_pattern, matching, sources, writable
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.job import Source
+from kafkad_etl.planning.source import averages
+from kctl.access import Access
+
+
+class Answer(NamedTuple):
+    """As Metadata answers for one topic."""
+
+    name: str
+    error_code: int = 0
+    topic_authorized_operations: int = -0x80000000
+    is_internal: bool = False
+    topic_id: bytes = bytes(16)
+    partitions: tuple[Any, ...] = ()
+
+
+class Cluster:
+    """A session on a cluster that answers so for every topic."""
+
+    access = Access()
+
+    def __init__(self, **answer: Any) -> None:
+        self._answer = answer
+
+    def version_of(self, request: object) -> int:
+        return 10
+
+    def call(self, request: Any) -> Any:
+        assert request.include_topic_authorized_operations
+        return type("Response", (), {"topics": [Answer(topic.name, **self._answer) for topic in request.topics]})
+
+
+def test_a_right_that_the_broker_does_not_give_is_told_with_who_can() -> None:
+    readable: Any = Cluster(topic_authorized_operations=1 << READ)
+    assert list(sources(readable, Source(topics=("orders",)))) == ["orders"]
+    with pytest.raises(EtlError) as refused:
+        writable(readable, "orders", "sink.topic", None)
+    assert refused.value.exit_code == EtlExit.CLUSTER
+    assert refused.value.what == 'not authorised to write topic "orders"'
+    assert "kctl acls add --allow User:NAME --producer --topic orders" in refused.value.hints[0]
+    only_writable: Any = Cluster(topic_authorized_operations=1 << WRITE)
+    with pytest.raises(EtlError, match='not authorised to read topic "orders"'):
+        sources(only_writable, Source(topics=("orders",)))
+
+
+def test_a_topic_that_may_not_be_seen_is_told() -> None:
+    hidden: Any = Cluster(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(EtlError, match='not authorised to see topic "orders"'):
+        sources(hidden, Source(topics=("orders",)))
+
+
+def test_a_broker_that_tells_no_rights_is_no_reason_to_refuse() -> None:
+    assert Topic("t", (0,)).allows(READ) and Topic("t", (0,)).allows(WRITE)
+    silent: Any = Cluster()
+    assert writable(silent, "orders", "sink.topic", None) is not None
+
+
+def test_a_pattern_is_of_whole_names() -> None:
+    assert matching("orders-.*", ["my-orders-1", "orders-1", "orders-2"], "h:1") == ["orders-1", "orders-2"]
+    assert java_pattern("a|b") == "^(?:a|b)$"
+    with pytest.raises(EtlError) as refused:
+        matching("order", ["orders"], "h:1")
+    assert refused.value.what == 'source.pattern: no topic on h:1 matches "order"'
+    assert refused.value.hints == ('did you mean "orders"?',)
+
+
+def test_records_are_as_large_as_their_logs_say() -> None:
+    there = {
+        TopicPartition("t", 0): Extent(0, 10),
+        TopicPartition("t", 1): Extent(5, 15),
+        TopicPartition("u", 0): Extent(0, 0),
+    }
+    assert averages({TopicPartition("t", 0): 500, TopicPartition("t", 1): 1500}, there) == {"t": 100.0}
+    assert averages({}, there) == {}
+
+
+def test_a_gap_names_its_records() -> None:
+    where = TopicPartition("orders", 0)
+    assert str(Gap(where, 100, 150)) == "orders-0: 50 records (100-149) deleted before they were read"
+    assert str(Gap(where, 100, 101)) == "orders-0: 1 record (100) deleted before they were read"

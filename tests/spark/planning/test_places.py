@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkad_etl.errors import EtlExit
+from kafkad_etl.planning.places import addresses, faults
+from tests.kctl.conftest import Kctl
+from tests.spark.jobs import job
+
+
+def told(sink: dict[str, Any], connect: Callable[..., Any] = socket.create_connection) -> list[str]:
+    found = list(faults(job(sink=sink), connect))
+    assert {error.exit_code for error in found} <= {EtlExit.CLUSTER}
+    return [error.what for error in found]
+
+
+def table(url: str, name: str = "orders") -> dict[str, Any]:
+    return {"type": "jdbc", "jdbc": {"url": url, "table": name}}
+
+
+def test_a_directory_is_made_where_one_can_be_made(tmp_path: Path) -> None:
+    assert told({"type": "parquet", "path": str(tmp_path / "a" / "b")}) == []
+    assert told({"type": "parquet", "path": f"file://{tmp_path}/a"}) == []
+    assert told({"type": "parquet", "path": "s3a://bucket/a"}) == []
+
+
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    text = f"sink.path: {tmp_path / 'a'} is a file, and files can only be written to a directory"
+    assert told({"type": "json", "path": str(tmp_path / "a")}) == [text]
+    assert told({"type": "json", "path": str(tmp_path / "a" / "b")}) == [text]
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    assert told({"type": "csv", "path": str(tmp_path / "a")}) == [
+        f"sink.path: {tmp_path} cannot be written by this user"
+    ]
+
+
+def test_a_table_of_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    assert "there is no database" in told(table(f"jdbc:sqlite:{path}"))[0]
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE Orders (id INTEGER)")
+    database.close()
+    assert told(table(f"jdbc:sqlite:{path}?busy_timeout=5")) == []
+    assert told(table(f"jdbc:sqlite:{path}", 'main."orders"')) == []
+    assert told(table(f"jdbc:sqlite:{path}", "sales")) == [f"sink.jdbc.table: {path} has no table sales"]
+    assert told(table("jdbc:sqlite::memory:")) == []
+    path.write_bytes(b"not a database, but a text that is longer than a header")
+    assert "file is not a database" in told(table(f"jdbc:sqlite:{path}"))[0]
+
+
+def test_a_server_that_answers_and_one_that_does_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert told(table(f"jdbc:postgresql://127.0.0.1:{port}/shop?user=u")) == []
+        assert told(table(f"jdbc:postgresql://127.0.0.1:1,127.0.0.1:{port}/shop")) == [], "one is enough"
+    (text,) = told(table(f"jdbc:postgresql://127.0.0.1:{port}/shop"))
+    assert text == f"sink.jdbc.url: the database does not answer at 127.0.0.1:{port}: Connection refused"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("jdbc:postgresql://db/shop", [("db", 5432)]),
+        ("jdbc:postgresql://db:6000/shop?ssl=true", [("db", 6000)]),
+        ("jdbc:postgresql://a:1,b/shop", [("a", 1), ("b", 5432)]),
+        ("jdbc:postgresql://[::1]:7/shop", [("::1", 7)]),
+        ("jdbc:postgresql://[::1]/shop", [("::1", 5432)]),
+        ("jdbc:postgresql:shop", [("localhost", 5432)]),
+        ("jdbc:postgresql:///shop", [("localhost", 5432)]),
+    ],
+)
+def test_addresses_in_urls(url: str, expected: list[tuple[str, int]]) -> None:
+    assert list(addresses(url)) == expected
+
+
+def test_validate_tells_the_line(kctl: Kctl, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "version: 1\nname: j\nsource: {files: {format: parquet, path: x, schema: 'id INT'}}\n"
+        "sink:\n  type: jdbc\n  jdbc:\n    url: jdbc:sqlite:nowhere.db\n    table: t\n"
+    )
+    ran = kctl("etl", "validate", path)
+    assert ran.code == EtlExit.CLUSTER
+    assert f"{path}:7 sink.jdbc.url: there is no database nowhere.db" in ran.err
+    assert kctl("etl", "validate", path, "--offline").code == EtlExit.DONE

@@ -1,0 +1,358 @@
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkad.names import TopicPartition
+from kafkad_etl.checkpoint.checkpoints import checkpoint_of
+from kafkad_etl.cluster.clusters import Clusters
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.planning.beginning import begin
+from kafkad_etl.planning.plan import plan
+from kafkad_etl.planning.planned import Asked, Planned
+from kctl.settings import Settings
+from tests.broker import KafkadProcess
+from tests.kctl.conftest import Kctl
+from tests.oracle.kafka import free_port
+from tests.spark.checkpoint_files import spark_checkpoint
+from tests.spark.jobs import job
+
+RUN = Asked()
+
+
+class Cluster:
+    """One kafkad, with a topic of the test's own: 30 records in partition 0, and 10 in partition 1."""
+
+    def __init__(self, kctl: Kctl, bootstrap: str, name: str, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kctl = kctl
+        self.bootstrap = bootstrap
+        self.topic = name
+        self.state = state
+        self.settings = Settings()
+        self.settings.yes = True
+        assert kctl("topics", "create", name, "-p", "2", "-y").code == 0
+        self.write(0, 30)
+        self.write(1, 10)
+
+    def write(self, partition: int, count: int) -> None:
+        lines = self.state.parent / f"{self.topic}.lines"
+        lines.write_text("".join(f"{number}\n" for number in range(count)))
+        assert self.kctl("produce", self.topic, "--partition", partition, "--file", lines).code == 0
+
+    def plan(self, asked: Asked = RUN, **blocks: Any) -> Planned:
+        blocks = {"source": {"topics": [self.topic]}, "name": "j"} | blocks
+        if "topics" not in blocks["source"] and not {"pattern", "partitions", "files"} & blocks["source"].keys():
+            blocks["source"] = {"topics": [self.topic], **blocks["source"]}
+        with Clusters(self.settings, Path()) as clusters:
+            found = plan(
+                clusters, job(self.bootstrap, **blocks), asked, environment={"KAFKAD_ETL_STATE": str(self.state)}
+            )
+            self.said = begin(found, clusters) if self.begins else []
+        return found
+
+    begins = False
+
+    def run(self, asked: Asked = RUN, **blocks: Any) -> Planned:
+        """As far as Spark."""
+        self.begins = True
+        try:
+            return self.plan(asked, **blocks)
+        finally:
+            self.begins = False
+
+    def refused(self, asked: Asked = RUN, **blocks: Any) -> EtlError:
+        with pytest.raises(EtlError) as refused:
+            self.plan(asked, **blocks)
+        return refused.value
+
+
+@pytest.fixture
+def cluster(
+    on_broker: Kctl,
+    broker: KafkadProcess,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Cluster]:
+    name = request.node.name.partition("[")[0].removeprefix("test_")[:60] + f"-{time.monotonic_ns()}"
+    yield Cluster(on_broker, broker.bootstrap, name, tmp_path, monkeypatch)
+    on_broker("topics", "delete", name, "-y")
+
+
+def starts(planned: Planned) -> dict[int, int]:
+    assert planned.plan.reading is not None
+    (found,) = planned.plan.reading.start.values()
+    return found
+
+
+def ends(planned: Planned) -> dict[int, int]:
+    assert planned.plan.reading is not None
+    (found,) = planned.plan.reading.end.values()
+    return found
+
+
+def test_a_plan_has_every_partition_and_what_there_is_to_be_read(cluster: Cluster) -> None:
+    planned = cluster.plan()
+    assert (starts(planned), ends(planned), planned.rows) == ({0: 0, 1: 0}, {0: 30, 1: 10}, 40)
+    reading = planned.plan.reading
+    assert reading is not None and (reading.how, reading.what) == ("subscribe", cluster.topic)
+    assert reading.client["bootstrap.servers"] == cluster.bootstrap
+    assert reading.fail_on_data_loss
+    assert planned.plan.checkpoint == str(cluster.state / "j")
+    assert len(planned.plan.checkpoint_id) == 32
+    assert 1 < planned.record_bytes[cluster.topic] < 200
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("earliest", {0: 0, 1: 0}),
+        ("latest", {0: 30, 1: 10}),
+        ("2020-01-01T00:00:00Z", {0: 0, 1: 0}),
+        ("+1h", {0: 30, 1: 10}),
+    ],
+)
+def test_where_reading_begins(cluster: Cluster, start: str, expected: dict[int, int]) -> None:
+    assert starts(cluster.plan(source={"start": start})) == expected
+
+
+def test_offsets_are_taken_as_given_and_other_partitions_begin_at_their_start(cluster: Cluster) -> None:
+    planned = cluster.plan(source={"start": {cluster.topic: {0: 12}}})
+    assert (starts(planned), planned.rows) == ({0: 12, 1: 0}, 28)
+
+
+def test_an_end_counts_in_mode_batch_only(cluster: Cluster) -> None:
+    source = {"end": {cluster.topic: {0: 20, 1: 5}}}
+    assert ends(cluster.plan(source=source, run={"mode": "batch"})) == {0: 20, 1: 5}
+    assert ends(cluster.plan(source=source)) == {0: 30, 1: 10}
+
+
+def test_mode_batch_has_no_checkpoint(cluster: Cluster) -> None:
+    planned = cluster.plan(run={"mode": "batch"})
+    assert (planned.plan.checkpoint, planned.checkpoint, planned.plan.mode) == ("", None, "batch")
+    environment = {"KAFKAD_ETL_STATE": str(cluster.state)}
+    assert checkpoint_of(planned.plan.job, environment).lock_path == cluster.state / "j.lock"
+
+
+def test_a_group_says_where_to_begin(cluster: Cluster) -> None:
+    group = f"group-{cluster.topic}"
+    refused = cluster.refused(source={"start": "group"}, run={"group": group})
+    assert refused.exit_code == EtlExit.CLUSTER
+    assert f'group "{group}" has committed nothing' in refused.what
+    cluster.kctl("groups", "reset-offsets", group, "--topic", f"{cluster.topic}:0", "--to", "7", "-y")
+    assert starts(cluster.plan(source={"start": "group"}, run={"group": group})) == {0: 7, 1: 0}
+
+
+def test_an_offset_after_the_end_is_refused_with_what_there_is(cluster: Cluster) -> None:
+    refused = cluster.refused(source={"start": {cluster.topic: {0: 31}}})
+    assert refused.exit_code == EtlExit.USAGE
+    assert f"source.start: {cluster.topic}-0 has offsets 0-29 and ends at 30, so offset 31 is not there" in refused.what
+
+
+@pytest.mark.parametrize("start", ["yesterday", "12 o'clock", {"t": {0: "middle"}}])
+def test_what_is_no_place_to_begin_is_refused(cluster: Cluster, start: Any) -> None:
+    assert cluster.refused(source={"start": start}).exit_code == EtlExit.USAGE
+
+
+def test_a_missing_topic_is_told_with_the_host_and_what_was_meant(cluster: Cluster) -> None:
+    wrong = cluster.topic + "s"
+    refused = cluster.refused(source={"topics": [wrong]})
+    assert refused.exit_code == EtlExit.CLUSTER
+    assert refused.what == f"source.topics.0: topic '{wrong}' does not exist on {cluster.bootstrap}"
+    assert cluster.topic in refused.hints[0] and "did you mean" in refused.hints[0]
+
+
+def test_a_missing_partition_is_told_with_those_there_are(cluster: Cluster) -> None:
+    refused = cluster.refused(source={"partitions": {cluster.topic: [0, 5]}})
+    assert (refused.exit_code, refused.hints) == (EtlExit.CLUSTER, ("it has 0-1",))
+
+
+def test_single_partitions_are_assigned(cluster: Cluster) -> None:
+    planned = cluster.plan(source={"partitions": {cluster.topic: [1]}})
+    assert starts(planned) == {1: 0}
+    assert planned.plan.reading is not None and planned.plan.reading.how == "assign"
+    assert json.loads(planned.plan.reading.what) == {cluster.topic: [1]}
+
+
+def test_a_pattern_is_of_whole_names_for_spark_too(cluster: Cluster) -> None:
+    pattern = cluster.topic[:-1] + "."
+    reading = cluster.plan(source={"pattern": pattern}).plan.reading
+    assert reading is not None
+    assert (list(reading.start), reading.how, reading.what) == ([cluster.topic], "subscribePattern", f"^(?:{pattern})$")
+    refused = cluster.refused(source={"pattern": cluster.topic[:-3]})
+    assert refused.exit_code == EtlExit.CLUSTER and "no topic on" in refused.what
+    assert cluster.refused(source={"pattern": "orders-("}).exit_code == EtlExit.USAGE
+
+
+def test_nobody_there_is_told_within_five_seconds(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    began = time.monotonic()
+    with pytest.raises(EtlError) as refused, Clusters(Settings(), tmp_path) as clusters:
+        plan(clusters, job(address), RUN, environment={"KAFKAD_ETL_STATE": str(tmp_path)})
+    assert time.monotonic() - began < 5
+    assert refused.value.exit_code == EtlExit.CLUSTER
+    assert refused.value.what == f"no broker answers at {address}"
+    assert "connection refused" in refused.value.hints[0]
+
+
+def test_whoever_listens_and_says_nothing_is_given_up_after_five_seconds(tmp_path: Path) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        began = time.monotonic()
+        with (
+            pytest.raises(EtlError, match=f"no broker answers at {address}"),
+            Clusters(Settings(), tmp_path) as clusters,
+        ):
+            plan(clusters, job(address), RUN, environment={"KAFKAD_ETL_STATE": str(tmp_path)})
+        assert time.monotonic() - began < 6
+
+
+# --- the checkpoint
+
+
+def test_a_second_run_goes_on_where_the_checkpoint_stands(cluster: Cluster) -> None:
+    first = cluster.run()
+    spark_checkpoint(cluster.state / "j", [{cluster.topic: {0: 20, 1: 10}}])
+    second = cluster.run(source={"start": "latest"})
+    assert (starts(second), second.rows, second.is_new) == ({0: 20, 1: 10}, 10, False)
+    assert second.plan.checkpoint_id == first.plan.checkpoint_id
+    assert second.standing.batch == 0
+
+
+def test_a_partition_that_is_new_is_read_from_its_start(cluster: Cluster) -> None:
+    cluster.run()
+    spark_checkpoint(cluster.state / "j", [{cluster.topic: {0: 30, 1: 10}}])
+    cluster.kctl("topics", "add-partitions", cluster.topic, "--partitions", "3", "-y")
+    cluster.write(2, 4)
+    planned = cluster.plan()
+    assert (starts(planned), planned.rows) == ({0: 30, 1: 10, 2: 0}, 4)
+
+
+def test_a_plan_changes_nothing(cluster: Cluster) -> None:
+    cluster.plan(Asked(reset_checkpoint=True))
+    assert list(cluster.state.iterdir()) == []
+
+
+def test_records_deleted_before_they_were_read_are_told_exactly(cluster: Cluster) -> None:
+    cluster.run()
+    spark_checkpoint(cluster.state / "j", [{cluster.topic: {0: 10, 1: 10}}])
+    cluster.kctl("topics", "truncate", cluster.topic, "--before", "25", "--partitions", "0", "-y")
+    refused = cluster.refused()
+    assert refused.exit_code == EtlExit.DATA_LOSS
+    assert refused.what == f"{cluster.topic}-0: 15 records (10-24) deleted before they were read"
+    for accepted in (
+        cluster.plan(Asked(accept_data_loss=True)),
+        cluster.plan(source={"on_data_loss": "continue"}),
+    ):
+        assert (starts(accepted), accepted.rows) == ({0: 25, 1: 10}, 5)
+        assert [gap.records for gap in accepted.lost] == [15]
+        assert "going on without them" in accepted.warnings[0]
+        assert accepted.plan.reading is not None and not accepted.plan.reading.fail_on_data_loss
+
+
+def test_every_partition_with_a_gap_is_told(cluster: Cluster) -> None:
+    cluster.kctl("topics", "truncate", cluster.topic, "--before", "5", "-y")
+    refused = cluster.refused(source={"start": {cluster.topic: {0: 2, 1: 4}}})
+    assert refused.what == "4 records were deleted before they were read"
+    assert [hint.split(":")[1] for hint in refused.hints[:2]] == [
+        " 3 records (2-4) deleted before they were read",
+        " 1 record (4) deleted before they were read",
+    ]
+
+
+def test_a_topic_that_was_created_again_stops_the_job(cluster: Cluster) -> None:
+    cluster.run()
+    spark_checkpoint(cluster.state / "j", [{cluster.topic: {0: 20, 1: 10}}])
+    cluster.kctl("topics", "delete", cluster.topic, "-y")
+    cluster.kctl("topics", "create", cluster.topic, "-p", "2", "-y")
+    refused = cluster.refused()
+    assert refused.exit_code == EtlExit.CHECKPOINT
+    assert f'topic "{cluster.topic}" was deleted and created again' in refused.hints[0]
+
+
+def test_a_topic_that_ends_before_the_checkpoint_stops_the_job(cluster: Cluster) -> None:
+    cluster.run()
+    spark_checkpoint(cluster.state / "j", [{cluster.topic: {0: 50, 1: 10}}])
+    refused = cluster.refused()
+    assert refused.exit_code == EtlExit.DATA_LOSS
+    assert "read up to 50, and it ends at 30 now" in refused.what
+
+
+def test_a_changed_job_is_refused_and_begins_anew_when_told_to(cluster: Cluster) -> None:
+    first = cluster.run()
+    spark_checkpoint(cluster.state / "j", [{cluster.topic: {0: 20, 1: 10}}])
+    changed = {"sink": {"type": "parquet", "path": "/lake"}}
+    assert cluster.refused(**changed).exit_code == EtlExit.CHECKPOINT
+    again = cluster.run(Asked(reset_checkpoint=True), **changed)
+    assert starts(again) == {0: 0, 1: 0}
+    assert again.plan.checkpoint_id != first.plan.checkpoint_id
+    (aside,) = cluster.state.glob("j.reset-*")
+    assert (aside / "offsets/0").exists() and str(aside) in cluster.said[0]
+    assert not (cluster.state / "j/offsets").exists()
+
+
+def test_a_remote_checkpoint_is_not_looked_at_and_that_is_said(cluster: Cluster) -> None:
+    planned = cluster.run(run={"checkpoint": "hdfs://nn/c"})
+    assert planned.plan.checkpoint == "hdfs://nn/c"
+    assert "its files are not looked at from here" in planned.warnings[0]
+    refused = cluster.refused(run={"checkpoint": "hdfs://nn/c"}, sink={"type": "parquet", "path": "/lake"})
+    assert refused.exit_code == EtlExit.CHECKPOINT
+
+
+# --- the sink
+
+
+def topic_sink(name: str, **more: Any) -> dict[str, Any]:
+    return {"type": "topic", "topic": {"topic": name, **more}}
+
+
+def test_a_sink_topic_has_to_exist_or_is_created_by_a_run_only(cluster: Cluster) -> None:
+    out = f"{cluster.topic}-out"
+    refused = cluster.refused(sink=topic_sink(out))
+    assert refused.exit_code == EtlExit.CLUSTER
+    assert refused.what == f"sink.topic: topic '{out}' does not exist on {cluster.bootstrap}"
+    assert "sink.topic.create" in refused.hints[-1]
+    sink = topic_sink(out, create={"partitions": 3, "config": {"retention.ms": 1000}})
+    assert [creation.topic for creation in cluster.plan(sink=sink).creations] == [out]
+    assert cluster.kctl("topics", "describe", out).code != 0
+    cluster.run(sink=sink)
+    assert cluster.said == [f"created topic {out} with 3 partitions"]
+    assert cluster.plan(sink=sink).creations == ()
+    cluster.kctl("topics", "delete", out, "-y")
+
+
+def test_a_dead_letter_topic_has_to_exist(cluster: Cluster) -> None:
+    letters = {"format": "json", "schema": "id BIGINT", "bad_rows": {"action": "dead_letter", "topic": "no-such"}}
+    refused = cluster.refused(value=letters)
+    assert refused.what == f"value.bad_rows.topic: topic 'no-such' does not exist on {cluster.bootstrap}"
+    letters["bad_rows"] = {"action": "dead_letter", "topic": cluster.topic}
+    assert cluster.plan(value=letters).plan.dead_letter_client["bootstrap.servers"] == cluster.bootstrap
+
+
+def test_the_sink_client_has_its_own_cluster_and_options(cluster: Cluster) -> None:
+    sink = topic_sink(cluster.topic, options={"linger.ms": 20})
+    client = cluster.plan(sink=sink, kafka={"bootstrap": [cluster.bootstrap], "options": {"a": True}}).plan.sink_client
+    assert (client["linger.ms"], client["acks"], client["a"]) == ("20", "all", "true")
+
+
+def test_a_preview_reads_the_last_rows_or_the_first(cluster: Cluster) -> None:
+    last = cluster.plan(Asked(task="preview", limit_rows=5))
+    assert (starts(last), ends(last)) == ({0: 25, 1: 5}, {0: 30, 1: 10})
+    first = cluster.plan(Asked(task="preview", limit_rows=5, preview_from="earliest"))
+    assert (starts(first), ends(first)) == ({0: 0, 1: 0}, {0: 5, 1: 5})
+    assert (last.plan.mode, last.plan.checkpoint) == ("batch", "")
+
+
+def test_files_as_a_source_need_no_cluster(tmp_path: Path) -> None:
+    files = {"files": {"format": "parquet", "path": "/in"}}
+    with Clusters(Settings(), tmp_path) as clusters:
+        found = plan(clusters, job("127.0.0.1:1", source=files), RUN, environment={"KAFKAD_ETL_STATE": str(tmp_path)})
+    assert (found.plan.reading, found.reach) == (None, ())
+    assert TopicPartition("x", 0) not in found.reach

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.job import Job, Mode, Scalar, Sink, Source, Spark
+from kafkad_etl.machine.environment import Environment
+from kafkad_etl.machine.java import Java
+from kafkad_etl.messages import Plan, Reading
+from kafkad_etl.process.submitting import (
+    DRIVER,
+    NO_OPTIONS,
+    command,
+    cores,
+    is_brief,
+    options_of,
+    settings,
+    variables,
+)
+
+ENVIRONMENT = Environment(
+    Java(Path("/jdk"), "17", "PATH"), Path("/spark"), "4.0.0", "/venv/bin/python", ("/c/a.jar", "hdfs://n/b.jar")
+)
+
+
+def a_job(conf: dict[str, Scalar] | None = None) -> Job:
+    spark = Spark(driver_memory="2g", conf=conf or {})
+    return Job(version=1, name="try", source=Source(topics=("x",)), sink=Sink(type="none"), spark=spark)
+
+
+def confs(words: list[str]) -> dict[str, str]:
+    found = [words[at + 1] for at, word in enumerate(words) if word == "--conf"]
+    return dict(word.split("=", 1) for word in found)
+
+
+def test_the_command_line() -> None:
+    options = options_of(["--queue", "night", "--verbose"])
+    words = command(ENVIRONMENT, a_job(), "local[2]", options, "/private/socket")
+    head = "/spark/bin/spark-submit --master local[2] --deploy-mode client --name try"
+    head += " --driver-memory 2g --executor-memory 1g --jars"
+    assert words[:13] == [*head.split(), "local:/c/a.jar,hdfs://n/b.jar"]
+    assert words[-5:] == ["--queue", "night", "--verbose", str(DRIVER), "/private/socket"]
+    assert confs(words)["spark.sql.shuffle.partitions"] == "2"
+    assert confs(words)["spark.sql.session.timeZone"] == "UTC"
+
+
+def test_a_cluster_gets_copies_of_the_jars_and_its_own_number_of_partitions() -> None:
+    words = command(ENVIRONMENT, a_job(), "yarn", NO_OPTIONS, "/private/socket")
+    assert "/c/a.jar,hdfs://n/b.jar" in words
+    assert not {"spark.sql.shuffle.partitions", "spark.driver.host"} & set(confs(words))
+
+
+def test_what_the_job_sets_goes_before_what_we_would() -> None:
+    found = settings(a_job({"spark.sql.session.timeZone": "Europe/Zurich", "spark.ui.enabled": True}), "local[2]")
+    assert (found["spark.sql.session.timeZone"], found["spark.ui.enabled"]) == ("Europe/Zurich", True)
+    words = command(ENVIRONMENT, a_job({"spark.ui.enabled": True}), "local[2]", NO_OPTIONS, "/s")
+    assert confs(words)["spark.ui.enabled"] == "true"
+
+
+def test_no_secret_is_on_the_command_line() -> None:
+    conf: dict[str, Scalar] = {"spark.hadoop.fs.s3a.secret.key": "geheim", "spark.hadoop.fs.s3a.access.key": "anna"}
+    words = command(ENVIRONMENT, a_job(conf), "local[2]", NO_OPTIONS, "/s", secrets=("geheim", ""))
+    assert "geheim" not in " ".join(words)
+    assert confs(words)["spark.hadoop.fs.s3a.access.key"] == "anna"
+    conf = {"spark.driver.extraJavaOptions": "-Dpassword=geheim"}
+    with pytest.raises(EtlError, match=r"spark\.driver\.extraJavaOptions holds a secret"):
+        command(ENVIRONMENT, a_job(conf), "local[2]", NO_OPTIONS, "/s", secrets=("geheim",))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--master", "yarn"],
+        ["--master=yarn"],
+        ["--conf", "spark.master=yarn"],
+        ["--conf=spark.master=yarn"],
+        ["-v", "--conf", "a=b", "--master", "yarn", "--deploy-mode", "client"],
+    ],
+)
+def test_the_master_may_be_among_the_options_of_spark_submit(words: list[str]) -> None:
+    assert options_of(words) == (tuple(words), "yarn")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--deploy-mode", "cluster"], "deploy mode cluster is not possible: progress"),
+        (["--conf", "spark.submit.deployMode=cluster"], "deploy mode cluster is not possible"),
+        (["other.py"], '"other.py" is no option of spark-submit'),
+        (["--class", "Main"], "--class is for other programs"),
+        (["--queue"], "--queue needs a value"),
+    ],
+)
+def test_what_would_submit_something_else_is_refused(words: list[str], why: str) -> None:
+    with pytest.raises(EtlError, match=why) as raised:
+        options_of(words)
+    assert raised.value.exit_code == EtlExit.USAGE
+    assert raised.value.hints
+
+
+def test_cores() -> None:
+    assert [cores(master) for master in ("local", "local[3]", "local[3,2]", "local[*]")] == [1, 3, 3, os.cpu_count()]
+
+
+def test_variables() -> None:
+    found = variables(ENVIRONMENT, "local[2]", Path("/private"), {"PYTHONPATH": "/mine", "SPARK_SUBMIT_OPTS": "-Da=b"})
+    assert found["SPARK_LOCAL_DIRS"] == found["TMPDIR"] == "/private"
+    assert found["PYTHONPATH"].endswith("/spark:/mine")
+    assert (Path(found["PYTHONPATH"].split(":")[0]) / "kafkad_etl" / "messages.py").is_file()
+    assert found["SPARK_SUBMIT_OPTS"] == (
+        "-Da=b -Dlog4j2.configurationFile=file:///private/log4j2.properties -Djava.io.tmpdir=/private"
+    )
+    assert "SPARK_LOCAL_IP" not in variables(ENVIRONMENT, "yarn", Path("/private"), {})
+    assert sys.executable not in found.values()  # the environment says which Python
+
+
+@pytest.mark.parametrize(
+    ("rows", "mode", "master", "brief"),
+    [
+        (200_000, "available-now", "local[2]", True),
+        (200_000, "batch", "local", True),
+        (200_001, "available-now", "local[2]", False),
+        (10, "continuous", "local[2]", False),
+        (10, "available-now", "yarn", False),
+    ],
+)
+def test_a_run_is_brief_that_reads_few_rows_on_this_machine(rows: int, mode: Mode, master: str, brief: bool) -> None:
+    start, end = {"t": {0: 5, 1: 0}}, {"t": {0: 5 + rows, 1: 0}}
+    reading = Reading(client={}, how="subscribe", what="t", start=start, end=end, fail_on_data_loss=True)
+    plan = Plan(task="run", job=a_job(), mode=mode, reading=reading)
+    assert is_brief(plan, master) == brief
+    assert not is_brief(replace(plan, reading=None), master)
+
+
+def test_what_the_user_says_of_the_compiler_counts() -> None:
+    said = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=4"}
+    found = variables(ENVIRONMENT, "local[2]", Path("/private"), said, brief=True)["SPARK_SUBMIT_OPTS"]
+    assert found.startswith("-XX:TieredStopAtLevel=1 -XX:TieredStopAtLevel=4 ")

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkad.names import TopicPartition
+from kafkad_etl.cluster.clusters import Clusters
+from kafkad_etl.cluster.losses import lost
+from kafkad_etl.cluster.starts import Extent
+from kafkad_etl.errors import EtlExit
+from kafkad_etl.messages import Failed
+from kafkad_etl.model.loading import JobFile, parse
+from kafkad_etl.planning.plan import plan
+from kafkad_etl.planning.planned import Asked
+from kafkad_etl.reporting.state import State, begin
+from kafkad_etl.tasks.diagnosis import explain, place
+from kctl.errors import KctlError
+from kctl.settings import Settings
+from tests.broker import KafkadProcess
+from tests.kctl.conftest import Kctl
+from tests.kctl.groups.reading import make_topic
+from tests.spark.jobs import job
+
+SPARK = Failed(kind="spark", text="Spark says something else", hints=["a hint"])
+
+
+class Run:
+    def __init__(self, broker: KafkadProcess, topic: str, state: Path) -> None:
+        self.clusters = Clusters(Settings(), Path())
+        self.topic = topic
+        own = job(broker.bootstrap, source={"topics": [topic]})
+        self.planned = plan(self.clusters, own, Asked(), environment={"KAFKAD_ETL_STATE": str(state)})
+
+    def at(self, offset: int) -> State:
+        return begin(0, {self.topic: {0: offset}}, {self.topic: {0: 30}})
+
+    def fails(self, failed: Failed = SPARK, offset: int = 10) -> KctlError:
+        return explain(failed, self.planned, self.clusters, self.at(offset))
+
+
+@pytest.fixture
+def run(broker: KafkadProcess, on_broker: Kctl, tmp_path: Path) -> Iterator[Run]:
+    name = f"diagnosed-{time.monotonic_ns()}"
+    make_topic(broker.port, name, 30)
+    found = Run(broker, name, tmp_path)
+    with found.clusters:
+        yield found
+
+
+def test_without_a_fault_of_the_cluster_it_is_what_the_driver_says(run: Run) -> None:
+    error = run.fails()
+    assert (error.what, error.exit_code, error.hints) == (SPARK.text, EtlExit.FAILED, ("a hint",))
+
+
+def test_a_topic_deleted_in_the_middle(run: Run, on_broker: Kctl) -> None:
+    on_broker("topics", "delete", run.topic, "-y")
+    error = run.fails()
+    assert (error.what, error.exit_code) == (f"topic {run.topic} was deleted while the job ran", EtlExit.CLUSTER)
+
+
+def test_a_topic_created_again_in_the_middle(run: Run, on_broker: Kctl) -> None:
+    on_broker("topics", "delete", run.topic, "-y")
+    on_broker("topics", "create", run.topic, "-y")
+    error = run.fails()
+    assert error.exit_code == EtlExit.CHECKPOINT and "was deleted and created again" in error.what
+
+
+def test_records_deleted_in_the_middle(run: Run, on_broker: Kctl) -> None:
+    on_broker("topics", "truncate", run.topic, "--before", "25", "-y")
+    error = run.fails(Failed(kind="data-loss", text="Some data may have been lost"))
+    assert error.exit_code == EtlExit.DATA_LOSS
+    assert error.what == f"{run.topic}-0: 15 records (10-24) deleted before they were read"
+
+
+def test_a_broker_that_has_gone(run: Run) -> None:
+    class Gone(Clusters):
+        def session(self, kafka: object) -> object:  # type: ignore[override]
+            raise KctlError("no broker answered", exit_code=EtlExit.CLUSTER)
+
+    error = explain(SPARK, run.planned, Gone(Settings(), Path()), run.at(0))
+    assert (error.what, error.exit_code) == ("no broker answered", EtlExit.CLUSTER)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [("sql", 2), ("schema", 5), ("bad-rows", 5), ("check", 5), ("checkpoint", 7), ("environment", 4)],
+)
+def test_other_failures_are_not_looked_for_in_the_cluster(run: Run, kind: str, code: int) -> None:
+    error = explain(Failed(kind=kind, text="x"), run.planned, run.clusters, run.at(0), "orders.yaml:3 transform.sql")  # type: ignore[arg-type]
+    assert (error.what, int(error.exit_code)) == ("orders.yaml:3 transform.sql: x", code)
+
+
+def test_a_partition_that_ends_before_what_was_read_was_cut_off() -> None:
+    where = TopicPartition("t", 0)
+    error = lost({where: 200}, {where: Extent(0, 10)})
+    assert error is not None and "read up to 200, and it ends at 10 now" in error.what
+    assert lost({where: 5}, {where: Extent(0, 10)}) is None
+
+
+JOB = """version: 1
+name: try
+source: {topics: [orders]}
+sink: {type: none}
+transform:
+  steps:
+    - name: clean
+      sql: |
+        SELECT id
+        FROM sourc
+    - {name: sums, file: sums.sql}
+checks: [{sql: SELECT 1 FROM nowhere, expect: 1}]
+"""
+
+
+def test_where_sql_is_wrong_is_named_in_the_file_that_has_it(tmp_path: Path) -> None:
+    loaded = parse(JOB, JobFile(tmp_path / "job.yaml"), {})
+
+    def at(step: str, line: int, column: int) -> str:
+        failed = Failed(kind="sql", text="x", step=step, line=line, column=column)
+        return place(failed, loaded).removeprefix(f"{tmp_path}/")
+
+    assert at("clean", 2, 6) == "job.yaml:10:14 transform.steps.0.sql"
+    assert at("sums", 3, 7) == "sums.sql:3:7"
+    assert at("checks[0]", 1, 15) == "job.yaml:12:30 checks.0.sql"
+    assert place(Failed(kind="spark", text="x"), loaded) == ""

@@ -1,0 +1,349 @@
+"""`kctl etl run` against real kafkad and a Spark that is played: what each end of a run looks like."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkad_etl.cluster import presence
+from kafkad_etl.errors import EtlExit
+from kafkad_etl.machine import environment
+from kafkad_etl.process.launching import PREFIX
+from tests.broker import KafkadProcess
+from tests.kctl.conftest import Kctl, Ran
+from tests.spark.fake_spark import fake_spark
+
+Run = Callable[..., Ran]
+
+JOB = """
+version: 1
+name: NAME
+kafka: {bootstrap: [BOOTSTRAP]}
+source: {topics: [NAME]}
+sink: {type: none}
+"""
+HELLO = 'channel = Channel(sys.argv[-1]); channel.send(Started(application="a", spark="4.0.0", pid=os.getpid()))\n'
+BATCH = "Batch(batch=0, start={topic: {0: 0}}, end={topic: {0: 3}}, rows_read=3, rows_written=3, seconds=0.1)"
+WORK = f"{HELLO}topic = channel.plan.job.source.topics[0]; channel.send(Query([])); channel.send({BATCH})\n"
+
+
+@pytest.fixture
+def topic(on_broker: Kctl, tmp_path: Path) -> str:
+    """With three records."""
+    name = f"run-{time.monotonic_ns()}"
+    records = tmp_path / "records"
+    records.write_text("a\nb\nc\n")
+    assert on_broker("topics", "create", name, "--partitions", 1, "-y").code == 0
+    assert on_broker("produce", name, "--file", records).code == 0
+    return name
+
+
+@pytest.fixture
+def run(kctl: Kctl, topic: str, broker: KafkadProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a job on that topic with a Spark that does what the text says."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yaml").write_text(JOB.replace("NAME", topic).replace("BOOTSTRAP", broker.bootstrap))
+
+    def call(body: str, *arguments: object, verb: tuple[object, ...] = ("run",)) -> Ran:
+        spark = fake_spark(tmp_path, body)
+        monkeypatch.setattr(environment, "find", lambda *_: spark)
+        before = set(tmp_path.glob(f"{PREFIX}*"))
+        ran = kctl("etl", *verb, "job.yaml", *arguments)
+        assert set(tmp_path.glob(f"{PREFIX}*")) <= before
+        return ran
+
+    return call
+
+
+def test_a_run_that_is_done(run: Run, topic: str) -> None:
+    ran = run(WORK + 'channel.send(Ended("done")); channel.close()')
+    assert (ran.code, ran.out) == (EtlExit.DONE, "")
+    assert "done: 3 rows read, 3 written, 0 bad" in ran.err
+    assert f"{topic}: 0: 0-3" in ran.err
+    assert f".etl/logs/{topic}.log" in ran.err
+
+
+def test_the_progress_is_there_as_a_consumer_group(run: Run, on_broker: Kctl, topic: str) -> None:
+    assert run(WORK + 'channel.send(Ended("done")); channel.close()').code == EtlExit.DONE
+    listed = json.loads(on_broker("groups", "lag", f"etl-{topic}", "-o", "json").out)
+    assert [(row["topic"], row["lag"]) for row in listed["items"]] == [(topic, 0)]
+
+
+def test_where_prometheus_cannot_be_listened_for_nothing_is_started(
+    run: Run, tmp_path: Path, broker: KafkadProcess
+) -> None:
+    ran = run(f"open({str(tmp_path / 'started')!r}, 'w')", "--set", f"run.listen=127.0.0.1:{broker.port}")
+    assert ran.code == EtlExit.USAGE
+    assert "run.listen: cannot listen on" in ran.err
+    assert not (tmp_path / "started").exists()
+
+
+def test_sql_that_is_wrong_is_named_by_its_line(run: Run) -> None:
+    failed = 'Failed(kind="sql", text="no such column", step="sql", line=1, column=8)'
+    ran = run(f"{WORK}channel.send({failed}); channel.close()", "--set", "transform.sql=SELECT x FROM source")
+    assert ran.code == EtlExit.USAGE
+    assert "transform.sql: no such column" in ran.err
+
+
+def test_as_json_lines_every_line_is_one(run: Run) -> None:
+    ran = run(WORK + 'channel.send(Ended("done")); channel.close()', "-o", "json")
+    lines = [json.loads(line) for line in ran.out.splitlines()]
+    assert [line["type"] for line in lines] == ["started", "query", "batch", "ended", "summary"]
+    ran = run(WORK + 'channel.send(Failed(kind="sql", text="no such column")); channel.close()', "-o", "json")
+    *_, summary, error = (json.loads(line) for line in ran.out.splitlines())
+    assert (summary["type"], summary["outcome"]) == ("summary", "failed")
+    assert (error["type"], error["error"]) == ("error", "no such column")
+    assert ran.code == EtlExit.USAGE
+
+
+def test_ctrl_c_once_lets_the_batch_finish(run: Run) -> None:
+    ran = run(
+        HELLO
+        + f"""
+topic = channel.plan.job.source.topics[0]; channel.send(Query([]))
+os.kill(os.getppid(), signal.SIGINT)
+while channel.stop is None:
+    time.sleep(0.01)
+channel.send({BATCH})
+channel.send(Ended("stopped"))
+channel.close()
+"""
+    )
+    assert ran.code == EtlExit.INTERRUPTED
+    assert "stopping after the batch that runs; Ctrl-C again stops at once" in ran.err
+    assert "interrupted: 3 rows read, 3 written" in ran.err
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_ctrl_c_twice_ends_it_at_once(run: Run, tmp_path: Path, number: str) -> None:
+    begin = time.monotonic()
+    ran = run(
+        HELLO
+        + f"""
+child = subprocess.Popen(["sleep", "600"])
+open({str(tmp_path / "child")!r}, "w").write(str(child.pid))
+os.kill(os.getppid(), signal.{number})
+while channel.stop is None:
+    time.sleep(0.01)
+os.kill(os.getppid(), signal.{number})
+time.sleep(600)
+"""
+    )
+    assert time.monotonic() - begin < 30
+    assert ran.code == EtlExit.INTERRUPTED
+    assert "stopping at once" in ran.err
+    assert "interrupted: 0 rows read" in ran.err
+    assert is_gone(int((tmp_path / "child").read_text()))
+
+
+def test_a_topic_that_is_deleted_meanwhile_ends_a_run_that_would_wait(
+    run: Run, topic: str, broker: KafkadProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(presence, "GONE_SECONDS", 0.5)
+    kctl = [sys.executable, "-m", "kctl", "-b", broker.bootstrap]
+    waits = f"""
+subprocess.run({kctl} + ["topics", "delete", topic, "-y"], check=True)
+while channel.stop is None:
+    time.sleep(0.01)
+channel.send(Ended("stopped"))
+channel.close()
+"""
+    ran = run(WORK + waits, "--mode", "continuous")
+    assert ran.code == EtlExit.CLUSTER
+    assert f"topic {topic} was deleted while the job ran: stopping after the batch that runs" in ran.err
+    assert "failed: 3 rows read" in ran.err
+    assert f"error: topic {topic} was deleted while the job ran" in ran.err
+
+
+def test_records_that_are_deleted_before_a_batch_reads_them_are_counted(
+    run: Run, topic: str, broker: KafkadProcess
+) -> None:
+    kctl = [sys.executable, "-m", "kctl", "-b", broker.bootstrap]
+    truncated = f"""{HELLO}
+topic = channel.plan.job.source.topics[0]; channel.send(Query([]))
+subprocess.run({kctl} + ["topics", "truncate", topic, "--partitions", "0", "--before", "2", "-y"], check=True)
+channel.send({BATCH.replace("rows_read=3", "rows_read=1")})
+channel.send(Ended("done")); channel.close()
+"""
+    ran = run(truncated, "--set", "source.on_data_loss=continue")
+    gap = f"{topic}-0: 2 records (0-1) deleted before they were read"
+    assert (ran.code, f"warning: {gap}; going on without them" in ran.err) == (EtlExit.DONE, True)
+    assert f"  lost: {gap}\n" in ran.err
+
+
+def is_gone(pid: int) -> bool:
+    """Or is a zombie, where nobody looks after orphans."""
+    stat = Path(f"/proc/{pid}/stat")
+    for _ in range(100):
+        try:
+            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_signals_mean_again_what_they_meant_before(run: Run) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    run(WORK + 'channel.send(Ended("done")); channel.close()')
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("sql", EtlExit.USAGE),
+        ("bad-rows", EtlExit.DATA),
+        ("data-loss", EtlExit.DATA_LOSS),
+        ("checkpoint", EtlExit.CHECKPOINT),
+        ("topic", EtlExit.CLUSTER),
+        ("spark", EtlExit.FAILED),
+    ],
+)
+def test_each_kind_of_failure_has_its_exit_code(run: Run, topic: str, kind: str, code: EtlExit) -> None:
+    failed = f'Failed(kind="{kind}", text="it does not work", hints=["try this"], trace="at Some.scala")'
+    ran = run(f"{WORK}channel.send({failed}); channel.close()")
+    assert ran.code == code
+    assert "failed: 3 rows read" in ran.err
+    assert "error: it does not work" in ran.err
+    assert "try this" in ran.err
+    assert "Some.scala" not in ran.err
+    assert "at Some.scala" in Path(f".etl/logs/{topic}.log").read_text()
+
+
+def test_a_jvm_that_is_killed_is_told_with_the_last_lines_of_the_log(run: Run) -> None:
+    ran = run(WORK + 'print("java.lang.OutOfMemoryError", flush=True); os.kill(os.getpid(), signal.SIGKILL)')
+    assert ran.code == EtlExit.FAILED
+    assert "error: Spark was killed (SIGKILL) before the job was done" in ran.err
+    assert "       java.lang.OutOfMemoryError\n" in ran.err
+    assert "spark.driver_memory can be less" in ran.err
+    assert "failed: 3 rows read" in ran.err
+
+
+def test_what_a_driver_says_whose_jvm_was_killed_is_not_the_reason(run: Run) -> None:
+    failed = 'Failed(kind="spark", text="Connection refused")'
+    ran = run(f"{WORK}channel.send({failed}); os.kill(os.getpid(), signal.SIGKILL)")
+    assert ran.code == EtlExit.FAILED
+    assert "error: Spark was killed (SIGKILL) before the job was done" in ran.err
+
+
+def test_a_spark_that_does_not_start_is_told_with_what_it_said(run: Run) -> None:
+    ran = run("sys.exit('Master must either be yarn or start with spark')")
+    assert ran.code == EtlExit.FAILED
+    assert "error: Spark ended with exit code 1 before the job was done" in ran.err
+    assert "       Master must either be yarn or start with spark\n" in ran.err
+
+
+def test_no_secret_is_shown(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "geheim7")
+    job = (tmp_path / "job.yaml").read_text()
+    (tmp_path / "job.yaml").write_text(f'{job}spark: {{conf: {{spark.hadoop.token: "${{env:TOKEN}}"}}}}\n')
+    ran = run(
+        WORK
+        + 'channel.send(Warned("geheim7 is old")); print("with geheim7", " ".join(sys.argv), flush=True)\n'
+        + 'assert channel.plan.job.spark.conf["spark.hadoop.token"] == "geheim7"; sys.exit(2)'
+    )
+    assert "**** is old" in ran.err
+    assert "       with ****" in ran.err
+    assert "geheim7" not in ran.err + ran.out
+    assert "spark.hadoop.token" not in ran.err
+
+
+def test_two_runs_of_one_job_and_a_driver_that_outlives_its_front(
+    run: Run, kctl: Kctl, tmp_path: Path, topic: str
+) -> None:
+    """The front is killed while a batch runs: until the batch is written the job cannot be run again."""
+    body = HELLO + textwrap.dedent(
+        f"""
+        while channel.stop is None:
+            time.sleep(0.01)
+        open({str(tmp_path / "alone")!r}, "w").close()
+        while not os.path.exists({str(tmp_path / "go")!r}):
+            time.sleep(0.01)
+        """
+    )
+    fake_spark(tmp_path, body)
+    program = textwrap.dedent(
+        """
+        import sys
+        from pathlib import Path
+        from kafkad_etl.machine import environment
+        from kafkad_etl.machine.environment import Environment
+        from kafkad_etl.machine.java import Java
+        from kctl.cli import run
+        spark = Environment(Java(Path("jdk"), "17", "PATH"), Path("spark").absolute(), "4.0.0", sys.executable, ())
+        environment.find = lambda *_: spark
+        run(["etl", "run", "job.yaml", "-o", "json"])
+        """
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as front:
+        assert front.stdout is not None
+        driver = json.loads(front.stdout.readline())["pid"]
+        front.kill()
+    try:
+        wait_for(tmp_path / "alone")
+        ran = run("sys.exit(1)")  # would remove what the living driver needs, and start a second one
+    finally:
+        (tmp_path / "go").touch()
+    assert ran.code == EtlExit.CHECKPOINT
+    assert "another run of this job is going on" in ran.err
+    assert is_gone(driver)
+    assert run(WORK + 'channel.send(Ended("done")); channel.close()').code == EtlExit.DONE
+    assert list(tmp_path.glob(f"{PREFIX}*")) == []  # what the killed front left too
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(400):
+        if path.exists():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{path} does not appear")
+
+
+def test_the_lock_of_a_run_that_was_killed_is_taken_over_and_said(run: Run, topic: str, tmp_path: Path) -> None:
+    (tmp_path / ".etl").mkdir()
+    (tmp_path / f".etl/{topic}.lock").write_text('{"host": "elsewhere", "pid": 7, "since": "2026-11-20T10:00:00Z"}')
+    ran = run(WORK + 'channel.send(Ended("done"))')
+    assert ran.code == 0
+    taken = "the last run did not come to its end: process 7 on elsewhere, since 2026-11-20T10:00:00Z; its lock"
+    assert taken in ran.err
+
+
+def test_options_of_spark_submit_reach_it(run: Run, tmp_path: Path) -> None:
+    ran = run(HELLO + "print(sys.argv, flush=True); sys.exit(1)", "--", "--master", "local[3]", "--queue", "night")
+    assert "'--queue', 'night'" in ran.err
+    assert "--master', 'local[3]" in ran.err
+    ran = run("sys.exit(1)", "--", "--deploy-mode", "cluster")
+    assert ran.code == EtlExit.USAGE
+    assert "deploy mode cluster is not possible" in ran.err
+
+
+def test_quiet_says_nothing_but_errors(run: Run) -> None:
+    assert run(WORK + 'channel.send(Ended("done")); channel.close()', "-q") == (EtlExit.DONE, "", "")
+
+
+def test_a_preview_shows_rows_and_leaves_no_checkpoint(run: Run, kctl: Kctl, tmp_path: Path) -> None:
+    ran = run(
+        HELLO
+        + """
+assert (channel.plan.task, channel.plan.limit) == ("preview", 5)
+channel.send(Rows(columns=["id", "name"], rows=[["1", "a"], ["2", None]]))
+channel.send(Ended("done"))
+channel.close()
+""",
+        verb=("preview", "--limit", 5, "-o", "csv"),
+    )
+    assert (ran.code, ran.out.splitlines()) == (EtlExit.DONE, ["id,name", "1,a", "2,"])
+    assert [path.name for path in (tmp_path / ".etl").iterdir()] == ["logs"]
