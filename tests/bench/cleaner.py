@@ -58,6 +58,7 @@ def compaction(side: Side, name: str, *, recs: int, msg: int, keys: int) -> Valu
     assert left < dirty / 2, f"of {dirty} bytes {left} are left"
     yield f"{name} records: compaction", dirty / MB / took
     yield f"{name} records: produce p99 meanwhile, to that before", beside / alone
+    yield f"{name} records: produce p99 meanwhile", beside / 1000
     if memory:
         yield f"{name} records: memory of the worker", memory
 
@@ -89,6 +90,7 @@ def _promises(name: str, least_mb_s: int) -> list[Promise]:
     return [
         Promise(name=f"{name} records: compaction", unit="MB/s", limit=least_mb_s, at_least=True),
         Promise(name=f"{name} records: produce p99 meanwhile, to that before", unit="x", limit=2),
+        Promise(name=f"{name} records: produce p99 meanwhile", unit="ms"),
         Promise(name=f"{name} records: memory of the worker", unit="MB", limit=BUFFER_BYTES / (1 << 20)),
     ]
 

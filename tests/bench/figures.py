@@ -123,7 +123,9 @@ def many_connections(bench: Bench) -> Iterator[Figure]:
     with bench.kafkad() as kafkad:
 
         def p99() -> float:
-            return bench.generator.run("produce", kafkad.port, topic="a", recs=1, msg=1000, rate=2000, n=8000).p99
+            return bench.generator.run(
+                "produce", kafkad.port, topic="a", recs=1, msg=1000, rate=2000, n=8000, doze=1
+            ).p99
 
         p99()
         before, ratios = memory_mb(kafkad.pid), []

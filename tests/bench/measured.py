@@ -17,6 +17,9 @@ from typing import Self
 HERE = Path(__file__).parent
 LONGEST_RUN_S = 300
 OPEN_FILES = 65536
+REPORTING = Path("/sys/module/page_reporting/parameters/page_reporting_order")
+NEVER_REPORTED = 11
+"""An order of pages that Linux does not have."""
 
 
 def prepare() -> None:
@@ -24,6 +27,13 @@ def prepare() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES, hard), hard))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if REPORTING.exists() and int(REPORTING.read_text()) < NEVER_REPORTED:
+        print(
+            f"note: this machine gives free memory back to its host, so that files cost ten times as much to write now "
+            f"and then; docs/decisions/2026-11-22-fresh-memory.md. For steady figures, as root: "
+            f"echo {NEVER_REPORTED} > {REPORTING}, and use all memory once",
+            file=sys.stderr,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

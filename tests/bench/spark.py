@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafkad_etl import environment
-from kafkad_etl.environment import Environment
 from kafkad_etl.job import Job, Sink, Source, Spark
-from kafkad_etl.submitting import NO_OPTIONS, command, variables
+from kafkad_etl.machine import environment
+from kafkad_etl.machine.environment import Environment
+from kafkad_etl.process.submitting import NO_OPTIONS, command, variables
 from tests.bench.compared import KAFKA, KAFKAD, ONE_BROKER, Promise
 from tests.bench.figures import Figure
 from tests.bench.measured import prepare
@@ -149,7 +149,7 @@ def job_file(bench: Bench, name: str, start: str) -> Path:
 
 
 def kctl_run(path: Path) -> list[str]:
-    return [sys.executable, "-m", "kctl", "etl", "run", str(path), "--reset-checkpoint", "-q"]
+    return [sys.executable, "-m", "kctl", "etl", "run", str(path), "--reset-checkpoint", "-y", "-q"]
 
 
 def seconds_of(words: list[str], directory: Path, environ: dict[str, str]) -> float:
