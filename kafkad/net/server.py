@@ -22,6 +22,10 @@ SHARED_BYTES = 256 * 1024
 _KEPT_BUFFERS = 4
 _KEPT_BUFFER_BYTES = 4 << 20
 _GROWTH = 8
+_LEAST_BACKLOG = 4096
+"""As many as Linux allows where nobody changed it. Kafka's default of 50 is for a thread that does nothing but accept;
+here a crowd that connects at once, such as all clients after a restart, waits while the loop does something else. Whom
+the kernel turns away tries again by itself only after 1, 3 and 7 seconds."""
 _THIS_MACHINE = "127.", "::1", "::ffff:127."
 _UNPACED = b"reno"
 """The congestion control that every Linux has. Others, such as bbr, pace even what never leaves the machine."""
@@ -155,7 +159,7 @@ class Listener:
 
     def start(self, dispatch: Dispatch) -> None:
         self.dispatch = dispatch
-        self._sock.listen(max(self.server.limits.backlog, 1))
+        self._sock.listen(max(self.server.limits.backlog, _LEAST_BACKLOG))
         self._accept_again()
 
     def stop_accepting(self) -> None:

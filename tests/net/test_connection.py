@@ -376,6 +376,19 @@ def test_max_connections_stops_accepting_until_one_closes() -> None:
     run(echo, scenario, Limits(max_connections=1))
 
 
+def test_a_crowd_that_connects_while_the_loop_is_busy_is_not_turned_away() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        crowd = [socket.create_connection(("127.0.0.1", server.listeners[0].port), timeout=30) for _ in range(300)]
+        try:
+            while server.total < len(crowd):
+                await asyncio.sleep(0)
+        finally:
+            for sock in crowd:
+                sock.close()
+
+    run(echo, scenario)
+
+
 def test_max_connections_per_ip_closes_the_new_one() -> None:
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         first_reader, first_writer = await connect()

@@ -61,7 +61,7 @@ SETTINGS: tuple[Setting, ...] = (
         "socket.listen.backlog.size",
         50,
         MEDIUM,
-        "How many connections may wait to be accepted on a listener.",
+        "How many connections may wait to be accepted on a listener; there is room for 4096 in any case.",
         valid=at_least(1),
     ),
     integer("socket.send.buffer.bytes", -1, HIGH, "SO_SNDBUF of accepted connections; -1 leaves it to the kernel."),
