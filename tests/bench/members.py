@@ -13,13 +13,14 @@ from typing import Any
 from kafkad.errors import ErrorCode
 from kafkad.wire.apis import response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
+from kafkad.wire.messages.api_versions import ApiVersionsRequest
 from kafkad.wire.messages.heartbeat import HeartbeatRequest
 from kafkad.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kafkad.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkad.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kafkad.wire.schema import read
 
-_JOIN, _SYNC, _HEARTBEAT, _LEAVE = (11, 9), (14, 5), (12, 4), (13, 5)
+_JOIN, _SYNC, _HEARTBEAT, _LEAVE, _VERSIONS = (11, 9), (14, 5), (12, 4), (13, 5), (18, 2)
 _BEAT_S = 3.0
 _RETRY_S = 0.05
 _LONGEST_ANSWER = 1 << 22
@@ -39,7 +40,8 @@ class Members:
 
     async def join(self) -> float:
         """Seconds until all are in one generation and know their assignment; they are connected before."""
-        await asyncio.gather(*(member.connect() for member in self.members))
+        for member in self.members:
+            await member.connect()
         return await self._until_stable(time.perf_counter())
 
     async def one_leaves(self) -> float:
@@ -82,7 +84,10 @@ class Member:
         self._writer: asyncio.StreamWriter | None = None
 
     async def connect(self) -> None:
+        """Until the broker has answered, as a client's library asks first: a connection for which it had no room to
+        wait (50 have with Kafka) looks open, and nothing that is sent on it arrives for seconds."""
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=_LONGEST_ANSWER)
+        _check((await self._ask(_VERSIONS, ApiVersionsRequest())).error_code)
 
     def close(self) -> None:
         if self._writer is not None:
