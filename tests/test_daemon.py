@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.wire.records import Record, build_batch
 from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
-from tests.clients.asker import Asker, batch, produce
+from tests.clients.asker import STAMP_MS, Asker, batch, produce
 from tests.oracle.kafka import free_port
 
 SECONDS = 20
@@ -87,6 +88,32 @@ def test_reload_changes_what_can_change(tmp_path: Path) -> None:
         eventually(kafkad, "reloaded")
         assert code() == 0
         asker.client.close()
+
+
+def test_producers_are_forgotten_after_a_time_that_may_change(tmp_path: Path) -> None:
+    with KafkadProcess(tmp_path, {"producer.id.expiration.check.interval.ms": "10"}) as kafkad:
+        asker = Asker(kafkad.port)
+        asker.create("quiet")
+        sent = asker.ask("Produce", 7, produce("quiet", build_batch([RECORD], **PRODUCER)))
+        assert sent.responses[0].partition_responses[0].error_code == 0
+
+        def producers() -> int:
+            asked = {"topics": [{"name": "quiet", "partition_indexes": [0]}]}
+            (partition,) = asker.ask("DescribeProducers", 0, asked).topics[0].partitions
+            return len(partition.active_producers)
+
+        assert producers() == 1
+        change = {"name": "producer.id.expiration.ms", "config_operation": 0, "value": "1"}
+        resource = {"resource_type": 4, "resource_name": "", "configs": [change]}
+        assert asker.ask("IncrementalAlterConfigs", 1, {"resources": [resource]}).responses[0].error_code == 0
+        deadline = time.monotonic() + SECONDS
+        while producers():
+            assert time.monotonic() < deadline
+        asker.client.close()
+
+
+RECORD = Record(0, STAMP_MS, b"key", b"value", ())
+PRODUCER = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
 
 
 def test_logs_as_json(tmp_path: Path) -> None:

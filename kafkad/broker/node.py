@@ -152,6 +152,7 @@ class Node:
         await self._configs.start()
         self._settings.follow(self._configs.topic)
         self._settings.override(cluster_wide=self._configs.cluster, per_broker=self._configs.broker)
+        self._logs.expire_producers_after(self._settings.config.int("producer.id.expiration.ms"))
 
     async def _load_logs(self) -> None:
         """In a thread, so that the loop can tell systemd and the terminal how far it is."""
@@ -316,6 +317,7 @@ class Node:
         self._context.config = config
         self._fetch.max_bytes = config.int("fetch.max.bytes")
         self._server.apply(self._settings.limits())
+        self._logs.expire_producers_after(config.int("producer.id.expiration.ms"))
         self._cleaner.settings_changed()
         loggers.set_default_level(config.str("kafkad.log.level"))
         self._replicas.all_configs_changed()

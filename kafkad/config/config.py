@@ -233,7 +233,7 @@ def find_setting(name: str) -> Setting | None:
     return setting._replace(name=name)
 
 
-_PER_LISTENER = ("max.connections", "max.connection.creation.rate")
+_PER_LISTENER = ("max.connections",)
 _FIXED_HERE = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 """Kafka opens and closes listeners while it runs; kafkad does not."""
 

@@ -27,5 +27,14 @@ def asked_for() -> set[str]:
     }
 
 
+def literals() -> set[object]:
+    return {node.value for module in modules() for node in ast.walk(module) if isinstance(node, ast.Constant)}
+
+
+def test_every_setting_that_is_said_to_count_is_used() -> None:
+    honoured = {name for name, setting in BROKER_SETTINGS.items() if not setting.unused and not setting.refused}
+    assert honoured - literals() == set()
+
+
 def test_every_name_that_is_asked_for_is_a_setting() -> None:
     assert asked_for() - BROKER_SETTINGS.keys() == set()

@@ -11,6 +11,7 @@ from kafkad.config.setting import (
     LOW,
     MEDIUM,
     PER_BROKER,
+    RATES,
     SECURITY,
     TELEMETRY,
     THREADS,
@@ -103,6 +104,7 @@ SETTINGS: tuple[Setting, ...] = (
         "New connections accepted per second.",
         dynamic=CLUSTER_WIDE,
         valid=at_least(0),
+        refused=RATES,
     ),
     long("connections.max.idle.ms", 600_000, MEDIUM, "A connection that is silent for this long is closed."),
     integer(
