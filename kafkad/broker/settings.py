@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 from collections.abc import Callable, Mapping
 
 from kafkad.config import Config, LogConfig
 from kafkad.net.server import Limits
+
+log = logging.getLogger(__name__)
 
 
 class Settings:
@@ -40,11 +44,26 @@ class Settings:
         config = self.config
         return Limits(
             max_connections=config.int("max.connections"),
+            max_per_listener={
+                listener.listener: int(str(config.for_listener(listener.listener, "max.connections")))
+                for listener in config.listeners
+            },
             max_per_ip=config.int("max.connections.per.ip"),
-            per_ip_overrides=config.max_connections_per_ip_overrides(),
+            per_ip_overrides=_by_address(config.max_connections_per_ip_overrides()),
             idle_ms=config.long("connections.max.idle.ms"),
             max_request_bytes=config.int("socket.request.max.bytes"),
             send_buffer_bytes=config.int("socket.send.buffer.bytes"),
             receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
             backlog=config.int("socket.listen.backlog.size"),
         )
+
+
+def _by_address(counts: Mapping[str, int]) -> dict[str, int]:
+    """Hosts may be given by name; connections come from addresses."""
+    found: dict[str, int] = {}
+    for host, count in counts.items():
+        try:
+            found |= {str(info[4][0]): count for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        except OSError as error:
+            log.warning("max.connections.per.ip.overrides: %s is left out: %s", host, error.strerror)
+    return found

@@ -26,7 +26,9 @@ _LEAST_BACKLOG = 4096
 """As many as Linux allows where nobody changed it. Kafka's default of 50 is for a thread that does nothing but accept;
 here a crowd that connects at once, such as all clients after a restart, waits while the loop does something else. Whom
 the kernel turns away tries again by itself only after 1, 3 and 7 seconds."""
-_THIS_MACHINE = "127.", "::1", "::ffff:127."
+_THIS_MACHINE = "127.", "::1"
+_MAPPED = "::ffff:"
+"""What a listener on every interface puts before IPv4 addresses."""
 _UNPACED = b"reno"
 """The congestion control that every Linux has. Others, such as bbr, pace even what never leaves the machine."""
 
@@ -59,6 +61,7 @@ class Limits:
     """How many connections a broker takes; replaced whole when the settings change."""
 
     max_connections: int = 2**31 - 1
+    max_per_listener: dict[str, int] = field(default_factory=dict)
     max_per_ip: int = 2**31 - 1
     per_ip_overrides: dict[str, int] = field(default_factory=dict)
     idle_ms: int = 600_000
@@ -181,8 +184,14 @@ class Listener:
                 listener.resume_if_room()
 
     def resume_if_room(self) -> None:
-        if self._open and not self._accepting and self.server.total < self.server.limits.max_connections:
+        if self._open and not self._accepting and not self._full:
             self._accept_again()
+
+    @property
+    def _full(self) -> bool:
+        limits = self.server.limits
+        own = limits.max_per_listener.get(self.name, limits.max_connections)
+        return self.server.total >= limits.max_connections or len(self.connections) >= own
 
     def _accept_again(self) -> None:
         self._accepting = True
@@ -195,7 +204,7 @@ class Listener:
 
     def _accept(self) -> None:
         for _ in range(128):
-            if self.server.total >= self.server.limits.max_connections:
+            if self._full:
                 self._pause()
                 return
             try:
@@ -211,7 +220,7 @@ class Listener:
 
     def _welcome(self, sock: socket.socket, address: Any) -> None:
         server = self.server
-        host = address[0]
+        host = address[0].removeprefix(_MAPPED)
         if server.per_ip[host] >= server.limits.allowed_from(host):
             server.refused += 1
             log.info("refused a connection from %s: it has max.connections.per.ip=%d", host, server.per_ip[host])

@@ -389,6 +389,42 @@ def test_a_crowd_that_connects_while_the_loop_is_busy_is_not_turned_away() -> No
     run(echo, scenario)
 
 
+def test_a_listener_may_have_a_limit_of_its_own() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        _, first_writer = await connect()
+        other = server.listen("OTHER", "127.0.0.1", 0)
+        other.start(echo)
+        reader, writer = await asyncio.open_connection("127.0.0.1", other.port)
+        writer.write(frame(b"anything"))
+        assert await read_frame(reader) == b"anything"
+        second_reader, second_writer = await connect()
+        second_writer.write(frame(b"me too.."))
+        await asyncio.sleep(0.02)
+        assert server.total == 2
+        first_writer.close()
+        assert await read_frame(second_reader) == b"me too.."
+        writer.close()
+
+    run(echo, scenario, Limits(max_per_listener={"PLAINTEXT": 1}))
+
+
+def test_an_ipv4_peer_has_its_address_on_a_listener_for_both() -> None:
+    async def scenario() -> None:
+        server = Server(asyncio.get_running_loop(), Limits(max_per_ip=0, per_ip_overrides={"127.0.0.1": 1}))
+        listener = server.listen("PLAINTEXT", "", 0)
+        server.start(echo)
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+            writer.write(frame(b"let in.."))
+            assert await read_frame(reader) == b"let in.."
+            assert [connection.host for connection in server.connections()] == ["127.0.0.1"]
+            writer.close()
+        finally:
+            server.close()
+
+    asyncio.run(scenario())
+
+
 def test_max_connections_per_ip_closes_the_new_one() -> None:
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         first_reader, first_writer = await connect()

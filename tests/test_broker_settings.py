@@ -1,0 +1,23 @@
+"""What the parts of a broker are told of its settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkad.broker.settings import Settings
+from kafkad.config import load
+
+
+def test_connections_are_limited_for_each_listener_and_host(caplog: pytest.LogCaptureFixture) -> None:
+    options = [
+        "listeners=IN://127.0.0.1:0,OUT://[::1]:0",
+        "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT",
+        "max.connections=50",
+        "listener.name.out.max.connections=7",
+        "max.connections.per.ip.overrides=localhost:3,0:0:0:0:0:0:0:2:4,no.such.host.invalid:5",
+    ]
+    limits = Settings(load(None, options, {})).limits()
+    assert limits.max_per_listener == {"IN": 50, "OUT": 7}
+    assert limits.allowed_from("127.0.0.1") == 3
+    assert limits.allowed_from("::2") == 4
+    assert "no.such.host.invalid is left out" in caplog.text
