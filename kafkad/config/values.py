@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from math import inf
 
 from kafkad.config.setting import INT_MAX, LONG_MAX, ConfigType, Setting, Value
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+"""Of what Java reads as a double, all that is a number: NaN would pass every range."""
 _RANGES = {
     ConfigType.SHORT: 2**15 - 1,
     ConfigType.INT: INT_MAX,
@@ -55,12 +58,10 @@ def _whole_number(setting: Setting, text: str, largest: int) -> int:
 
 
 def _floating_point(setting: Setting, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(
-            f"Invalid value {text} for configuration {setting.name}: Not a number of type DOUBLE"
-        ) from None
+    number = float(text) if _DOUBLE.fullmatch(text) else inf
+    if number in (inf, -inf):
+        raise ValueError(f"Invalid value {text} for configuration {setting.name}: Not a number of type DOUBLE")
+    return number
 
 
 def _culprit(setting: Setting, value: Value, complaint: str) -> tuple[str, str]:
