@@ -68,9 +68,15 @@ _MOST_TARGETS: Final = 10_000
 _FIRST_WITH_START_OFFSET: Final = 5
 _ACKS_ALL, _ACKS_NONE = -1, 0
 _VALID_ACKS = (0, 1, -1)
-_NO_TIME = 0
-"""Stands for the present where a partition is `fast`: such a one takes records of any age."""
 _SUCCESS: Final = {version: Success(version) for version in range(3, 14)}
+_WITH_START_OFFSET = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    }
+)
 _ADMIN_CLIENT = "__admin_client"
 
 
@@ -148,7 +154,7 @@ class ProduceApi:
         if header[5] & TRANSACTIONAL:
             return -1
         try:
-            check_batch(view, at, end, header, partition.log.config, version, _NO_TIME)
+            check_batch(view, at, end, header, partition.log.config, version)
             return partition.append(view, at, end, header)
         except StorageError:
             _BASE_OFFSET.pack_into(view, at, 0)  # the append had set it before the disk refused
@@ -203,10 +209,16 @@ class ProduceApi:
             return self._append(work, self._find(work, topic, index), index, frame, at, end)
         except KafkaError as error:
             known = self._replicas.find(topic.name or "", index)
-            if known is not None:
-                known.probe.failed_produce += 1
-                known.probe.bytes_rejected += end - at if error.code == ErrorCode.MESSAGE_TOO_LARGE else 0
-            return self._refusal(index, error)
+            return self._refusal(index, error) if known is None else self._refused(known, index, error, end - at)
+
+    def _refused(self, partition: Partition, index: int, error: KafkaError, size: int) -> Answer:
+        """By a partition that is here: Kafka then also says where its log begins, unless the batch as such is bad."""
+        partition.probe.failed_produce += 1
+        partition.probe.bytes_rejected += size if error.code == ErrorCode.MESSAGE_TOO_LARGE else 0
+        answer = self._refusal(index, error)
+        if isinstance(error, RefusedRecords) or error.code in _WITH_START_OFFSET:
+            answer = answer._replace(log_start_offset=partition.log.start_offset)
+        return answer
 
     def _find(self, work: Work, topic: TopicData, index: int) -> Partition:
         if work.request.acks not in _VALID_ACKS:
@@ -227,15 +239,14 @@ class ProduceApi:
 
     def _append(self, work: Work, partition: Partition, index: int, frame: memoryview, at: int, end: int) -> Outcome:
         config = partition.log.config
-        now_ms = self._clock.now_ms()
         header = unpack_header(frame, at, end, work.version)
-        check_batch(frame, at, end, header, config, work.version, now_ms)
+        check_batch(frame, at, end, header, config, work.version)
         if header[5] & TRANSACTIONAL:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, f"no transaction is open for {partition.tp}: this broker has none yet"
             )
         if needs_slow_path(header, config):
-            wanted = demands(config, partition.tp, now_ms)
+            wanted = demands(config, partition.tp, self._clock.now_ms())
             if not quick_enough(header, config):
                 return self._rebuilt_elsewhere(work, partition, index, bytes(frame[at:end]), wanted)
             frame = memoryview(rebuild(frame[at:end], wanted).unwrap())
@@ -278,9 +289,12 @@ class ProduceApi:
     ) -> Settled:
         """A worker process opens the batch; what it makes of it is appended when it is back."""
         outcome = await asyncio.wrap_future(self._slow_path.submit(batch, wanted))
-        view = memoryview(outcome.unwrap())
-        partition.check_leader(-1)
-        written = self._write(work, partition, index, view, 0, len(view), BATCH_HEADER.unpack_from(view))
+        try:
+            view = memoryview(outcome.unwrap())
+            partition.check_leader(-1)
+            written = self._write(work, partition, index, view, 0, len(view), BATCH_HEADER.unpack_from(view))
+        except KafkaError as error:
+            return self._refused(partition, index, error, len(batch))
         return await written if isinstance(written, Coroutine) else written
 
     async def _finish(self, connection: Connection, work: Work) -> None:

@@ -80,14 +80,9 @@ def unpack_header(view: memoryview, at: int, end: int, version: int) -> Header:
     raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch is smaller than its header")
 
 
-def check_batch(
-    view: memoryview, at: int, end: int, header: Header, config: LogConfig, version: int, now_ms: int
-) -> None:
+def check_batch(view: memoryview, at: int, end: int, header: Header, config: LogConfig, version: int) -> None:
     """HOT. Whether view[at:end] is one sound v2 batch that this topic takes; KafkaError if not."""
-    base_offset, length, _, magic, crc, attributes, last_delta, _, max_timestamp, producer_id, _, sequence, count = (
-        header
-    )
-    age_ms = now_ms - max_timestamp
+    base_offset, length, _, magic, crc, attributes, last_delta, _, _, producer_id, _, sequence, count = header
     if not (
         magic == 2
         and length == end - at - PREFIX_SIZE
@@ -96,20 +91,16 @@ def check_batch(
         and last_delta + 1 == count > 0
         and (producer_id < 0 or sequence >= 0)
         and end - at <= config.max_message_bytes
-        and age_ms <= config.message_timestamp_before_max_ms
-        and -age_ms <= config.message_timestamp_after_max_ms
         and crc32c(view[at + CRC_FROM : end]) == crc
     ):
-        _refuse(view, at, end, BatchHeader._make(header), config, version, age_ms)
+        _refuse(view, at, end, BatchHeader._make(header), config, version)
 
 
 _UNUSUAL = CONTROL | LOG_APPEND_TIME | CODEC_MASK
 """Attributes that are the codec's number in a batch a producer should send, and more than any codec otherwise."""
 
 
-def _refuse(
-    view: memoryview, at: int, end: int, header: BatchHeader, config: LogConfig, version: int, age_ms: int
-) -> None:
+def _refuse(view: memoryview, at: int, end: int, header: BatchHeader, config: LogConfig, version: int) -> None:
     """Raise the first reason in Kafka's order; return when what looked unusual is allowed here."""
     _check_shape(view, at, end, version)
     if header.codec == Codec.ZSTD and version < _ZSTD_SINCE:
@@ -129,18 +120,8 @@ def _refuse(
         raise _invalid(f"producer {header.producer_id} sends sequence {header.base_sequence}")
     if header.codec >= len(CODEC_NAMES):
         raise _invalid(f"unknown compression codec {header.codec}")
-    _check_timestamp(header, config, age_ms)
-
-
-def _check_timestamp(header: BatchHeader, config: LogConfig, age_ms: int) -> None:
-    if config.message_timestamp_type == "LogAppendTime":
-        if header.attributes & LOG_APPEND_TIME:
-            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer must not set LogAppendTime")
-    elif header.max_timestamp != NO_TIMESTAMP:
-        before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
-        if not -after <= age_ms <= before:
-            message = f"timestamp {header.max_timestamp} is {age_ms} ms old, allowed is -{after} to {before}"
-            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, message)
+    if config.message_timestamp_type == "LogAppendTime" and header.attributes & LOG_APPEND_TIME:
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer must not set LogAppendTime")
 
 
 def _check_shape(view: memoryview, at: int, end: int, version: int) -> None:
@@ -240,7 +221,7 @@ def needs_slow_path(header: Header, config: LogConfig) -> bool:
     """HOT. Whether a checked batch must go through `rebuild` before the append."""
     if config.compression_type != "producer" and target_codec(config) != header[5] & CODEC_MASK:
         return True
-    return config.compacted
+    return config.compacted or config.limits_timestamps
 
 
 def quick_enough(header: Header, config: LogConfig) -> bool:

@@ -156,9 +156,23 @@ def test_log_append_time_is_answered_and_stored(frames: Frames) -> None:
     assert {record.timestamp for record in stored(frames)} >= {answer.log_append_time_ms}
 
 
-def test_timestamps_outside_the_topics_limits_are_refused(frames: Frames) -> None:
-    frames.broker.create("t", configs={"message.timestamp.before.max.ms": "1000"})
-    assert produce(frames, batch()).error_code == ErrorCode.INVALID_TIMESTAMP
+@pytest.mark.parametrize("compressed", [Codec.NONE, Codec.LZ4])
+def test_each_timestamp_has_to_be_within_the_topics_limits(frames: Frames, compressed: int) -> None:
+    frames.broker.create("t", configs={"message.timestamp.before.max.ms": "3600000"})
+    now_ms = frames.broker.context.clock.now_ms()
+    mixed = [Record(0, now_ms, b"k", b"new"), Record(1, now_ms - 7_200_000, b"k", b"old")]
+    answer = produce(frames, batch(mixed, codec=compressed))
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.INVALID_TIMESTAMP, 0)
+    assert [error.batch_index for error in answer.record_errors] == [1]
+    assert produce(frames, batch(mixed[:1], codec=compressed)).error_code == ErrorCode.NONE
+
+
+def test_a_batch_has_to_fit_into_a_segment(frames: Frames) -> None:
+    frames.broker.create("t", configs={"segment.bytes": "300"})
+    assert produce(frames, batch()).error_code == ErrorCode.NONE
+    large = batch([Record(0, 1_700_000_000_000, None, bytes(300))])
+    assert produce(frames, large).error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+    assert [record.offset for record in stored(frames)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("compressed", [Codec.NONE, Codec.LZ4])

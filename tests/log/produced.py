@@ -107,7 +107,7 @@ def leader(
     frame = memoryview(bytearray(b"before" + batch + b"after"))
     at, end = 6, 6 + len(batch)
     header = unpack_header(frame, at, end, version)
-    check_batch(frame, at, end, header, config, version, now_ms)
+    check_batch(frame, at, end, header, config, version)
     if needs_slow_path(header, config):
         outcome = rebuild(frame[at:end], demands(config, TopicPartition("compacted", 0), now_ms))
         frame = memoryview(outcome.unwrap())
@@ -220,13 +220,16 @@ def _contents(now_ms: int) -> list[Case]:
 
 def _limits(now_ms: int) -> list[Case]:
     old, new = Record(0, now_ms - 7_200_000, b"k", b"v"), Record(0, now_ms + 7_200_000, b"k", b"v")
+    mixed = [old, Record(1, now_ms, b"k", b"v"), old._replace(offset=2)]
     large = [Record(0, now_ms, b"k", b"v" * 400)]
     exact = [Record(0, now_ms, b"k", b"v" * 229)]
     early, fine, large_code = ErrorCode.INVALID_TIMESTAMP, ErrorCode.NONE, ErrorCode.MESSAGE_TOO_LARGE
     return [
         Case("recent", "recent", build_batch(records_at(now_ms)), fine),
-        Case("too old", "recent", build_batch([old]), early),
-        Case("too new", "recent", build_batch([new]), early),
+        Case("too old", "recent", build_batch([old]), early, refused=(0,)),
+        Case("too new", "recent", build_batch([new]), early, refused=(0,)),
+        Case("one too old beside a new one", "recent", build_batch([mixed[0], mixed[1]]), early, refused=(0,)),
+        Case("two too old in lz4", "recent", build_batch(mixed, codec=Codec.LZ4), early, refused=(0, 2)),
         Case("no timestamp", "recent", build_batch([old._replace(timestamp=-1)]), fine),
         Case("one too new to compress", "gzip-recent", build_batch([new]), early),
         Case("too large", "small", build_batch(large), large_code),
