@@ -131,6 +131,8 @@ class Appender:
         segment = self._active
         position = segment.size
         if position + length > segment.limit or max_timestamp > segment.roll_after or last > segment.last_possible:
+            if length > self.config.segment_bytes:
+                raise self._larger_than_a_segment(length)
             segment = self._make_room(length, max_timestamp, base, last)
             position = segment.size
         if leader_epoch != self._last_epoch:
@@ -154,6 +156,11 @@ class Appender:
         if producer_id >= 0:
             self._note_producer(header, base, marker)
         return base
+
+    def _larger_than_a_segment(self, length: int) -> KafkaError:
+        message = f"Message batch size is {length} bytes in append to partition {self.topic_partition}, "
+        message += f"which exceeds the maximum configured segment size of {self.config.segment_bytes}."
+        return KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
 
     def append_copied(self, view: memoryview) -> None:
         """Append whole batches as another replica has them, offsets and epochs included; a part at the end is ignored.
