@@ -20,6 +20,7 @@ from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import FETCH, PRODUCE, ROUTES
 from kafkad.broker import metering
 from kafkad.broker.coordinators import Coordinators
+from kafkad.broker.directory_events import reporter
 from kafkad.broker.identity import StartError, choose_broker_id
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.broker.progress import RecoveryProgress
@@ -178,6 +179,7 @@ class Node:
             check_config=validate_topic_configs,
             clock=self._clock,
         )
+        self._replicas.on_directory_lost = reporter(self._loop, session, self._broker_id)
         self._replicas.broker_epoch = await register(session, self._registration(), patience_seconds=0)
         await self._controller.start()
         self._features = FinalizedFeatures(session)

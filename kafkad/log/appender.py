@@ -24,7 +24,7 @@ from kafkad.log.batches import (
     Header,
     header_at,
 )
-from kafkad.log.files import Files, disk_errors, storage_error
+from kafkad.log.files import Files, disk_errors, short_write, storage_error
 from kafkad.log.producers import read_marker
 from kafkad.log.recovery import Loaded
 from kafkad.log.segment import Segment
@@ -140,7 +140,7 @@ class Appender:
         _BASE_LENGTH_EPOCH.pack_into(view, at, base, inner_length, leader_epoch)
         try:
             if self._pwrite(segment.fd, view[at:end], position) != length:
-                raise OSError("short write")
+                raise short_write()
         except OSError as error:
             raise self._undo_write(segment, error) from error
         if max_timestamp > segment.newest_timestamp:
@@ -230,7 +230,7 @@ class Appender:
         segment = self._active
         try:
             if self._pwrite(segment.fd, view[at:end], segment.size) != end - at:
-                raise OSError("short write")
+                raise short_write()
         except OSError as error:
             raise self._undo_write(segment, error) from error
         for _, header, marker in pending:

@@ -16,7 +16,7 @@ from kafkad.log.files import Files, LogFile
 from kafkad.log.lock import LOCK, holder, take
 from kafkad.log.log import Log
 from kafkad.log.names import PartitionName, parse_name
-from kafkad.names import TopicPartition
+from kafkad.names import NO_TOPIC_ID, TopicPartition
 
 
 class DirectoryLockedError(Exception):
@@ -207,6 +207,39 @@ class LogDirectory:
             for name, offsets in self._checkpoints.items()
             if not offsets.keys().isdisjoint(new)
         ]
+
+    @contextlib.contextmanager
+    def making(self, path: str, topic_partition: TopicPartition, topic_id: bytes) -> Iterator[None]:
+        """Make the directory of a partition, and have its log opened inside. StorageError.
+
+        What a full disk leaves half made goes again: it would stand in the way of the next try.
+        """
+        for write in self.forget_checkpoints({topic_partition}):
+            write.write()
+        try:
+            self._files.mkdir(path)
+        except OSError as error:
+            raise self.storage_error(f"creating {path}", error) from error
+        try:
+            self.write_id(path, topic_id)
+            yield
+        except (OSError, StorageError) as error:
+            with contextlib.suppress(OSError):
+                for name in self._files.listdir(path):
+                    self._files.unlink(os.path.join(path, name))
+                self._files.rmdir(path)
+            if isinstance(error, OSError):
+                raise self.storage_error(f"creating {path}", error) from error
+            raise
+
+    def write_id(self, path: str, topic_id: bytes) -> None:
+        if topic_id == NO_TOPIC_ID:
+            return
+        name = os.path.join(path, checkpoint.PARTITION_METADATA)
+        try:
+            checkpoint.write_topic_id(name, topic_id, self._files, durable=False)
+        except OSError as error:
+            raise self.storage_error(f"writing {name}", error) from error
 
     def mark_clean(self) -> None:
         try:

@@ -46,6 +46,11 @@ class Slice(NamedTuple):
     length: int
 
 
+def short_write() -> OSError:
+    """The kernel took a part of what there was to write: that is how a full disk begins."""
+    return OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for all of it")
+
+
 class Files:
     """The real disk."""
 
@@ -93,9 +98,8 @@ class Files:
 
     def write_all(self, fd: int, data: bytes | memoryview, at: int) -> None:
         """Everything or an OSError."""
-        written = self.pwrite(fd, data, at)
-        if written != len(data):
-            raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes were written")
+        if self.pwrite(fd, data, at) != len(data):
+            raise short_write()
 
     def read_in_pieces(self, fd: int, length: int, at: int) -> bytes:
         """As `pread`. While it copies for one process, a kernel gives the processor to no other: not for long, so."""

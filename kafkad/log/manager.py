@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log import checkpoint
 from kafkad.log.checkpoint import HIGH_WATERMARKS, CheckpointError
 from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory
 from kafkad.log.files import Files
@@ -28,14 +27,21 @@ from kafkad.log.removal import Removal
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 
 _FLUSH_THREADS = 4
-_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, None})
-"""None is the OSError that we raise ourselves for a short write, which is how a full disk begins."""
+_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 OnFailure = Callable[[LogDirectory, list[TopicPartition]], None]
 
 
 class NoLogDirectoryError(Exception):
     """Not one log directory can be used: there is nothing left that a broker could do."""
+
+
+def may_pass(error: StorageError) -> bool:
+    """A full disk or too many open files: appends are refused as long as it lasts, and what is there stays readable.
+
+    A full disk that shows at an fsync is no such case: see `sync_records`.
+    """
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in _PASSING
 
 
 class LogManager:
@@ -142,12 +148,8 @@ class LogManager:
         return self._directory_of.get(topic_partition)
 
     def fail(self, error: StorageError) -> None:
-        """A disk said no: its directory goes offline. NoLogDirectoryError when it was the last one.
-
-        But not for what may pass, a full disk or too many open files: appends are refused as long as it lasts, and
-        what is there stays readable. A full disk that shows at an fsync is no such case: see `sync_records`.
-        """
-        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _PASSING:
+        """A disk said no: its directory goes offline unless it `may_pass`. NoLogDirectoryError when it was the last."""
+        if may_pass(error):
             return
         for directory in self.live:
             if directory.path == error.directory:
@@ -194,7 +196,8 @@ class LogManager:
         directory: str | None = None,
         is_new: bool = True,
     ) -> Log:
-        """The log of a partition, made where there is none: in `directory`, or in the one with the fewest logs.
+        """The log of a partition, made where there is none: in `directory`, or in the one with the fewest logs; in the
+        next one if that is full.
 
         Where it may exist already (not `is_new`) and a directory is offline, it may be in there: StorageError.
         """
@@ -202,14 +205,19 @@ class LogManager:
         if log is not None:
             self._agree_on_id(log, topic_id)
             return log
-        place = self._place_for(topic_partition, directory, is_new)
+        *others, last = self._places_for(topic_partition, directory, is_new)
+        for place in others:
+            try:
+                return self._make(place, topic_partition, topic_id, config)
+            except StorageError as error:
+                if not may_pass(error):
+                    raise
+        return self._make(last, topic_partition, topic_id, config)
+
+    def _make(self, place: LogDirectory, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
         path = os.path.join(place.path, current_name(topic_partition))
-        with self.raising(place, f"creating {path}"):
-            for write in place.forget_checkpoints({topic_partition}):
-                write.write()
-            self.files.mkdir(path)
-            self.write_id(path, topic_id)
-        log = open_log(place, path, topic_partition, config, self.files, self.clock, self._producer_expiration_ms)
+        with place.making(path, topic_partition, topic_id):
+            log = open_log(place, path, topic_partition, config, self.files, self.clock, self._producer_expiration_ms)
         if topic_partition in self._deleted:
             log.producers.forget_past()  # those of the topic that had this name go on counting where they were
         self.adopt(topic_partition, log, place)
@@ -220,18 +228,19 @@ class LogManager:
         new = {tp for tp in partitions if tp not in self.logs}
         return [write for directory in self.live for write in directory.forget_checkpoints(new)]
 
-    def _place_for(self, topic_partition: TopicPartition, wanted: str | None, is_new: bool) -> LogDirectory:
+    def _places_for(self, topic_partition: TopicPartition, wanted: str | None, is_new: bool) -> list[LogDirectory]:
+        """At least one, the best first."""
         broken = self.broken.get(topic_partition)
         if broken is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{broken.path} cannot be opened: {broken.reason}")
         wanted = wanted or self._preferred.pop(topic_partition, None)
         if wanted is not None:
-            return self.live_directory(wanted)
+            return [self.live_directory(wanted)]
         offline = [directory for directory in self.directories if directory.failure is not None]
         if offline and not is_new:
             raise StorageError(offline[0].path, f"{topic_partition} may be in {offline[0].path}, which is offline")
         self._need_one()
-        return min(self.live, key=lambda directory: len(directory.logs) + len(directory.futures))
+        return sorted(self.live, key=lambda directory: len(directory.logs) + len(directory.futures))
 
     def prefer(self, topic_partition: TopicPartition, path: str) -> None:
         """Where the partition shall be put if it is ever made here."""
@@ -255,14 +264,8 @@ class LogManager:
                 ErrorCode.INCONSISTENT_TOPIC_ID,
                 f"{log.directory} is of the topic with id {id_text(log.topic_id)}, not {id_text(topic_id)}",
             )
-        with self.raising(self._directory_of[log.topic_partition], f"writing the topic id into {log.directory}"):
-            self.write_id(log.directory, topic_id)
+        self._directory_of[log.topic_partition].write_id(log.directory, topic_id)
         log.topic_id = topic_id
-
-    def write_id(self, path: str, topic_id: bytes) -> None:
-        if topic_id != NO_TOPIC_ID:
-            name = os.path.join(path, checkpoint.PARTITION_METADATA)
-            checkpoint.write_topic_id(name, topic_id, self.files, durable=False)
 
     @contextlib.contextmanager
     def raising(self, directory: LogDirectory, doing: str) -> Iterator[None]:

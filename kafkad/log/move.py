@@ -69,20 +69,16 @@ class Moves:
     def _make_future(self, log: Log, target: LogDirectory) -> Log:
         manager = self._manager
         directory = os.path.join(target.path, future_name(log.topic_partition))
-        with manager.raising(target, f"creating {directory}"):
-            for write in target.forget_checkpoints({log.topic_partition}):
-                write.write()
-            manager.files.mkdir(directory)
-            manager.write_id(directory, log.topic_id)
-        return Log.open(
-            directory,
-            log.config,
-            manager.files,
-            manager.clock,
-            topic_partition=log.topic_partition,
-            topic_id=log.topic_id,
-            start_offset=log.start_offset,
-        )
+        with target.making(directory, log.topic_partition, log.topic_id):
+            return Log.open(
+                directory,
+                log.config,
+                manager.files,
+                manager.clock,
+                topic_partition=log.topic_partition,
+                topic_id=log.topic_id,
+                start_offset=log.start_offset,
+            )
 
     def cancel(self, topic_partition: TopicPartition) -> bool:
         """Give up a move; whether there was one."""

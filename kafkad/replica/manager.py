@@ -10,7 +10,7 @@ from types import MappingProxyType
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.directories import LogDirectory
-from kafkad.log.manager import LogManager, NoLogDirectoryError
+from kafkad.log.manager import LogManager, NoLogDirectoryError, may_pass
 from kafkad.metrics import TopicProbes
 from kafkad.names import TopicPartition
 from kafkad.replica.metadata import MetadataCache
@@ -31,6 +31,7 @@ from kafkad.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMe
 log = logging.getLogger(__name__)
 
 _NOTHING: Mapping[int, Partition] = MappingProxyType({})
+_REMINDER_MS = 60_000
 _EPOCHS_THAT_SKIP_THE_CHECK = (-1, -2)
 """StopReplica says -2 when the topic is deleted, -1 when the controller does not know."""
 
@@ -58,8 +59,11 @@ class ReplicaManager:
         self._controller_epoch = 0
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._halt = halt
+        self._silent_until: dict[str, float] = {}
         self.on_topics_deleted: Callable[[list[str]], None] = lambda topics: None
         """Told of topics that the cluster has no more."""
+        self.on_directory_lost: Callable[[], None] = lambda: None
+        """Told that replicas are gone with their log directory."""
         self.role_watchers: dict[str, Callable[[Partition], None]] = {}
         """By topic, who is told when a partition of it changes its role here, is taken away, or loses its disk."""
         logs.on_failure = self._directory_lost
@@ -159,6 +163,8 @@ class ReplicaManager:
     def _apply_state(self, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState) -> ErrorCode:
         tp = TopicPartition(topic.topic_name, state.partition_index)
         known = self.find(*tp)
+        if known is not None and known.failure is not None:
+            return known.failure.code
         if known is not None and state.leader_epoch <= known.leader_epoch:
             same = known.log.topic_id == topic.topic_id
             return ErrorCode.STALE_CONTROLLER_EPOCH if same else ErrorCode.INCONSISTENT_TOPIC_ID
@@ -216,7 +222,16 @@ class ReplicaManager:
     # -- what happens to the disks and the settings ----------------------------------------------------------------
 
     def directory_failed(self, error: StorageError) -> None:
-        """A disk said no: its partitions answer KAFKA_STORAGE_ERROR from now on, the others go on."""
+        """A disk said no: its partitions answer KAFKA_STORAGE_ERROR from now on, the others go on.
+
+        Of what may pass nothing follows, but somebody has to make room.
+        """
+        if may_pass(error):
+            now_ms = self.logs.clock.monotonic_ms()
+            if now_ms >= self._silent_until.get(error.directory, now_ms):
+                self._silent_until[error.directory] = now_ms + _REMINDER_MS
+                log.error("%s; what needs more there is refused until that is over", error)
+            return
         try:
             self.logs.fail(error)
         except NoLogDirectoryError as last:
@@ -230,6 +245,7 @@ class ReplicaManager:
             if partition is not None:
                 partition.fail(error)
                 self._tell_role_watcher(partition)
+        self.on_directory_lost()
 
     def topic_config_changed(self, topic: str) -> None:
         partitions = self._partitions.get(topic)

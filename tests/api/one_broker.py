@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 from kafkad.api.context import Context, Request
 from kafkad.api.routes import BY_KEY
 from kafkad.broker.coordinators import Coordinators
+from kafkad.broker.directory_events import reporter
 from kafkad.clock import SystemClock
 from kafkad.config import Config, LogConfig, load, validate_topic_configs
 from kafkad.controller.channel import LocalChannel
@@ -109,6 +110,7 @@ class OneBroker:
             clock=clock,
             random=Random(1),
         )
+        self.replicas.on_directory_lost = reporter(loop, self.store, 1)
         registration = Broker(broker=BrokerInfo(id=1, endpoints=ENDPOINTS, rack="r1"), timestamp_ms=clock.now_ms())
         self.replicas.broker_epoch = await register(self.store, registration, 1.0)
         await self.controller.start()

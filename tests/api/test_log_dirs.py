@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, StorageError
 from kafkad.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -15,6 +17,7 @@ from kafkad.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResult,
 )
+from kafkad.wire.messages.metadata import MetadataRequest
 from kafkad.wire.records import Record
 from tests.api.one_broker import OneBroker
 
@@ -106,3 +109,39 @@ def test_moves_that_cannot_be(broker: OneBroker) -> None:
     assert move(broker, "relative", "t", 0) == ErrorCode.LOG_DIR_NOT_FOUND
     assert move(broker, known, "t", 9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert move(broker, known, "missing", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_partitions_of_a_failed_directory_have_no_leader_until_it_is_back(broker: OneBroker) -> None:
+    for topic in ("one", "two"):
+        broker.create(topic)
+    failed = broker.directories[0]
+    [(lost, *_)] = placed(broker)[failed]
+    [kept] = {"one", "two"} - {lost}
+
+    async def fail() -> None:
+        broker.replicas.directory_failed(StorageError(failed, "it is broken"))
+
+    broker.run(fail())
+    leaders: dict[str, int] = {}
+
+    def told() -> bool:
+        for topic in broker.ask(MetadataRequest(topics=None), 9).topics:
+            [partition] = topic.partitions
+            leaders[topic.name] = partition.leader_id
+            assert partition.offline_replicas == ([1] if partition.leader_id < 0 else [])
+        return leaders[lost] < 0
+
+    broker.run_until(told)
+    assert leaders == {lost: -1, kept: 1}
+    assert [result.error_code for result in describe(broker)] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+    assert broker.append(kept, 0, Record(0, 1, None, b"goes on")) == 0
+
+
+def test_a_full_disk_is_said_once(broker: OneBroker, caplog: pytest.LogCaptureFixture) -> None:
+    error = StorageError(broker.directories[0], "appending: No space left on device")
+    error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    for _ in range(3):
+        broker.replicas.directory_failed(error)
+    assert len(caplog.messages) == 1
+    assert "No space left" in caplog.text
+    assert all(result.error_code == ErrorCode.NONE for result in describe(broker))

@@ -145,6 +145,29 @@ def test_a_full_disk_refuses_appends_and_stays_readable(tmp_path: Path, code: in
     manager.close()
 
 
+@pytest.mark.parametrize("calls", range(4))
+def test_a_partition_that_a_full_disk_has_no_room_for_can_be_made_later_or_elsewhere(
+    disks: tuple[Path, Path], calls: int
+) -> None:
+    files = FaultyFiles()
+    manager = LogManager([str(disk) for disk in disks], files, FakeClock())
+    manager.lock()
+    manager.claim("cluster", 1)
+    manager.load(config_for)
+    files.fail("open", errno.ENOSPC, after=calls)
+    with pytest.raises(StorageError) as full:
+        manager.create(T0, TOPIC_ID, CONFIG, directory=str(disks[0]))
+    manager.fail(full.value)
+    assert not (disks[0] / "t-0").exists()
+    files.fail("open", errno.ENOSPC, after=calls)
+    log = manager.create(T0, TOPIC_ID, CONFIG)
+    assert log.directory == str(disks[1] / "t-0")
+    append(log)
+    assert manager.create(TopicPartition("t", 1), TOPIC_ID, CONFIG).directory == str(disks[0] / "t-1")
+    manager.close()
+    assert all(directory.failure is None for directory in manager.directories)
+
+
 @pytest.mark.parametrize("operation", ["sync", "rename", "pwrite"])
 def test_a_disk_that_fails_at_the_stop_leaves_no_mark_of_a_clean_one(tmp_path: Path, operation: str) -> None:
     files = FaultyFiles()
