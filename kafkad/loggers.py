@@ -63,12 +63,12 @@ def check_level(name: str, level: str | None) -> None:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
-            f"Valid log levels are {', '.join(_KAFKA_LEVELS)}",
+            f"Valid log levels are {', '.join(sorted(_KAFKA_LEVELS))}",
         )
     if name != ROOT and name not in levels():
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
     if level is None and name == ROOT:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Log level of the {ROOT} logger cannot be unset")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Removing the log level of the {ROOT} logger is not allowed")
 
 
 def set_level(name: str, level: str | None) -> None:

@@ -38,7 +38,7 @@ A = TypeVar("A")
 def check_own_broker(broker_id: int, name: str) -> None:
     """Raises INVALID_REQUEST: a broker knows and changes its own settings and loggers, nobody else's."""
     if name != str(broker_id):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {broker_id}; {name!r} has to be asked instead")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker_id}, but received {name}")
 
 
 def stored_kind(resource_type: int) -> ResourceKind:
@@ -46,9 +46,7 @@ def stored_kind(resource_type: int) -> ResourceKind:
     try:
         return ResourceKind(resource_type)
     except ValueError:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"topics and brokers can be altered so, not resource type {resource_type}"
-        ) from None
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}") from None
 
 
 async def alter_each(

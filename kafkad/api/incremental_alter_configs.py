@@ -49,7 +49,10 @@ def _set_levels(entries: list[ConfigEntry], validate_only: bool) -> None:
     levels: dict[str, str | None] = {}
     for entry in entries:
         if entry.alteration not in (Alteration.SET, Alteration.DELETE):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{entry.name}: the level of a logger is set or deleted")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{entry.alteration.name} operation is not allowed for the BROKER_LOGGER resource",
+            )
         if entry.alteration is Alteration.SET and entry.value is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{entry.name}: no level is given")
         levels[entry.name] = entry.value if entry.alteration is Alteration.SET else None

@@ -72,7 +72,7 @@ class ConfigAlterer:
     ) -> None:
         """`entries` become all there is. Raises KafkaError."""
         _check_entries(entries)
-        wanted = {entry.name: entry.value or "" for entry in entries}
+        wanted = {entry.name: (entry.value or "").strip() for entry in entries}
         await self._change(kind, name, lambda before: wanted, validate_only)
 
     async def alter(
@@ -116,7 +116,7 @@ class ConfigAlterer:
         """The entity path of what may be altered here."""
         if kind is ResourceKind.TOPIC:
             if not name:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Topics have no common settings of their own")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
             if not self._topic_exists(name):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
             return ConfigNode.entity_path(ConfigNode.TOPICS, name)
@@ -125,7 +125,7 @@ class ConfigAlterer:
         if name != str(self._broker):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"This is broker {self._broker}; it alters its own settings or those of all brokers, not of {name!r}",
+                f"Unexpected broker id, expected {self._broker}, but received {name}",
             )
         return ConfigNode.entity_path(ConfigNode.BROKERS, name)
 
@@ -139,17 +139,16 @@ class ConfigAlterer:
 def _check_entries(entries: Sequence[ConfigEntry]) -> None:
     names = [entry.name for entry in entries]
     if len(set(names)) != len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Settings are named twice: {', '.join(twice)}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     empty = [e.name for e in entries if e.value is None and e.alteration is not Alteration.DELETE]
     if empty:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Settings have no value: {', '.join(empty)}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(empty)}")
 
 
 def _altered(kind: ResourceKind, before: Overrides, entries: Sequence[ConfigEntry]) -> Overrides:
     after = dict(before)
     for entry in entries:
-        value = entry.value or ""
+        value = (entry.value or "").strip()
         match entry.alteration:
             case Alteration.SET:
                 after[entry.name] = value

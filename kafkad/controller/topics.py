@@ -208,7 +208,7 @@ class Topics:
     def _validated(self, topic: NewTopic, others: Mapping[str, Assignment]) -> Assignment:
         """The assignment of a topic that may be created along with `others`."""
         if topic.name == CLUSTER_METADATA:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{CLUSTER_METADATA} is a name of Kafka's own")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {CLUSTER_METADATA} is prohibited.")
         if topic.name in self._state.topics and topic.name not in self._state.deleting:
             raise _exists(topic.name)
         empty = [name for name, value in topic.configs.items() if value is None]
@@ -217,7 +217,8 @@ class Topics:
         if topic.assignment and (topic.partitions != -1 or topic.replication_factor != -1):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                "Give either the number of partitions and replicas or an assignment, not both",
+                "Both numPartitions or replicationFactor and replicasAssignments were set. "
+                "Both cannot be used at the same time.",
             )
         assignment = topic.assignment or self._placed(topic, sum(map(len, others.values())))
         check_name(topic.name)
@@ -249,7 +250,7 @@ class Topics:
             if other.replace(".", "_") == folded and other != name:
                 raise KafkaError(
                     ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    f"The topic {name!r} collides with {other!r}: they differ in dots and underscores only",
+                    f"Topic '{name}' collides with existing topics: {other}",
                 )
 
     def _check_assignment(self, assignment: Assignment) -> None:
@@ -259,14 +260,14 @@ class Topics:
         for partition, replicas in assignment.items():
             _check_distinct(partition, replicas)
         if sorted(assignment) != list(range(len(assignment))):
-            raise _bad_assignment(f"Partitions are numbered from 0 without gaps, not {sorted(assignment)}")
+            raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
         self._check_brokers(assignment.values())
         _check_count(len(assignment))
 
     def _check_brokers(self, assigned: Iterable[tuple[int, ...]]) -> None:
         unknown = {replica for replicas in assigned for replica in replicas} - self._state.brokers.keys()
         if unknown:
-            raise _bad_assignment(f"There is no broker {', '.join(map(str, sorted(unknown)))}")
+            raise _bad_assignment(f"Unknown broker(s) in replica assignment: {', '.join(map(str, sorted(unknown)))}.")
 
     def _validated_more(self, request: MorePartitions) -> Assignment:
         """The replicas of the partitions to add."""
@@ -304,7 +305,7 @@ class Topics:
         given = {existing + index: replicas for index, replicas in enumerate(assignment)}
         for partition, replicas in given.items():
             if not replicas:
-                raise _bad_assignment(f"Partition {partition} has no replicas")
+                raise _bad_assignment(f"Cannot have replication factor of 0 for partition id {partition}.")
             _check_distinct(partition, replicas)
             if len(replicas) != factor:
                 raise _bad_assignment(
@@ -321,9 +322,9 @@ def check_name(name: str) -> None:
     elif name in (".", ".."):
         problem = f"{name!r} is not allowed"
     elif len(name) > MAX_NAME:
-        problem = f"the length of {name!r} is longer than the max allowed length {MAX_NAME}"
+        problem = f"the length of '{name}' is longer than the max allowed length {MAX_NAME}"
     elif not _NAME.fullmatch(name):
-        problem = f"{name!r} contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        problem = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
@@ -362,7 +363,10 @@ def _check_count(partitions: int) -> None:
 
 def _check_distinct(partition: int, replicas: tuple[int, ...]) -> None:
     if len(set(replicas)) != len(replicas):
-        raise _bad_assignment(f"Partition {partition} has a broker twice: {list(replicas)}")
+        named = ", ".join(map(str, replicas))
+        raise _bad_assignment(
+            f"Duplicate brokers not allowed in replica assignment: {named} for partition id {partition}."
+        )
 
 
 def _bad_assignment(text: str) -> KafkaError:
