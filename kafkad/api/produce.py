@@ -208,7 +208,8 @@ class ProduceApi:
         try:
             return self._append(work, self._find(work, topic, index), index, frame, at, end)
         except KafkaError as error:
-            known = self._replicas.find(topic.name or "", index)
+            name = topic.name or self._replicas.metadata.name_of(topic.topic_id or b"") or ""
+            known = self._replicas.find(name, index)
             return self._refusal(index, error) if known is None else self._refused(known, index, error, end - at)
 
     def _refused(self, partition: Partition, index: int, error: KafkaError, size: int) -> Answer:

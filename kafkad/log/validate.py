@@ -314,5 +314,15 @@ def _refuse_records(records: list[Record], wanted: Demands) -> Outcome | None:
             errors.append(RecordError(index, message))
     if not errors:
         return None
-    shown = "; ".join(f"{error.batch_index}: {error.message}" for error in errors[:3])
-    return Outcome(None, code, f"{len(errors)} records are refused, the first of them: {shown}", tuple(errors))
+    return Outcome(None, code, _rejection(code, errors), tuple(errors))
+
+
+def _rejection(code: int, errors: list[RecordError]) -> str:
+    """Kafka's sentence."""
+    if code == ErrorCode.INVALID_TIMESTAMP:
+        return "One or more records have been rejected due to invalid timestamp"
+    shown = ", ".join(f"RecordError(batchIndex={e.batch_index}, message='{e.message}')" for e in errors[:3])
+    return (
+        f"One or more records have been rejected due to {len(errors)} record errors in total, "
+        f"and only showing the first three errors at most: [{shown}]"
+    )

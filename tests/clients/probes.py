@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kafkad.wire.messages.list_groups import ListedGroup
+from kafkad.wire.records import Record, build_batch
 from kafkad.wire.schema import Message
 from tests.clients import group_probes
 from tests.clients.asker import STAMP_MS, Asker, Plain, batch, produce
@@ -46,6 +47,17 @@ def ask_produce(asker: Asker, version: int, topic: str) -> Iterator[Question]:
     yield "an unknown topic", produce("nowhere", batch(1), topic_id=b"x" * 16)
     yield "acks 1", produce(topic, batch(1), topic_id=topic_id) | {"acks": 1}
     yield "bad acks", produce(topic, batch(1), topic_id=topic_id) | {"acks": 5}
+    asker.create(f"{topic}-compact", cleanup_policy="compact")
+    asker.create(f"{topic}-small", segment_bytes="1048576", max_message_bytes="3000000")
+    keyless = bytes(build_batch([Record(0, STAMP_MS, b"k", b"v"), Record(1, STAMP_MS, None, b"v")]))
+    yield "no key", produce(f"{topic}-compact", keyless, topic_id=asker.topic_id(f"{topic}-compact"))
+    large = bytes(build_batch([Record(0, STAMP_MS, b"k", bytes(1_100_000))]))
+    yield "larger than a segment", produce(f"{topic}-small", large, topic_id=asker.topic_id(f"{topic}-small"))
+    for sequence in (0, 9):
+        numbered = bytes(
+            build_batch([Record(0, STAMP_MS, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=sequence)
+        )
+        yield f"sequence {sequence}", produce(topic, numbered, topic_id=topic_id)
 
 
 def ask_fetch(asker: Asker, version: int, topic: str) -> Iterator[Question]:
@@ -118,6 +130,11 @@ def ask_create_topics(asker: Asker, version: int, topic: str) -> Iterator[Questi
         ),
     )
     yield "one twice", request(new("twice"), new("twice"))
+    yield "a name with a dot", request(new(f"{topic}.x"))
+    yield "a name that is the same metric", request(new(f"{topic}_x"))
+    by_hand = [{"partition_index": index, "broker_ids": [1]} for index in (0, 2)]
+    yield "partitions with a gap", request(new("gap", num_partitions=-1, replication_factor=-1, assignments=by_hand))
+    yield "partitions and an assignment", request(new("both", assignments=by_hand))
     if version >= 1:
         yield "only validated", request(new(f"{topic}-c"), validate_only=True)
 
@@ -172,6 +189,11 @@ def ask_alter_configs(asker: Asker, version: int, topic: str) -> Iterator[Questi
     yield "an unknown topic", request("nowhere", "retention.ms", "5000")
 
 
+def _twice(request: Plain) -> Plain:
+    request["resources"][0]["configs"] *= 2
+    return request
+
+
 def ask_incremental_alter_configs(asker: Asker, version: int, topic: str) -> Iterator[Question]:
     def request(name: str, operation: int, setting: str, value: str | None) -> Plain:
         change = {"name": setting, "config_operation": operation, "value": value}
@@ -184,6 +206,12 @@ def ask_incremental_alter_configs(asker: Asker, version: int, topic: str) -> Ite
     yield "append to no list", request(topic, 2, "retention.ms", "1")
     yield "an unknown setting", request(topic, 0, "no.such", "1")
     yield "a bad value", request(topic, 0, "retention.ms", "soon")
+    yield "no value", request(topic, 0, "retention.ms", None)
+    yield "the same twice", _twice(request(topic, 0, "retention.ms", "1"))
+    yield "no topic", request("", 0, "retention.ms", "1")
+    yield "a value with blanks", request(topic, 0, "retention.ms", " 7000 ")
+    asked = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": ["retention.ms"]}
+    yield "what became of it", asker.ask("DescribeConfigs", 4, {"resources": [asked], "include_synonyms": True})
     yield "an unknown topic", request("nowhere", 0, "retention.ms", "1")
 
 
@@ -207,6 +235,9 @@ def ask_create_partitions(asker: Asker, version: int, topic: str) -> Iterator[Qu
     yield "as many", request(topic, 3)
     yield "by hand", request(topic, 4, [{"broker_ids": [1]}])
     yield "too few assignments", request(topic, 6, [{"broker_ids": [1]}])
+    yield "on an unknown broker", request(topic, 5, [{"broker_ids": [9]}])
+    yield "twice on one", request(topic, 5, [{"broker_ids": [1, 1]}])
+    yield "on none", request(topic, 5, [{"broker_ids": []}])
     yield "an unknown topic", request("nowhere", 3)
 
 
