@@ -98,6 +98,7 @@ def test_units_say_what_a_broker_needs(unit: str) -> None:
         assert line in lines
     assert any(re.fullmatch(r"StateDirectory=kafkad(/%i)?", line) for line in lines)
     assert any(line.startswith("LimitNOFILE=") for line in lines)
+    assert lines.index("SystemCallFilter=setpriority") > lines.index("SystemCallFilter=~@privileged @resources")
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")

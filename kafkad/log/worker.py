@@ -10,6 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,7 +33,8 @@ class Worker:
             env={**environment, "PYTHONPATH": path},
         )
         if niceness:
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + niceness)
+            with suppress(PermissionError):  # a sandbox may forbid it; the work is done at any priority
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + niceness)
 
     @property
     def has_ended(self) -> bool:

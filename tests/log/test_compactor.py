@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pickle
 import signal
@@ -76,6 +77,17 @@ def test_one_worker_does_all_jobs_and_gives_way_to_the_broker(compactor: Compact
     assert os.getpriority(os.PRIO_PROCESS, pid) == min(mine + compact_worker.NICENESS, lowest)
     compactor.submit(partition.job()).result()
     assert children() == [pid]
+
+
+def test_a_sandbox_that_forbids_priorities_does_not_keep_a_worker_from_its_work(
+    compactor: Compactor, partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(which: int, who: int, priority: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "setpriority", forbidden)
+    partition.take(compactor.submit(partition.job()).result())
+    assert partition.offsets() == list(range(193, 200))
 
 
 def test_a_worker_keeps_to_its_buffer(compactor: Compactor, tmp_path: Path) -> None:
