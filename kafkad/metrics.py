@@ -216,39 +216,40 @@ def _middle_us(bucket: int) -> float:
     return low + (1 << shift) / 2
 
 
+_NAMES = {"Fetch": ("Fetch", "FetchConsumer")}
+"""Kafka counts fetches of consumers under both; dashboards ask for the second."""
+
+
 def request_families(probes: Iterable[RequestProbe], now_s: float) -> Iterator[Family]:
     """Only APIs that were called. `now_s` is monotonic."""
-    used = [probe for probe in probes if probe.count]
-    labels: dict[str, Labels] = {probe.api: (("request", probe.api),) for probe in used}
+    used: list[tuple[RequestProbe, Labels]] = [
+        (probe, (("request", name),)) for probe in probes if probe.count for name in _NAMES.get(probe.api, (probe.api,))
+    ]
     prefix = "kafka_network_requestmetrics"
     yield Family(
-        f"{prefix}_requests_total", COUNTER, "Requests answered.", [(labels[probe.api], probe.count) for probe in used]
+        f"{prefix}_requests_total", COUNTER, "Requests answered.", [(labels, probe.count) for probe, labels in used]
     )
     yield Family(
         f"{prefix}_errors_total",
         COUNTER,
         "Answers by error code.",
-        [
-            ((*labels[probe.api], ("error", code)), count)
-            for probe in used
-            for code, count in sorted(probe.errors.items())
-        ],
+        [((*labels, ("error", code)), count) for probe, labels in used for code, count in sorted(probe.errors.items())],
     )
     yield Family(
         f"{prefix}_totaltimems",
         SUMMARY,
         "Milliseconds from reading a request to writing its answer.",
         [
-            ((*labels[probe.api], ("quantile", name)), value)
-            for probe in used
+            ((*labels, ("quantile", name)), value)
+            for probe, labels in used
             for (name, _), value in zip(QUANTILES, probe.quantiles_ms(now_s), strict=True)
         ],
         [
             sample
-            for probe in used
+            for probe, labels in used
             for sample in (
-                ("_count", labels[probe.api], probe.count),
-                ("_sum", labels[probe.api], probe.total_us / 1000),
+                ("_count", labels, probe.count),
+                ("_sum", labels, probe.total_us / 1000),
             )
         ],
     )

@@ -158,6 +158,11 @@ def test_metrics_health_and_readiness(tmp_path: Path) -> None:
             "kafka_server_replicamanager_underreplicatedpartitions",
             "kafka_network_requestmetrics_totaltimems",
             "kafka_log_log_size",
+            "kafka_server_kafkaserver_brokerstate 3\n",
+            "kafka_server_replicamanager_isrshrinks_total 0\n",
+            "kafka_server_replicamanager_atminisrpartitioncount 1\n",
+            "kafka_controller_kafkacontroller_preferredreplicaimbalancecount 0\n",
+            'kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Fetch"} 0\n',
         ):
             assert f"\n{name}" in metrics
         assert 'topic="counted"' in metrics

@@ -20,7 +20,7 @@ from kafkad.metrics import (
     request_families,
 )
 
-LINE = re.compile(r'(#.*|[a-z_:][a-z0-9_:]*(\{([a-z]+="([^"\\]|\\.)*",?)+\})? -?[0-9.e+-]+)')
+LINE = re.compile(r'(#.*|[a-z_:][a-z0-9_:]*(\{([a-zA-Z]+="([^"\\]|\\.)*",?)+\})? -?[0-9.e+-]+)')
 
 
 def text(*families: Family) -> str:
@@ -80,6 +80,10 @@ def test_requests_have_counts_errors_and_quantiles() -> None:
     median = found['kafka_network_requestmetrics_totaltimems{request="Produce",quantile="0.50"}']
     assert median == pytest.approx(50, rel=0.07)
     assert not any("Fetch" in name for name in found)
+    idle.record(100)
+    found = samples(text(*request_families([idle], now_s=0.0)))
+    for name in ("Fetch", "FetchConsumer"):
+        assert found[f'kafka_network_requestmetrics_requests_total{{request="{name}"}}'] == 1
 
 
 def test_quantiles_are_close_over_nine_decades() -> None:

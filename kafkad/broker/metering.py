@@ -13,6 +13,7 @@ from kafkad.log.manager import LogManager
 from kafkad.metrics import (
     GAUGE,
     Family,
+    Labels,
     LogSample,
     Registry,
     RequestProbe,
@@ -26,6 +27,9 @@ from kafkad.model import NO_LEADER
 from kafkad.net.server import Server
 from kafkad.replica.cleaner import Cleaner
 from kafkad.replica.manager import ReplicaManager
+
+_RUNNING = 3
+"""There is no HTTP before and after."""
 
 
 def registry(
@@ -71,9 +75,18 @@ def _replica_families(replicas: ReplicaManager, logs: LogManager) -> Iterator[Fa
         "leadercount": len(leading),
         "underreplicatedpartitions": sum(len(p.role.isr) < len(p.role.replicas) for p in leading),
         "underminisrpartitioncount": sum(not p.isr_suffices for p in leading),
+        "atminisrpartitioncount": sum(len(p.role.isr) == p.log.config.min_insync_replicas for p in leading),
         "offlinereplicacount": sum(p.failure is not None for p in partitions),
     }
     yield from gauges("kafka_server_replicamanager", values, "Replicas of this broker")
+    changes = {"isrshrinks": replicas.isr_shrinks, "isrexpands": replicas.isr_expands}
+    yield from counters("kafka_server_replicamanager", changes, "In-sync replicas")
+    waiting: list[tuple[Labels, float]] = [
+        ((("delayedOperation", "Fetch"),), len({wait for p in partitions for wait in p.fetch_waits})),
+        ((("delayedOperation", "Produce"),), sum(len(p.commit_waits) for p in partitions)),
+    ]
+    yield Family("kafka_server_delayedoperationpurgatory_purgatorysize", GAUGE, "Requests that wait.", waiting)
+    yield from gauges("kafka_server_kafkaserver", {"brokerstate": _RUNNING}, "As Kafka numbers it")
     offline = sum(directory.failure is not None for directory in logs.directories)
     yield from gauges("kafka_log_logmanager", {"offlinelogdirectorycount": offline}, "Log directories")
 
@@ -87,6 +100,9 @@ def _controller_families(replicas: ReplicaManager, controller: Controller) -> It
         "globalpartitioncount": sum(len(topic.partitions) for topic in topics) if active else 0,
         "offlinepartitionscount": sum(
             state.leader == NO_LEADER for topic in topics for state in topic.partitions.values() if active
+        ),
+        "preferredreplicaimbalancecount": sum(
+            state.leader != state.replicas[0] for topic in topics for state in topic.partitions.values() if active
         ),
     }
     yield from gauges("kafka_controller_kafkacontroller", values, "As the controller sees the cluster")

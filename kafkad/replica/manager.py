@@ -59,6 +59,8 @@ class ReplicaManager:
         self._controller_epoch = 0
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._halt = halt
+        self.isr_shrinks = self.isr_expands = 0
+        """How often the in-sync replicas of a partition led here became fewer, and more."""
         self._silent_until: dict[str, float] = {}
         self.on_topics_deleted: Callable[[list[str]], None] = lambda topics: None
         """Told of topics that the cluster has no more."""
@@ -170,6 +172,9 @@ class ReplicaManager:
             return ErrorCode.STALE_CONTROLLER_EPOCH if same else ErrorCode.INCONSISTENT_TOPIC_ID
         try:
             partition = known or self._open(tp, topic.topic_id, state.is_new)
+            before = len(partition.role.isr) if partition.is_leader else len(state.isr)
+            self.isr_shrinks += len(state.isr) < before
+            self.isr_expands += len(state.isr) > before
             partition.become(
                 Role(
                     leader=state.leader,
