@@ -142,6 +142,11 @@ class Files:
         file = self.open_log_file(path, os.O_RDONLY | os.O_DIRECTORY)
         self.sync(file.fd)
 
+    def sync_names(self, path: str) -> None:
+        """As `sync_directory`; nothing when it has gone since: the topic was deleted, or the replica has moved."""
+        with contextlib.suppress(FileNotFoundError):
+            self.sync_directory(path)
+
     def allocate(self, fd: int, at: int, length: int) -> bool:
         """Reserve blocks past the end of a file without growing it; False where the file system cannot.
 

@@ -28,7 +28,7 @@ class Flush:
             for path in self.paths:
                 self.files.sync_path(path)
             if self.names:
-                self.files.sync_directory(self.directory)
+                self.files.sync_names(self.directory)
 
 
 def sync_records(files: Files, file: LogFile) -> None:

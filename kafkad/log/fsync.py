@@ -49,7 +49,7 @@ class GroupFsync:
                 for file in files:
                     sync_records(self._files, file)
                 if new_name:
-                    self._files.sync_directory(directory)
+                    self._files.sync_names(directory)
 
         def done(error: StorageError | None) -> None:
             if error is None:

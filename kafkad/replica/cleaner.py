@@ -290,7 +290,7 @@ class Cleaner:
 
     def _sync_names(self, directory: str) -> None:
         with disk_errors(directory, "making names durable"):
-            self._logs.files.sync_directory(directory)
+            self._logs.files.sync_names(directory)
 
     async def _write_checkpoints(self) -> None:
         for write in self._logs.collect_cleaned_offsets():

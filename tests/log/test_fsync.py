@@ -85,6 +85,17 @@ def test_what_is_on_the_disk_already_is_not_waited_for(home: Home) -> None:
     assert done == [None]
 
 
+def test_a_topic_that_is_deleted_during_an_fsync_is_no_failure_of_the_disk(home: Home) -> None:
+    log = home.open()
+    append(log, batch())
+    threads = Threads()
+    done: list[Outcome] = []
+    GroupFsync(home.files, threads.run).commit(log, done.append)
+    log.rename(f"{log.directory}.gone-delete")
+    threads.finish_one()
+    assert done == [None]
+
+
 def test_a_failure_is_told_to_all_who_wait(home: Home) -> None:
     log = home.open()
     threads = Threads()

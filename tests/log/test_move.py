@@ -163,6 +163,22 @@ def test_a_move_back_or_elsewhere_gives_up_the_one_under_way(tmp_path: Path) -> 
     manager.close()
 
 
+def test_a_move_that_is_given_up_while_its_copy_is_flushed_costs_no_directory(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    future = moves.future(T0)
+    assert future is not None
+    flush = future.start_flush()
+    moves.start(T0, str(tmp_path / "a"))
+    flush.sync()
+    future.end_flush(flush)
+    assert manager.get(T0) is log
+    manager.close()
+
+
 def test_what_kafka_answers_when_there_is_nothing_to_move(tmp_path: Path) -> None:
     manager = started(tmp_path)
     moves = Moves(manager)
