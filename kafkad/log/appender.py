@@ -64,10 +64,12 @@ class Appender:
         "compacting",
         "config",
         "directory",
+        "durable_name",
         "end_offset",
         "epochs",
         "flushed_ms",
         "producers",
+        "retired",
         "start_offset",
         "topic_id",
         "topic_partition",
@@ -104,6 +106,10 @@ class Appender:
         """The log's entry in `cleaner-offset-checkpoint`: what comes before it is compacted."""
         self.compacting = False
         """Its closed segments are being read to be replaced: retention leaves them alone meanwhile."""
+        self.durable_name = -1
+        """The base of the last segment whose name acks=all has had put on the disk (`kafkad.acks.fsync`)."""
+        self.retired = False
+        """Taken out of the broker: deleted, or replaced by its copy in another log directory."""
         self._set_segments(loaded.segments)
 
     def _set_segments(self, segments: list[Segment]) -> None:

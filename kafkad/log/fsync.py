@@ -26,7 +26,6 @@ class GroupFsync:
         self._run_in_thread = run_in_thread
         self._running: dict[Log, list[OnDone]] = {}
         self._next: dict[Log, list[OnDone]] = {}
-        self._named: dict[str, int] = {}  # directory -> base of the last segment whose name is on the disk
 
     def commit(self, log: Log, on_done: OnDone) -> None:
         """Call `on_done` once everything that is in `log` now is on the disk; at once if it is there already."""
@@ -39,10 +38,18 @@ class GroupFsync:
 
     def _start(self, log: Log, waiting: list[OnDone]) -> None:
         self._running[log] = waiting
+        if log.retired:  # with its topic; or it moved, and its copy is on the disk
+            self._finish(log, None)
+            return
         directory = log.directory
-        files = _unflushed_files(log)
+        try:
+            with disk_errors(directory, "flushing"):
+                files = _unflushed_files(log)
+        except StorageError as error:
+            self._finish(log, error)
+            return
         base = log.segments[-1].base
-        new_name = self._named.get(directory) != base
+        new_name = log.durable_name != base
 
         def sync() -> None:
             with disk_errors(directory, "flushing"):
@@ -53,7 +60,7 @@ class GroupFsync:
 
         def done(error: StorageError | None) -> None:
             if error is None:
-                self._named[directory] = base
+                log.durable_name = base
             self._finish(log, error)
 
         self._run_in_thread(sync, done)

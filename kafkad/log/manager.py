@@ -294,6 +294,7 @@ class LogManager:
 
     def put_away(self, directory: LogDirectory, log: Log) -> None:
         """Close a log that is no longer anybody's and have its files removed later."""
+        log.retired = True
         log.close(clean=False)
         path = put_away(directory, log.directory, log.topic_partition, self.files)
         self.removal.add(path, self.clock.now_ms() + log.config.file_delete_delay_ms)

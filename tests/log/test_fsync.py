@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 
 from kafkad.errors import StorageError
@@ -89,11 +90,53 @@ def test_a_topic_that_is_deleted_during_an_fsync_is_no_failure_of_the_disk(home:
     log = home.open()
     append(log, batch())
     threads = Threads()
+    group = GroupFsync(home.files, threads.run)
     done: list[Outcome] = []
-    GroupFsync(home.files, threads.run).commit(log, done.append)
-    log.rename(f"{log.directory}.gone-delete")
+    group.commit(log, done.append)
+    append(log, batch())
+    group.commit(log, done.append)
+    log.retired = True
+    log.close(clean=False)
+    os.rename(log.directory, f"{log.directory}.gone-delete")
     threads.finish_one()
-    assert done == [None]
+    assert done == [None, None]
+    assert not threads.waiting
+
+
+def test_files_that_cannot_be_opened_again_are_a_failure_that_all_are_told(home: Home) -> None:
+    log = home.open()
+    append(log, batch())
+    threads = Threads()
+    group = GroupFsync(home.files, threads.run)
+    done: list[Outcome] = []
+    group.commit(log, lambda error: None)
+    threads.finish_one()
+    for _ in range(2):
+        append(log, batch())
+        group.commit(log, done.append)
+    log.close(clean=False)
+    home.files.fail("open", errno.EIO, after=0, once=False)
+    threads.finish_one()
+    home.files.heal()
+    assert sorted(isinstance(error, StorageError) for error in done) == [False, True]
+    group.commit(log, done.append)
+    threads.finish_one()
+    assert done[2:] == [None]
+
+
+def test_names_of_a_topic_made_anew_are_waited_for(home: Home) -> None:
+    log = home.open()
+    threads = Threads()
+    group = GroupFsync(home.files, threads.run)
+    for _ in range(2):
+        append(log, batch())
+        home.files.synced.clear()
+        group.commit(log, lambda error: None)
+        threads.finish_one()
+        assert "t-0" in synced(home)
+        log.close(clean=False)
+        shutil.rmtree(log.directory)
+        log = home.open()
 
 
 def test_a_failure_is_told_to_all_who_wait(home: Home) -> None:
