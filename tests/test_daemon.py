@@ -90,6 +90,31 @@ def test_reload_changes_what_can_change(tmp_path: Path) -> None:
         asker.client.close()
 
 
+def test_what_was_set_while_it_ran_holds_after_a_restart(tmp_path: Path) -> None:
+    with KafkadProcess(tmp_path) as kafkad:
+        asker = Asker(kafkad.port)
+        wanted = {"max.connections.per.ip": "1", "kafkad.log.level": "warning", "num.io.threads": "9"}
+        configs = [{"name": name, "config_operation": 0, "value": value} for name, value in wanted.items()]
+        resource = {"resource_type": 4, "resource_name": "", "configs": configs}
+        assert asker.ask("IncrementalAlterConfigs", 1, {"resources": [resource]}).responses[0].error_code == 0
+        eventually(kafkad, "num.io.threads has no effect")
+        asker.client.close()
+        kafkad.stop()
+        kafkad.log_path.unlink()
+        kafkad.start(wait=False)
+        eventually(kafkad, "num.io.threads has no effect")
+        deadline = time.monotonic() + SECONDS
+        while True:
+            try:
+                with RawClient(kafkad.port) as first, RawClient(kafkad.port) as second:
+                    assert second.closed_by_peer()
+                    assert first.exchange(API_VERSIONS_V0)
+                break
+            except ConnectionRefusedError:
+                assert time.monotonic() < deadline
+        assert "ready in" not in kafkad.log
+
+
 def test_producers_are_forgotten_after_a_time_that_may_change(tmp_path: Path) -> None:
     with KafkadProcess(tmp_path, {"producer.id.expiration.check.interval.ms": "10"}) as kafkad:
         asker = Asker(kafkad.port)

@@ -69,7 +69,6 @@ _DRAIN_S = 30
 _SESSION_EVICTION_MS = 120_000
 _FAILED = 1
 
-
 _REFUSALS = (
     CheckpointError,
     DirectoryLockedError,
@@ -153,7 +152,10 @@ class Node:
         await self._configs.start()
         self._settings.follow(self._configs.topic)
         self._settings.override(cluster_wide=self._configs.cluster, per_broker=self._configs.broker)
-        self._logs.expire_producers_after(self._settings.config.int("producer.id.expiration.ms"))
+        config = self._settings.config
+        self._server.limits = self._settings.limits()
+        self._logs.expire_producers_after(config.int("producer.id.expiration.ms"))
+        loggers.set_default_level(config.str("kafkad.log.level"))
 
     async def _load_logs(self) -> None:
         """In a thread, so that the loop can tell systemd and the terminal how far it is."""
@@ -296,10 +298,9 @@ class Node:
         topics = len(self._replicas.metadata.topics)
         partitions = sum(1 for _ in self._replicas)
         text = f"{topics} topics, {partitions} partitions" if topics else "no topics yet"
-        seconds = monotonic() - self._born
         log.info(
             "ready in %.2f s: broker %d of cluster %s listens on %s; data in %s; %s",
-            seconds,
+            monotonic() - self._born,
             self._broker_id,
             self._cluster_id,
             listeners,

@@ -18,6 +18,7 @@ class Settings:
     def __init__(self, static: Config) -> None:
         self.static = static
         self.config = static
+        self._told = set(static.warnings)
         self._topic_overrides: Callable[[str], Mapping[str, str]] = lambda topic: {}
         self._resolved: dict[frozenset[tuple[str, str]], LogConfig] = {}
 
@@ -27,6 +28,10 @@ class Settings:
     def override(self, *, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
         self.config = self.static.with_overrides(cluster_wide=cluster_wide, per_broker=per_broker)
         self._resolved.clear()
+        for warning in dict.fromkeys((*self.static.warnings, *self.config.warnings)):
+            if warning not in self._told:
+                self._told.add(warning)
+                log.warning("%s", warning)
 
     def of_topic(self, topic: str) -> LogConfig:
         """Topics with the same overrides share one LogConfig: there may be ten thousand of them."""
