@@ -175,7 +175,7 @@ class Node:
                 broker=self._broker_id,
                 unclean=self._settings.unclean,
                 listener=self._settings.config.inter_broker_listener,
-                topics=self._topic_defaults(),
+                topics=self._topic_defaults,
             ),
             connect=lambda broker: LocalChannel(self._replicas),
             check_config=validate_topic_configs,

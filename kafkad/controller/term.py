@@ -47,7 +47,7 @@ class ControllerSettings(NamedTuple):
     broker: int
     unclean: Callable[[str], bool]
     listener: str | None = None
-    topics: TopicDefaults = TopicDefaults()
+    topics: Callable[[], TopicDefaults] = TopicDefaults
     balance: Balance | None = None
 
 

@@ -85,7 +85,9 @@ class MorePartitions:
 class Topics:
     """The part of a controller's term that makes topics and partitions."""
 
-    def __init__(self, lead: Leadership, check_config: CheckConfig, defaults: TopicDefaults, random: Random) -> None:
+    def __init__(
+        self, lead: Leadership, check_config: CheckConfig, defaults: Callable[[], TopicDefaults], random: Random
+    ) -> None:
         self._lead = lead
         self._state = lead.state
         self._check_config = check_config
@@ -231,14 +233,15 @@ class Topics:
         return assignment
 
     def _placed(self, topic: NewTopic, others: int) -> Assignment:
-        partitions = self._defaults.partitions if topic.partitions == -1 else topic.partitions
-        factor = self._defaults.replication_factor if topic.replication_factor == -1 else topic.replication_factor
+        defaults = self._defaults()
+        partitions = defaults.partitions if topic.partitions == -1 else topic.partitions
+        factor = defaults.replication_factor if topic.replication_factor == -1 else topic.replication_factor
         _check_count(partitions + others)
         candidates = self._state.candidates
         return place(candidates, partitions, factor, self._layout(len(candidates)))
 
     def _layout(self, brokers: int) -> Layout:
-        start = self._defaults.placement_start
+        start = self._defaults().placement_start
         return random_layout(brokers, self._random) if start is None else fixed_layout(start)
 
     def _check_collision(self, name: str, others: Mapping[str, Assignment]) -> None:
@@ -291,7 +294,7 @@ class Topics:
         first = topic.partitions[min(topic.partitions)].assignment.replicas
         if request.assignment is None:
             candidates = self._state.candidates
-            fixed = self._defaults.placement_start
+            fixed = self._defaults().placement_start
             layout = layout_for_more(candidates, first[0]) if fixed is None else fixed_layout(fixed)
             return place(candidates, increment, len(first), layout, first_partition=existing)
         return self._given(request.assignment, increment, existing, len(first))

@@ -158,7 +158,9 @@ class Cluster:
         session = self.store.session()
         fake = FakeBroker(broker)
         self.fakes.append(fake)
-        settings = ControllerSettings(broker=broker, unclean=lambda topic: topic in self.unclean, topics=self.defaults)
+        settings = ControllerSettings(
+            broker=broker, unclean=lambda topic: topic in self.unclean, topics=lambda: self.defaults
+        )
         controller = Controller(
             session,
             settings,

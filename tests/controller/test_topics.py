@@ -60,6 +60,14 @@ async def test_a_fixed_place(cluster: Cluster) -> None:
         assert {tp.partition for tp in cluster[broker].replicas} == {p for p in placed if broker in placed[p].replicas}
 
 
+@with_brokers(1, 2, 3, placement_start=0)
+async def test_the_fixed_place_may_change(cluster: Cluster) -> None:
+    cluster.defaults = cluster.defaults._replace(placement_start=2)
+    await cluster.controller.create_topics([NewTopic(name="a", partitions=2, replication_factor=1)], timeout_ms=1000)
+    placed = Topic.decode((await cluster.client.get("/brokers/topics/a"))[0]).partitions
+    assert [placed[p].replicas for p in range(2)] == [(3,), (1,)]
+
+
 REFUSALS: list[tuple[ErrorCode, Mapping[str, Any]]] = [
     (ErrorCode.TOPIC_ALREADY_EXISTS, {"name": "there.is", "partitions": 0}),
     (ErrorCode.INVALID_CONFIG, {"name": "a", "configs": {"retention.ms": None}, "partitions": 0}),
