@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from time import monotonic
 
-from kafkad import loggers
+from kafkad import STARTED, loggers
 from kafkad.api.context import Context
 from kafkad.api.dispatch import Dispatcher
 from kafkad.api.fetch import FetchApi
@@ -86,7 +86,6 @@ class Node:
 
     def __init__(self, config: Config, read_config: Callable[[], Config]) -> None:
         self._read_config = read_config
-        self._born = monotonic()
         self._loop = asyncio.get_running_loop()
         self._clock = SystemClock()
         self._settings = Settings(config)
@@ -300,7 +299,7 @@ class Node:
         text = f"{topics} topics, {partitions} partitions" if topics else "no topics yet"
         log.info(
             "ready in %.2f s: broker %d of cluster %s listens on %s; data in %s; %s",
-            monotonic() - self._born,
+            monotonic() - STARTED,
             self._broker_id,
             self._cluster_id,
             listeners,
