@@ -53,11 +53,16 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        with open(path, "rb") as file:
+            content = file.read()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        return content.decode()
     except UnicodeDecodeError:
+        as_java = content.decode("latin-1")
+        if is_properties(path, as_java):
+            return as_java
         raise ConfigError(f"{path}: is not a text file in UTF-8") from None
 
 

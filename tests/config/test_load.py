@@ -184,6 +184,12 @@ def test_unreadable_files(tmp_path: Path) -> None:
     assert problems(str(binary)) == [f"{binary}: is not a text file in UTF-8"]
 
 
+def test_properties_may_be_in_javas_own_encoding(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_bytes("# caf\u00e9\nbroker.rack=\u00e9tage\n".encode("latin-1"))
+    assert load(str(file), [], {}).value("broker.rack") == "\u00e9tage"
+
+
 def test_a_file_without_a_telling_name_is_judged_by_its_content(tmp_path: Path) -> None:
     assert load(write(tmp_path, "a.conf", "# x\nnum.partitions=4\n"), [], {}).int("num.partitions") == 4
     assert load(write(tmp_path, "b.conf", "# x\nnum.partitions: 4\n"), [], {}).int("num.partitions") == 4
