@@ -94,6 +94,9 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a fetch session keeps to topic names or to ids")
         self._update(session, frame)
         self.advance(session, now_ms)
+        if not session.followed:
+            del self._sessions[session.id]
+            session.id = NO_SESSION
         return session
 
     def awaits(self, session: Session, epoch: int) -> bool:

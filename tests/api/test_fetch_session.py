@@ -50,6 +50,17 @@ def test_a_session_remembers_what_was_named_once() -> None:
     assert again.incremental
 
 
+def test_a_session_that_wants_nothing_any_more_ends() -> None:
+    kept = sessions()
+    session = kept.open(frame(0, 0, {"t": [0]}), False, 0)
+    session_id = session.id
+    assert kept.open(frame(session_id, 1, None, {"t": [0]}), False, 1).id == 0
+    assert len(kept) == 0
+    with pytest.raises(KafkaError) as gone:
+        kept.open(frame(session_id, 2, {"t": [0]}), False, 2)
+    assert gone.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
 def test_an_incremental_answer_mentions_only_news() -> None:
     kept = sessions()
     session = kept.open(frame(0, 0, {"t": [0]}), False, 0)
