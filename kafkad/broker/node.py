@@ -122,7 +122,7 @@ class Node:
         await self._identify(session)
         await self._follow_configs(session)
         await self._load_logs()
-        await take_over(session, self._broker_id, self._logs)
+        await take_over(session, self._broker_id, self._logs, self._settings.config)
         await self._join(session)
         self._serve_clients(session)
         await self._serve_http()

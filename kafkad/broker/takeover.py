@@ -3,48 +3,73 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
+from kafkad.config import Config
 from kafkad.controller.adoption import FoundTopic, adopt, has_topics
+from kafkad.controller.internal_topics import internal_topic
+from kafkad.log.log import Log
 from kafkad.log.manager import FoundTopic as OnDisk
 from kafkad.log.manager import LogManager
 from kafkad.meta.store import MetaStore
 from kafkad.model import NO_EPOCH
-from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
+from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicPartition, id_text
 
 log = logging.getLogger(__name__)
 
 _NAMED = 5
+_KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
-async def take_over(store: MetaStore, broker: int, logs: LogManager) -> None:
-    """Only with an empty store: from then on the store says what there is."""
+async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Config) -> None:
+    """Only with an empty store: from then on the store says what there is.
+
+    What the topics' settings were is not known, and retention must not begin with records that they protected.
+    """
     if await has_topics(store):
         return
-    topics = [topic for found in logs.found_topics() if (topic := _found(logs, found)) is not None]
+    topics = [topic for found in logs.found_topics() if (topic := _found(logs, found, config)) is not None]
     if not topics:
         return
     await adopt(store, broker, topics)
     partitions = sum(len(topic.latest_epochs) for topic in topics)
     log.info("adopted %d topics with %d partitions found in the log directories", len(topics), partitions)
     log.warning("settings of adopted topics were not in these directories: they have the defaults until they are set")
+    protected = [topic.name for topic in topics if topic.configs == _KEEP_ALL]
+    if protected:
+        log.warning(
+            "these were compacted, or have records older than log.retention allows; they keep all (retention.ms=-1) "
+            "until their cleanup.policy and retention.ms are set: %s",
+            ", ".join(protected),
+        )
     for topic in topics:
         if topic.missing:
             log.warning("%s: partitions %s were not here; they begin empty", topic.name, _some(topic.missing))
 
 
-def _found(logs: LogManager, found: OnDisk) -> FoundTopic | None:
+def _found(logs: LogManager, found: OnDisk, config: Config) -> FoundTopic | None:
     name = found.name
     if len(found.topic_ids) > 1:
         ids = ", ".join(id_text(topic_id) for topic_id in found.topic_ids)
         log.error("%s is not adopted: its partitions are of several topics of that name, with ids %s", name, ids)
         return None
-    epochs = {}
-    for partition in found.partitions:
-        held = logs.get(TopicPartition(name, partition))
-        latest = held.epochs.latest if held is not None else None
-        epochs[partition] = NO_EPOCH if latest is None else latest
-    topic_id = found.topic_ids[0] if found.topic_ids else NO_TOPIC_ID
-    return FoundTopic(name=name, topic_id=topic_id, latest_epochs=epochs)
+    held = {partition: logs.get(TopicPartition(name, partition)) for partition in found.partitions}
+    latest = {partition: log.epochs.latest if log is not None else None for partition, log in held.items()}
+    return FoundTopic(
+        name=name,
+        topic_id=found.topic_ids[0] if found.topic_ids else NO_TOPIC_ID,
+        latest_epochs={partition: NO_EPOCH if epoch is None else epoch for partition, epoch in latest.items()},
+        configs=_configs(name, [log for log in held.values() if log is not None], config, logs.clock.now_ms()),
+    )
+
+
+def _configs(name: str, held: list[Log], config: Config, now_ms: int) -> Mapping[str, str]:
+    if name in INTERNAL_TOPICS:
+        return {setting: value for setting, value in internal_topic(name, config).configs.items() if value is not None}
+    compacted = any(log.cleaned_until is not None and not log.config.compacted for log in held)
+    if compacted or any(log.outlives_retention(now_ms) for log in held):
+        return _KEEP_ALL
+    return {}
 
 
 def _some(partitions: list[int]) -> str:

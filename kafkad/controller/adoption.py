@@ -13,17 +13,19 @@ from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicId
 
 _OPERATIONS_PER_WRITE = 2_000
+_NO_CONFIGS: Mapping[str, str] = {}
 
 
 class FoundTopic(NamedTuple):
     """`latest_epochs` has the partitions that are on disk, with the latest leader epoch of each log (-1 for none).
 
-    A topic of Kafka below 2.8 has NO_TOPIC_ID and gets an id.
+    A topic of Kafka below 2.8 has NO_TOPIC_ID and gets an id. `configs` are the settings it shall have.
     """
 
     name: str
     topic_id: TopicId
     latest_epochs: Mapping[int, int]
+    configs: Mapping[str, str] = _NO_CONFIGS
 
     @property
     def partitions(self) -> int:
@@ -56,7 +58,7 @@ def _operations(found: FoundTopic, broker: int) -> list[Operation]:
     assignment = PartitionAssignment(replicas=(broker,))
     node = Topic(topic_id=topic_id, partitions=dict.fromkeys(range(found.partitions), assignment))
     operations: list[Operation] = [
-        Create(Config.path(Config.entity_path(Config.TOPICS, found.name)), Config.encode({})),
+        Create(Config.path(Config.entity_path(Config.TOPICS, found.name)), Config.encode(found.configs)),
         Create(Topic.path(found.name), node.encode()),
         Create(Topic.partitions_path(found.name)),
     ]

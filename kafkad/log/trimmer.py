@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from kafkad.errors import ErrorCode, KafkaError
@@ -63,6 +63,12 @@ class Trimmer(Appender):
                 self._exchange(self._segments[count:])
                 self.increment_start_offset(self._bases[0])
         return count
+
+    def outlives_retention(self, now_ms: int) -> bool:
+        """Whether retention would delete some of its records at once."""
+        segments = self._segments[bisect_right(self._bases, self.start_offset) - 1 :]
+        end = self.end_offset
+        return deletable(segments, self.config, now_ms, start_offset=0, end_offset=end, upto=end) > 0
 
     def _exchange(self, segments: list[Segment]) -> None:
         """Other segments, but for the active one, whose end stays what it is."""

@@ -194,7 +194,10 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     def _open(self, tp: TopicPartition, topic_id: bytes, is_new: bool) -> Partition:
-        opened = self.logs.create(tp, topic_id, self._topic_config(tp.topic), is_new=is_new)
+        config = self._topic_config(tp.topic)
+        opened = self.logs.create(tp, topic_id, config, is_new=is_new)
+        if opened.config != config:  # adopted: its settings were decided on after it was opened
+            opened.update_config(config)
         high_watermark = self.logs.checkpointed_high_watermark(tp)
         partition = Partition(tp, opened, self.broker_id, self.waits, self.probes[tp.topic], high_watermark)
         self._partitions.setdefault(tp.topic, {})[tp.partition] = partition

@@ -1,0 +1,53 @@
+"""A first start on directories of topics whose settings are not known: nothing of them may be lost by that."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.broker import KafkadProcess
+from tests.clients.asker import Asker, batch, produce
+
+SETTINGS = {"log.retention.check.interval.ms": "50", "offsets.topic.num.partitions": "1"}
+KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+def settings_of(asker: Asker, topic: str) -> dict[str, str]:
+    """Those that the topic has of its own."""
+    resource = {"resource_type": 2, "resource_name": topic, "configuration_keys": None}
+    (result,) = asker.ask("DescribeConfigs", 4, {"resources": [resource]}).results
+    return {config.name: config.value for config in result.configs if config.config_source == 1}
+
+
+def earliest(asker: Asker, topic: str) -> int:
+    partitions = [{"partition_index": 0, "timestamp": -2}]
+    asked = {"replica_id": -1, "topics": [{"name": topic, "partitions": partitions}]}
+    return int(asker.ask("ListOffsets", 7, asked).topics[0].partitions[0].offset)
+
+
+def test_adopted_topics_keep_their_records(tmp_path: Path) -> None:
+    kafkad = KafkadProcess(tmp_path, SETTINGS).start()
+    asker = Asker(kafkad.port)
+    asker.create("old", retention_ms="-1")
+    for topic in ("young", "compacted"):
+        asker.create(topic, retention_ms="-1")
+        asker.ask(
+            "DeleteRecords", 2, {"topics": [{"name": topic, "partitions": [{"partition_index": 0, "offset": 6}]}]}
+        )
+        asker.ask("Produce", 7, produce(topic, batch(1, stamp=int(time.time() * 1000))))
+    asker.ask("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": ["a"]})
+    asker.client.close()
+    kafkad.stop()
+    (kafkad.log_directory() / "kafkad-metadata.journal").unlink()
+    (kafkad.log_directory() / "cleaner-offset-checkpoint").write_text("0\n1\ncompacted 0 6\n")
+    with kafkad:
+        asker = Asker(kafkad.port)
+        assert settings_of(asker, "old") == settings_of(asker, "compacted") == KEPT
+        assert settings_of(asker, "young") == {}
+        assert settings_of(asker, "__consumer_offsets")["cleanup.policy"] == "compact"
+        asker.create("another")
+        while earliest(asker, "another") < 6:  # retention has been round
+            pass
+        assert earliest(asker, "old") == 0
+        assert "until their cleanup.policy and retention.ms are set: compacted, old" in kafkad.log
+        asker.client.close()
