@@ -31,7 +31,7 @@ async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Con
     topics = [topic for found in logs.found_topics() if (topic := _found(logs, found, config)) is not None]
     if not topics:
         return
-    await adopt(store, broker, topics)
+    await adopt(store, broker, topics, logs.clock.now_ms())
     partitions = sum(len(topic.latest_epochs) for topic in topics)
     log.info("adopted %d topics with %d partitions found in the log directories", len(topics), partitions)
     log.warning("settings of adopted topics were not in these directories: they have the defaults until they are set")

@@ -6,9 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from kafkad.controller.producer_ids import BLOCK_SIZE
 from kafkad.controller.topics import new_partition
 from kafkad.meta.store import Create, MetaStore, Operation
-from kafkad.meta.znodes import TOPICS, Config, Topic
+from kafkad.meta.znodes import TOPICS, Config, ProducerIdBlock, Topic
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicId
 
@@ -41,12 +42,17 @@ async def has_topics(store: MetaStore) -> bool:
     return bool(await store.children(TOPICS))
 
 
-async def adopt(store: MetaStore, broker: int, topics: Sequence[FoundTopic]) -> None:
+async def adopt(store: MetaStore, broker: int, topics: Sequence[FoundTopic], now_ms: int) -> None:
     """Enters `topics` with `broker` as their only replica; before the controller starts.
+
+    Which producer ids were given out is not known, and one that is given twice makes a new producer's records look like
+    duplicates of an old one's. So they go on at the present time in milliseconds: no cluster ever gave out that many.
 
     Each partition begins a leader epoch above all that its log knows, so that nothing written from now on can be taken
     for the work of a leader of before.
     """
+    last = now_ms - now_ms % BLOCK_SIZE - 1
+    await store.set(ProducerIdBlock.path(), ProducerIdBlock(broker, last - BLOCK_SIZE + 1, last).encode())
     for topic in topics:
         operations = _operations(topic, broker)
         for start in range(0, len(operations), _OPERATIONS_PER_WRITE):

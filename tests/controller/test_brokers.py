@@ -15,7 +15,15 @@ from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.store import BadVersion, ConnectionLoss, Operation, Result, Stat
-from kafkad.meta.znodes import Broker, ClusterId, ControllerEpoch, IsrChange, LogDirEvent, PreferredElections
+from kafkad.meta.znodes import (
+    Broker,
+    ClusterId,
+    ControllerEpoch,
+    IsrChange,
+    LogDirEvent,
+    PreferredElections,
+    ProducerIdBlock,
+)
 from kafkad.model import BrokerInfo
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest
@@ -276,7 +284,7 @@ def test_adoption() -> None:
             FoundTopic(name="old", topic_id=NO_TOPIC_ID, latest_epochs={0: 0}),
         ]
         assert found[0].missing == [1]
-        await adopt(session, 1, found)
+        await adopt(session, 1, found, now_ms=5_000_123)
         assert await has_topics(session)
         cluster = Cluster(store)
         await cluster.start(1)
@@ -285,6 +293,8 @@ def test_adoption() -> None:
         assert cluster[1].topic_ids["old"] != NO_TOPIC_ID
         assert (await cluster.state("old")).leader_epoch == 1
         assert len(cluster[1].replicas) == 4
+        block = await cluster.controller.allocate_producer_ids(1, cluster.members[1].epoch)
+        assert block == ProducerIdBlock(1, 5_000_000, 5_000_999)
         await cluster.stop()
 
     on_disk(run)
