@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -32,6 +34,42 @@ def test_ready_message_names_listeners_and_data(tmp_path: Path) -> None:
         ready = next(line for line in kafkad.log.splitlines() if "ready in" in line)
         assert f"PLAINTEXT://127.0.0.1:{kafkad.port}" in ready
         assert str(kafkad.log_directory()) in ready
+
+
+def test_says_what_lies_in_its_directories_without_a_topic(tmp_path: Path) -> None:
+    with KafkadProcess(tmp_path) as kafkad:
+        asker = Asker(kafkad.port)
+        asker.create("known")
+        asker.client.close()
+        kafkad.stop()
+        shutil.copytree(kafkad.log_directory() / "known-0", kafkad.log_directory() / "unknown-0")
+        kafkad.start()
+        eventually(kafkad, f"the metadata has no topic for {kafkad.log_directory()}/unknown-0;")
+
+
+def test_tells_systemd_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(SECONDS)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "100000")
+
+        def told(state: str) -> None:
+            while not manager.recv(4096).startswith(state.encode()):
+                pass
+
+        kafkad = KafkadProcess(tmp_path).start(wait=False)
+        told("READY=1")
+        with RawClient(kafkad.port) as client:
+            assert client.exchange(API_VERSIONS_V0)
+        told("WATCHDOG=1")
+        assert kafkad.process is not None
+        kafkad.process.send_signal(signal.SIGHUP)
+        told("RELOADING=1")
+        told("READY=1")
+        kafkad.process.terminate()
+        told("STOPPING=1")
+        assert kafkad.process.wait(SECONDS) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

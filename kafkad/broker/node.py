@@ -25,7 +25,7 @@ from kafkad.broker.identity import StartError, choose_broker_id
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.broker.progress import RecoveryProgress
 from kafkad.broker.settings import Settings
-from kafkad.broker.takeover import take_over
+from kafkad.broker.takeover import take_over, tell_of_strays
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError, validate_topic_configs
 from kafkad.controller.channel import LocalChannel
@@ -124,6 +124,7 @@ class Node:
         await self._load_logs()
         await take_over(session, self._broker_id, self._logs, self._settings.config)
         await self._join(session)
+        tell_of_strays(self._logs, self._replicas)
         self._serve_clients(session)
         await self._serve_http()
         self._chores = [asyncio.create_task(chore) for chore in (self._close_idle(), self._feed_watchdog())]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kafkad.config import Config
 from kafkad.controller.adoption import FoundTopic, adopt, has_topics
@@ -14,6 +14,7 @@ from kafkad.log.manager import LogManager
 from kafkad.meta.store import MetaStore
 from kafkad.model import NO_EPOCH
 from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicPartition, id_text
+from kafkad.replica.manager import ReplicaManager
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,13 @@ async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Con
             log.warning("%s: partitions %s were not here; they begin empty", topic.name, _some(topic.missing))
 
 
+def tell_of_strays(logs: LogManager, replicas: ReplicaManager) -> None:
+    """Of partitions on disk that the store does not know: they are left alone, and may be somebody's only copy."""
+    strays = sorted(log.directory for tp, log in logs.logs.items() if replicas.find(*tp) is None)
+    if strays:
+        log.warning("the metadata has no topic for %s; they are left as they are", _some(strays))
+
+
 def _found(logs: LogManager, found: OnDisk, config: Config) -> FoundTopic | None:
     name = found.name
     if len(found.topic_ids) > 1:
@@ -72,6 +80,6 @@ def _configs(name: str, held: list[Log], config: Config, now_ms: int) -> Mapping
     return {}
 
 
-def _some(partitions: list[int]) -> str:
-    named = ", ".join(map(str, partitions[:_NAMED]))
-    return named if len(partitions) <= _NAMED else f"{named} and {len(partitions) - _NAMED} more"
+def _some(things: Sequence[object]) -> str:
+    named = ", ".join(map(str, things[:_NAMED]))
+    return named if len(things) <= _NAMED else f"{named} and {len(things) - _NAMED} more"
