@@ -16,7 +16,7 @@ from kafkad.log.directories import LogDirectory
 from kafkad.log.loading import MOVED
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
-from kafkad.log.names import current_name, future_name
+from kafkad.log.names import LONGEST_NAME, current_name, future_name
 from kafkad.names import TopicPartition
 
 STEP_BYTES = 1 << 20
@@ -68,7 +68,10 @@ class Moves:
 
     def _make_future(self, log: Log, target: LogDirectory) -> Log:
         manager = self._manager
-        directory = os.path.join(target.path, future_name(log.topic_partition))
+        name = future_name(log.topic_partition)
+        if len(name) > LONGEST_NAME:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} is too long for the name of a directory")
+        directory = os.path.join(target.path, name)
         with target.making(directory, log.topic_partition, log.topic_id):
             return Log.open(
                 directory,

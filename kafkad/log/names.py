@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafkad.names import TopicPartition
 
-_LONGEST_NAME = 255
+LONGEST_NAME = 255
 _DIGITS = 20
 LARGEST_BASE = 2**63 - 2**32
 """A segment that began later would run out of numbers: no log has one."""
@@ -43,7 +43,7 @@ def future_name(topic_partition: TopicPartition) -> str:
 def deleted_name(topic_partition: TopicPartition) -> str:
     """Cut to what a file system allows, at the expense of the topic."""
     suffix = f"-{topic_partition.partition}.{_fresh_id()}{Kind.DELETED.value}"
-    return topic_partition.topic[: _LONGEST_NAME - len(suffix)] + suffix
+    return topic_partition.topic[: LONGEST_NAME - len(suffix)] + suffix
 
 
 def _fresh_id() -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkad.config import LogConfig
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
 from kafkad.log.describe import describe
 from kafkad.log.files import Files
@@ -176,6 +176,18 @@ def test_a_move_that_is_given_up_while_its_copy_is_flushed_costs_no_directory(tm
     flush.sync()
     future.end_flush(flush)
     assert manager.get(T0) is log
+    manager.close()
+
+
+def test_a_topic_whose_name_is_too_long_for_a_copy_stays_and_costs_no_directory(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    long = TopicPartition("n" * 249, 0)
+    log = manager.create(long, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
+    with pytest.raises(KafkaError) as refused:
+        Moves(manager).start(long, str(tmp_path / "b"))
+    assert not isinstance(refused.value, StorageError)
+    assert manager.get(long) is log
+    manager.delete(long)
     manager.close()
 
 
