@@ -10,7 +10,8 @@ import struct
 from collections.abc import Callable, Iterator
 
 from kafkad.log.files import Files
-from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, MAGIC_AT, PREFIX_SIZE, SMALLEST_BATCH
+from kafkad.wire.crc import crc32c
+from kafkad.wire.records import BATCH_HEADER, CRC_FROM, HEADER_SIZE, MAGIC_AT, PREFIX_SIZE, SMALLEST_BATCH
 
 Header = tuple[int, ...]
 BASE_OFFSET, LENGTH, LEADER_EPOCH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA = range(7)
@@ -117,6 +118,33 @@ def read_whole(files: Files, fd: int, position: int, end: int) -> Iterator[tuple
                 raise BadBatch(position, "the file ends inside a batch")
         yield view, at, header
         position += length
+
+
+def sound_headers(files: Files, fd: int, position: int, end: int) -> Iterator[tuple[list[Header], int]]:
+    """HOT. The headers of many batches at a time, and where the last of them ends, while they follow one another in
+    format v2, whole and with the right checksum. What is no such batch is left to `read_whole`.
+    """
+    view = memoryview(bytearray(min(_CHUNK, max(end - position, HEADER_SIZE))))
+    unpack, smallest = BATCH_HEADER.unpack_from, HEADER_SIZE - PREFIX_SIZE
+    while (filled := _fill(files, fd, view, position, end)) >= HEADER_SIZE:
+        headers: list[Header] = []
+        at = following = 0
+        while filled - at >= HEADER_SIZE:
+            header = unpack(view, at)
+            if header[MAGIC] != 2 or header[LENGTH] < smallest or header[LAST_DELTA] < 0 or header[BASE_OFFSET] < 0:
+                break
+            following = at + PREFIX_SIZE + header[LENGTH]
+            if following > filled or crc32c(view[at + CRC_FROM : following]) != header[CRC]:
+                break
+            headers.append(header)
+            at = following
+        if headers:
+            position += at
+            yield headers, position
+        elif len(view) < following <= end - position:
+            view = memoryview(bytearray(following))
+        else:
+            return
 
 
 def _fill(files: Files, fd: int, view: memoryview, position: int, end: int) -> int:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from kafkad.log import batches
 from kafkad.wire.records import Record, build_batch
 from kctl.errors import Exit
-from kctl.segments import kafka_text
 from kctl.segments.decoders import decode_offsets
 from kctl.segments.ranges import Range, TimeRange
 from tests.kctl.conftest import Kctl
@@ -190,9 +190,13 @@ def test_batches(kctl: Kctl) -> None:
     ]
 
 
+@pytest.mark.parametrize("block", [64, 1000, 1 << 20])
 @pytest.mark.parametrize("directory", ["main", "old-formats", "damaged/before"])
-def test_text_of_many_batches_is_that_of_each(kctl: Kctl, directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_text, "_AT_ONCE", 3)
+def test_text_of_many_batches_is_that_of_each(
+    kctl: Kctl, directory: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever a block that is read ends: inside headers, inside batches, between them."""
+    monkeypatch.setattr(batches, "_CHUNK", block)
     segments = [path for path in sorted((LOGS / directory).rglob("*.log")) if path.stat().st_size]
     assert segments
     for path in segments:
