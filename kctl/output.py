@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, NamedTuple, TextIO
 
 import click
 
+from kctl import fitting
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.settings import Settings
 
@@ -23,10 +24,9 @@ Row = Mapping[str, Any]
 
 _MEASURED = 500
 """Rows that decide how wide the columns of a table are; in later rows a longer value just pushes the line."""
-_GAP = "  "
-_NARROWEST = 8
 _YEAR_10000 = 253_402_300_800
 _RIGHT = {"number", "size", "duration"}
+_CUT = {"text", "list"}
 _STYLES = {"error": "red", "offline": "red", "warn": "yellow", "degraded": "yellow", "ok": "green"}
 
 
@@ -143,6 +143,7 @@ class Writer:
         self.all = tuple(columns)
         self.columns = self._chosen()
         self._colored = settings.colored()
+        self._told: set[str] = set()
 
     def _chosen(self) -> tuple[Column, ...]:
         settings = self.settings
@@ -264,8 +265,8 @@ class Writer:
         first = list(islice(cells, _MEASURED))
         titles = [column.title for column in self.columns]
         measured = first if self.settings.no_headers else [titles, *first]
-        widths = [max((len(line[at]) for line in measured), default=0) for at in range(len(titles))]
-        line = self._liner(widths, self._fit_to_screen(widths))
+        widths = [max((fitting.places(line[at]) for line in measured), default=0) for at in range(len(titles))]
+        line = self._liner(widths)
         if not self.settings.no_headers:
             yield line(titles)
         yield from map(line, chain(first, cells))
@@ -276,45 +277,46 @@ class Writer:
             get = row.get
             yield [make(get(name)) for name, make in makers]
 
-    def _fit_to_screen(self, widths: list[int]) -> set[int]:
-        """Narrow the widest columns of text so that a line fits the terminal; into a pipe nothing is cut."""
-        narrowed: set[int] = set()
-        if not sys.stdout.isatty():
-            return narrowed
-        import shutil
+    def _liner(self, widths: list[int]) -> Callable[[Sequence[str]], str]:
+        """What puts the cells of a row into a line; on a terminal into one that fits, into a pipe nothing is cut."""
+        kept, narrowed = list(range(len(widths))), set[int]()
+        if sys.stdout.isatty():
+            import shutil
 
-        over = sum(widths) + len(_GAP) * (len(widths) - 1) - shutil.get_terminal_size().columns
-        texts = [at for at, column in enumerate(self.columns) if column.kind in ("text", "list")]
-        for width in range(max((widths[at] for at in texts), default=0), _NARROWEST, -1):
-            for at in texts:
-                if over > 0 and widths[at] == width:
-                    widths[at] -= 1
-                    over -= 1
-                    narrowed.add(at)
-        return narrowed
-
-    def _liner(self, widths: Sequence[int], narrowed: set[int]) -> Callable[[Sequence[str]], str]:
-        """What puts the cells of a row into a line."""
-        states = [at for at, column in enumerate(self.columns) if column.kind == "state"]
-        styled = states if self.settings.colored() else []
-        template = _GAP.join(
-            "%s" if at in styled else f"%{width}s" if column.kind in _RIGHT else f"%-{width}s"
-            for at, (column, width) in enumerate(zip(self.columns, widths, strict=True))
-        )
+            room = shutil.get_terminal_size().columns
+            texts = {at for at, column in enumerate(self.columns) if column.kind in _CUT}
+            kept = self._that_fit(widths, texts, room)
+            narrowed = fitting.narrow(widths, kept, texts, room)
+        right = [column.kind in _RIGHT for column in self.columns]
+        styled = {at for at in kept if self._colored and self.columns[at].kind == "state"}
+        template = fitting.GAP.join(f"%{'' if right[at] else '-'}{widths[at]}s" for at in kept)
 
         def line(cells: Sequence[str]) -> str:
-            return (template % tuple(cells)).rstrip()
+            text = template % tuple(cells)
+            return text.rstrip() if text.isascii() else fitted_line(cells)
 
         def fitted_line(cells: Sequence[str]) -> str:
-            cells = list(cells)
-            for at in narrowed:
-                if len(cells[at]) > widths[at]:
-                    cells[at] = cells[at][: widths[at] - 1] + "…"
-            for at in styled:
-                cells[at] = self._styled(cells[at].ljust(widths[at]), cells[at])
-            return line(cells)
+            shown = []
+            for at in kept:
+                cell = fitting.cut(cells[at], widths[at]) if at in narrowed else cells[at]
+                padded = fitting.pad(cell, widths[at], right=right[at])
+                shown.append(self._styled(padded, cell) if at in styled else padded)
+            return fitting.GAP.join(shown).rstrip()
 
-        return fitted_line if narrowed or styled else line
+        return fitted_line if narrowed or styled or len(kept) < len(widths) else line
+
+    def _that_fit(self, widths: Sequence[int], texts: Collection[int], room: int) -> list[int]:
+        """The first column stays, and those that say how something is; what was asked for by name or with -o wide,
+        too, and all of what is about to be changed."""
+        if self.settings.columns or self.settings.output == "wide" or self.document.dry_run:
+            return list(range(len(widths)))
+        stay = {at for at, column in enumerate(self.columns) if column.kind == "state" or at == 0}
+        kept = fitting.that_fit(widths, texts, stay, room)
+        gone = ", ".join(column.title for at, column in enumerate(self.columns) if at not in kept)
+        if gone and gone not in self._told:
+            self._told.add(gone)
+            note(self.settings, f"{room} columns are too few for {gone}: --columns chooses, -o json has all")
+        return kept
 
     def _styled(self, padded: str, text: str) -> str:
         color = _STYLES.get(text.lower())

@@ -38,7 +38,7 @@ COLUMNS = (
     Column("resource", "topic, group, cluster, transactional-id, delegation-token or user."),
     Column("name", "Of the resource, or how it begins; a literal * is all of them."),
     Column("pattern", "literal or prefixed."),
-    Column("permission", "allow or deny; a deny wins."),
+    Column("permission", "allow or deny; a deny wins.", "state"),
 )
 
 

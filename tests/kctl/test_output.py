@@ -140,6 +140,65 @@ def test_screen_cuts_as_many_texts_as_have_to_be(
     assert len(line) == 60
 
 
+def narrow(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 30 columns from now on."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "30")
+    settings.no_pager, settings.color = True, "never"
+
+
+def test_what_a_screen_has_no_room_for_is_left_out_and_named(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow(settings, monkeypatch)
+    write(settings)
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [
+        "TOPIC    PARTITIONS  HEALTH",
+        "orders            6  ok",
+        'a,"b"\\n           -  offline',
+        "zoo              12  warn",
+    ]
+    assert err == "30 columns are too few for SIZE: --columns chooses, -o json has all\n"
+
+
+@pytest.mark.parametrize("how", ["named", "wide", "to be changed"])
+def test_nothing_is_left_out_that_was_asked_for_or_has_to_be_judged(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    narrow(settings, monkeypatch)
+    settings.columns = ("topic", "partitions", "size_bytes", "health") if how == "named" else ()
+    settings.output = "wide" if how == "wide" else "table"
+    Writer(settings, COLUMNS, Document("topics list", dry_run=how == "to be changed")).write(iter(ROWS))
+    out, err = capsys.readouterr()
+    assert (out.split()[2:4], err) == (["SIZE", "HEALTH"], "")
+
+
+def test_a_table_of_each_topic_says_once_what_is_left_out(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow(settings, monkeypatch)
+    writer = Writer(settings, COLUMNS, Document("topics describe"))
+    heads = [line for line in (*writer.table(ROWS), *writer.table(ROWS)) if line.startswith("TOPIC")]
+    assert heads == ["TOPIC    PARTITIONS  HEALTH"] * 2
+    assert capsys.readouterr().err.count("too few") == 1
+
+
+def test_signs_of_two_places_and_of_none_keep_columns_straight(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"topic": name, "partitions": 1} for name in ("検査", "cafe\u0301", "abcd", "検査" * 20)]
+    Writer(settings, COLUMNS[:2], Document("x")).write(rows[:3])
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "検査            1",
+        "cafe\u0301            1",
+        "abcd            1",
+    ]
+    narrow(settings, monkeypatch)
+    Writer(settings, COLUMNS[:2], Document("x")).write(rows)
+    assert capsys.readouterr().out.splitlines()[-1] == f"{'検査' * 4}…{1:>13}"
+
+
 def test_colour_marks_states(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     settings.color = "always"
     write(settings)

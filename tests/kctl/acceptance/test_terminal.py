@@ -70,7 +70,9 @@ def test_fits_a_narrow_terminal(cluster: Cluster, topic: NewTopic, send: Send, t
     ]
     for words in commands:
         code, lines = on_a_terminal(cluster.command(*words, "--no-pager"), WIDTH)
-        assert (code, [line for line in lines if cells(line) >= 2 * WIDTH]) == (Exit.DONE, []), words
+        head = next(at for at, line in enumerate(lines) if line.isupper())
+        table = [line for line in lines[head:] if "  " in line]  # sentences may go on in the next line
+        assert (code, [line for line in table if cells(line) > WIDTH]) == (Exit.DONE, []), words
         assert words[0] == "brokers" or any("…" in line for line in lines), "text is cut, numbers are not"
     for words in (("topics", "describe", LONG), ("cluster", "describe")):
         code, lines = on_a_terminal(cluster.command(*words, "--no-pager"), WIDTH)
