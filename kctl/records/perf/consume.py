@@ -12,7 +12,7 @@ from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
 from kctl.command import KctlCommand
 from kctl.completing import topic_names
-from kctl.errors import Exit, KctlError
+from kctl.errors import KctlError
 from kctl.parsing import parse_duration_ms, parse_size
 from kctl.progress import ProgressLine
 from kctl.records.bounds import FIRST, LAST
@@ -20,7 +20,7 @@ from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
 from kctl.records.perf.measuring import RATE_COLUMNS, Rate
 from kctl.records.perf.options import partitions, replication
-from kctl.records.perf.stage import Payloads, show, stage
+from kctl.records.perf.stage import Payloads, exit_code, show, stage
 from kctl.records.planning import Range, spans
 from kctl.records.reading import Reader
 from kctl.records.sending import Options, Sender
@@ -65,7 +65,7 @@ def perf_consume(session: Session, /, **options: Any) -> int:
             _fill(session, topic, options["records"], parse_size(options["record_size"]), lambda: interrupts.asked)
         rate, errors = _read(session, topic, options, lambda: interrupts.asked)
         code = show(session, RATE_COLUMNS, {"topic": topic, **rate.fields()}, rate.told("read"), errors)
-    return Exit.INTERRUPTED if interrupts.asked else code
+    return exit_code(interrupts, code)
 
 
 def _fill(session: Session, topic: str, records: int, size: int, asked: Callable[[], bool]) -> None:

@@ -19,7 +19,7 @@ from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
 from kctl.records.perf.measuring import LATENCY_COLUMNS, Latencies, latency_text
 from kctl.records.perf.options import replication, what_to_send
-from kctl.records.perf.stage import Payloads, show, stage
+from kctl.records.perf.stage import Payloads, exit_code, show, stage
 from kctl.records.planning import extents
 from kctl.records.reading import Reader
 from kctl.records.sending import Options, Sender
@@ -94,7 +94,7 @@ def perf_latency(session: Session, /, **options: Any) -> int:
         row = {"topic": topic, "records": len(latencies), **summary}
         text = f"{len(latencies):,} records, {latency_text(summary)}"
         code = show(session, COLUMNS, row, text, errors, latencies)
-    return Exit.INTERRUPTED if interrupts.asked else code
+    return exit_code(interrupts, code)
 
 
 def _seconds(options: dict[str, Any]) -> float:

@@ -11,7 +11,6 @@ from kafkad.names import TopicPartition
 from kafkad.wire.compression import CODEC_NAMES
 from kafkad.wire.records import Record
 from kctl.command import KctlCommand
-from kctl.errors import Exit
 from kctl.parsing import parse_duration_ms, parse_size
 from kctl.progress import ProgressLine
 from kctl.records.batches import NOBODY
@@ -19,7 +18,7 @@ from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
 from kctl.records.perf.measuring import LATENCY_COLUMNS, RATE_COLUMNS, Latencies, Rate, latency_text
 from kctl.records.perf.options import partitions, replication, what_to_send
-from kctl.records.perf.stage import Payloads, show, stage
+from kctl.records.perf.stage import Payloads, exit_code, show, stage
 from kctl.records.sending import Delivered, Options, Sender
 from kctl.session import Session, pass_session
 
@@ -69,7 +68,7 @@ def perf_produce(session: Session, /, **options: Any) -> int:
         run = Run(session, topic, options, interrupts)
         run.go()
         code = run.report()
-    return Exit.INTERRUPTED if interrupts.asked else code
+    return exit_code(interrupts, code)
 
 
 class Run:

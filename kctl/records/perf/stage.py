@@ -13,6 +13,7 @@ from kctl.command import answer
 from kctl.errors import Exit, KctlError, failure
 from kctl.output import Column, note
 from kctl.records.delivery import confirm_protected, one_topic
+from kctl.records.interrupts import Interrupts
 from kctl.records.perf.measuring import Latencies
 from kctl.session import Session
 
@@ -104,3 +105,11 @@ def show(
             yield from latencies.histogram(_HISTOGRAM_WIDTH)
 
     return answer(session, columns, [row], errors, text=lines)
+
+
+def exit_code(interrupts: Interrupts, code: int) -> int:
+    """After `show`: whoever ended a measurement with Ctrl-C hears what its numbers are of."""
+    if not interrupts.asked:
+        return code
+    print("interrupted: these are the numbers until then", file=sys.stderr)
+    return Exit.INTERRUPTED

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kctl.errors import Exit
 from kctl.records.perf.measuring import Latencies, Rate, latency_text, percentile
+from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
-from tests.kctl.records.conftest import NewTopic
+from tests.kctl.records.conftest import NewTopic, until
 
 
 def test_percentiles_are_values_that_were_measured() -> None:
@@ -100,6 +105,24 @@ def test_latency(on_broker: Kctl) -> None:
     (row,) = json.loads(ran.out)["items"]
     assert (ran.code, row["records"]) == (0, 20)
     assert 0 < row["p50_ms"] <= row["max_ms"]
+
+
+@pytest.mark.parametrize("words", ["produce --duration 1h", "consume -n 1000000000", "latency --duration 1h"])
+def test_ctrl_c_ends_it_with_the_numbers_until_then(broker: KafkadProcess, on_broker: Kctl, words: str) -> None:
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "perf", *words.split(), "-o", "json"]
+
+    def made() -> list[str]:
+        return [name for name in on_broker("topics", "list", "-o", "name").out.split() if name.startswith("kctl-perf-")]
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stderr
+        until(lambda: made() != [])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == Exit.INTERRUPTED
+        (row,) = json.loads(process.stdout.read())["items"]
+        assert row["records"] >= 0
+        assert process.stderr.read().splitlines()[-1] == "interrupted: these are the numbers until then"
+    assert made() == [], "its topic is removed"
 
 
 @pytest.mark.parametrize("verb", ["produce", "consume", "latency"])
