@@ -241,9 +241,14 @@ class Session:
         partitions: Iterable[TopicPartition],
         build: Callable[[list[TopicPartition]], Any],
         read: Callable[[Any], Iterable[tuple[TopicPartition, int, V]]],
+        instead: int | None = None,
     ) -> dict[TopicPartition, V | KctlError]:
-        """Each partition's part of the answer of its leader."""
-        return self._ask("partition", partitions, self._leaders_of, build, read)
+        """Each partition's part of the answer of its leader, or of this broker instead."""
+
+        def find(asked: list[TopicPartition]) -> Mapping[TopicPartition, int | KctlError]:
+            return self._leaders_of(asked) if instead is None else dict.fromkeys(asked, instead)
+
+        return self._ask("partition", partitions, find, build, read)
 
     def ask_coordinators(
         self,
@@ -260,7 +265,7 @@ class Session:
         self,
         name: str,
         keys: Iterable[K],
-        find: Callable[[list[K]], dict[K, int | KctlError]],
+        find: Callable[[list[K]], Mapping[K, int | KctlError]],
         build: Callable[[list[K]], Any],
         read: Callable[[Any], Iterable[tuple[K, int, V]]],
     ) -> dict[K, V | KctlError]:

@@ -14,7 +14,7 @@ COLUMNS = (
     Column("host", "Where clients reach it.", header="HOST"),
     Column("port", "Its port.", "number", wide=True),
     Column("rack", "Its rack."),
-    Column("version", "The release of Kafka that serves the same APIs."),
+    Column("version", "The release of Kafka that serves the same APIs.", header="VERSION(API)"),
     Column("leaders", "Partitions it leads.", "number"),
     Column("partitions", "Partitions it holds a replica of.", "number"),
     Column("out_of_sync", "Partitions it holds a replica of that is not in sync.", "number", wide=True),
@@ -32,7 +32,8 @@ COLUMNS = (
 def list_brokers(session: Session) -> int:
     """List brokers with what they lead and hold.
 
-    Brokers that are down are listed too as long as they have replicas.
+    Brokers that are down are listed too as long as they have replicas. A broker does not say its version: shown is the
+    release of Kafka that serves the same APIs.
 
     Example: kctl brokers list
     """

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.names import TopicPartition
+from kctl.brokers.chosen import chosen_brokers
 from kctl.choosing import Choice
 from kctl.errors import Exit, KctlError, failure
 from kctl.scopes import parse_scope
@@ -103,9 +104,9 @@ def described(session: Session, ids: Iterable[str]) -> dict[str, Transaction | K
 
 
 def producers_of(
-    session: Session, partitions: Iterable[TopicPartition]
+    session: Session, partitions: Iterable[TopicPartition], broker: int | None = None
 ) -> dict[TopicPartition, list[Producer] | KctlError]:
-    """Who writes to each partition, as its leader remembers."""
+    """Who writes to each partition, as its leader remembers, or its replica on this broker."""
     from kafkad.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
     def build(asked: list[TopicPartition]) -> Any:
@@ -122,7 +123,7 @@ def producers_of(
                 where = TopicPartition(topic.name, partition.partition_index)
                 yield where, partition.error_code, [_producer(where, state) for state in partition.active_producers]
 
-    return session.ask_leaders(partitions, build, read)
+    return session.ask_leaders(partitions, build, read, broker)
 
 
 def _producer(where: TopicPartition, state: Any) -> Producer:
@@ -137,15 +138,24 @@ def _producer(where: TopicPartition, state: Any) -> Producer:
     )
 
 
-def partitions_named(session: Session, words: Sequence[str]) -> tuple[list[TopicPartition], list[KctlError]]:
-    """`orders` is all its partitions, `orders:0,2` are two; no word at all is every partition there is."""
+def partitions_named(
+    session: Session, words: Sequence[str], broker: int | None = None
+) -> tuple[list[TopicPartition], list[KctlError]]:
+    """`orders` is all its partitions, `orders:0,2` are two; no word at all is every partition there is. With a broker
+    only those that have a replica there."""
+    if broker is not None:
+        chosen_brokers(session, (broker,))
     wanted = {scope.topic: scope.partitions for scope in map(parse_scope, words)}
     topics, errors = chosen_topics(session, Choice("topic", list(wanted), (), ()))
     found: list[TopicPartition] = []
     for name, topic in topics.items():
-        there = sorted(partition.partition_index for partition in topic.partitions)
-        asked = wanted.get(name) or there
-        found.extend(TopicPartition(name, partition) for partition in asked if partition in there)
+        there = {partition.partition_index: partition.replica_nodes for partition in topic.partitions}
+        asked = wanted.get(name) or sorted(there)
+        found.extend(
+            TopicPartition(name, partition)
+            for partition in asked
+            if partition in there and (broker is None or broker in there[partition])
+        )
         errors.extend(
             KctlError(f'topic "{name}" has no partition {partition}', exit_code=Exit.NOT_FOUND)
             for partition in asked

@@ -13,6 +13,7 @@ import click
 
 from kafkad.names import TopicPartition
 from kctl.command import KctlCommand, answer
+from kctl.completing import broker_ids
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Row
 from kctl.parsing import parse_duration_ms
@@ -35,27 +36,34 @@ COLUMNS = (
 @click.command("hanging", cls=KctlCommand, columns=COLUMNS)
 @click.argument("partitions", nargs=-1, metavar="[TOPIC[:PARTITION,…]…]")
 @click.option("--max-timeout", default="15m", show_default=True, help="Younger ones are let be.")
+@click.option(
+    "--broker",
+    type=int,
+    metavar="BROKER",
+    shell_complete=broker_ids,
+    help="Only on this broker, as its replicas know of them.  [default: as the leaders do]",
+)
 @pass_session
-def hanging(session: Session, partitions: tuple[str, ...], max_timeout: str) -> int:
+def hanging(session: Session, partitions: tuple[str, ...], max_timeout: str, broker: int | None) -> int:
     """Find transactions that nobody will ever end.
 
     Looks at all topics, or at those that are named. Exit code 7 if there is one.
 
     Example: kctl txns hanging payments
     """
-    where, errors = partitions_named(session, partitions)
-    found, more = find_hanging(session, where, int(time.time() * 1000), parse_duration_ms(max_timeout))
+    where, errors = partitions_named(session, partitions, broker)
+    found, more = find_hanging(session, where, int(time.time() * 1000), parse_duration_ms(max_timeout), broker)
     code = answer(session, COLUMNS, found, errors + more)
     return code if errors or more else Exit.FINDINGS if found else code
 
 
 def find_hanging(
-    session: Session, partitions: Iterable[TopicPartition], now_ms: int, max_timeout_ms: int
+    session: Session, partitions: Iterable[TopicPartition], now_ms: int, max_timeout_ms: int, broker: int | None = None
 ) -> tuple[list[Row], list[KctlError]]:
     """Candidates are asked of the partitions; their coordinators say which of them are still looked after."""
     errors: list[KctlError] = []
     candidates: list[Producer] = []
-    for found in producers_of(session, partitions).values():
+    for found in producers_of(session, partitions, broker).values():
         if isinstance(found, KctlError):
             errors.append(found)
         else:

@@ -45,3 +45,5 @@ def test_who_writes_to_a_partition(on_broker: Kctl) -> None:
     assert on_broker("-y", "raw", "CreateTopics", topic).code == Exit.DONE
     assert on_broker("txns", "producers", "written", "--no-headers") == (Exit.DONE, "", "")
     assert on_broker("txns", "producers", "written:3").code == Exit.NOT_FOUND
+    missing = on_broker("txns", "hanging", "--broker", "77")
+    assert (missing.code, "broker 77 is not there" in missing.err) == (Exit.NOT_FOUND, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from typing import Any
@@ -176,6 +177,11 @@ def test_a_hanging_transaction_is_found_and_ended(on_three: Kctl, three: Three) 
     assert ran.code == Exit.FINDINGS
     assert "no coordinator knows this producer" in ran.out
     assert "kctl txns abort txn-hangs:0 --start-offset 0" in ran.out
+    for broker in (1, 2, 3):  # each has a replica, and knows of it
+        words = ("txn-hangs", "--max-timeout", "1ms", "--broker", str(broker))
+        until(lambda words=words: on_three("txns", "hanging", *words).out == ran.out, f"broker {broker} has it too")
+    everywhere = kafka(three, "transactions", "find-hanging", "--broker-id", "1", "--max-transaction-timeout", "0")
+    assert re.search(r"^txn-hangs\s+0\s", everywhere, re.MULTILINE)
     ended = on_three("-y", "txns", "abort", "txn-hangs:0", "--start-offset", "0")
     assert ended.code == Exit.DONE and "verified: the transaction is over" in ended.err
     assert on_three("txns", "hanging", "txn-hangs", "--max-timeout", "1ms").code == Exit.DONE
