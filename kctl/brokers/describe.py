@@ -83,7 +83,7 @@ def _text(broker: BrokerFacts, directories: list[LogDir], configs: list[Entry]) 
     lag = f", {broker.under_replicated} out of sync" if broker.under_replicated else ""
     yield f"broker      {broker.id}  {where}  {broker.state}{'  controller' if broker.is_controller else ''}"
     yield f"rack        {broker.rack or '-'}"
-    yield f"version     {broker.release or '-'}"
+    yield f"version     {'-' if broker.release is None else f'{broker.release}, by its APIs'}"
     yield f"partitions  {broker.partitions}, leads {broker.leaders}{lag}"
     for directory in directories:
         size = size_text(sum(replica.size for replica in directory.replicas))

@@ -72,7 +72,7 @@ def _text(row: Row) -> Iterator[str]:
     yield f"metadata    {row['mode']}, controller {'-' if row['controller'] is None else row['controller']}"
     yield f"brokers     {len(row['brokers'])}: {ids(row['brokers'])}{down}"
     yield f"racks       {ids(row['racks'])}"
-    yield f"version     {ids(row['versions'])}"
+    yield f"version     {ids(row['versions'])}, by the APIs"
     yield f"topics      {row['topics']} with {row['partitions']} partitions, {row['replicas']} replicas"
     yield f"health      {', '.join(trouble) or 'ok'}"
     yield f"size        {size_text(row['size_bytes'])}, {size_text(row['free_bytes'])} free"

@@ -18,7 +18,7 @@ from kctl.groups.changing import read_commits, save_undo, undo_command
 from kctl.groups.committed import Commits
 from kctl.groups.looking import nothing_of
 from kctl.groups.options import scopes_option, undo_dir_option
-from kctl.output import Column
+from kctl.output import Column, counted
 from kctl.scopes import Scope, parse_scope
 from kctl.session import Session, pass_session
 
@@ -58,7 +58,7 @@ def delete_offsets(session: Session, group: str, topics: tuple[str, ...], all_to
     before = {group: {where: commits[where].offset for where in wheres}}
     undo = undo_command(before, save_undo(Path(undo_dir), before))
     errors = _delete(session, group, wheres) or _still_there(session, group, wheres)
-    return change.done(rows, errors, verified=f"{len(rows)} offsets gone", undo=undo)
+    return change.done(rows, errors, verified=f"{counted(len(rows), 'offset')} gone", undo=undo)
 
 
 def _in_scope(group: str, scopes: Iterable[Scope], commits: Commits) -> list[TopicPartition]:

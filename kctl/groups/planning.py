@@ -17,7 +17,7 @@ from kctl.groups.looking import ranges_of
 from kctl.groups.record_times import times_of
 from kctl.groups.targets import TIME, Planned, Target, effect, partitions_of, planned
 from kctl.offsets import offsets_at
-from kctl.output import Column, Row, note
+from kctl.output import Column, Row, counted, note
 
 if TYPE_CHECKING:
     from kctl.scopes import Scope
@@ -140,7 +140,7 @@ def carry_out(session: Session, plans: Plans, shown: Mapping[str, Commits], undo
         raise
     errors += verify(session, done)
     count = sum(map(len, done.values()))
-    return change.done(rows, errors, verified=f"{count} offsets read back; {said}", undo=undo)
+    return change.done(rows, errors, verified=f"{counted(count, 'offset')} read back; {said}", undo=undo)
 
 
 def _is_text_of_one(session: Session, plans: Plans) -> bool:

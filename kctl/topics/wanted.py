@@ -95,7 +95,8 @@ def check_brokers(topic: Wanted, alive: Sequence[int]) -> None:
                 what = f'topic "{topic.name}": broker {broker} is not there'
                 raise KctlError(what, code="INVALID_REPLICA_ASSIGNMENT", hints=(f"brokers that are: {there}",))
     if replication is not None and replication > len(alive):
-        what = f"replication {replication} needs {replication} brokers, {len(alive)} are alive"
+        there_are = "1 is" if len(alive) == 1 else f"{len(alive)} are"
+        what = f"replication {replication} needs {replication} brokers, {there_are} alive"
         raise KctlError(what, code="INVALID_REPLICATION_FACTOR")
 
 

@@ -54,6 +54,8 @@ def test_describe(on_broker: Kctl) -> None:
     assert (ran.code, ran.err) == (Exit.DONE, "")
     assert "config      auto.create.topics.enable false" in ran.out
     (row,) = json.loads(on_broker("brokers", "describe", 1, "-o", "json").out)["items"]
+    assert f"version     {row['version']}, by its APIs\n" in ran.out, "no broker says its version: it is a conclusion"
+    assert "VERSION(API)" in on_broker("brokers", "list").out
     assert row["log_dirs"][0]["error"] is None
     assert {"name": "broker.id", "value": "1", "source": "file"} in row["configs"]
     ran = on_broker("brokers", "describe", 7)

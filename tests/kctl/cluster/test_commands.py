@@ -23,6 +23,7 @@ def test_describe(on_broker: Kctl) -> None:
     assert (ran.code, ran.err) == (Exit.DONE, "")
     assert ran.out.splitlines()[2:4] == ["brokers     1: 1", "racks       -"]
     (row,) = json.loads(on_broker("cluster", "describe", "-o", "json").out)["items"]
+    assert f"version     {row['versions'][0]}, by the APIs\n" in ran.out
     assert (row["brokers"], row["down"], row["controller"], row["offline"]) == ([1], [], 1, 0)
     assert row["partitions"] >= row["topics"] >= 1
 

@@ -55,7 +55,7 @@ def test_create_needs_somebody_to_ask(on_broker: Kctl) -> None:
         (
             ["create-no", "-r", "9"],
             Exit.FAILED,
-            "replication 9 needs 9 brokers, 1 are alive (INVALID_REPLICATION_FACTOR)",
+            "replication 9 needs 9 brokers, 1 is alive (INVALID_REPLICATION_FACTOR)",
         ),
         (["create-no", "--config", "retention.mss=7d"], Exit.USAGE, 'there is no setting "retention.mss"'),
         (["create-no", "--config", "retention.ms=soon"], Exit.USAGE, 'retention.ms: "soon" is not a duration'),

@@ -93,10 +93,13 @@ def test_settings_of_one_broker_and_of_all(on_three: Kctl, three: Three) -> None
         assert on_three("configs", "set", "broker/2", "log.cleaner.threads=2", "-y").code == Exit.DONE
         assert on_three("configs", "set", "brokers", "message.max.bytes=2MB", "-y").code == Exit.DONE
         assert _dynamic(three, "brokers", "2")["log.cleaner.threads"] == "2"
-        found = {
-            (row["resource"], row["name"]): (row["value"], row["source"])
-            for row in items(on_three("configs", "describe", "broker/2", "broker/3", "brokers", "-o", "json"))
-        }
+
+        def settings() -> dict[tuple[str, str], tuple[str, str]]:
+            rows = items(on_three("configs", "describe", "broker/2", "broker/3", "brokers", "-o", "json"))
+            return {(row["resource"], row["name"]): (row["value"], row["source"]) for row in rows}
+
+        until(lambda: ("broker/3", "message.max.bytes") in settings(), "broker 3 has heard of the default")
+        found = settings()
         assert found["broker/2", "log.cleaner.threads"] == ("2", "broker")
         assert ("broker/3", "log.cleaner.threads") not in found
         assert (
