@@ -12,7 +12,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from kafkad.api.context import Context
-from kafkad.group.committing import DEFAULT_RETENTION, Committer
+from kafkad.group.committing import DEFAULT_RETENTION, Committer, StandingCommit
 from kafkad.wire.frames import RequestHeader, encode_request, encode_response
 from kafkad.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
@@ -27,6 +27,9 @@ _WITH_EPOCH = Struct(">qih")
 _FLEXIBLE = Struct(">qiB")
 _NO_TAGS = b"\0\0\0"
 """Of the partition, of the topic, of the request."""
+_NO_METADATA = Struct(">qi4s")
+_WITHOUT_METADATA = b"\1" + _NO_TAGS, b"\0" + _NO_TAGS
+"""An empty string, or none."""
 _LONGEST = 126
 """Bytes of metadata whose length takes one byte; longer ones go the general way."""
 
@@ -38,9 +41,7 @@ class _Known(NamedTuple):
     """What a request is that begins with certain bytes, and the answer around its correlation id. The topic was there
     when the cluster's metadata were in the state `updates`."""
 
-    who: Committer
-    topic: str
-    partition: int
+    commit: StandingCommit
     updates: int
     answer: Struct
     before: bytes
@@ -64,11 +65,11 @@ class RepeatedCommits:
         known = self._known.get(bytes(view[at + _REPEATS_FROM : tail_at]))
         if known is None or version != self.version:
             return None
-        who, topic, partition, updates, answer, before, after = known
+        commit, updates, answer, before, after = known
         if updates != self._context.replicas.metadata.updates:
             return None
         said = _read(view, tail_at, end, version)
-        if said is None or not self._context.offsets.commit_at_once(who, topic, partition, *said):
+        if said is None or not commit.again(*said):
             return None
         return answer.pack(before, correlation_id, after)
 
@@ -85,20 +86,19 @@ class RepeatedCommits:
         prefix = bytes(frame[_REPEATS_FROM : -self._tail])
         known = self._known.get(prefix)
         updates = self._context.replicas.metadata.updates
-        if known is not None and known.updates == updates:
+        if known is not None and known.updates == updates and known.commit.stands:
             return
-        if encode_request(header, message)[4:] != frame:
-            return
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
         name = topic.name or self._context.replicas.metadata.name_of(topic.topic_id) or ""
         who = Committer(
             message.group_id, message.member_id, message.group_instance_id, message.generation_id_or_member_epoch
         )
+        commit = self._context.offsets.standing(who, name, asked.partition_index)
+        if not commit.stands or encode_request(header, message)[4:] != frame:
+            return
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
         answer = encode_response(header.api_key, self.version, 0, response)
-        self._known[prefix] = _Known(
-            who, name, asked.partition_index, updates, Struct(f">4si{len(answer) - 8}s"), answer[:4], answer[8:]
-        )
+        self._known[prefix] = _Known(commit, updates, Struct(f">4si{len(answer) - 8}s"), answer[:4], answer[8:])
 
 
 def may_repeat(version: int, message: OffsetCommitRequest) -> bool:
@@ -121,6 +121,9 @@ def _read(view: memoryview, at: int, end: int, version: int) -> Said | None:
     """What a request ends with; None when that does not fill view[at:end] exactly."""
     epoch = -1
     if version >= _FIRST_FLEXIBLE:
+        if end - at == _NO_METADATA.size:
+            offset, epoch, rest = _NO_METADATA.unpack_from(view, at)
+            return (offset, epoch, "") if rest in _WITHOUT_METADATA else None
         offset, epoch, size = _FLEXIBLE.unpack_from(view, at)
         at += _FLEXIBLE.size
         size -= 1

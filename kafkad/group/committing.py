@@ -16,15 +16,17 @@ from kafkad.config import Config
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import State
 from kafkad.group.machine import GroupMachine
-from kafkad.group.offsets import Committed, Position
-from kafkad.group.records import NO_TIMESTAMP, OffsetCommitted
+from kafkad.group.offsets import Committed, Position, pack
+from kafkad.group.records import NO_TIMESTAMP, OffsetCommitted, offset_key, offset_value
 from kafkad.metrics import Family, counters
-from kafkad.shard import Coordination
+from kafkad.shard import Coordination, Repeating, Shard
 from kafkad.timers import Timers
 
 DEFAULT_RETENTION = -1
 _FIRST_SEQUENCE = 0
 """Kafka writes commits so, as if a producer had sent them, although there is no producer id."""
+
+_USUAL_SIZE = len(offset_value(0, -1, "", 0))
 
 Codes = list[ErrorCode]
 
@@ -117,7 +119,7 @@ class OffsetCommitter:
         group = who.group
         try:
             shard = self._coordination.shard(group)
-            self._check_commit(shard.machine, who)
+            self.check(shard.machine, who)
         except KafkaError as error:
             return [error.code] * len(asked)
         limit = self.settings.max_metadata_size
@@ -137,26 +139,9 @@ class OffsetCommitter:
         shard.write(records, writing.end, _FIRST_SEQUENCE)
         return self._ended(writing.error, fits) if writing.ended else self._wait(group, records, writing, fits)
 
-    def commit_at_once(
-        self, who: Committer, topic: str, partition: int, offset: int, leader_epoch: int, metadata: str
-    ) -> bool:
-        """HOT. Commit one offset, if nothing stands against it and nothing has to be waited for; or do nothing."""
-        group = who.group
-        try:
-            shard = self._coordination.shard(group)
-            self._check_commit(shard.machine, who)
-        except KafkaError:
-            return False
-        if not shard.at_once or (metadata and not metadata_fits(metadata, self.settings.max_metadata_size)):
-            return False
-        now = self._clock.now_ms()
-        record = OffsetCommitted(group, topic, partition, offset, leader_epoch, metadata, now)
-        ended: list[KafkaError | None] = []
-        shard.write((record,), ended.append, _FIRST_SEQUENCE)
-        if ended[0] is not None:
-            return False
-        self.probe.committed += 1
-        return True
+    def standing(self, who: Committer, topic: str, partition: int) -> StandingCommit:
+        """For a commit that is likely to be repeated."""
+        return StandingCommit(self, self._coordination.shard(who.group), who, (topic, partition), self._clock)
 
     def fetch(self, group: str, positions: Sequence[Position] | None, require_stable: bool) -> list[Fetched]:
         """What the group committed to these, or to all that it committed to."""
@@ -211,8 +196,8 @@ class OffsetCommitter:
         }
         yield from counters("kafka_server_group_coordinator_metrics", counts, "Offsets of groups")
 
-    def _check_commit(self, machine: GroupMachine, who: Committer) -> None:
-        """Who is in no group may commit to one that has no members, or none that is known yet."""
+    def check(self, machine: GroupMachine, who: Committer) -> None:
+        """HOT. Who is in no group may commit to one that has no members, or none that is known yet."""
         group = machine.groups.get(who.group)
         if group is not None:
             group.check_commit(who.member_id, who.instance_id, who.generation, self._clock.monotonic_ms())
@@ -255,6 +240,54 @@ class OffsetCommitter:
             self.waiting[group] = left
         else:
             del self.waiting[group]
+
+
+class StandingCommit:
+    """What somebody commits again and again to one partition: only the offset is new, and what was said with it."""
+
+    __slots__ = ("_batch", "_clock", "_committer", "_key", "_machine", "_position", "_shard", "_who")
+
+    def __init__(
+        self,
+        committer: OffsetCommitter,
+        shard: Shard[GroupMachine],
+        who: Committer,
+        position: Position,
+        clock: Clock,
+    ) -> None:
+        self._committer = committer
+        self._shard = shard
+        self._machine = shard.machine
+        self._who = who
+        self._position = position
+        self._clock = clock
+        self._key = offset_key(who.group, *position)
+        self._batch = Repeating(self._key, _USUAL_SIZE, _FIRST_SEQUENCE)
+
+    @property
+    def stands(self) -> bool:
+        """Whether it can still be repeated: the group is coordinated here, and nothing has to be waited for."""
+        return self._shard.at_once
+
+    def again(self, offset: int, leader_epoch: int, metadata: str) -> bool:
+        """HOT. Commit it, if nothing stands against it and nothing has to be waited for; or do nothing: False."""
+        committer, machine, who = self._committer, self._machine, self._who
+        try:
+            committer.check(machine, who)
+        except KafkaError:
+            return False
+        if metadata and not metadata_fits(metadata, committer.settings.max_metadata_size):
+            return False
+        now = self._clock.now_ms()
+        value = offset_value(offset, leader_epoch, metadata, now)
+        batch = self._batch
+        if len(value) != batch.value_size:
+            batch = self._batch = Repeating(self._key, len(value), _FIRST_SEQUENCE)
+        if not self._shard.write_again(batch, value, now):
+            return False
+        machine.offsets.put(who.group, self._position, pack(offset, leader_epoch, metadata, now))
+        committer.probe.committed += 1
+        return True
 
 
 def metadata_fits(metadata: str, limit: int) -> bool:

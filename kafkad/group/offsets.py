@@ -15,7 +15,7 @@ import struct
 from sys import intern
 from typing import NamedTuple
 
-from kafkad.group.records import OffsetCommitted, OffsetForgotten
+from kafkad.group.records import NO_TIMESTAMP, OffsetCommitted, OffsetForgotten
 
 _FIXED = struct.Struct(">qiqq")
 
@@ -84,14 +84,18 @@ class Offsets:
         if isinstance(record, OffsetForgotten):
             self._forget(group, position)
         elif producer_id < 0:
-            self._put(group, position, _pack(record))
-            if group in self._pending:
-                self._supersede(group, position, self._order)
+            self.put(group, position, pack(*record[3:]))
         else:
             self._order += 1
             of_producers = self._pending.setdefault(group, {})
-            of_producers.setdefault(producer_id, {})[position] = _Pending(self._order, _pack(record))
+            of_producers.setdefault(producer_id, {})[position] = _Pending(self._order, pack(*record[3:]))
             self._groups_of_producer.setdefault(producer_id, set()).add(group)
+
+    def put(self, group: str, position: Position, value: bytes) -> None:
+        """HOT. `value`, made by `pack`, holds from now on, whatever is pending."""
+        self._put(group, position, value)
+        if group in self._pending:
+            self._supersede(group, position, self._order)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """All that is pending of this producer holds now, or never did."""
@@ -141,9 +145,11 @@ class Offsets:
             del self._groups_of_producer[producer_id]
 
 
-def _pack(record: OffsetCommitted) -> bytes:
-    fixed = _FIXED.pack(record.offset, record.leader_epoch, record.commit_timestamp, record.expire_timestamp)
-    return fixed + record.metadata.encode() if record.metadata else fixed
+def pack(
+    offset: int, leader_epoch: int, metadata: str, commit_timestamp: int, expire_timestamp: int = NO_TIMESTAMP
+) -> bytes:
+    fixed = _FIXED.pack(offset, leader_epoch, commit_timestamp, expire_timestamp)
+    return fixed + metadata.encode() if metadata else fixed
 
 
 def _unpack(value: bytes) -> Committed:

@@ -93,11 +93,11 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Key and value; no value for what is forgotten. EncodeError when Kafka's format cannot hold it."""
     if isinstance(record, OffsetCommitted):
         group, topic, partition, offset, leader_epoch, metadata, committed_at, expire_at = record
-        return _offset_key(group, topic, partition), _offset_value(
+        return offset_key(group, topic, partition), offset_value(
             offset, leader_epoch, metadata, committed_at, expire_at
         )
     if isinstance(record, OffsetForgotten):
-        return _offset_key(*record), None
+        return offset_key(*record), None
     if isinstance(record, GroupWritten):
         return _group_key(record.group), _group_value(record)
     return _group_key(record.group), None
@@ -142,7 +142,7 @@ def _read_plain_offset(key: bytes, value: bytes) -> OffsetCommitted | None:
 
 
 @lru_cache(_MOST_KEYS)
-def _offset_key(group: str, topic: str, partition: int) -> bytes:
+def offset_key(group: str, topic: str, partition: int) -> bytes:
     """HOT: who commits will commit again."""
     group_raw, topic_raw = group.encode(), topic.encode()
     try:
@@ -158,10 +158,12 @@ def _read_offset_key(key: bytes) -> tuple[str, str, int]:
     return group, topic, _INT32.unpack_from(key, at)[0]
 
 
-def _offset_value(
+def offset_value(
     offset: int, leader_epoch: int, metadata: str, commit_timestamp: int, expire_timestamp: int = NO_TIMESTAMP
 ) -> bytes:
-    """The version with a time to expire at has no leader epoch: Kafka drops it too."""
+    """HOT. The version with a time to expire at has no leader epoch: Kafka drops it too."""
+    if not metadata and expire_timestamp == NO_TIMESTAMP:
+        return _PLAIN_VALUE.pack(_OFFSET_VALUE, offset, leader_epoch, 0, commit_timestamp)
     raw = metadata.encode()
     try:
         if expire_timestamp == NO_TIMESTAMP:

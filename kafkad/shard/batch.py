@@ -14,9 +14,13 @@ Header = tuple[int, ...]
 _FRONT = struct.Struct(">qiibI")
 _BACK = struct.Struct(">hiqqqhii")
 """A batch header up to its CRC, and from there on, where the CRC begins to count."""
+_CRC = struct.Struct(">I")
+_CRC_AT, _CHECKED_FROM, _TIMES_AT = 17, 21, 27
+_TIMES = struct.Struct(">qq")
 _LEAST_LENGTH = HEADER_SIZE - PREFIX_SIZE
 _VARINTS = tuple(map(write_varint, range(512)))
 _NULL = write_varint(-1)
+_NO_HEADERS = b"\0"
 
 
 def build(
@@ -38,10 +42,46 @@ def build(
     return bytearray(_FRONT.pack(0, length, -1, 2, crc) + back), header
 
 
+class Repeating:
+    """A batch of one record that is written again and again, each time with another value of the same size."""
+
+    __slots__ = (
+        "_base_sequence",
+        "_checked",
+        "_data",
+        "_length",
+        "_value_at",
+        "_value_end",
+        "size",
+        "value_size",
+        "view",
+    )
+
+    def __init__(self, key: bytes, value_size: int, base_sequence: int) -> None:
+        self._data, _ = build([(key, bytes(value_size))], 0, 0, base_sequence)
+        self._base_sequence = base_sequence
+        self.view = memoryview(self._data)
+        self._checked = self.view[_CHECKED_FROM:]
+        self.size = len(self._data)
+        self._length = self.size - PREFIX_SIZE
+        self.value_size = value_size
+        self._value_end = self.size - len(_NO_HEADERS)
+        self._value_at = self._value_end - value_size
+
+    def fill(self, value: bytes, timestamp: int) -> Header:
+        """HOT. The batch is in `view`, with base offset and epoch of the last time; this is its header with none."""
+        data = self._data
+        _TIMES.pack_into(data, _TIMES_AT, timestamp, timestamp)
+        data[self._value_at : self._value_end] = value
+        crc = crc32c(self._checked)
+        _CRC.pack_into(data, _CRC_AT, crc)
+        return 0, self._length, -1, 2, crc, 0, 0, timestamp, timestamp, NO_PRODUCER_ID, -1, self._base_sequence, 1
+
+
 def _record(number: bytes, key: bytes, value: bytes | None) -> bytes:
     """Attributes, timestamp delta, offset delta, key, value, no headers; and in front how long all that is."""
     sized = _NULL if value is None else _varint(len(value)) + value
-    record = b"\0\0" + number + _varint(len(key)) + key + sized + b"\0"
+    record = b"\0\0" + number + _varint(len(key)) + key + sized + _NO_HEADERS
     return _varint(len(record)) + record
 
 

@@ -11,7 +11,7 @@ from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.replica.durable import Durable
 from kafkad.replica.partition import Partition
-from kafkad.shard.batch import build
+from kafkad.shard.batch import Repeating, build
 from kafkad.wire.records import PREFIX_SIZE
 
 R = TypeVar("R")
@@ -83,7 +83,7 @@ class Shard(Generic[M]):
     def at_once(self) -> bool:
         """Whether a write is committed before it returns."""
         partition = self.partition
-        return partition.alone and not partition.acks_fsync and not self._waiting
+        return partition.alone and not partition.acks_fsync and not self._waiting and self._serving
 
     def write(self, records: Sequence[Any], on_end: OnEnd, base_sequence: int = NO_SEQUENCE) -> None:
         """HOT. Append the records as one batch and apply them when it is committed; or none of them.
@@ -105,6 +105,25 @@ class Shard(Generic[M]):
             on_end(None)
         else:
             self._wait(_Write(records, on_end))
+
+    def write_again(self, batch: Repeating, value: bytes, timestamp: int) -> bool:
+        """HOT. Append `batch` with another value; it is committed when this returns, and for the caller to apply.
+
+        False, and nothing is done, where a write has to be waited for or is refused: `write` says by what.
+        """
+        partition = self.partition
+        if not self.at_once or partition.failure is not None or self._around.codec:
+            return False
+        config = partition.log.config
+        if batch.size > config.max_message_bytes or batch.size > config.segment_bytes:
+            return False
+        try:
+            partition.append(batch.view, 0, batch.size, batch.fill(value, timestamp))
+        except KafkaError as error:
+            if isinstance(error, StorageError):
+                self._around.disk_failed(error)
+            return False
+        return True
 
     def _append(self, records: Sequence[Any], base_sequence: int) -> None:
         partition = self.partition

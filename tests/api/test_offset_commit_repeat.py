@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,13 +12,14 @@ import pytest
 
 from kafkad.api import offset_commit
 from kafkad.errors import ErrorCode
-from kafkad.group.records import GroupWritten, MemberWritten
+from kafkad.group.records import GroupWritten, MemberWritten, decode
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest
 from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, crc_matches, parse_records
 from tests.api.frames import FakeConnection, Frames
 from tests.api.one_broker import OneBroker
 
@@ -122,6 +124,25 @@ def test_both_ways_are_the_same(frames: Frames, version: int) -> None:
         assert len(found) == 4
 
 
+@pytest.mark.parametrize("metadata", ["", "why", "m" * 100])
+def test_both_ways_write_the_same(frames: Frames, general: list[Any], metadata: str) -> None:
+    """But for its offset and its times, and so its checksum."""
+    frames.dispatcher._handlers.clear()
+    log = frames.broker.context.group_coordination.shard("written").partition.log
+    batches = []
+    for _ in range(2):
+        at = log.size
+        assert codes(frames.ask(commit(frames, 8, "written", 7, metadata=metadata, epoch=3), 8)) == [0]
+        data = os.pread(log.segments[0].file.fd, log.size - at, at)
+        header = BATCH_HEADER.unpack_from(data)
+        assert crc_matches(memoryview(data), 0, header)
+        [record] = parse_records(data[HEADER_SIZE:], header)
+        assert record.value is not None and record.key is not None
+        batches.append((header[1:4], header[5:7], header[9:], decode(record.key, record.value)[:6]))  # type: ignore[index]
+    assert len(general) == 1
+    assert batches[0] == batches[1]
+
+
 def test_a_topic_that_goes(frames: Frames) -> None:
     frames.broker.create("gone")
     for _ in range(2):
@@ -148,6 +169,8 @@ def test_a_coordinator_that_goes(frames: Frames, monkeypatch: pytest.MonkeyPatch
     for _ in range(2):
         assert codes(frames.ask(commit(frames, 8, "moves", 1), 8)) == [0]
     coordination = frames.broker.coordinators.groups
+    shard = coordination.shard("moves")
+    monkeypatch.setattr(shard, "_serving", False)
     monkeypatch.setattr(coordination, "_shards", {})
     monkeypatch.setattr(coordination, "_by_key", {})
     assert codes(frames.ask(commit(frames, 8, "moves", 2), 8)) == [ErrorCode.NOT_COORDINATOR]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkad.shard.batch import build
+from kafkad.shard.batch import Repeating, build
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 
 PAIRS = st.lists(st.tuples(st.binary(max_size=700), st.none() | st.binary(max_size=700)), min_size=1, max_size=70)
@@ -25,3 +25,12 @@ def test_many_records_need_longer_numbers() -> None:
     pairs = [(b"k%d" % number, b"v" * number) for number in range(9_000)]
     records = [Record(number, 5, key, value) for number, (key, value) in enumerate(pairs)]
     assert build(pairs, 5, 0, -1)[0] == build_batch(records)
+
+
+@given(st.binary(max_size=300), st.lists(st.binary(min_size=200, max_size=200), min_size=1), st.integers(0, 2**50))
+def test_a_repeated_batch_is_one_that_is_built_anew(key: bytes, values: list[bytes], timestamp: int) -> None:
+    repeating = Repeating(key, 200, 0)
+    for number, value in enumerate(values):
+        header = repeating.fill(value, timestamp + number)
+        batch, expected = build([(key, value)], timestamp + number, 0, 0)
+        assert repeating.view == batch and header == expected and repeating.size == len(batch)
