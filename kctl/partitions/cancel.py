@@ -15,7 +15,7 @@ from kctl.errors import Exit, KctlError
 from kctl.output import Column, Row, counted, note
 from kctl.partitions.apply import read_plan, rollback_path
 from kctl.partitions.carrying import Look, copies, look, under_way
-from kctl.partitions.dynamic import write_settings
+from kctl.partitions.dynamic import are_so, write_settings
 from kctl.partitions.naming import is_file, named
 from kctl.partitions.reassignments import Directory, begin_moves, by_topic, choose_directories
 from kctl.partitions.standing import Standing
@@ -144,7 +144,11 @@ def _restore_order(session: Session, plan: str, partitions: Collection[TopicPart
 
 def _clear(session: Session, partitions: Collection[TopicPartition]) -> list[KctlError]:
     """The throttles of moves that somebody else began: nobody knows what was there before."""
-    return write_settings(session, removals(throttles(session), partitions))
+    new = removals(throttles(session), partitions)
+    errors = write_settings(session, new)
+    if errors or session.wait_until(lambda: are_so(session, new)):
+        return errors
+    return [KctlError("throttles were removed, and still read as before", hints=("kctl partitions throttle show",))]
 
 
 def removals(found: Throttles, partitions: Iterable[TopicPartition]) -> dict[Setting, str | None]:

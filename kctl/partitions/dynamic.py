@@ -39,6 +39,12 @@ def write_settings(session: Session, values: Mapping[Setting, str | None]) -> li
     return altered(session, changes, validate_only=False)
 
 
+def are_so(session: Session, values: Mapping[Setting, str | None]) -> bool:
+    """Whether they read as they were written, as far as they can be read: brokers hear of a change a moment later."""
+    now, _ = read_settings(session, values)
+    return all(now[setting] == value for setting, value in values.items() if setting in now)
+
+
 def throttle_settings(brokers: Iterable[int], topics: Iterable[str]) -> Iterator[Setting]:
     """All that may slow down copies on these brokers and of these topics."""
     for broker in brokers:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kctl.output import size_text
+from kctl.output import counted, size_text
 from kctl.partitions.balance import even_leaders, even_replicas
 from kctl.partitions.board import Board, Broker, Goal, Partition
 
@@ -162,7 +162,8 @@ def _too_few(board: Board, at: int, planned: Sequence[int | None], goal: Goal) -
     usable = {broker for broker in planned if broker is not None} | set(able)
     if len(usable) < len(planned):
         what_helps = f"--rf {len(usable)} or --skip" if usable else "start a broker, or name others with --to"
-        return Impossible(f"RF {len(planned)} needs {len(planned)} brokers, {len(usable)} remain", what_helps)
+        remain = "1 remains" if len(usable) == 1 else f"{len(usable)} remain"
+        return Impossible(f"RF {len(planned)} needs {counted(len(planned), 'broker')}, {remain}", what_helps)
     rooms = [room for broker in able if broker not in planned and (room := board.room(broker)) is not None]
     what = f"needs {size_text(board.partitions[at].size)}, and no broker has more than {size_text(max(rooms))} free"
     return Impossible(what, "free space, or name other brokers with --to")

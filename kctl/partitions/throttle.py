@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import click
@@ -14,7 +15,7 @@ from kctl.errors import Exit, KctlError
 from kctl.output import Column, Row, counted, note
 from kctl.parsing import parse_size
 from kctl.partitions.apply import spelled
-from kctl.partitions.dynamic import read_settings, throttle_settings, write_settings
+from kctl.partitions.dynamic import are_so, read_settings, throttle_settings, write_settings
 from kctl.partitions.reassignments import active_moves
 from kctl.partitions.throttling import DIRECTORY_RATE, Setting, Transfer, Values, left_over, lists, rates, united
 from kctl.session import Session, pass_session
@@ -137,4 +138,5 @@ def _change(session: Session, found: Throttles, new: Mapping[Setting, str | None
     if not change.confirmed(question):
         return Exit.DONE
     errors = write_settings(session, new)
-    return change.done(errors=[*found.errors, *errors], undo=undo)
+    seen = partial(are_so, session, new)
+    return change.done(errors=[*found.errors, *errors], verified="read back", seen=seen, undo=undo)

@@ -161,5 +161,6 @@ def test_left_over_throttles_are_shown_and_cleared(on_broker: Kctl) -> None:
     assert (item["owner"], item["setting"], item["value"], item["needed"]) == ("parts-throttled", LIST, "0:1", "no")
     ran = on_broker("partitions", "throttle", "clear")
     assert (ran.code, "nobody is there to confirm" in ran.err) == (Exit.REFUSED, True)
-    assert on_broker("partitions", "throttle", "clear", "-y").code == Exit.DONE
+    ran = on_broker("partitions", "throttle", "clear", "-y")
+    assert (ran.code, "verified: read back" in ran.err) == (Exit.DONE, True)
     assert "no throttle is set" in on_broker("partitions", "throttle", "clear").err

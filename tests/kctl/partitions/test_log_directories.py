@@ -113,4 +113,4 @@ def test_a_throttle_of_kafkas_tool_is_left_over_until_it_is_cleared(on_kraft: Kc
         in on_kraft("partitions", "status").err
     )
     assert on_kraft("partitions", "throttle", "clear", "-y").code == Exit.DONE
-    until(lambda: throttles(on_kraft) == [], "the throttle is gone")
+    assert throttles(on_kraft) == [], "it was read back"

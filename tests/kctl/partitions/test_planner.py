@@ -55,7 +55,7 @@ def test_a_copy_comes_from_the_leader_whoever_is_drained() -> None:
     ("brokers", "partition", "goal", "why", "what_helps"),
     [
         (THREE, (2, 1, 3), drain(3), "RF 3 needs 3 brokers, 2 remain", "--rf 2 or --skip"),
-        (THREE, (3, 1), drain(3, racks="strict", to=frozenset({1})), "RF 2 needs 2 brokers, 1 remain", "--rf 1"),
+        (THREE, (3, 1), drain(3, racks="strict", to=frozenset({1})), "RF 2 needs 2 brokers, 1 remains", "--rf 1"),
         (
             [Broker(1, "a"), Broker(2, "a"), Broker(3, "b")],
             (3, 1),
@@ -71,7 +71,7 @@ def test_a_copy_comes_from_the_leader_whoever_is_drained() -> None:
             "free space, or name other brokers with --to",
         ),
         (THREE, (1,), Goal(rf=4), "RF 4 needs 4 brokers, 3 remain", "--rf 3 or --skip"),
-        ([Broker(1)], (1,), drain(1), "RF 1 needs 1 brokers, 0 remain", "start a broker"),
+        ([Broker(1)], (1,), drain(1), "RF 1 needs 1 broker, 0 remain", "start a broker"),
     ],
 )
 def test_what_cannot_be_done_says_what_would_help(

@@ -230,7 +230,7 @@ def test_a_killed_kctl_leaves_what_another_run_needs_to_restore_throttles(on_thr
     assert ran.code == Exit.DONE, ran.err
     assert [(each["owner"], each["value"]) for each in throttles(on_three)] == [("1", "123456789")]
     assert on_three("partitions", "throttle", "clear", "-y").code == Exit.DONE
-    until(lambda: throttles(on_three) == [], "the deliberate throttle is gone")
+    assert throttles(on_three) == [], "it was read back"
 
 
 def test_the_preferred_replica_gets_the_lead_back(on_three: Kctl, three: Three) -> None:
