@@ -113,6 +113,21 @@ def test_failures(monkeypatch: pytest.MonkeyPatch, kctl: Kctl, error: BaseExcept
     assert "Traceback" not in ran.err
 
 
+def test_ctrl_c_while_it_is_imported() -> None:
+    code = """
+import sys
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == "click":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from kctl.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (Exit.INTERRUPTED, "interrupted\n")
+
+
 def test_failure_as_json_has_the_shape_of_success(monkeypatch: pytest.MonkeyPatch, kctl: Kctl) -> None:
     @click.command("version", cls=KctlCommand)
     def failing() -> None:
