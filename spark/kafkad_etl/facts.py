@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from kafkad_etl.job import Job
 
@@ -58,6 +59,26 @@ def source_text(job: Job) -> str:
         listed = (f"{topic}-{p}" for topic, found in sorted(source.partitions.items()) for p in sorted(found))
         return f"partitions {', '.join(listed)}"
     return f"topics {', '.join(sorted(source.topics))}"
+
+
+def has_scheme(path: str) -> bool:
+    """hdfs:/data, s3a://bucket/data. Of one letter it would be a Windows drive."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path) is not None
+
+
+def is_elsewhere(path: str) -> bool:
+    """On another file system than the local one."""
+    return has_scheme(path) and not path.startswith("file:")
+
+
+def paths_of(job: Job) -> Iterator[tuple[str, str]]:
+    """Where data are, each with its key in the job file."""
+    for name, lookup in job.transform.lookups.items():
+        yield f"transform.lookups.{name}.path", lookup.path
+    if job.source.files:
+        yield "source.files.path", job.source.files.path
+    yield "run.checkpoint", job.run.checkpoint
+    yield "sink.path", job.sink.path
 
 
 def sink_text(job: Job) -> str:

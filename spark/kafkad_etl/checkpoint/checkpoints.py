@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import is_stateful, sink_text, source_text
+from kafkad_etl.facts import has_scheme, is_elsewhere, is_stateful, sink_text, source_text
 from kafkad_etl.job import Job, Offsets
 
 RECORD = "job.json"
@@ -29,22 +29,36 @@ _RESET = "--reset-checkpoint puts it aside, and begins at source.start again"
 def directory_of(job: Job, environment: Mapping[str, str]) -> str:
     """Absolute, or with its scheme."""
     path = job.run.checkpoint or str(Path(environment.get(_STATE) or ".etl") / job.name)
-    return (
-        path if is_remote(path) else str(Path(urlsplit(path).path if "://" in path else path).expanduser().absolute())
-    )
+    if is_elsewhere(path):
+        return path
+    return str(Path(urlsplit(path).path if has_scheme(path) else path).expanduser().absolute())
 
 
 def checkpoint_of(job: Job, environment: Mapping[str, str]) -> Checkpoint:
     return Checkpoint(directory_of(job, environment), state_directory(environment) / job.name)
 
 
+def beside(record: Path) -> Checkpoint:
+    """The checkpoint whose record this is."""
+    here = Checkpoint(str(record.parent.absolute()), record.parent)
+    found = here.record()
+    return Checkpoint(found.remote, record.parent) if found and found.remote else here
+
+
 def state_directory(environment: Mapping[str, str]) -> Path:
     return Path(environment.get(_STATE) or ".etl").expanduser().absolute()
 
 
-def is_remote(path: str) -> bool:
-    scheme = urlsplit(path).scheme
-    return "://" in path and scheme != "file"
+class Standing(Struct, frozen=True):
+    """Where the next run goes on: `reached` is where the last batch that is committed ended."""
+
+    query_id: str = ""
+    batch: int | None = None
+    """The last one that is committed."""
+    planned: int | None = None
+    """The one that was begun and not committed: it is done again, with the same offsets."""
+    reached: Offsets = {}
+    watermark_ms: int = 0
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -60,6 +74,10 @@ class Record(Struct, frozen=True, kw_only=True):
     """As x.y; empty: not known."""
     topics: dict[str, str] = {}
     """Name to the id that the cluster gave the topic."""
+    remote: str = ""
+    """Where the checkpoint is, if not beside this file."""
+    seen: Standing = Standing()
+    """Of a remote checkpoint: where the last run from this machine brought it."""
 
 
 class Files(NamedTuple):
@@ -73,18 +91,6 @@ class Files(NamedTuple):
     @property
     def is_begun(self) -> bool:
         return bool(self.offsets or self.commits)
-
-
-class Standing(Struct, frozen=True):
-    """Where the next run goes on: `reached` is where the last batch that is committed ended."""
-
-    query_id: str = ""
-    batch: int | None = None
-    """The last one that is committed."""
-    planned: int | None = None
-    """The one that was begun and not committed: it is done again, with the same offsets."""
-    reached: Offsets = {}
-    watermark_ms: int = 0
 
 
 def facts(job: Job) -> dict[str, str]:
@@ -172,9 +178,9 @@ def guard(before: Record | None, now: Record, files: Files, path: str) -> None:
     missing = pieces_missing(files)
     if missing:
         raise _refused(f"the checkpoint {path} lacks a piece", missing)
-    if not files.is_begun and not is_remote(path):
+    if not files.is_begun and not is_elsewhere(path):
         return
-    if before is None and is_remote(path):
+    if before is None and is_elsewhere(path):
         return
     if before is None:
         raise _refused(f"the checkpoint {path} has no {RECORD}: it was not made by kctl etl, or lacks a piece", [])
@@ -222,11 +228,11 @@ def _watermark(files: Files, batch: int | None) -> int:
 
 
 class Checkpoint:
-    """`path` is absolute, or has a scheme: of such a one only the record is seen, which then is in `local`."""
+    """`path` is absolute, or has a scheme: such a one is not looked at, and its record is in `local`."""
 
     def __init__(self, path: str, local: Path) -> None:
         self.path = path
-        self.is_remote = is_remote(path)
+        self.is_remote = is_elsewhere(path)
         self.directory = local if self.is_remote else Path(path)
 
     @property
@@ -250,6 +256,13 @@ class Checkpoint:
         fresh.write_bytes(text + b"\n")
         fresh.rename(self.directory / RECORD)
 
+    def standing(self) -> Standing:
+        """Of a remote one: as it was last seen from here. `files` lack no piece."""
+        if not self.is_remote:
+            return standing_of(self.files())
+        record = self.record()
+        return record.seen if record else Standing()
+
     def files(self) -> Files:
         if self.is_remote:
             return Files()
@@ -271,7 +284,9 @@ class Checkpoint:
         return path.read_text(encoding="utf-8") if path.exists() else None
 
     def last_commit(self) -> float | None:
-        """When the last batch was committed, in seconds since 1970."""
+        """When the last batch was committed, in seconds since 1970; of a remote one, as runs from here know it."""
+        if self.is_remote:
+            return (self.directory / RECORD).stat().st_mtime if self.standing().batch is not None else None
         number = max(self._numbers("commits"), default=None)
         return None if number is None else (self.directory / f"commits/{number}").stat().st_mtime
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from kafkad_etl.errors import EtlError
 from kafkad_etl.job import Job, Spark
-from kafkad_etl.machine import jars, java, spark_home
+from kafkad_etl.machine import hadoop, jars, java, spark_home
+from kafkad_etl.machine.answering import silent
 from kafkad_etl.machine.cache import cache_directory
 from kafkad_etl.machine.environment import machine, own_jars, room, temporary
 from kafkad_etl.machine.jars import Jar, known_versions
@@ -36,6 +37,7 @@ def look(job: Job | None, java_home: str, reach: Callable[[], str] | None) -> It
     yield _java(version, java_home)
     yield _jars(job, version)
     yield from _room(job)
+    yield from _hadoop(job.spark if job else Spark())
     if reach is not None:
         yield _cluster(reach)
 
@@ -89,6 +91,28 @@ def _room(job: Job | None) -> Iterator[Finding]:
     memory = "unknown" if there.available is None else size_text(there.available)
     what = f"memory: {memory} free for a heap of {heap}; {directory}: {size_text(there.disk)} free"
     yield Finding("room", "warn" if warnings else "ok", "; ".join(warnings) or what)
+
+
+def _hadoop(spark: Spark) -> Iterator[Finding]:
+    """Where somebody means to use one."""
+    wanted = spark.master == "yarn"
+    if not wanted and not any(os.environ.get(name) for name in hadoop.VARIABLES):
+        return
+    try:
+        found = hadoop.find(os.environ, spark.conf)
+        if wanted:
+            hadoop.need_yarn(os.environ, found)
+    except EtlError as error:
+        yield _wrong("hadoop", error)
+        return
+    managers = hadoop.resource_managers(found.settings)
+    yarn = ", ".join(f"{host}:{port}" for host, port in managers) or "not known"
+    files = ", ".join(map(str, found.files)) or "no file"
+    what = f"YARN: {yarn}; fs.defaultFS: {found.settings.get('fs.defaultFS', 'not set')}; by {files}"
+    if wanted and (reasons := silent(managers)):
+        yield Finding("hadoop", "error", f"YARN's ResourceManager does not answer at {reasons}")
+    else:
+        yield Finding("hadoop", "ok" if found.files else "warn", what)
 
 
 def _cluster(reach: Callable[[], str]) -> Finding:

@@ -1,25 +1,23 @@
-"""Where rows go, looked at without Spark: a directory that can be written, a database that answers, a table in it.
+"""Where rows go, looked at without Spark: a directory that can be written, a server that answers, a table in it.
 
-What cannot be known from here (another file system, other databases) is for the driver to find."""
+What cannot be known from here (other file systems, other databases) is for the driver to find."""
 
 from __future__ import annotations
 
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import is_elsewhere, paths_of
 from kafkad_etl.job import JdbcSink, Job
+from kafkad_etl.machine import hadoop
+from kafkad_etl.machine.answering import Connect, silent
 
-Connect = Callable[[tuple[str, int], float], socket.socket]
-
-_SECONDS = 5.0
 _SQLITE, _POSTGRESQL = "jdbc:sqlite:", "jdbc:postgresql:"
-_ELSEWHERE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*:")
-"""A path with the scheme of another file system."""
 _ADDRESS = re.compile(r"(?P<host>\[[^]]+\]|[^:/,?]+)?(?::(?P<port>\d+))?")
 _POSTGRESQL_PORT = 5432
 
@@ -27,8 +25,9 @@ _POSTGRESQL_PORT = 5432
 def faults(job: Job, connect: Connect = socket.create_connection) -> Iterator[EtlError]:
     """EtlErrors of what a run would fail at, once Spark had started."""
     sink = job.sink
-    if sink.path and not _ELSEWHERE.match(sink.path):
+    if sink.path and not is_elsewhere(sink.path):
         yield from _of_directory(Path(sink.path.removeprefix("file://").removeprefix("file:")))
+    yield from _of_hdfs(job, connect)
     if sink.jdbc and sink.jdbc.url.startswith(_SQLITE):
         yield from _of_sqlite(sink.jdbc)
     if sink.jdbc and sink.jdbc.url.startswith(_POSTGRESQL):
@@ -43,6 +42,18 @@ def _of_directory(path: Path) -> Iterator[EtlError]:
         )
     elif not os.access(there, os.W_OK | os.X_OK):
         yield EtlError(f"{there} cannot be written by this user", EtlExit.CLUSTER, key="sink.path")
+
+
+def _of_hdfs(job: Job, connect: Connect) -> Iterator[EtlError]:
+    """Each HDFS once."""
+    found = hadoop.find(os.environ, job.spark.conf)
+    asked = set()
+    for key, path in paths_of(job):
+        nodes = tuple(hadoop.name_nodes(found.settings, path)) if path.startswith("hdfs:") else ()
+        if nodes and nodes not in asked:
+            asked.add(nodes)
+            if reasons := silent(nodes, connect):
+                yield EtlError(f"the NameNode of {path} does not answer at {reasons}", EtlExit.CLUSTER, key=key)
 
 
 def _of_sqlite(sink: JdbcSink) -> Iterator[EtlError]:
@@ -70,16 +81,8 @@ def _of_sqlite(sink: JdbcSink) -> Iterator[EtlError]:
 
 def _of_server(url: str, connect: Connect) -> Iterator[EtlError]:
     """Of several servers one is enough."""
-    servers = list(addresses(url))
-    reasons = []
-    for host, port in servers:
-        try:
-            connect((host, port), _SECONDS).close()
-        except OSError as error:
-            reasons.append(f"{host}:{port}: {error.strerror or error}")
-        else:
-            return
-    yield EtlError(f"the database does not answer at {'; '.join(reasons)}", EtlExit.CLUSTER, key="sink.jdbc.url")
+    if reasons := silent(addresses(url), connect):
+        yield EtlError(f"the database does not answer at {reasons}", EtlExit.CLUSTER, key="sink.jdbc.url")
 
 
 def addresses(url: str) -> Iterator[tuple[str, int]]:

@@ -11,7 +11,7 @@ from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import dead_letter_topics
 from kafkad_etl.job import Job
-from kafkad_etl.planning import places, source, writing
+from kafkad_etl.planning import masters, places, source, writing
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import Asked
 
@@ -62,3 +62,4 @@ def _faults(clusters: Clusters, job: Job) -> Iterator[EtlError]:
         except EtlError as error:
             yield error
     yield from places.faults(job)
+    yield from masters.faults(job)

@@ -22,6 +22,9 @@ from subprocess import DEVNULL, Popen
 from types import TracebackType
 from typing import Self
 
+from msgspec.structs import replace
+
+from kafkad_etl.facts import has_scheme
 from kafkad_etl.machine.environment import Environment, temporary
 from kafkad_etl.messages import Event, Plan, Stop, event_of, line_of
 from kafkad_etl.process import submitting
@@ -208,6 +211,7 @@ def launch(
     files `inherited` open, and so the locks on them, when it outlives us."""
     environ = os.environ if environ is None else environ
     master = options.master or master or plan.job.spark.master
+    plan = located(plan)
     parent = Path(temporary(environ)).absolute()
     sweep(parent)
     private = Private(parent)
@@ -234,6 +238,23 @@ def launch(
         private.remove()
         raise
     return Launched(process, listener, private, plan, litter)
+
+
+def located(plan: Plan) -> Plan:
+    """Paths without a scheme are on the disk of this machine, whatever fs.defaultFS says in HADOOP_CONF_DIR."""
+    job, transform, files = plan.job, plan.job.transform, plan.job.source.files
+    lookups = {name: replace(lookup, path=_located(lookup.path)) for name, lookup in transform.lookups.items()}
+    job = replace(
+        job,
+        source=replace(job.source, files=files and replace(files, path=_located(files.path))),
+        transform=replace(transform, lookups=lookups),
+        sink=replace(job.sink, path=_located(job.sink.path)),
+    )
+    return replace(plan, job=job, checkpoint=_located(plan.checkpoint))
+
+
+def _located(path: str) -> str:
+    return path if not path or has_scheme(path) else f"file://{Path(path).expanduser().absolute()}"
 
 
 def _listen(path: Path) -> socket.socket:

@@ -28,13 +28,16 @@ _ONLY_AT_START = ("spark.driver.", "spark.jars", "spark.submit.", "spark.master"
 LOG4J2 = """status = error
 rootLogger.level = warn
 rootLogger.appenderRef.all.ref = all
+logger.yarn.name = org.apache.spark.deploy.yarn.Client
+logger.yarn.level = info
 appender.all.type = Console
 appender.all.name = all
 appender.all.target = SYSTEM_ERR
 appender.all.layout.type = PatternLayout
 appender.all.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 """
-"""Standard error is the log file; Spark's own default would be to write there what nobody asked for."""
+"""Standard error is the log file; Spark's own default would be to write there what nobody asked for. How an application
+waits in YARN is asked for."""
 
 
 class Options(NamedTuple):
@@ -42,6 +45,8 @@ class Options(NamedTuple):
 
     words: tuple[str, ...] = ()
     master: str = ""
+    conf: Mapping[str, str] = {}
+    """Spark's settings by their names."""
 
 
 NO_OPTIONS = Options()
@@ -50,7 +55,10 @@ NO_OPTIONS = Options()
 def options_of(words: Sequence[str]) -> Options:
     """Refuses what would submit something else than the job, or from elsewhere."""
     master, mode = "", ""
+    conf = {}
     for name, value in _pairs(words):
+        if name.startswith("spark."):
+            conf[name] = value
         if name in ("--master", "spark.master"):
             master = value
         elif name in ("--deploy-mode", "spark.submit.deployMode"):
@@ -63,7 +71,7 @@ def options_of(words: Sequence[str]) -> Options:
             EtlExit.USAGE,
             hints=("leave it out: executors run in the cluster all the same",),
         )
-    return Options(tuple(words), master)
+    return Options(tuple(words), master, conf)
 
 
 def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:

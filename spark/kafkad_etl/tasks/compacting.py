@@ -15,6 +15,7 @@ from kafkad_etl.machine import environment
 from kafkad_etl.messages import Compacted, Failed, Plan
 from kafkad_etl.model.effective import Effective, effective
 from kafkad_etl.model.loading import JobFile, load
+from kafkad_etl.planning import masters
 from kafkad_etl.process.logs import log_of
 from kafkad_etl.process.working import Work, work_to_its_end
 from kafkad_etl.reporting.collecting import Collector
@@ -45,6 +46,7 @@ def compact(request: Request, stream: TextIO) -> Done:
             where=loaded.where("sink.type"),
         )
     found = environment.find(job.job, request.java_home)
+    masters.check(job.job, request.master)
     checkpoint = checkpoints.checkpoint_of(job.job, os.environ)
     shown = Collector(Compacted, stream)
 

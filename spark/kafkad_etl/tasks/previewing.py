@@ -10,6 +10,7 @@ from kafkad_etl.machine import environment
 from kafkad_etl.messages import Rows
 from kafkad_etl.model.effective import effective
 from kafkad_etl.model.loading import JobFile, load
+from kafkad_etl.planning import masters
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import Asked
 from kafkad_etl.process.logs import log_of
@@ -41,6 +42,7 @@ def preview(settings: Settings, request: Request, stream: TextIO) -> Done:
     loaded = load(request.file)
     job = effective(loaded)
     found = environment.find(job.job, request.java_home)
+    masters.check(job.job, request.master)
     shown = Collector(Rows, stream)
     asked = Asked(task="preview", limit_rows=request.rows, preview_from=request.begin, spark=found.version)
     with Clusters(settings, request.file.path.parent) as clusters:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.machine import spark_home
+from kafkad_etl.machine import hadoop, spark_home
 from kafkad_etl.machine.spark_home import SparkHome
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, Ran
@@ -78,3 +78,23 @@ def test_what_only_the_job_needs(kctl: Kctl, machine: Path, broker: KafkadProces
     checks = found(kctl("etl", "doctor", machine / "job.yaml", "-o", "json"))
     assert checks["jars"]["what"] == "the job's own: mine.jar: no such file"
     assert "driver_memory 9000g needs" in checks["room"]["what"]
+
+
+def test_what_is_known_of_hadoop(kctl: Kctl, machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in hadoop.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    (machine / "job.yaml").write_text(JOB.replace("BOOTSTRAP", "127.0.0.1:1"))
+    job = ("etl", "doctor", machine / "job.yaml", "-o", "json")
+    on_yarn = (*job, "--set", "spark.master=yarn")
+    assert "hadoop" not in found(kctl(*job))
+    assert found(kctl(*on_yarn))["hadoop"]["state"] == "error"
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(machine))
+    (machine / "yarn-site.xml").write_text(
+        "<configuration><property><name>yarn.resourcemanager.address</name><value>127.0.0.1:1</value></property>"
+        "</configuration>"
+    )
+    assert found(kctl(*job))["hadoop"]["what"] == (
+        f"YARN: 127.0.0.1:1; fs.defaultFS: not set; by {machine}/yarn-site.xml"
+    )
+    what = found(kctl(*on_yarn))["hadoop"]["what"]
+    assert what == "YARN's ResourceManager does not answer at 127.0.0.1:1: Connection refused"

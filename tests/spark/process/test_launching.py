@@ -9,11 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
-from kafkad_etl.job import Job, Sink, Source, Spark
+from kafkad_etl.facts import paths_of
+from kafkad_etl.job import Files, Job, Lookup, Sink, Source, Spark, Transform
 from kafkad_etl.messages import Ended, Event, Plan, Tasks, Warned
-from kafkad_etl.process.launching import PREFIX, Launched, Private, launch, remove_empty, sweep
+from kafkad_etl.process.launching import PREFIX, Launched, Private, launch, located, remove_empty, sweep
 from kafkad_etl.process.logs import Log
 from tests.spark.fake_spark import fake_spark
 
@@ -234,3 +237,21 @@ def test_directories_with_long_names_do(start: Start, tmp_path: Path, monkeypatc
     monkeypatch.setenv("TMPDIR", str(deep))
     with start("channel = Channel(sys.argv[-1])\nchannel.send(Ended('done'))\nchannel.close()") as launched:
         assert list(told(launched)) == [Ended("done")]
+
+
+def test_paths_without_a_scheme_are_on_this_machine_whatever_hadoop_says(tmp_path: Path) -> None:
+    def paths(plan: Plan) -> list[str]:
+        return [path for key, path in paths_of(plan.job) if key != "run.checkpoint"] + [plan.checkpoint]
+
+    here = msgspec.convert(
+        {"users": {"format": "parquet", "path": "users"}, "far": {"format": "jdbc"}}, dict[str, Lookup]
+    )
+    job = replace(
+        JOB,
+        source=Source(files=Files(format="json", path="file:///in")),
+        transform=Transform(lookups=here),
+        sink=Sink(type="parquet", path="hdfs://nn/a b"),
+    )
+    plan = located(replace(PLAN, job=job, checkpoint="/state/try"))
+    assert paths(plan) == [f"file://{Path.cwd()}/users", "", "file:///in", "hdfs://nn/a b", "file:///state/try"]
+    assert located(PLAN) == PLAN

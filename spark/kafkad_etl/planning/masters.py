@@ -1,0 +1,74 @@
+"""Whether the cluster that is to run a job's executors can be reached: Spark would ask it for minutes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import is_elsewhere, is_stateful, paths_of
+from kafkad_etl.job import Job
+from kafkad_etl.machine import hadoop
+from kafkad_etl.machine.answering import Address, Connect, address_of, silent
+
+_SPARK, _KUBERNETES = "spark://", "k8s://"
+_SPARK_PORT = 7077
+
+
+def check(
+    job: Job,
+    master: str = "",
+    conf: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    connect: Connect = socket.create_connection,
+) -> None:
+    """EtlError if Spark would wait for nobody. `master` and `conf` are what the command line has above the job's."""
+    master = master or job.spark.master
+    if master == "yarn":
+        found = hadoop.find(environ, {**job.spark.conf, **(conf or {})})
+        hadoop.need_yarn(environ, found)
+        files = [str(path) for path in found.files if path.name == "yarn-site.xml"]
+        hint = f"{files[0] if files else 'spark.conf'} says that it is there (yarn.resourcemanager.address)"
+        _reach("YARN's ResourceManager", hadoop.resource_managers(found.settings), hint, connect)
+    elif master.startswith(_SPARK):
+        there = [address_of(text, _SPARK_PORT) for text in master.removeprefix(_SPARK).split(",")]
+        _reach("Spark's master", [each for each in there if each], f"it is asked for by --master {master}", connect)
+    elif master.startswith(_KUBERNETES):
+        hint = f"it is asked for by --master {master}; kubectl cluster-info says where it is"
+        _reach("the API server of Kubernetes", [_api_server(master.removeprefix(_KUBERNETES))], hint, connect)
+
+
+def doubts(job: Job, master: str = "") -> list[str]:
+    """What goes wrong on a cluster unless its machines share a disk with this one."""
+    master = master or job.spark.master
+    if master.startswith("local"):
+        return []
+    found = []
+    for key, path in paths_of(job):
+        if key == "run.checkpoint":
+            if is_stateful(job) and not is_elsewhere(path):
+                found.append(f"{key} is on this machine's disk, and executors of {master} keep windows on theirs")
+        elif path and not is_elsewhere(path):
+            found.append(f"{key} {path} is on this machine's disk, and executors of {master} look at theirs")
+    return [f"{text}: it has to be a directory that all of them share, or hdfs://, s3a://…" for text in found]
+
+
+def faults(job: Job) -> Iterator[EtlError]:
+    """As `check`, of a job that nobody is about to run."""
+    try:
+        check(job)
+    except EtlError as error:
+        yield error
+
+
+def _api_server(url: str) -> Address:
+    parts = urlsplit(url if "://" in url else f"https://{url}")
+    return parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443)
+
+
+def _reach(who: str, addresses: list[Address], hint: str, connect: Connect) -> None:
+    reasons = silent(addresses, connect)
+    if reasons:
+        raise EtlError(f"{who} does not answer at {reasons}", EtlExit.CLUSTER, hints=(hint,))
