@@ -55,6 +55,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """A directory, absolute or with a scheme; empty: none."""
     checkpoint_id: str = ""
     """Made with the checkpoint: batch 7 of another checkpoint is another batch."""
+    committed: int | None = None
+    """The batch that a checkpoint which the front cannot look at must have."""
     limit: int = 0
     """preview: how many rows. run: stop after the batch that reaches it; 0: never."""
 

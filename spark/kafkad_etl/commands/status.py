@@ -67,7 +67,7 @@ def status(settings: Settings, job: Path, variables: Mapping[str, str], sets: Se
     loaded = load(JobFile(job, variables, sets))
     found = effective(loaded).job
     checkpoint = checkpoints.checkpoint_of(found, os.environ)
-    standing = checkpoints.standing_of(checkpoint.files())
+    standing = checkpoint.standing()
     with Clusters(settings, job.parent) as clusters, loaded.telling_places():
         there = source.look(clusters, found).there
     holder = locking.is_running(checkpoint.lock_path)
@@ -94,7 +94,7 @@ def _standing_text(checkpoint: Checkpoint, job: Job) -> str:
     from kafkad_etl.planning import outlook
 
     if checkpoint.is_remote:
-        return f"its checkpoint {checkpoint.path} is not looked at from here"
+        return f"its checkpoint {checkpoint.path} {outlook.remote_text(checkpoint.standing())}"
     files = checkpoint.files()
     if files.is_begun:
         return outlook.standing_text(checkpoints.standing_of(files))
@@ -121,7 +121,6 @@ def list_jobs(settings: Settings, directory: Path | None) -> None:
     Example: kctl etl list /var/lib/etl
     """
     from kafkad_etl.checkpoint import checkpoints, locking
-    from kafkad_etl.checkpoint.checkpoints import Checkpoint
     from kafkad_etl.planning import outlook
 
     where = directory or checkpoints.state_directory(os.environ)
@@ -129,10 +128,10 @@ def list_jobs(settings: Settings, directory: Path | None) -> None:
     for record in sorted(where.glob(f"*/{checkpoints.RECORD}")):
         if checkpoints.ASIDE in record.parent.name:
             continue
-        checkpoint = Checkpoint(str(record.parent.absolute()), record.parent)
+        checkpoint = checkpoints.beside(record)
         holder = locking.is_running(checkpoint.lock_path)
-        standing = checkpoints.standing_of(checkpoint.files())
-        rows.append(outlook.list_row(checkpoint.path, checkpoint.record(), standing, holder, checkpoint.last_commit()))
+        standing, committed = checkpoint.standing(), checkpoint.last_commit()
+        rows.append(outlook.list_row(checkpoint.path, checkpoint.record(), standing, holder, committed))
     if not rows:
         note(settings, f"no job has a checkpoint in {where}")
     Writer(settings, LISTED, Document(settings.command)).write(rows)

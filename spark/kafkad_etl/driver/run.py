@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from kafkad_etl.driver import source, transform, wal
 from kafkad_etl.driver.batches import Outcome, Stateless
+from kafkad_etl.driver.executors import Executors
 from kafkad_etl.driver.failures import failure_of, sql_failed
 from kafkad_etl.driver.limits import Reason, enough, idle_since, limits_of
 from kafkad_etl.driver.open_windows import open_windows
@@ -18,7 +19,7 @@ from kafkad_etl.driver.paths import HadoopFiles, join
 from kafkad_etl.driver.progress import batch_of, progress_of, tasks_of
 from kafkad_etl.driver.stateful import Stateful, observed_of
 from kafkad_etl.facts import duration_ms, is_stateful
-from kafkad_etl.messages import Event, Plan, Query, Stop, Warned
+from kafkad_etl.messages import Event, Failed, Plan, Query, Stop, Warned
 
 POLL_SECONDS = 0.1
 TASKS_EVERY = 0.5
@@ -70,6 +71,7 @@ class _Work:
         self.finished = 0
         """Batches, so that one that fails after others succeeded is tried as often as the first."""
         self._parser = Parser(spark, plan)
+        self._executors = Executors(spark, self._warn)
         self._stateless = Stateless(plan, self._parser, sink, self._warn)
 
     def prepare(self) -> None:
@@ -92,6 +94,7 @@ class _Work:
             tasks = tasks_of(self._spark, batch)
             if tasks:
                 self._front.send(tasks)
+                self._executors.look(time.monotonic())
 
 
 class _Bounded(_Work):
@@ -149,6 +152,18 @@ class _Stream(_Work):
         self._rows = 0
         self._began = time.monotonic()
         self._idle_since: float | None = None
+
+    def prepare(self) -> None:
+        super().prepare()
+        if self._plan.committed is not None:
+            self._need_batch(self._plan.committed)
+
+    def _need_batch(self, known: int) -> None:
+        """Else Spark would begin anew, and number its batches as those that the sink has."""
+        there = self._files.under(join(self._plan.checkpoint, "commits"))
+        last = max((int(entry.path) for entry in there if entry.path.isdecimal()), default=None)
+        if last is None or last < known:
+            raise JobFailed(_lacks(self._plan.checkpoint, known, last))
 
     def run(self) -> Reason:
         self._error = None
@@ -272,3 +287,12 @@ class _Stream(_Work):
                 self._front.send(batch_of(outcome, progress))
                 self._told_batch = progress.batch
                 self.finished += 1
+
+
+def _lacks(checkpoint: str, known: int, last: int | None) -> Failed:
+    there = "it has no batch now" if last is None else f"the last one there is {last}"
+    return Failed(
+        kind="checkpoint",
+        text=f"the checkpoint {checkpoint} lacks a piece: batch {known} was committed, and {there}",
+        hints=["restore it; or give the job another run.checkpoint, and it begins at source.start again"],
+    )

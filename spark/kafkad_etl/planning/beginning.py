@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from kafkad_etl.checkpoint import checkpoints
 from kafkad_etl.checkpoint.checkpoints import Checkpoint
 from kafkad_etl.cluster import topics
 from kafkad_etl.cluster.clusters import Clusters
@@ -29,7 +28,7 @@ def begin(planned: Planned, clusters: Clusters) -> list[str]:
 
 
 def _reset_text(checkpoint: Checkpoint, job: Job) -> str:
-    batch = checkpoints.standing_of(checkpoint.files()).batch
+    batch = checkpoint.standing().batch
     standing = "has no batch yet" if batch is None else f"stands after batch {batch}"
     return (
         f"The checkpoint {checkpoint.path} {standing}. It is put aside, and the job begins at source.start again: "

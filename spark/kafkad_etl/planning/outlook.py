@@ -56,7 +56,7 @@ def checkpoint_text(planned: Planned) -> str:
     if planned.resets:
         return f"{path}: is put aside first (--reset-checkpoint), and {begins}"
     if planned.checkpoint.is_remote:
-        return f"{path}: is not looked at from here"
+        return f"{path}: {remote_text(planned.standing)}"
     if planned.is_new:
         return f"{path}: new, and {begins}"
     return f"{path}: {standing_text(planned.standing)}"
@@ -69,6 +69,12 @@ def standing_text(standing: Standing) -> str:
     if standing.watermark_ms:
         text += f"; watermark {rfc3339(standing.watermark_ms)}"
     return text
+
+
+def remote_text(seen: Standing) -> str:
+    if seen.batch is None:
+        return "is not looked at from here, and no run from this machine has brought it further"
+    return f"is not looked at from here; the last run from this machine left it after batch {seen.batch}"
 
 
 def plan_row(planned: Planned, guarantee: str, words: Sequence[str], secrets: Iterable[str]) -> dict[str, Any]:

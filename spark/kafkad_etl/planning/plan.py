@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
-from kafkad_etl.checkpoint.checkpoints import checkpoint_of
+from kafkad_etl.checkpoint.checkpoints import Checkpoint, checkpoint_of
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.job import Job
 from kafkad_etl.messages import Plan
@@ -51,6 +51,7 @@ def plan(
             sink_client=writing.sink_client(clusters, job),
             checkpoint=checkpoint.path if keeps_progress else "",
             checkpoint_id=stands.checkpoint_id,
+            committed=_committed(checkpoint, stands) if keeps_progress else None,
             limit=asked.limit_rows,
         ),
         reach=bounds.reach,
@@ -65,3 +66,8 @@ def plan(
         topic_ids=read.ids,
         warnings=stands.warnings + bounds.warnings,
     )
+
+
+def _committed(checkpoint: Checkpoint, stands: Progress) -> int | None:
+    """Here it is known that the batch is there; elsewhere the driver has to look."""
+    return stands.standing.batch if checkpoint.is_remote else None

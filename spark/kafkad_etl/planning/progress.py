@@ -33,6 +33,8 @@ def progress(checkpoint: Checkpoint, job: Job, asked: Asked, ids: Mapping[str, s
     """`ids` are those of the topics. EtlError CHECKPOINT if the job may not go on with this checkpoint."""
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
     fresh = checkpoints.record_of(job, _new_id(), made, ids, asked.spark)
+    if checkpoint.is_remote:
+        fresh = replace(fresh, remote=checkpoint.path)
     if asked.reset_checkpoint:
         _can_be_put_aside(checkpoint)
         return Progress(fresh)
@@ -41,8 +43,8 @@ def progress(checkpoint: Checkpoint, job: Job, asked: Asked, ids: Mapping[str, s
     checkpoints.guard(before, fresh, files, checkpoint.path)
     if before is None or not (files.is_begun or checkpoint.is_remote):
         return Progress(fresh, warnings=warnings)
-    kept = replace(before, topics={**before.topics, **ids}, spark=fresh.spark or before.spark)
-    return Progress(kept, checkpoints.standing_of(files), is_new=False, warnings=warnings)
+    kept = replace(before, topics={**before.topics, **ids}, spark=fresh.spark or before.spark, remote=fresh.remote)
+    return Progress(kept, checkpoint.standing(), is_new=False, warnings=warnings)
 
 
 def _can_be_put_aside(checkpoint: Checkpoint) -> None:
@@ -56,9 +58,8 @@ def _can_be_put_aside(checkpoint: Checkpoint) -> None:
 
 def _not_looked_at(checkpoint: Checkpoint) -> str:
     return (
-        f"{checkpoint.path}: its files are not looked at from here, so what it lacks, where it stands and "
-        f"records deleted since are not checked before the start; the job itself is checked against "
-        f"{checkpoint.directory / checkpoints.RECORD}"
+        f"{checkpoint.path}: its files are not looked at from here; whose it is and where it stands is what runs from "
+        f"this machine have noted in {checkpoint.directory / checkpoints.RECORD}"
     )
 
 

@@ -22,6 +22,8 @@ from kafkad_etl.reporting import Outcome, Reporter
 _LOG_LINES = 5
 _END_SECONDS = 20.0
 """For Spark to end by itself, once the driver has said that it is done."""
+_START_SECONDS = 45.0
+"""For Spark to start on a cluster that has room."""
 _STOPPING = "stopping after the batch that runs; Ctrl-C again stops at once"
 
 Last = Ended | Failed | None
@@ -31,8 +33,19 @@ Last = Ended | Failed | None
 class Conductor:
     """A context manager: at its end it is shown what was done, however that came about."""
 
-    def __init__(self, shown: Reporter, interruptions: Interruptions, secrets: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        shown: Reporter,
+        interruptions: Interruptions,
+        secrets: frozenset[str] = frozenset(),
+        cluster: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`cluster`: the master that may keep the application waiting; empty: none can."""
         self._shown = shown
+        self._cluster = cluster
+        self._clock = clock
+        self._patience = clock() + _START_SECONDS
         self._interruptions = interruptions
         self._secrets = secrets
         self._heeded = 0
@@ -51,7 +64,7 @@ class Conductor:
 
     def to_its_end(self, launched: Launched, log: Log) -> Last:
         """What the driver said last; None: it was interrupted. EtlError if Spark went under."""
-        last = self._conduct(launched)
+        last = self._conduct(launched, log)
         status = settle(launched, self._interruptions)
         if not went_under(last, status):
             return last
@@ -59,7 +72,16 @@ class Conductor:
             raise vanished(status, log, self._secrets)
         return None
 
-    def _conduct(self, launched: Launched) -> Last:
+    def _tell_waiting(self, log: Log) -> None:
+        """Once: the cluster may have good reasons."""
+        if self._cluster and not self._shown.state.application and self._clock() > self._patience:
+            self.warn(
+                f"{self._cluster} has not started the application for {_START_SECONDS:.0f} s: its queue may be full, "
+                f"or have no room for it; {log.path} says how it stands"
+            )
+            self._cluster = ""
+
+    def _conduct(self, launched: Launched, log: Log) -> Last:
         """Until the driver has gone."""
         for event in launched.events():
             self._heed_interruptions(launched)
@@ -69,6 +91,7 @@ class Conductor:
                 launched.stop()
             if event is None:
                 self._shown.tick()
+                self._tell_waiting(log)
             else:
                 self._pass_on(without_secrets(event, self._secrets))
         self._heed_interruptions(launched)

@@ -254,7 +254,7 @@ def located(plan: Plan) -> Plan:
 
 
 def _located(path: str) -> str:
-    return path if not path or has_scheme(path) else f"file://{Path(path).expanduser().absolute()}"
+    return path if not path or has_scheme(path) else f"file://{Path(path).absolute()}"
 
 
 def _listen(path: Path) -> socket.socket:

@@ -15,7 +15,7 @@ from kafkad_etl.process import launching
 from kafkad_etl.process.conducting import Conductor, exit_of
 from kafkad_etl.process.interruptions import Interruptions
 from kafkad_etl.process.logs import Log
-from kafkad_etl.process.submitting import NO_OPTIONS, Options
+from kafkad_etl.process.submitting import NO_OPTIONS, Options, is_local
 from kafkad_etl.reporting import Reporter
 
 
@@ -39,7 +39,9 @@ def work_to_its_end(
     """EtlError if it failed, as `explain` has it. `attend` is entered before Spark starts, and left after its end."""
     with ExitStack() as stack:
         interruptions = stack.enter_context(Interruptions())
-        conductor = stack.enter_context(Conductor(shown, interruptions, work.secrets))
+        master = work.options.master or work.master or work.plan.job.spark.master
+        cluster = "" if is_local(master) else master
+        conductor = stack.enter_context(Conductor(shown, interruptions, work.secrets, cluster))
         stack.enter_context(attend(conductor))
         launched = stack.enter_context(
             launching.launch(

@@ -158,7 +158,9 @@ def _moved(spans: Spans, batch: Batch) -> Spans:
     for topic, ends in batch.end.items():
         for partition, done in ends.items():
             before = moved.setdefault(topic, {}).get(partition)
-            start = before.start if before else batch.start.get(topic, {}).get(partition, 0)
+            start = batch.start.get(topic, {}).get(partition, 0)
+            if before:  # a remote checkpoint may be further than was known
+                start = max(start, before.start) if before.done == before.start else before.start
             latest = batch.latest.get(topic, {}).get(partition, before.end if before else done)
             moved[topic][partition] = Span(start, done, max(latest, done))
     return moved

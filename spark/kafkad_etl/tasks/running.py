@@ -10,17 +10,20 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from kafkad_etl.checkpoint.checkpoints import checkpoint_of
+from msgspec.structs import replace
+
+from kafkad_etl.checkpoint.checkpoints import Standing, checkpoint_of
 from kafkad_etl.checkpoint.locking import Lock
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.cluster.losses import Gap
 from kafkad_etl.errors import EtlExit
 from kafkad_etl.machine import environment
-from kafkad_etl.messages import Failed, Lost
+from kafkad_etl.messages import Batch, Failed, Lost
 from kafkad_etl.model.effective import effective
 from kafkad_etl.model.guarantee import guarantee
 from kafkad_etl.model.inspection import inspect
 from kafkad_etl.model.loading import JobFile, load
+from kafkad_etl.planning import masters
 from kafkad_etl.planning.beginning import begin
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import Asked, Planned
@@ -52,11 +55,16 @@ def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
     job = effective(loaded)
     doubts = inspect(loaded, job)
     found = environment.find(job.job, request.java_home)
+    master = request.options.master or request.master
+    masters.check(job.job, master, request.options.conf)
     lock_path = checkpoint_of(job.job, os.environ).lock_path
     with Clusters(settings, request.file.path.parent) as clusters, Lock(lock_path) as lock:
         with loaded.telling_places():
             planned = plan(clusters, job.job, request.asked._replace(spark=found.version), job.schemas)
-        said = [f"warning: {text}" for text in (*doubts, *found.warnings, *planned.warnings)]
+        said = [
+            f"warning: {text}"
+            for text in (*doubts, *masters.doubts(job.job, master), *found.warnings, *planned.warnings)
+        ]
         if lock.left:
             said.append(f"the last run did not come to its end: {lock.left}; its lock is taken over")
         said += begin(planned, clusters)
@@ -90,8 +98,17 @@ def _attended(
         if group and planned.plan.reading and planned.checkpoint:
             mirror = stack.enter_context(closing(Mirror(clusters.fresh(job.kafka), group, conductor.warn)))
             conductor.on_batch.append(lambda batch: mirror.offer(batch.batch, batch.end))
+        if planned.checkpoint and planned.checkpoint.is_remote:
+            conductor.on_batch.append(partial(remember, planned))
         _watch(planned, clusters, conductor, stack)
         yield
+
+
+def remember(planned: Planned, batch: Batch) -> None:
+    """What a remote checkpoint holds, which from here nobody can look at."""
+    assert planned.checkpoint and planned.record
+    seen = Standing(batch=batch.batch, reached=batch.end)
+    planned.checkpoint.write_record(replace(planned.record, seen=seen))
 
 
 def _watch(planned: Planned, clusters: Clusters, conductor: Conductor, stack: ExitStack) -> None:

@@ -9,6 +9,8 @@ from kafkad_etl.checkpoint.checkpoints import (
     Checkpoint,
     Files,
     Record,
+    Standing,
+    beside,
     differences,
     directory_of,
     facts,
@@ -144,3 +146,16 @@ def test_where_a_checkpoint_is() -> None:
     assert directory_of(job(run={"checkpoint": "file:///c/x"}), {}) == "/c/x"
     assert directory_of(job(run={"checkpoint": "hdfs://nn/c"}), {}) == "hdfs://nn/c"
     assert Path(directory_of(job(run={"checkpoint": "c"}), {})) == Path.cwd() / "c"
+    assert directory_of(job(run={"checkpoint": "hdfs:/c"}), {}) == "hdfs:/c"
+
+
+def test_a_remote_checkpoint_stands_where_runs_from_here_left_it(tmp_path: Path) -> None:
+    checkpoint = Checkpoint("hdfs://nn/c", tmp_path / "x")
+    assert (checkpoint.standing(), checkpoint.files().is_begun) == (Standing(), False)
+    seen = Standing(batch=4, reached={"orders": {0: 7}})
+    checkpoint.write_record(replace(record(), remote="hdfs://nn/c"))
+    assert checkpoint.last_commit() is None
+    checkpoint.write_record(replace(record(), remote="hdfs://nn/c", seen=seen))
+    found = beside(tmp_path / "x" / "job.json")
+    assert (found.path, found.standing()) == ("hdfs://nn/c", seen)
+    assert found.last_commit() is not None

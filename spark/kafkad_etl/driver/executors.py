@@ -1,0 +1,33 @@
+"""Whether a cluster gives the job any executor: Spark itself waits for ever, and says so only in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+PATIENCE_SECONDS = 30.0
+
+
+class Executors:
+    """Warns once when tasks have waited so long for the first one."""
+
+    def __init__(self, spark: Any, warn: Callable[[str], None]) -> None:
+        self._spark, self._warn = spark, warn
+        self._waiting_since: float | None = None
+        self._done = spark.sparkContext.master.startswith("local")
+
+    def look(self, now: float) -> None:
+        """There are tasks to be done."""
+        if self._done:
+            return
+        if self._spark._jsc.sc().getExecutorMemoryStatus().size() > 1:  # the driver is one
+            self._done = True
+        elif self._waiting_since is None:
+            self._waiting_since = now
+        elif now - self._waiting_since >= PATIENCE_SECONDS:
+            self._done = True
+            memory = self._spark.sparkContext.getConf().get("spark.executor.memory")
+            self._warn(
+                f"{self._spark.sparkContext.master} has given no executor for {PATIENCE_SECONDS:.0f} s: tasks wait "
+                f"until it has room for one of {memory} (spark.executor_memory) and what Spark adds to it"
+            )

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkad_etl.messages import Ended, Event, Started
+from kafkad_etl.process.conducting import Conductor
+from kafkad_etl.process.interruptions import Interruptions
+from kafkad_etl.process.logs import Log
+from kafkad_etl.reporting.collecting import Collector
+
+STARTED = Started(application="application_1", spark="4.0.0", pid=1)
+
+
+class Played:
+    """A launched Spark whose driver says this, one thing in each ten seconds."""
+
+    def __init__(self, *events: Event | None) -> None:
+        self._events = events
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def events(self) -> Iterator[Event | None]:
+        for event in self._events:
+            self.now += 10
+            yield event
+
+    def wait(self, seconds: float) -> int:
+        return 0
+
+    def kill(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("cluster", "events", "warnings"),
+    [
+        ("yarn", [None] * 8, 1),
+        ("yarn", [None] * 4, 0),
+        ("", [None] * 8, 0),
+        ("yarn", [STARTED, *[None] * 8], 0),
+    ],
+)
+def test_who_waits_for_a_cluster_is_told_so_once(
+    cluster: str, events: list[Event | None], warnings: int, tmp_path: Path
+) -> None:
+    played, stream = Played(*events, Ended("done")), io.StringIO()
+    shown = Collector(Ended, stream)
+    with Conductor(shown, Interruptions(), cluster=cluster, clock=played.clock) as conductor:
+        last = conductor.to_its_end(played, Log(tmp_path / "log"))  # type: ignore[arg-type]
+    assert last == Ended("done")
+    said = stream.getvalue().splitlines()
+    assert len(said) == warnings
+    assert all(f"{tmp_path}/log says how it stands" in line for line in said)
