@@ -16,7 +16,7 @@ from tests.oracle.kafka import Kafka, missing
 
 __all__ = ["approved", "broker", "kctl", "no_settings_of_the_developer", "on_broker"]
 
-_CACHE = cache_directory(os.environ)
+CACHE = cache_directory(os.environ)
 """The developer's, since tests have an XDG_CACHE_HOME of their own: jars are fetched once for all of them."""
 
 
@@ -34,8 +34,8 @@ def _spark() -> SparkReady:
         spark = spark_home.find()
     except EtlError as error:
         pytest.skip(f"{error.what}; make test-spark installs it")
-    found = java.find(spark.version, _CACHE, os.environ, bundled=java.bundled_home())
-    there = at_hand(jars.every_jar(spark.version), _CACHE / "jars", os.environ)
+    found = java.find(spark.version, CACHE, os.environ, bundled=java.bundled_home())
+    there = at_hand(jars.every_jar(spark.version), CACHE / "jars", os.environ)
     return SparkReady(spark.version, spark.home, found.home, tuple(there))
 
 
@@ -77,7 +77,7 @@ def spark_ready(_spark: SparkReady, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     allow; anything else that is missing fails. The current directory, and so ./.etl, is the test's own. Their JVMs
     live for seconds, in which compiling a second time, for speed, takes half of the processor."""
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    monkeypatch.setenv("KAFKAD_ETL_CACHE", str(_CACHE))
+    monkeypatch.setenv("KAFKAD_ETL_CACHE", str(CACHE))
     monkeypatch.chdir(tmp_path)
     return _spark
 
