@@ -84,16 +84,16 @@ class Conductor:
     def _conduct(self, launched: Launched, log: Log) -> Last:
         """Until the driver has gone."""
         for event in launched.events():
-            self._heed_interruptions(launched)
-            self._heed_others()
-            if self._given_up and not self._stopped:
-                self._stopped = True
-                launched.stop()
             if event is None:
                 self._shown.tick()
                 self._tell_waiting(log)
             else:
                 self._pass_on(without_secrets(event, self._secrets))
+            self._heed_interruptions(launched)
+            self._heed_others()
+            if self._given_up and not self._stopped:
+                self._stopped = True
+                launched.stop()
         self._heed_interruptions(launched)
         self._last = self._given_up or self._last
         return self._last
@@ -119,8 +119,9 @@ class Conductor:
         count = self._interruptions.count
         if count > self._heeded:
             self._heeded = count
-            self._shown.say(_STOPPING if count == 1 else "stopping at once")
-            launched.stop(now=count > 1)
+            now = count > 1 or not self._shown.state.application  # while Spark starts there is no batch to wait for
+            self._shown.say("stopping at once" if now else _STOPPING)
+            launched.stop(now=now)
 
     def _heed_others(self) -> None:
         while not self._others.empty():

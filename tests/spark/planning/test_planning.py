@@ -12,9 +12,11 @@ from kafkad.names import TopicPartition
 from kafkad_etl.checkpoint.checkpoints import checkpoint_of
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.messages import Batch
 from kafkad_etl.planning.beginning import begin
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import Asked, Planned
+from kafkad_etl.tasks.running import remember
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
@@ -299,11 +301,21 @@ def test_a_changed_job_is_refused_and_begins_anew_when_told_to(cluster: Cluster)
 
 
 def test_a_remote_checkpoint_is_not_looked_at_and_that_is_said(cluster: Cluster) -> None:
-    planned = cluster.run(run={"checkpoint": "hdfs://nn/c"})
-    assert planned.plan.checkpoint == "hdfs://nn/c"
+    planned = cluster.run(run={"checkpoint": "s3a://bucket/c"})
+    assert planned.plan.checkpoint == "s3a://bucket/c"
     assert "its files are not looked at from here" in planned.warnings[0]
-    refused = cluster.refused(run={"checkpoint": "hdfs://nn/c"}, sink={"type": "parquet", "path": "/lake"})
+    assert planned.plan.committed is None
+    refused = cluster.refused(run={"checkpoint": "s3a://bucket/c"}, sink={"type": "parquet", "path": "/lake"})
     assert refused.exit_code == EtlExit.CHECKPOINT
+
+
+def test_a_remote_checkpoint_stands_where_the_last_run_from_here_left_it(cluster: Cluster) -> None:
+    first = cluster.run(run={"checkpoint": "s3a://bucket/c"})
+    remember(first, Batch(batch=7, end={cluster.topic: {0: 20, 1: 10}}, rows_read=30, rows_written=30, seconds=1.0))
+    again = cluster.plan(run={"checkpoint": "s3a://bucket/c"})
+    assert starts(again) == {0: 20, 1: 10}
+    assert (again.plan.committed, again.plan.checkpoint_id) == (7, first.plan.checkpoint_id)
+    assert cluster.plan().plan.committed is None
 
 
 # --- the sink

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,8 @@ class Played:
     def __init__(self, *events: Event | None) -> None:
         self._events = events
         self.now = 0.0
+        self.stops: list[bool] = []
+        self.before_last: Callable[[], None] = lambda: None
 
     def clock(self) -> float:
         return self.now
@@ -28,7 +30,12 @@ class Played:
     def events(self) -> Iterator[Event | None]:
         for event in self._events:
             self.now += 10
+            if event is self._events[-1]:
+                self.before_last()
             yield event
+
+    def stop(self, now: bool = False) -> None:
+        self.stops.append(now)
 
     def wait(self, seconds: float) -> int:
         return 0
@@ -56,3 +63,14 @@ def test_who_waits_for_a_cluster_is_told_so_once(
     said = stream.getvalue().splitlines()
     assert len(said) == warnings
     assert all(f"{tmp_path}/log says how it stands" in line for line in said)
+
+
+@pytest.mark.parametrize(("events", "at_once"), [([None], True), ([STARTED], False)])
+def test_who_waits_for_a_cluster_need_not_wait_for_a_batch(
+    events: list[Event | None], at_once: bool, tmp_path: Path
+) -> None:
+    played, interruptions = Played(*events, Ended("stopped")), Interruptions()
+    with Conductor(Collector(Ended, io.StringIO()), interruptions) as conductor:
+        played.before_last = lambda: setattr(interruptions, "count", 1)
+        conductor.to_its_end(played, Log(tmp_path / "log"))  # type: ignore[arg-type]
+    assert played.stops == [at_once]

@@ -16,6 +16,7 @@ import pytest
 from kafkad_etl.cluster import presence
 from kafkad_etl.errors import EtlExit
 from kafkad_etl.machine import environment
+from kafkad_etl.machine.hadoop import VARIABLES
 from kafkad_etl.process.launching import PREFIX
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, Ran
@@ -84,6 +85,26 @@ def test_where_prometheus_cannot_be_listened_for_nothing_is_started(
     ran = run(f"open({str(tmp_path / 'started')!r}, 'w')", "--set", f"run.listen=127.0.0.1:{broker.port}")
     assert ran.code == EtlExit.USAGE
     assert "run.listen: cannot listen on" in ran.err
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_cluster_that_is_not_there_is_told_before_spark_starts(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    begins = f"open({str(tmp_path / 'started')!r}, 'w')"
+    ran = run(begins, "--", "--master", "yarn", "--deploy-mode", "client")
+    assert ran.code == EtlExit.ENVIRONMENT
+    assert "error: master yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set" in ran.err
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    ran = run(begins, "--", "--master", "yarn", "--conf", "spark.hadoop.yarn.resourcemanager.address=127.0.0.1:1")
+    assert ran.code == EtlExit.CLUSTER
+    assert "error: YARN's ResourceManager does not answer at 127.0.0.1:1: Connection refused" in ran.err
+    ran = run(begins, "--master", "yarn", "--", "--deploy-mode", "cluster")
+    assert (ran.code, "deploy mode cluster is not possible" in ran.err) == (EtlExit.USAGE, True)
+    for master in ("spark://127.0.0.1:1", "k8s://https://127.0.0.1:1"):
+        assert run(begins, "--master", master).code == EtlExit.CLUSTER
     assert not (tmp_path / "started").exists()
 
 
