@@ -83,7 +83,7 @@ class Hadoop:
         log = stack.enter_context((self._directory / "log").open("w"))
         port, process = launch_gateway(
             classpath=":".join(map(str, self._jars)),
-            javaopts=OPTIONS,
+            javaopts=[*OPTIONS, f"-Djava.io.tmpdir={self._directory}"],
             java_path=str(self._java_home / "bin" / "java"),
             die_on_exit=True,
             redirect_stdout=log,
