@@ -14,8 +14,6 @@ from types import TracebackType
 from typing import Any, Self
 from xml.sax.saxutils import escape
 
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-
 from kafkad_etl.machine.jars import Jar
 
 JARS = (
@@ -79,6 +77,8 @@ class Hadoop:
         return self
 
     def _start(self, stack: contextlib.ExitStack) -> Any:
+        from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # comes with PySpark
+
         self._directory.mkdir(parents=True, exist_ok=True)
         log = stack.enter_context((self._directory / "log").open("w"))
         port, process = launch_gateway(
