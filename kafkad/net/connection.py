@@ -208,10 +208,7 @@ class Connection:
             return
         if self.closed:
             return
-        if at == have and self._lowest == 1 and self._large is None:
-            self._partial = None  # the usual case, which `_keep` would come to as well
-        else:
-            self._keep(view, at, have)
+        self._keep(view, at, have)
         if self._awaited:
             self._replies = replies
         elif replies:
