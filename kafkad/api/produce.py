@@ -199,16 +199,20 @@ class ProduceApi:
 
     def _writable(self, work: Work, topic: TopicData) -> Mapping[int, Partition]:
         """The topic's partitions here, if this request may write to them at all."""
-        name = topic.name or self._replicas.metadata.name_of(topic.topic_id or b"") or ""
+        name = self._name_of(topic)
         allowed = work.request.acks in _VALID_ACKS and (work.allow_internal or name not in INTERNAL_TOPICS)
         return self._replicas.of_topic(name if allowed else "")
+
+    def _name_of(self, topic: TopicData) -> str:
+        """Empty where no topic has the id."""
+        return topic.name or self._replicas.metadata.name_of(topic.topic_id or b"") or ""
 
     def _outcome(self, work: Work, topic: TopicData, data: PartitionData, frame: memoryview) -> Outcome:
         index, at, end = data
         try:
             return self._append(work, self._find(work, topic, index), index, frame, at, end)
         except KafkaError as error:
-            name = topic.name or self._replicas.metadata.name_of(topic.topic_id or b"") or ""
+            name = self._name_of(topic)
             known = self._replicas.find(name, index)
             return self._refusal(index, error) if known is None else self._refused(known, index, error, end - at)
 
@@ -226,11 +230,9 @@ class ProduceApi:
             raise KafkaError(
                 ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {work.request.acks}; a broker knows 0, 1 and -1 (all)"
             )
-        name = topic.name
-        if name is None:
-            name = self._replicas.metadata.name_of(topic.topic_id or b"")
-            if name is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        name = self._name_of(topic)
+        if topic.name is None and not name:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         if name in INTERNAL_TOPICS and not work.allow_internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {name}")
         partition = self._replicas.leader(name, index)
@@ -372,7 +374,7 @@ class ProduceApi:
         if len(targets) >= _MOST_TARGETS:
             targets.clear()
         topic = request.topics[0]
-        name = topic.name or self._replicas.metadata.name_of(topic.topic_id or b"") or ""
+        name = self._name_of(topic)
         partition = self._replicas.find(name, topic.partitions[0][0])
         if partition is not None and partition.fast and name not in INTERNAL_TOPICS:
             template = Template(request, version)
