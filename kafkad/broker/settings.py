@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from kafkad.config import Config, LogConfig
 from kafkad.net.server import Limits
@@ -54,7 +55,7 @@ class Settings:
                 for listener in config.listeners
             },
             max_per_ip=config.int("max.connections.per.ip"),
-            per_ip_overrides=_by_address(config.max_connections_per_ip_overrides()),
+            per_ip_overrides=_by_address(tuple(config.max_connections_per_ip_overrides().items())),
             idle_ms=config.long("connections.max.idle.ms"),
             max_request_bytes=config.int("socket.request.max.bytes"),
             send_buffer_bytes=config.int("socket.send.buffer.bytes"),
@@ -63,10 +64,14 @@ class Settings:
         )
 
 
-def _by_address(counts: Mapping[str, int]) -> dict[str, int]:
-    """Hosts may be given by name; connections come from addresses."""
+@lru_cache(maxsize=1)
+def _by_address(counts: tuple[tuple[str, int], ...]) -> dict[str, int]:
+    """Hosts may be given by name; connections come from addresses.
+
+    A name is looked up when this setting changes, not at every change of any: requests wait for it.
+    """
     found: dict[str, int] = {}
-    for host, count in counts.items():
+    for host, count in counts:
         try:
             found |= {str(info[4][0]): count for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
         except OSError as error:
