@@ -7,15 +7,14 @@ from collections.abc import Sequence
 
 from kafkad.wire.compression import compress
 from kafkad.wire.crc import crc32c
-from kafkad.wire.records import HEADER_SIZE, NO_PRODUCER_ID, PREFIX_SIZE, write_varint
+from kafkad.wire.records import HEADER_SIZE, NO_PRODUCER_ID, PREFIX_SIZE, seal, write_varint
 
 Header = tuple[int, ...]
 
 _FRONT = struct.Struct(">qiibI")
 _BACK = struct.Struct(">hiqqqhii")
 """A batch header up to its CRC, and from there on, where the CRC begins to count."""
-_CRC = struct.Struct(">I")
-_CRC_AT, _CHECKED_FROM, _TIMES_AT = 17, 21, 27
+_TIMES_AT = 27
 _TIMES = struct.Struct(">qq")
 _LEAST_LENGTH = HEADER_SIZE - PREFIX_SIZE
 _VARINTS = tuple(map(write_varint, range(512)))
@@ -47,7 +46,6 @@ class Repeating:
 
     __slots__ = (
         "_base_sequence",
-        "_checked",
         "_data",
         "_length",
         "_value_at",
@@ -61,7 +59,6 @@ class Repeating:
         self._data, _ = build([(key, bytes(value_size))], 0, 0, base_sequence)
         self._base_sequence = base_sequence
         self.view = memoryview(self._data)
-        self._checked = self.view[_CHECKED_FROM:]
         self.size = len(self._data)
         self._length = self.size - PREFIX_SIZE
         self.value_size = value_size
@@ -73,8 +70,7 @@ class Repeating:
         data = self._data
         _TIMES.pack_into(data, _TIMES_AT, timestamp, timestamp)
         data[self._value_at : self._value_end] = value
-        crc = crc32c(self._checked)
-        _CRC.pack_into(data, _CRC_AT, crc)
+        crc = seal(self.view, 0, self.size)
         return 0, self._length, -1, 2, crc, 0, 0, timestamp, timestamp, NO_PRODUCER_ID, -1, self._base_sequence, 1
 
 

@@ -94,9 +94,7 @@ class Shard(Generic[M]):
         try:
             self._append(records, base_sequence)
         except KafkaError as error:
-            if isinstance(error, StorageError):
-                self._around.disk_failed(error)
-            on_end(_for_coordinators(error))
+            on_end(self._refused(error))
             return
         if self.at_once:
             apply = self.machine.apply
@@ -112,16 +110,14 @@ class Shard(Generic[M]):
         False, and nothing is done, where a write has to be waited for or is refused: `write` says by what.
         """
         partition = self.partition
-        if not self.at_once or partition.failure is not None or self._around.codec:
-            return False
-        config = partition.log.config
-        if batch.size > config.max_message_bytes or batch.size > config.segment_bytes:
+        if not self.at_once or self._around.codec:
             return False
         try:
+            partition.check_leader(-1)
+            _check_size(partition, batch.size)
             partition.append(batch.view, 0, batch.size, batch.fill(value, timestamp))
         except KafkaError as error:
-            if isinstance(error, StorageError):
-                self._around.disk_failed(error)
+            self._refused(error)
             return False
         return True
 
@@ -140,6 +136,11 @@ class Shard(Generic[M]):
         _check_size(partition, header[1] + PREFIX_SIZE)
         with memoryview(batch) as view:
             partition.append(view, 0, len(batch), header)
+
+    def _refused(self, error: KafkaError) -> KafkaError:
+        if isinstance(error, StorageError):
+            self._around.disk_failed(error)
+        return _for_coordinators(error)
 
     def _wait(self, write: _Write) -> None:
         self._waiting.append(write)

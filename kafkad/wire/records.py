@@ -364,9 +364,11 @@ def assemble_batch(header: BatchHeader, body: bytes) -> bytearray:
     return batch
 
 
-def seal(view: memoryview, at: int, end: int) -> None:
-    """Write the CRC of the batch view[at:end] again, after something under it changed."""
-    _CRC.pack_into(view, at + CRC_AT, crc32c(view[at + CRC_FROM : end]))
+def seal(view: memoryview, at: int, end: int) -> int:
+    """Write the CRC of the batch view[at:end] again, after something under it changed; and return it."""
+    crc = crc32c(view[at + CRC_FROM : end])
+    _CRC.pack_into(view, at + CRC_AT, crc)
+    return crc
 
 
 def encode_records(records: Sequence[Record], base_offset: int, base_timestamp: int) -> bytes:
