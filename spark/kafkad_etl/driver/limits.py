@@ -9,6 +9,9 @@ from kafkad_etl.job import Job
 
 Reason = Literal["done", "stopped", "limit"]
 
+_WAITING = ("Waiting for data to arrive", "Waiting for next trigger")
+"""What Spark says where it has looked and found nothing."""
+
 
 class Limits(NamedTuple):
     rows: int = 0
@@ -31,12 +34,9 @@ def enough(limits: Limits, rows: int, ran_seconds: float, idle_seconds: float) -
     )
 
 
-WAITING = ("Waiting for data to arrive", "Waiting for next trigger")
-
-
 def idle_since(status: dict[str, Any], before: float | None, now: float) -> float | None:
     """Since when Spark has looked and found nothing, by the status of its query. The time that it takes to begin, and
     to look, is no idleness: on a busy machine that alone may be seconds."""
     if status["isDataAvailable"]:
         return None
-    return before if before is not None or status["message"] not in WAITING else now
+    return before if before is not None or status["message"] not in _WAITING else now
