@@ -1,4 +1,4 @@
-"""The server over real sockets, with a dispatcher made for the test."""
+"""Frames and replies of one connection, over real sockets."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ import pytest
 
 from kafkad.net.connection import Connection, Later
 from kafkad.net.reply import PENDING, Part, Pending, Reply
-from kafkad.net.server import SHARED_BYTES, Limits, Server
-
-
-def frame(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
+from kafkad.net.server import SHARED_BYTES, Server
+from tests.net.serving import Peer, echo, frame, read_frame, run
 
 
 @dataclass(frozen=True)
@@ -31,48 +28,6 @@ class Range:
     file: OpenFile
     position: int
     length: int
-
-
-def echo(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
-    return frame(bytes(view[at:end]))
-
-
-Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-def run(
-    dispatch: Callable[[Connection, memoryview, int, int], Reply | Later | Pending | None],
-    scenario: Callable[[Server, Callable[[], Awaitable[Peer]]], Awaitable[None]],
-    limits: Limits | None = None,
-) -> None:
-    async def main() -> None:
-        server = Server(asyncio.get_running_loop(), limits or Limits())
-        listener = server.listen("PLAINTEXT", "127.0.0.1", 0)
-        server.start(dispatch)
-        writers = []
-
-        async def connect() -> Peer:
-            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port, limit=1 << 26)
-            writers.append(writer)
-            return reader, writer
-
-        try:
-            await asyncio.wait_for(scenario(server, connect), 30)
-        finally:
-            server.close()
-            for writer in writers:
-                writer.close()
-                try:
-                    await writer.wait_closed()
-                except ConnectionError:
-                    continue
-
-    asyncio.run(main())
-
-
-async def read_frame(reader: asyncio.StreamReader) -> bytes:
-    (size,) = struct.unpack(">i", await reader.readexactly(4))
-    return await reader.readexactly(size)
 
 
 def test_a_reply_that_comes_while_another_is_leaving_follows_it() -> None:
@@ -357,120 +312,5 @@ def test_an_error_of_ours_costs_one_connection() -> None:
         writer.write(frame(b"anything"))
         assert await reader.read() == b""
         assert server.total == 0
-
-    run(dispatch, scenario)
-
-
-def test_max_connections_stops_accepting_until_one_closes() -> None:
-    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
-        first_reader, first_writer = await connect()
-        first_writer.write(frame(b"anything"))
-        assert await read_frame(first_reader) == b"anything"
-        second_reader, second_writer = await connect()
-        second_writer.write(frame(b"me too.."))
-        await asyncio.sleep(0.02)
-        assert server.total == 1
-        first_writer.close()
-        assert await read_frame(second_reader) == b"me too.."
-
-    run(echo, scenario, Limits(max_connections=1))
-
-
-def test_a_crowd_that_connects_while_the_loop_is_busy_is_not_turned_away() -> None:
-    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
-        crowd = [socket.create_connection(("127.0.0.1", server.listeners[0].port), timeout=30) for _ in range(300)]
-        try:
-            while server.total < len(crowd):
-                await asyncio.sleep(0)
-        finally:
-            for sock in crowd:
-                sock.close()
-
-    run(echo, scenario)
-
-
-def test_a_listener_may_have_a_limit_of_its_own() -> None:
-    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
-        _, first_writer = await connect()
-        other = server.listen("OTHER", "127.0.0.1", 0)
-        other.start(echo)
-        reader, writer = await asyncio.open_connection("127.0.0.1", other.port)
-        writer.write(frame(b"anything"))
-        assert await read_frame(reader) == b"anything"
-        second_reader, second_writer = await connect()
-        second_writer.write(frame(b"me too.."))
-        await asyncio.sleep(0.02)
-        assert server.total == 2
-        first_writer.close()
-        assert await read_frame(second_reader) == b"me too.."
-        writer.close()
-
-    run(echo, scenario, Limits(max_per_listener={"PLAINTEXT": 1}))
-
-
-def test_an_ipv4_peer_has_its_address_on_a_listener_for_both() -> None:
-    async def scenario() -> None:
-        server = Server(asyncio.get_running_loop(), Limits(max_per_ip=0, per_ip_overrides={"127.0.0.1": 1}))
-        listener = server.listen("PLAINTEXT", "", 0)
-        server.start(echo)
-        try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
-            writer.write(frame(b"let in.."))
-            assert await read_frame(reader) == b"let in.."
-            assert [connection.host for connection in server.connections()] == ["127.0.0.1"]
-            writer.close()
-        finally:
-            server.close()
-
-    asyncio.run(scenario())
-
-
-def test_max_connections_per_ip_closes_the_new_one() -> None:
-    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
-        first_reader, first_writer = await connect()
-        first_writer.write(frame(b"anything"))
-        assert await read_frame(first_reader) == b"anything"
-        second_reader, _ = await connect()
-        assert await second_reader.read() == b""
-        first_writer.write(frame(b"still here"))
-        assert await read_frame(first_reader) == b"still here"
-
-    run(echo, scenario, Limits(max_per_ip=1))
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_what_stays_on_this_machine_is_not_paced(address: str) -> None:
-    async def scenario() -> None:
-        server = Server(asyncio.get_running_loop(), Limits())
-        listener = server.listen("PLAINTEXT", "", 0)
-        server.start(echo)
-        try:
-            reader, writer = await asyncio.open_connection(address, listener.port)
-            writer.write(frame(b"8 bytes!"))
-            await read_frame(reader)
-            [connection] = server.connections()
-            with socket.socket(fileno=os.dup(connection.fd)) as sock:
-                control = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-            assert control.rstrip(b"\0") == b"reno"
-            writer.close()
-        finally:
-            server.close()
-
-    asyncio.run(scenario())
-
-
-def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
-    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
-        return PENDING if view[at] == ord("w") else echo(connection, view, at, end)
-
-    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
-        idle_reader, _ = await connect()
-        _, busy_writer = await connect()
-        busy_writer.write(frame(b"wait...."))
-        while server.total < 2 or all(c.quiet for c in server.connections()):
-            await asyncio.sleep(0.001)
-        assert server.close_idle(tick=10, oldest_allowed=5) == 1
-        assert await idle_reader.read() == b""
-        assert server.total == 1
 
     run(dispatch, scenario)

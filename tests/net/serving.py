@@ -1,0 +1,57 @@
+"""A server with a dispatcher made for the test, and its peers over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+
+from kafkad.net.connection import Connection, Later
+from kafkad.net.reply import Pending, Reply
+from kafkad.net.server import Limits, Server
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def echo(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
+    return frame(bytes(view[at:end]))
+
+
+Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def run(
+    dispatch: Callable[[Connection, memoryview, int, int], Reply | Later | Pending | None],
+    scenario: Callable[[Server, Callable[[], Awaitable[Peer]]], Awaitable[None]],
+    limits: Limits | None = None,
+) -> None:
+    async def main() -> None:
+        server = Server(asyncio.get_running_loop(), limits or Limits())
+        listener = server.listen("PLAINTEXT", "127.0.0.1", 0)
+        server.start(dispatch)
+        writers = []
+
+        async def connect() -> Peer:
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port, limit=1 << 26)
+            writers.append(writer)
+            return reader, writer
+
+        try:
+            await asyncio.wait_for(scenario(server, connect), 30)
+        finally:
+            server.close()
+            for writer in writers:
+                writer.close()
+                try:
+                    await writer.wait_closed()
+                except ConnectionError:
+                    continue
+
+    asyncio.run(main())
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    return await reader.readexactly(size)
