@@ -181,7 +181,7 @@ class Node:
             check_config=validate_topic_configs,
             clock=self._clock,
         )
-        self._replicas.on_directory_lost = reporter(self._loop, session, self._broker_id)
+        self._replicas.on_replicas_changed = reporter(self._loop, session, self._broker_id)
         self._replicas.broker_epoch = await register(session, self._registration(), patience_seconds=0)
         await self._controller.start()
         self._features = FinalizedFeatures(session)

@@ -62,10 +62,12 @@ class ReplicaManager:
         self.isr_shrinks = self.isr_expands = 0
         """How often the in-sync replicas of a partition led here became fewer, and more."""
         self._silent_until: dict[str, float] = {}
+        self._without_room: dict[TopicPartition, tuple[bytes, bool]] = {}
+        """What could not be made on a full disk, and the controller takes for dead: topic id, whether it is new."""
         self.on_topics_deleted: Callable[[list[str]], None] = lambda topics: None
         """Told of topics that the cluster has no more."""
-        self.on_directory_lost: Callable[[], None] = lambda: None
-        """Told that replicas are gone with their log directory."""
+        self.on_replicas_changed: Callable[[], None] = lambda: None
+        """Told that replicas are gone with their log directory, or are here after all."""
         self.role_watchers: dict[str, Callable[[Partition], None]] = {}
         """By topic, who is told when a partition of it changes its role here, is taken away, or loses its disk."""
         logs.on_failure = self._directory_lost
@@ -187,6 +189,8 @@ class ReplicaManager:
             self._tell_role_watcher(partition)
         except StorageError as error:
             self.directory_failed(error)
+            if known is None and may_pass(error):
+                self._without_room[tp] = topic.topic_id, state.is_new
             return error.code
         except KafkaError as error:
             log.error("cannot take over %s: %s", tp, error)
@@ -203,7 +207,25 @@ class ReplicaManager:
         self._partitions.setdefault(tp.topic, {})[tp.partition] = partition
         return partition
 
+    def make_what_had_no_room(self) -> Iterator[TopicPartition]:
+        """Try again to make replicas for which there was no room on the disk; the controller then asks about them."""
+        made = []
+        for tp, (topic_id, is_new) in list(self._without_room.items()):
+            try:
+                if tp in self._without_room and self.find(*tp) is None:
+                    self._open(tp, topic_id, is_new)
+                    made.append(tp)
+            except StorageError as error:
+                self.directory_failed(error)
+                break
+            self._without_room.pop(tp, None)
+            yield tp
+        if made:
+            log.info("there is room on the disk again for %d partitions that could not be made", len(made))
+            self.on_replicas_changed()
+
     def _stop(self, tp: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
+        self._without_room.pop(tp, None)
         partition = self.find(*tp)
         if partition is not None:
             if leader_epoch not in _EPOCHS_THAT_SKIP_THE_CHECK and leader_epoch < partition.leader_epoch:
@@ -253,7 +275,7 @@ class ReplicaManager:
             if partition is not None:
                 partition.fail(error)
                 self._tell_role_watcher(partition)
-        self.on_directory_lost()
+        self.on_replicas_changed()
 
     def topic_config_changed(self, topic: str) -> None:
         partitions = self._partitions.get(topic)

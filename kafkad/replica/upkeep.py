@@ -1,4 +1,5 @@
-"""What a broker does by the clock: flush, retention, checkpoints, removal of files, forgetting of producers.
+"""What a broker does by the clock: flush, retention, checkpoints, removal of files, forgetting of producers,
+another try where a disk was full.
 
 Decisions are made on the event loop, a few logs a turn; whatever waits for a disk runs in a thread.
 """
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 
 _FLUSH_CHECK_MS = 2_000
 _REMOVAL_CHECK_MS = 5_000
+_ROOM_CHECK_MS = 5_000
 
 Job = Callable[[], Awaitable[None]]
 
@@ -50,6 +52,7 @@ class Upkeep:
         jobs: tuple[tuple[Job, str | int], ...] = (
             (self.flush, _FLUSH_CHECK_MS),
             (self.remove, _REMOVAL_CHECK_MS),
+            (self.make_what_had_no_room, _ROOM_CHECK_MS),
             (self.retain, "log.retention.check.interval.ms"),
             (self.write_high_watermarks, "replica.high.watermark.checkpoint.interval.ms"),
             (self.write_recovery_points, "log.flush.offset.checkpoint.interval.ms"),
@@ -87,6 +90,9 @@ class Upkeep:
 
     async def forget_producers(self) -> None:
         await _a_few_a_turn(self._logs.producer_expiry_pass())
+
+    async def make_what_had_no_room(self) -> None:
+        await _a_few_a_turn(self._replicas.make_what_had_no_room())
 
     async def remove(self) -> None:
         for path in self._logs.take_due_removals():

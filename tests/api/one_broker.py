@@ -110,7 +110,7 @@ class OneBroker:
             clock=clock,
             random=Random(1),
         )
-        self.replicas.on_directory_lost = reporter(loop, self.store, 1)
+        self.replicas.on_replicas_changed = reporter(loop, self.store, 1)
         registration = Broker(broker=BrokerInfo(id=1, endpoints=ENDPOINTS, rack="r1"), timestamp_ms=clock.now_ms())
         self.replicas.broker_epoch = await register(self.store, registration, 1.0)
         await self.controller.start()

@@ -17,7 +17,7 @@ from kafkad.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResult,
 )
-from kafkad.wire.messages.metadata import MetadataRequest
+from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkad.wire.records import Record
 from tests.api.one_broker import OneBroker
 
@@ -145,3 +145,27 @@ def test_a_full_disk_is_said_once(broker: OneBroker, caplog: pytest.LogCaptureFi
     assert len(caplog.messages) == 1
     assert "No space left" in caplog.text
     assert all(result.error_code == ErrorCode.NONE for result in describe(broker))
+
+
+def test_a_topic_made_on_a_full_disk_is_there_once_there_is_room(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    def leader() -> int:
+        [topic] = broker.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9).topics
+        return int(topic.partitions[0].leader_id)
+
+    async def try_again() -> int:
+        return len(list(broker.replicas.make_what_had_no_room()))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.replicas.logs.files, "mkdir", full)
+        broker.create("t")
+        broker.run_until(lambda: leader() < 0)
+        assert broker.run(try_again()) == 0
+    assert broker.run(try_again()) == 1
+    broker.run_until(lambda: leader() == 1)
+    assert broker.append("t", 0, Record(0, 1, None, b"first")) == 0
+    assert broker.run(try_again()) == 0
