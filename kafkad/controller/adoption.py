@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 from kafkad.controller.producer_ids import BLOCK_SIZE
 from kafkad.controller.topics import new_partition
-from kafkad.meta.store import Create, MetaStore, Operation
+from kafkad.meta.store import Create, MetaStore, Operation, Set
 from kafkad.meta.znodes import TOPICS, Config, ProducerIdBlock, Topic
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicId
 
-_OPERATIONS_PER_WRITE = 2_000
 _NO_CONFIGS: Mapping[str, str] = {}
 
 
@@ -43,7 +42,7 @@ async def has_topics(store: MetaStore) -> bool:
 
 
 async def adopt(store: MetaStore, broker: int, topics: Sequence[FoundTopic], now_ms: int) -> None:
-    """Enters `topics` with `broker` as their only replica; before the controller starts.
+    """Enters `topics` with `broker` as their only replica, all or none; before the controller starts.
 
     Which producer ids were given out is not known, and one that is given twice makes a new producer's records look like
     duplicates of an old one's. So they go on at the present time in milliseconds: no cluster ever gave out that many.
@@ -52,11 +51,11 @@ async def adopt(store: MetaStore, broker: int, topics: Sequence[FoundTopic], now
     for the work of a leader of before.
     """
     last = now_ms - now_ms % BLOCK_SIZE - 1
-    await store.set(ProducerIdBlock.path(), ProducerIdBlock(broker, last - BLOCK_SIZE + 1, last).encode())
+    given_out = ProducerIdBlock(broker, last - BLOCK_SIZE + 1, last)
+    operations: list[Operation] = [Set(ProducerIdBlock.path(), given_out.encode())]
     for topic in topics:
-        operations = _operations(topic, broker)
-        for start in range(0, len(operations), _OPERATIONS_PER_WRITE):
-            await store.multi(operations[start : start + _OPERATIONS_PER_WRITE])
+        operations += _operations(topic, broker)
+    await store.multi(operations)
 
 
 def _operations(found: FoundTopic, broker: int) -> list[Operation]:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from kafkad.clock import SystemClock
 from kafkad.controller.adoption import FoundTopic, adopt, has_topics
 from kafkad.controller.channel import LocalChannel
 from kafkad.controller.controller import Controller
 from kafkad.controller.registration import DuplicateBroker, cluster_id, prepare, register
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.embedded import FILE_NAME, EmbeddedStore
 from kafkad.meta.store import BadVersion, ConnectionLoss, Operation, Result, Stat
 from kafkad.meta.znodes import (
+    TOPICS,
     Broker,
     ClusterId,
     ControllerEpoch,
@@ -298,6 +302,26 @@ def test_adoption() -> None:
         await cluster.stop()
 
     on_disk(run)
+
+
+def test_an_adoption_that_is_interrupted_begins_again(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = EmbeddedStore.open(str(tmp_path), SystemClock())
+        session = store.session()
+        await prepare(session)
+        found = [FoundTopic(name=name, topic_id=b"i" * 16, latest_epochs=dict.fromkeys(range(700), 0)) for name in "ab"]
+        await adopt(session, 1, found, now_ms=5_000_123)
+        await store.close()
+        journal = tmp_path / FILE_NAME
+        os.truncate(journal, journal.stat().st_size - 1)
+        store = EmbeddedStore.open(str(tmp_path), SystemClock())
+        session = store.session()
+        assert not await has_topics(session)
+        await adopt(session, 1, found, now_ms=5_000_123)
+        assert sorted(await session.children(TOPICS)) == ["a", "b"]
+        await store.close()
+
+    asyncio.run(run())
 
 
 @with_brokers(1)
