@@ -15,6 +15,7 @@ from typing import NamedTuple
 COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
 QUANTILES = (("0.50", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.98", 0.98), ("0.99", 0.99), ("0.999", 0.999))
 SAMPLES_PER_PIECE = 1000
+_IDLE_WINDOW_S = 30
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -290,6 +291,31 @@ def gauges(prefix: str, values: Mapping[str, float], text: str) -> Iterator[Fami
 def counters(prefix: str, values: Mapping[str, int], text: str) -> Iterator[Family]:
     for name, value in values.items():
         yield Family(f"{prefix}_{name}_total", COUNTER, f"{text}: {name}.", [((), value)])
+
+
+class IdleShare:
+    """The part of the last minute, or half of it, in which a thread had nothing to do; to be asked by that thread."""
+
+    __slots__ = ("_clock", "_cpu_time", "_marks")
+
+    def __init__(self, clock: Callable[[], float], cpu_time: Callable[[], float]) -> None:
+        self._clock = clock
+        self._cpu_time = cpu_time
+        self._marks = [(clock(), cpu_time())]
+
+    def __call__(self) -> float:
+        now, used = self._clock(), self._cpu_time()
+        if now - self._marks[-1][0] >= _IDLE_WINDOW_S:
+            self._marks = [self._marks[-1], (now, used)]
+        since, used_before = self._marks[0]
+        return round(min(max(1 - (used - used_before) / max(now - since, 1e-6), 0), 1), 4)
+
+
+def idle_families(share: float) -> Iterator[Family]:
+    """One thread is all of Kafka's request handlers and network processors."""
+    text = "Part of the time without work, of 1"
+    yield from gauges("kafka_server_kafkarequesthandlerpool", {"requesthandleravgidle_percent": share}, text)
+    yield from gauges("kafka_network_socketserver", {"networkprocessoravgidle_percent": share}, text)
 
 
 def process_families() -> Iterator[Family]:

@@ -9,12 +9,14 @@ from kafkad.metrics import (
     GAUGE,
     QUANTILES,
     Family,
+    IdleShare,
     LogSample,
     Registry,
     RequestProbe,
     TopicProbes,
     counters,
     gauges,
+    idle_families,
     log_families,
     process_families,
     request_families,
@@ -128,6 +130,21 @@ def test_logs_and_gauges() -> None:
     assert managed == {"kafka_server_replicamanager_leadercount": 3}
     shrunk = samples(text(*counters("kafka_server_replicamanager", {"isrshrinks": 2}, "Replicas of this broker")))
     assert shrunk == {"kafka_server_replicamanager_isrshrinks_total": 2}
+
+
+def test_how_idle_a_thread_is_forgets_what_was_a_minute_ago() -> None:
+    now = used = 0.0
+    share = IdleShare(lambda: now, lambda: used)
+    assert share() == 1
+    shares = []
+    for worked in (10, 10, 5, 0, 0, 0):
+        now, used = now + 20, used + worked
+        shares.append(share())
+    assert shares == [0.5, 0.5, 0.5833, 0.875, 0.9167, 1]
+    assert {family.name for family in idle_families(0.25)} == {
+        "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+        "kafka_network_socketserver_networkprocessoravgidle_percent",
+    }
 
 
 def test_the_process_tells_about_itself() -> None:

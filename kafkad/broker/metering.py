@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from time import monotonic
+from time import monotonic, thread_time
 
 from kafkad.api.fetch_session import FetchSessions
 from kafkad.controller.controller import Controller
@@ -13,12 +13,14 @@ from kafkad.log.manager import LogManager
 from kafkad.metrics import (
     GAUGE,
     Family,
+    IdleShare,
     Labels,
     LogSample,
     Registry,
     RequestProbe,
     counters,
     gauges,
+    idle_families,
     log_families,
     process_families,
     request_families,
@@ -44,7 +46,9 @@ def registry(
     groups: GroupCoordinator,
     offsets: OffsetCommitter,
 ) -> Registry:
+    """Made and asked by the event loop's thread, whose time it measures."""
     made = Registry()
+    idle = IdleShare(monotonic, thread_time)
     collectors: tuple[Callable[[], Iterable[Family]], ...] = (
         replicas.probes.collect,
         lambda: request_families(probes, monotonic()),
@@ -55,6 +59,7 @@ def registry(
         lambda: _connection_families(server, sessions),
         groups.collect,
         offsets.collect,
+        lambda: idle_families(idle()),
         process_families,
     )
     for collector in collectors:
