@@ -95,7 +95,7 @@ class Sieve:
                 return header, data[at : at + PREFIX_SIZE + header[LENGTH]]
             until = self._job.now_ms + self._job.delete_retention_ms if mark else None
             return _with_header(cut(body_of(data, at, header), header, verdicts, until))
-        if self._is_last_of_producer(header):
+        if self._is_last_of_round(header) or self._is_last_of_producer(header):
             check_crc(data, at, header)
             return _with_header(emptied(header))
         return None
@@ -119,6 +119,11 @@ class Sieve:
             self._known = keys.verdicts(first, max(count, min(_WINDOW, keys.latest + 1 - first)))
             self._known_from, start = first, 0
         return self._known[start : start + count]
+
+    def _is_last_of_round(self, header: Header) -> bool:
+        """Before the first offset that must not be cleaned: without it, readers would wait for ever before a gap that
+        ends where nothing was written yet."""
+        return header[BASE_OFFSET] + header[LAST_DELTA] + 1 == self._job.upto
 
     def _is_last_of_producer(self, header: Header) -> bool:
         """Of one that the partition still remembers: then its header stays, with its sequence or at least its epoch."""

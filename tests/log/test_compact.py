@@ -91,6 +91,20 @@ def test_the_last_batch_of_a_live_producer_stays_without_its_records(partition: 
     assert len(partition.batches()) == 1
 
 
+def test_the_last_batch_of_a_round_stays_without_its_records(partition: Partition) -> None:
+    """Or a reader would never reach the end of a log that ends there, and be behind for ever."""
+    partition.write(0, batch(0, (b"a", b"1"), (None, b"2")))
+    partition.write(2, batch(2, (None, b"3")), batch(3, (None, b"4"), (None, b"5")))
+    partition.write(5)
+    partition.compact()
+    assert [(each.header.base_offset, each.header.last_offset) for each in partition.batches()] == [(0, 1), (3, 4)]
+    assert partition.offsets() == [0]
+    partition.write(5, batch(5, (b"b", b"1")))
+    partition.write(6)
+    partition.compact(first_dirty=5)
+    assert [each.header.base_offset for each in partition.batches()] == [0, 5]
+
+
 def test_what_an_attempt_left_behind_is_no_hindrance(partition: Partition) -> None:
     partition.write(0, batch(0, (b"a", b"1")))
     partition.write(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,14 +45,14 @@ class Work:
         self.last_of_producer: dict[int, LastOfProducer] = {}
         self.producers = self.random.random() < 0.7
 
-    def batch(self) -> None:
+    def batch(self, keys: Sequence[bytes | None] = KEYS) -> None:
         count = self.random.choice((1, 1, 2, 5, 20, 90))
         start = self.now_ms - self.random.randrange(10_000)
         records = [
             Record(
                 self.end + i,
                 start + self.random.randrange(-100, 20_000) * self.random.randrange(2),
-                self.random.choice(KEYS),
+                self.random.choice(keys),
                 None if self.random.random() < 0.2 else self.random.randbytes(self.random.choice((0, 1, 60, 300))),
                 ((("h", b"v"), ("", None)) if self.random.random() < 0.1 else ()),
             )

@@ -39,9 +39,10 @@ def write(directory: Path, seed: int) -> Work:
 
 
 def write_more(work: Work) -> None:
-    """The active segment ends, and another one becomes it."""
+    """The active segment ends, in some logs with records of which none stays, and another one becomes it."""
     for _ in range(40):
         work.random.choice([work.batch] * 5 + [work.marker])()
+    work.batch([None])
     while work.open:
         work.marker()
     work.roll()
