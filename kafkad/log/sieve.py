@@ -5,6 +5,7 @@ Most are decided by their offsets alone: where nothing stays, or everything, no 
 
 from __future__ import annotations
 
+from kafkad.config import LONG_MAX
 from kafkad.log import old_formats
 from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH, MAGIC, PRODUCER_ID, Header, header_at
 from kafkad.log.bodies import Body
@@ -67,6 +68,9 @@ class Sieve:
         self._transactions = transactions
         self._known = bytearray()
         self._known_from = keys.first
+        horizon = job.now_ms + job.delete_retention_ms
+        self._horizon = horizon if horizon <= LONG_MAX else None
+        """Of tombstones and needless markers met for the first time; None when they are to stay for ever."""
 
     def sift(self, data: bytes, at: int, header: Header) -> Kept | None:
         """What stays of the batch at data[at]. RecordsError when it is damaged."""
@@ -91,9 +95,9 @@ class Sieve:
             self.records_kept += kept
             check_crc(data, at, header)
             mark = horizon is None and (spent or TOMBSTONE in verdicts or UNKNOWN_TOMBSTONE in verdicts)
-            if kept == header[_COUNT] and not mark:
+            until = self._horizon if mark else None
+            if kept == header[_COUNT] and until is None:
                 return header, data[at : at + PREFIX_SIZE + header[LENGTH]]
-            until = self._job.now_ms + self._job.delete_retention_ms if mark else None
             return _with_header(cut(body_of(data, at, header), header, verdicts, until))
         if self._is_last_of_round(header) or self._is_last_of_producer(header):
             check_crc(data, at, header)

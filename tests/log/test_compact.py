@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.config import LONG_MAX
 from kafkad.log.compact import Extent, grouped
 from kafkad.log.compaction import CompactionStats, LastOfProducer, UncleanableError
 from kafkad.log.indexed import INDEX, LARGEST_RELATIVE_OFFSET, LOG
@@ -103,6 +104,18 @@ def test_the_last_batch_of_a_round_stays_without_its_records(partition: Partitio
     partition.write(6)
     partition.compact(first_dirty=5)
     assert [each.header.base_offset for each in partition.batches()] == [0, 5]
+
+
+def test_tombstones_may_stay_for_ever(partition: Partition) -> None:
+    """And get a horizon, as with Kafka, as soon as they may not."""
+    partition.write(0, batch(0, (b"a", b"1"), (b"a", None)), batch(2, (b"b", None)))
+    partition.write(3)
+    partition.compact(delete_retention_ms=LONG_MAX)
+    assert partition.offsets() == [1, 2]
+    assert [each.header.delete_horizon_ms for each in partition.batches()] == [None, None]
+    partition.compact(first_dirty=3, delete_retention_ms=LONG_MAX - NOW_MS)
+    assert [each.header.delete_horizon_ms for each in partition.batches()] == [LONG_MAX, LONG_MAX]
+    assert [record.timestamp for record in partition.records()] == [NOW_MS + 1, NOW_MS]
 
 
 def test_what_an_attempt_left_behind_is_no_hindrance(partition: Partition) -> None:
