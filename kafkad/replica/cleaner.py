@@ -164,7 +164,8 @@ class Cleaner:
             chosen.log.compacting = False
 
     async def _choose(self) -> Chosen | None:
-        """The dirtiest of those that are dirty enough."""
+        """The dirtiest of those that are dirty enough. All lose what retention no longer keeps: as in Kafka, each look
+        does that, for `Upkeep` passes over logs that are being compacted, which may be always."""
         turns = Turns()
         self._marks = {tp: mark for tp, mark in self._marks.items() if self._is_valid(tp, mark)}
         found = []
@@ -186,6 +187,7 @@ class Cleaner:
         if partition.tp in self._marks or self._moves.future(partition.tp) is not None:
             return None
         try:
+            found.delete_old_segments(self._now_ms(), partition.high_watermark)
             dirt = found.assess(self._now_ms(), partition.last_stable_offset)
         except StorageError as error:
             self._replicas.directory_failed(error)

@@ -191,6 +191,13 @@ def test_what_is_clean_enough_rests(scene: Scene) -> None:
     assert scene.until_job().first_dirty == first_dirty
 
 
+def test_what_is_too_old_goes_at_each_look(scene: Scene) -> None:
+    scene.dirty("a", cleanup_policy="compact,delete", min_cleanable_dirty_ratio="1", retention_ms="1")
+    scene.until(lambda: scene.log().start_offset == scene.log().end_offset == 60)
+    assert len(scene.log().segments) == 1
+    scene.look()
+
+
 @pytest.mark.parametrize("what", ["truncated", "deleted", "not compacted", "moved", "offline"])
 def test_the_product_of_a_log_that_changed_meanwhile_is_dropped(scene: Scene, what: str) -> None:
     scene.dirty("a")
