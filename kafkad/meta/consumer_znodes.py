@@ -5,6 +5,7 @@ Such a group is whoever has a node under `/consumers`. Who of it lives, and what
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ from kafkad.meta.nodetext import json_fields, json_text
 
 GROUPS = "/consumers"
 """Its children are the groups, by name."""
+
+_NOT_IN_A_PATH = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 
 class Consumer(NamedTuple):
@@ -82,8 +85,9 @@ class ConsumerOffset:
 
     @staticmethod
     def path(group: str, topic: str, partition: int) -> str:
-        if not group:
-            raise ValueError("a group without a name has no node")
+        """ValueError for a group whose name ZooKeeper takes for no path: read or written, it has no node."""
+        if _NOT_IN_A_PATH.search(group) or not {"", ".", ".."}.isdisjoint(group.split("/")):
+            raise ValueError(f"a group with the name {group!r} has no node")
         return f"{GROUPS}/{group}/offsets/{topic}/{partition}"
 
     @staticmethod

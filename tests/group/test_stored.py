@@ -64,6 +64,7 @@ def test_what_somebody_else_wrote_there(world: World) -> None:
     assert world.fetch() == Fetched(AT, error=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def test_a_name_that_is_no_path(world: World) -> None:
-    assert world.commit(1, group="") == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert world.fetch("") == Fetched(AT, error=ErrorCode.UNKNOWN_SERVER_ERROR)
+@pytest.mark.parametrize("group", ["", ".", "a/../b", "a//b", "a/", "\x01", "\x85", "\ue000", "\U0001f600"])
+def test_a_name_that_is_no_path(world: World, group: str) -> None:
+    assert world.commit(1, group=group) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert world.fetch(group) == Fetched(AT, error=ErrorCode.UNKNOWN_SERVER_ERROR)
