@@ -37,22 +37,22 @@ def handle(context: Context, request: Request, message: JoinGroupRequest) -> asy
 
 
 def _join(request: Request, message: JoinGroupRequest, asker: partial[None]) -> Join:
-    version, client_id = request.version, request.header.client_id or ""
+    version, client_id, instance_id = request.version, request.header.client_id or "", message.group_instance_id
     rebalance_timeout_ms = message.rebalance_timeout_ms
     if version < _FIRST_WITH_REBALANCE_TIMEOUT:
         rebalance_timeout_ms = message.session_timeout_ms
     return Join(
         asker=asker,
         member_id=message.member_id,
-        new_id="" if message.member_id else _new_id(message.group_instance_id or client_id),
-        instance_id=message.group_instance_id,
+        new_id="" if message.member_id else _new_id(client_id if instance_id is None else instance_id),
+        instance_id=instance_id,
         client_id=client_id,
         client_host=address_text(request.connection.host),
         session_timeout_ms=message.session_timeout_ms,
         rebalance_timeout_ms=rebalance_timeout_ms,
         protocol_type=message.protocol_type,
         protocols=tuple((protocol.name, protocol.metadata) for protocol in message.protocols),
-        needs_id=version >= _FIRST_WITH_ID_REQUIRED and message.group_instance_id is None,
+        needs_id=version >= _FIRST_WITH_ID_REQUIRED and instance_id is None,
         may_skip=version >= _FIRST_THAT_CAN_SKIP,
         reason=message.reason,
     )

@@ -124,6 +124,11 @@ def test_a_static_member_comes_back(broker: OneBroker, version: int) -> None:
     assert broker.ask(heartbeat, 3).error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_an_instance_may_have_an_empty_name(broker: OneBroker) -> None:
+    """It is the start of the member's id then, and not the client's."""
+    assert stable(broker, "nameless", group_instance_id="").startswith("-")
+
+
 @pytest.mark.parametrize("version", range(10))
 def test_joins_that_are_refused(broker: OneBroker, version: int) -> None:
     def refused(group: str, **more: Any) -> tuple[int, str]:
