@@ -124,7 +124,7 @@ class OffsetCommitter:
             return [error.code] * len(asked)
         limit = self.settings.max_metadata_size
         now = self._clock.now_ms()
-        expire = NO_TIMESTAMP if retention_ms == DEFAULT_RETENTION else now + retention_ms
+        expire = NO_TIMESTAMP if retention_ms == DEFAULT_RETENTION else _expires_at(now, retention_ms)
         fits = [not one.metadata or metadata_fits(one.metadata, limit) for one in asked]
         records = [
             OffsetCommitted(
@@ -288,6 +288,11 @@ class StandingCommit:
         machine.offsets.put(who.group, self._position, pack(offset, leader_epoch, metadata, now))
         committer.probe.committed += 1
         return True
+
+
+def _expires_at(now_ms: int, retention_ms: int) -> int:
+    """Beyond what a record can hold, numbers begin again at the least one, as Java's do: that is over at once."""
+    return (now_ms + retention_ms + 2**63) % 2**64 - 2**63
 
 
 def metadata_fits(metadata: str, limit: int) -> bool:

@@ -175,6 +175,15 @@ def test_times_of_old_versions(broker: OneBroker) -> None:
     assert second.expire_timestamp == second.commit_timestamp + 60_000
 
 
+@pytest.mark.parametrize("retention_ms", [2**63 - 1, -(2**63)])
+def test_a_retention_that_leads_beyond_all_numbers_is_over(broker: OneBroker, retention_ms: int) -> None:
+    """Java's numbers begin again at the least one."""
+    assert commit(broker, 4, "overflow", ("here", 0, 1), retention_time_ms=retention_ms) == [("here", 0, OK)]
+    committed = offsets_of(broker, "overflow").committed("overflow", "here", 0)
+    assert committed is not None
+    assert committed.expire_timestamp < 0
+
+
 def test_version_0_is_kept_in_the_metadata_store(broker: OneBroker) -> None:
     assert commit(broker, STORED, "old", ("here", 1, 12), committed_metadata="not kept") == [("here", 1, OK)]
     data, _ = broker.run(broker.store.get("/consumers/old/offsets/here/1"))
