@@ -8,8 +8,10 @@ from kafkad.api.context import Context, Request
 from kafkad.api.offset_commit_repeat import RepeatedCommits, may_repeat
 from kafkad.errors import ErrorCode
 from kafkad.group.committing import Asked, Codes, Committer
+from kafkad.group.offsets import Position
 from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -53,40 +55,54 @@ def _remember(context: Context, request: Request, message: OffsetCommitRequest, 
 def _sorted_out(
     context: Context, message: OffsetCommitRequest, by_id: bool
 ) -> tuple[OffsetCommitResponse, list[Asked], Answers]:
-    """What can be asked of the group, and its places in the response; topics that nobody knows have their answer."""
+    """What can be asked of the group, and its places in the response; topics that nobody knows have their answer.
+
+    Of a partition that is named twice the last offset counts, and it is answered once; so is a topic.
+    """
     metadata = context.replicas.metadata
-    response = OffsetCommitResponse()
-    asked: list[Asked] = []
+    topics: dict[str | bytes, OffsetCommitResponseTopic] = {}
+    asked: dict[Position, Asked] = {}
     answers: Answers = []
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for topic in message.topics:
         name = metadata.name_of(topic.topic_id) if by_id else topic.name
         known = metadata.topics.get(name) if name is not None else None
-        partitions = []
+        partitions = _partitions_of(topic, topics, by_id)
         for one in topic.partitions:
             index = one.partition_index
             answer = OffsetCommitResponsePartition(partition_index=index)
-            partitions.append(answer)
             if known is None:
                 answer.error_code = unknown
             elif index not in known.partitions:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                answers.append(answer)
-                asked.append(
-                    Asked(
-                        known.name,
-                        index,
-                        one.committed_offset,
-                        one.committed_leader_epoch,
-                        one.committed_metadata,
-                        one.commit_timestamp,
-                    )
+                position = known.name, index
+                again = position in asked
+                asked[position] = Asked(
+                    *position,
+                    one.committed_offset,
+                    one.committed_leader_epoch,
+                    one.committed_metadata,
+                    one.commit_timestamp,
                 )
-        response.topics.append(
-            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
-        )
-    return response, asked, answers
+                if again:
+                    continue
+                answers.append(answer)
+            partitions.append(answer)
+    return OffsetCommitResponse(topics=list(topics.values())), list(asked.values()), answers
+
+
+def _partitions_of(
+    topic: OffsetCommitRequestTopic, topics: dict[str | bytes, OffsetCommitResponseTopic], by_id: bool
+) -> Answers:
+    """Where a topic's partitions are answered. One that is named without partitions is not answered."""
+    if not topic.partitions:
+        return []
+    key = topic.topic_id if by_id else topic.name
+    answered = topics.get(key)
+    if answered is None:
+        answered = topics[key] = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+    return answered.partitions
 
 
 def _answered(response: OffsetCommitResponse, answers: Answers, codes: Codes) -> OffsetCommitResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode
+from kafkad.group.offsets import Position
 from kafkad.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -14,26 +15,35 @@ from kafkad.wire.messages.offset_delete import (
 
 async def handle(context: Context, request: Request, message: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Asks the group even when there is nothing to delete: whether it exists is an answer too."""
-    topics = context.replicas.metadata.topics
-    response = OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(partition_index=asked.partition_index) for asked in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ]
+    answers, of_group = _sorted_out(context, message)
+    codes = await context.offsets.delete(message.group_id, list(of_group))
+    for answer, code in zip(of_group.values(), codes, strict=True):
+        answer.error_code = code
+    return OffsetDeleteResponse(
+        topics=[OffsetDeleteResponseTopic(name=name, partitions=partitions) for name, partitions in answers.items()]
     )
-    answers = []
-    for topic in response.topics:
-        for answer in topic.partitions:
-            if topic.name in topics and answer.partition_index in topics[topic.name].partitions:
-                answers.append(((topic.name, answer.partition_index), answer))
+
+
+def _sorted_out(
+    context: Context, message: OffsetDeleteRequest
+) -> tuple[dict[str, list[OffsetDeleteResponsePartition]], dict[Position, OffsetDeleteResponsePartition]]:
+    """The answers by topic, and of them those that the group has to give: one for each partition, named twice or not.
+
+    What does not exist has its answer. A topic that is named without partitions is not answered.
+    """
+    known = context.replicas.metadata.topics
+    answers: dict[str, list[OffsetDeleteResponsePartition]] = {}
+    of_group: dict[Position, OffsetDeleteResponsePartition] = {}
+    for topic in message.topics:
+        for asked in topic.partitions:
+            index = asked.partition_index
+            position = topic.name, index
+            if position in of_group:
+                continue
+            answer = OffsetDeleteResponsePartition(partition_index=index)
+            if topic.name in known and index in known[topic.name].partitions:
+                of_group[position] = answer
             else:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    codes = await context.offsets.delete(message.group_id, [position for position, _ in answers])
-    for (_, answer), code in zip(answers, codes, strict=True):
-        answer.error_code = code
-    return response
+            answers.setdefault(topic.name, []).append(answer)
+    return answers, of_group

@@ -37,7 +37,8 @@ def handle(
         return OffsetFetchResponse(groups=groups)
     positions = None
     if message.topics is not None:
-        positions = [(topic.name, index) for topic in message.topics for index in topic.partition_indexes]
+        named = ((topic.name, index) for topic in message.topics for index in topic.partition_indexes)
+        positions = list(dict.fromkeys(named))  # whatever is named twice is answered once
     if version == 0:
         return _from_store(context, message.group_id, positions or ())
     try:
@@ -68,11 +69,12 @@ def _of_one_group(found: Iterable[Fetched]) -> OffsetFetchResponse:
 
 
 async def _from_store(context: Context, group: str, positions: Sequence[Position]) -> OffsetFetchResponse:
-    """There an offset that nobody has committed is an error; so is a topic that does not exist."""
+    """There an offset that nobody has committed is an error; so is a partition that does not exist."""
     known = context.replicas.metadata.topics
     found = []
     for position in positions:
-        if position[0] in known:
+        topic, partition = position
+        if topic in known and partition in known[topic].partitions:
             found.append(await context.stored_offsets.fetch(group, position))
         else:
             found.append(Fetched(position, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))

@@ -11,6 +11,7 @@ import pytest
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.offsets import Offsets
 from kafkad.group.records import OffsetCommitted
+from kafkad.meta.store import ensure_path
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest
 from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -184,6 +185,46 @@ def test_a_retention_that_leads_beyond_all_numbers_is_over(broker: OneBroker, re
     assert committed.expire_timestamp < 0
 
 
+def topics_twice(*partitions: int) -> list[OffsetCommitRequestTopic]:
+    """Each partition in a topic of its own, with its number's place as offset; one more topic has none."""
+    return [
+        OffsetCommitRequestTopic(
+            name="here",
+            topic_id=bytes(16),
+            partitions=[
+                OffsetCommitRequestPartition(partition_index=index, committed_offset=at, committed_metadata=None)
+            ],
+        )
+        for at, index in enumerate(partitions)
+    ] + [OffsetCommitRequestTopic(name="never", topic_id=bytes(16), partitions=[])]
+
+
+def test_of_a_partition_that_is_named_twice_the_last_offset_counts(broker: OneBroker) -> None:
+    """It is answered once, with its topic; what does not exist is answered as often as it is named."""
+    request = OffsetCommitRequest(group_id="twice", topics=topics_twice(0, 1, 9, 0, 9))
+    [topic] = broker.ask(request, 8).topics
+    assert [(one.partition_index, one.error_code) for one in topic.partitions] == [
+        (0, OK),
+        (1, OK),
+        (9, UNKNOWN),
+        (9, UNKNOWN),
+    ]
+    assert fetch(broker, 5, "twice") == [("here", 0, 3, -1, "", OK), ("here", 1, 1, -1, "", OK)]
+
+
+def test_what_is_fetched_or_deleted_twice_is_answered_once(broker: OneBroker) -> None:
+    commit(broker, STORED, "doubled", ("here", 0, 3))
+    commit(broker, 5, "doubled", ("here", 0, 3), ("here", 1, 3))
+    assert fetch(broker, STORED, "doubled", ("here", 0), ("here", 0)) == [("here", 0, 3, -1, "", OK)]
+    assert fetch(broker, 5, "doubled", ("here", 0), ("here", 0)) == [("here", 0, 3, -1, "", OK)]
+    asked = [OffsetDeleteRequestPartition(partition_index=index) for index in (0, 9, 0, 9)]
+    topics = [OffsetDeleteRequestTopic(name="here", partitions=some) for some in (asked[:3], asked[3:], [])]
+    answer = broker.ask(OffsetDeleteRequest(group_id="doubled", topics=topics), 0)
+    assert [[(one.partition_index, one.error_code) for one in topic.partitions] for topic in answer.topics] == [
+        [(0, OK), (9, UNKNOWN), (9, UNKNOWN)]
+    ]
+
+
 def test_version_0_is_kept_in_the_metadata_store(broker: OneBroker) -> None:
     assert commit(broker, STORED, "old", ("here", 1, 12), committed_metadata="not kept") == [("here", 1, OK)]
     data, _ = broker.run(broker.store.get("/consumers/old/offsets/here/1"))
@@ -194,6 +235,9 @@ def test_version_0_is_kept_in_the_metadata_store(broker: OneBroker) -> None:
         ("never", 0, -1, -1, "", UNKNOWN),
     ]
     assert fetch(broker, 5, "old", ("here", 1)) == [("here", 1, -1, -1, "", OK)]
+    broker.run(ensure_path(broker.store, "/consumers/old/offsets/here/9"))
+    broker.run(broker.store.set("/consumers/old/offsets/here/9", b"12"))
+    assert fetch(broker, STORED, "old", ("here", 9)) == [("here", 9, -1, -1, "", UNKNOWN)]
 
 
 @pytest.mark.parametrize("version", range(7, 11))
@@ -247,8 +291,8 @@ def test_offsets_are_deleted(broker: OneBroker) -> None:
     commit(broker, 5, "deleting", ("here", 0, 1), ("here", 1, 1))
     assert delete(broker, "deleting", ("here", 0), ("never", 0), ("here", 9)) == [
         ("here", 0, OK),
-        ("never", 0, UNKNOWN),
         ("here", 9, UNKNOWN),
+        ("never", 0, UNKNOWN),
     ]
     assert fetch(broker, 5, "deleting") == [("here", 1, 1, -1, "", OK)]
     assert delete(broker, "deleting") == []
