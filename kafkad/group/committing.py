@@ -134,6 +134,7 @@ class OffsetCommitter:
             if fit
         ]
         if not records:
+            shard.machine.begin(group)
             return _codes(ErrorCode.NONE, fits)
         writing = Writing()
         shard.write(records, writing.end, _FIRST_SEQUENCE)

@@ -82,11 +82,6 @@ class GroupFacts:
         return group
 
     @property
-    def is_blank(self) -> bool:
-        """Nobody would miss it: it never had a generation, and nobody is on the way into it."""
-        return not (self.generation or self._members or self._pending or self.recorded)
-
-    @property
     def size(self) -> int:
         return len(self._members)
 

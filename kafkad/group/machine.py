@@ -120,6 +120,13 @@ class GroupMachine:
             return self._new(name)
         return group
 
+    def begin(self, name: str) -> Group:
+        """Somebody asked for this group: it is there from now on; expiry ends it when nothing comes of it."""
+        group = self.groups.get(name)
+        if group is None:
+            group = self.groups[name] = self._new(name)
+        return group
+
     def names(self) -> set[str]:
         return self.groups.keys() | self.offsets.groups()
 
@@ -138,8 +145,7 @@ class GroupMachine:
         elif group is None and join.member_id:
             self._answer(Answer(join.asker, Joined(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)))
         else:
-            if group is None:
-                group = self.groups[name] = self._new(name)
+            group = self.begin(name)
             self._carry_out(group, group.join(join, self._now()))
 
     def sync(self, name: str, sync: Sync) -> None:
@@ -234,11 +240,8 @@ class GroupMachine:
             asker(answer)
 
     def _see_to(self, group: Group) -> None:
-        """Its next deadline; or its end, when it never came to anything."""
+        """Its next deadline."""
         name = group.name
-        if group.is_blank and self.groups.get(name) is group and group.state is State.EMPTY:
-            self._discard(name)
-            return
         deadline_ms = group.deadline_ms
         alarm = self._alarms.get(name)
         if alarm is not None:

@@ -9,6 +9,7 @@ import pytest
 
 from kafkad.errors import ErrorCode
 from kafkad.group.committing import Asked
+from kafkad.group.events import State
 from kafkad.group.records import GroupForgotten, GroupWritten, OffsetCommitted, OffsetForgotten
 from tests.group.committing import MINUTE, Offsets
 from tests.group.test_committing import SUBSCRIBED_TO_A
@@ -126,6 +127,24 @@ def test_an_empty_group_without_offsets_goes_at_once(world: Offsets) -> None:
     world.expire()
     assert world.log[-1] == GroupForgotten("g")
     assert not world.machine.names()
+
+
+def test_groups_of_which_nothing_came_are_there_until_they_are_looked_through(world: Offsets) -> None:
+    """Somebody was refused, or never used the id that it was given, or committed nothing that fits."""
+    world.join(group="refused", protocols=())
+    pending = world.join(group="pending", needs_id=True).answer.member_id
+    world.commit_offsets(Asked("a", 0, 5, metadata="m" * 101), group="nothing")
+    assert [world.state(group) for group in ("refused", "pending", "nothing", "unheard of")] == [
+        State.EMPTY,
+        State.EMPTY,
+        State.EMPTY,
+        State.DEAD,
+    ]
+    assert world.commit_offsets(Asked("a", 0, 5), group="nothing", generation=1) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    world.expire()
+    assert not world.machine.names()
+    assert not world.log
+    assert world.join(pending, group="pending").error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_pending_offset_keeps_its_group(world: Offsets) -> None:
