@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from kafkad.errors import ErrorCode
 from kafkad.group.events import Asker, Join
 from kafkad.group.records import MemberWritten
+from kafkad.group.votes import most_voted
 
 Protocols = tuple[tuple[str, bytes], ...]
 
@@ -212,8 +213,7 @@ class Members:
         """The one with the most votes among those that all know."""
         count = len(self._by_id)
         candidates = {name for name, knowing in self._knowing.items() if knowing == count}
-        votes = Counter(member.vote(candidates) for member in self._by_id.values())
-        return max(votes, key=votes.__getitem__)
+        return most_voted(member.vote(candidates) for member in self._by_id.values())
 
     def _forget(self, protocols: Protocols) -> None:
         for name in _names(protocols):

@@ -215,10 +215,16 @@ class Coordination(Generic[M]):
 
 def partition_of(key: str, count: int) -> int:
     """As Java's String.hashCode and Kafka's absolute value have it, which is 0 for the smallest number."""
-    value = 0
-    units = key.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    value = java_hash(key)
     if value >= 1 << 31:
         value = (1 << 32) - value
     return (0 if value == 1 << 31 else value) % count
+
+
+def java_hash(text: str) -> int:
+    """The 32 bits of Java's String.hashCode."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return value

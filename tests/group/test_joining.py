@@ -141,6 +141,14 @@ def test_all_members_know_the_protocol_that_most_vote_for(life: Life) -> None:
     assert {one.answer.protocol for one in asked} == {"b"}
 
 
+def test_it_is_the_same_one_whoever_came_first(life: Life) -> None:
+    both = ("range", b""), ("roundrobin", b"")
+    for group, first, second in (("g1", both, both[::-1]), ("g2", both[::-1], both)):
+        asked = [life.join(group=group, protocols=protocols) for protocols in (first, second)]
+        life.advance(6000)
+        assert {one.answer.protocol for one in asked} == {"roundrobin"}
+
+
 @pytest.mark.parametrize("protocols", [(), (("other", b""),)])
 def test_a_member_that_shares_no_protocol_is_refused(life: Life, protocols: tuple[tuple[str, bytes], ...]) -> None:
     life.stable()
