@@ -105,9 +105,12 @@ class Answer(NamedTuple):
 
 
 class Replaced(NamedTuple):
-    """A static member came back under a new id: it is answered when that is written."""
+    """A static member came back under a new id: it is answered when that is written. What it was until then."""
 
     member_id: str
+    was: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
     leader_before: str | None
     may_skip: bool
 

@@ -238,40 +238,52 @@ class Group(Generations):
 
     def _replace(self, member: Member, join: Join, now: Moment) -> None:
         """A static member came back without its id. What waits under the old one is fenced (KIP-345)."""
-        was, leader_before = member.id, self._members.leader
-        self._answer_join(member, Joined(ErrorCode.FENCED_INSTANCE_ID, was))
+        replaced = Replaced(
+            join.new_id,
+            member.id,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+            self._members.leader,
+            join.may_skip,
+        )
+        self._answer_join(member, Joined(ErrorCode.FENCED_INSTANCE_ID, member.id))
         self._give_up_sync(member, ErrorCode.FENCED_INSTANCE_ID)
-        self._members.rename(member, join.new_id)
-        if was in self._unsynced:
-            self._unsynced.remove(was)
-            self._unsynced.add(member.id)
+        self._rename(member, join.new_id)
         self._heard(member, now.ms)
         self._rejoin(member, join)
-        self._note(f"{was} is replaced by {member.id} as {join.instance_id}, {_said(join.reason)}")
+        self._note(f"{replaced.was} is replaced by {member.id} as {join.instance_id}, {_said(join.reason)}")
         if self.state is State.STABLE and self._members.select_protocol() == self.protocol:
             assignments = {one.id: one.assignment for one in self._members}
-            replaced = Replaced(member.id, leader_before, join.may_skip)
             self._effects.append(Write(self._record(assignments), replaced))
         else:
             self._rebalance_if_may(f"{join.instance_id} came back, {_said(join.reason)}", now)
 
     def _end_replacement(self, replaced: Replaced, error: ErrorCode | None, now: Moment) -> None:
         """If a rebalance has begun meanwhile, that answers. Clients that cannot skip an assignment must not learn that
-        they lead: they are told the leader as it was. If it could not be written, nobody knows of the new id: the
-        member will come back once more without one."""
+        they lead: they are told the leader as it was. If it could not be written, nobody knows of the new id: the one
+        that was replaced has its place again, and the member will come back once more without an id."""
         member = self._members.get(replaced.member_id)
         if member is None or self.state is not State.STABLE:
             return
-        if error is not None:
-            self._answer_join(member, Joined(error, ""))
-            return
         joined = self._joined(member)
-        if not replaced.may_skip:
+        if error is not None or not replaced.may_skip:
             joined = joined._replace(leader=replaced.leader_before or "", members=())
         elif self._members.leader == member.id:
             joined = joined._replace(skip_assignment=True)
+        if error is not None:
+            joined = joined._replace(error=error, member_id="")
+            self._rename(member, replaced.was)
+            member.rebalance_timeout_ms = replaced.rebalance_timeout_ms
+            member.session_timeout_ms = replaced.session_timeout_ms
         self._answer_join(member, joined)
         self._heard(member, now.ms)
+
+    def _rename(self, member: Member, new_id: str) -> None:
+        was = member.id
+        self._members.rename(member, new_id)
+        if was in self._unsynced:
+            self._unsynced.remove(was)
+            self._unsynced.add(new_id)
 
     # Going
 

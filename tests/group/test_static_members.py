@@ -72,15 +72,31 @@ def test_a_static_member_with_other_protocols_starts_a_rebalance(life: Life) -> 
 
 
 def test_a_replacement_that_cannot_be_written_is_told_so_and_comes_again(life: Life) -> None:
+    """Until then the one that was to be replaced has its place, as the log has it."""
     asked = life.join(instance_id="a")
     life.advance(3000)
-    life.sync(asked.answer.member_id, 1, {asked.answer.member_id: b"A"})
+    was = asked.answer.member_id
+    life.sync(was, 1, {was: b"A"})
     life.failure = ErrorCode.NOT_ENOUGH_REPLICAS
-    refused = life.join(instance_id="a")
-    assert (refused.error, refused.answer.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+    refused = life.join(instance_id="a", session_timeout_ms=60_000).answer
+    assert refused == asked.answer._replace(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id="", members=())
+    assert life.heartbeat(was, 1, instance_id="a") == OK
     life.failure = None
     back = life.join(instance_id="a").answer
+    assert life.heartbeat(was, 1, instance_id="a") == ErrorCode.FENCED_INSTANCE_ID
     assert life.sync(back.member_id, 1).answer.assignment == b"A"
+
+
+def test_who_was_not_replaced_after_all_keeps_its_own_session(life: Life) -> None:
+    asked = life.join(instance_id="a")
+    life.advance(3000)
+    life.sync(asked.answer.member_id, 1)
+    life.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    life.join(instance_id="a", session_timeout_ms=60_000)
+    life.advance(9_999)
+    assert life.state() is State.STABLE
+    life.advance(1)
+    assert life.state() is State.EMPTY
 
 
 def test_a_static_member_that_is_absent_keeps_its_place_until_its_session_ends(life: Life) -> None:
