@@ -65,8 +65,6 @@ class Group(Generations):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if generation < 0 and self.state is State.EMPTY:
             return
-        if generation < 0 and not member_id and instance_id is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.name} has members; only they may commit")
         error = self._check(member_id, instance_id, generation)
         if error is None and self.state is State.COMPLETING:
             error = ErrorCode.REBALANCE_IN_PROGRESS
