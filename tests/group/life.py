@@ -60,6 +60,8 @@ class Life:
         self.clock = FakeClock()
         self.timers = Timers()
         self.log: list[GroupRecord] = []
+        self.batches: list[int] = []
+        """How many records were written at once, each time."""
         self.hold = False
         self.failure: ErrorCode | None = None
         self.refused = False
@@ -75,6 +77,7 @@ class Life:
         )
 
     def write(self, records: Sequence[GroupRecord], on_end: OnEnd) -> None:
+        self.batches.append(len(records))
         if self.failure is not None:
             on_end(KafkaError(self.failure))
         elif self.hold:
