@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from kafkad.api.java import address_text
 from kafkad.api.operations import NOT_ASKED_FOR, ON_GROUP
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.group.records import GroupWritten, decode
 from kafkad.wire.messages.delete_groups import DeleteGroupsRequest
 from kafkad.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from kafkad.wire.messages.heartbeat import HeartbeatRequest
@@ -18,6 +20,7 @@ from kafkad.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPr
 from kafkad.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkad.wire.messages.list_groups import ListGroupsRequest
 from kafkad.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, parse_records
 from tests.api.one_broker import OneBroker
 
 OK = ErrorCode.NONE
@@ -103,10 +106,20 @@ def test_a_member_joins(broker: OneBroker, version: int) -> None:
     ]
 
 
-def test_a_version_without_a_rebalance_timeout_takes_the_session_timeout(broker: OneBroker) -> None:
-    joined(broker, "v0", 0)
-    machine = broker.context.group_coordination.shard("v0").machine
-    assert machine.groups["v0"].deadline_ms <= broker.context.clock.monotonic_ms() + 10_000
+@pytest.mark.parametrize(("version", "timeout_ms"), [(0, 10_000), (1, 20_000)])
+def test_the_first_version_has_no_rebalance_timeout_but_its_session(
+    broker: OneBroker, version: int, timeout_ms: int
+) -> None:
+    group = f"patient-{version}"
+    member = joined(broker, group, version).member_id
+    log = broker.context.group_coordination.shard(group).partition.log
+    at = log.size
+    assert broker.ask(sync(group, 0, member), 0).error_code == OK
+    data = os.pread(log.segments[0].file.fd, log.size - at, at)
+    [record] = parse_records(data[HEADER_SIZE:], BATCH_HEADER.unpack_from(data))
+    written = decode(record.key or b"", record.value)
+    assert isinstance(written, GroupWritten)
+    assert [(one.session_timeout, one.rebalance_timeout) for one in written.members] == [(10_000, timeout_ms)]
 
 
 @pytest.mark.parametrize("version", range(5, 10))

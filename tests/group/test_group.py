@@ -7,7 +7,7 @@ import pytest
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import State
 from kafkad.group.generations import PREVIOUS
-from kafkad.group.records import GroupForgotten, OffsetCommitted, OffsetForgotten
+from kafkad.group.records import GroupForgotten, GroupWritten, MemberWritten, OffsetCommitted, OffsetForgotten
 from tests.group.life import G, Life
 
 OK = ErrorCode.NONE
@@ -24,6 +24,14 @@ def test_a_stable_group_goes_on_after_a_restart(life: Life) -> None:
     life.advance(9999)
     assert [life.heartbeat(member, 1) for member in members] == [OK, OK]
     assert life.join(members[1]).answer.leader == members[0]
+
+
+def test_who_leads_is_known_after_a_restart(life: Life) -> None:
+    """It need not be the one who is written first."""
+    members = [MemberWritten(name, None, "c", "/127.0.0.1", 60_000, 10_000, b"r", b"") for name in "ab"]
+    life.log.append(GroupWritten(G, "consumer", 3, "range", "b", 0, tuple(members)))
+    life.restart()
+    assert life.join("a").answer.leader == "b"
 
 
 def test_a_restart_tells_who_waits_to_look_for_the_coordinator(life: Life) -> None:

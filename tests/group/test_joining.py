@@ -169,8 +169,16 @@ def test_session_timeouts_have_bounds(life: Life, session_timeout_ms: int) -> No
     assert not life.machine.groups
 
 
+@pytest.mark.parametrize("session_timeout_ms", [6000, 1_800_000])
+def test_session_timeouts_may_be_their_bounds(life: Life, session_timeout_ms: int) -> None:
+    asked = life.join(session_timeout_ms=session_timeout_ms)
+    life.advance(3000)
+    assert asked.error == OK
+
+
 def test_a_member_that_nobody_knows(life: Life) -> None:
     assert life.join("stranger").error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert life.join("stranger", protocols=()).error == ErrorCode.UNKNOWN_MEMBER_ID
     life.stable()
     assert life.join("stranger").error == ErrorCode.UNKNOWN_MEMBER_ID
     assert life.heartbeat("stranger", 1) == ErrorCode.UNKNOWN_MEMBER_ID

@@ -32,6 +32,16 @@ def test_heartbeats_arm_no_timers(life: Life) -> None:
     assert not armed
 
 
+def test_a_member_that_joins_again_may_say_how_long_its_session_is(life: Life) -> None:
+    [member] = life.stable()
+    assert life.join(member, session_timeout_ms=20_000).answer.generation == 2
+    assert life.sync(member, 2, {}).error == ErrorCode.NONE
+    life.advance(19_999)
+    assert life.state() is State.STABLE
+    life.advance(1)
+    assert life.state() is State.EMPTY
+
+
 def test_a_silent_follower_starts_a_rebalance(life: Life) -> None:
     leader, follower = life.stable(2)
     life.advance(5000)

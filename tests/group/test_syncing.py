@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from kafkad.errors import ErrorCode
 from kafkad.group.events import State
 from kafkad.group.records import GroupWritten
@@ -59,6 +63,23 @@ def test_a_rebalance_withdraws_an_assignment_that_is_being_written(life: Life) -
     life.commit()
     assert life.state() is State.PREPARING
     assert life.sync(follower, 1).error == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize("end", [Life.commit, lambda life: life.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)])
+def test_the_write_of_a_generation_that_is_over_says_nothing_of_the_next(
+    life: Life, end: Callable[[Life], None]
+) -> None:
+    asked = [life.join(), life.join()]
+    life.advance(6000)
+    leader, follower = (one.answer.member_id for one in asked)
+    life.hold = True
+    life.sync(leader, 1, {follower: b"of generation 1"})
+    for member in (follower, leader):
+        life.join(member, protocols=(("range", b"changed"),))
+    waits = life.sync(follower, 2)
+    end(life)
+    assert (life.generation(), life.state()) == (2, State.COMPLETING)
+    assert not waits.answered
 
 
 def test_a_leader_that_asks_twice_assigns_once(life: Life) -> None:
