@@ -71,6 +71,8 @@ class Model:
         """Who came last under an instance id: all others are fenced."""
         self.announced: dict[tuple[int, int, int], set[str]] = defaultdict(set)
         self.given: dict[tuple[int, int], dict[int, str]] = defaultdict(dict)
+        self.dictated: dict[tuple[int, int], list[dict[str, bytes]]] = defaultdict(list)
+        """What those who led a generation have said, by whose it is."""
         self.leaders: dict[tuple[int, int, int], str] = {}
 
     # Steps
@@ -123,6 +125,9 @@ class Model:
             ids = [member.member_id for member in joined.members] + ["stranger"] * (number % 3 == 1)
             for place, member_id in enumerate(ids):
                 assignments[member_id] = bytes(PARTITIONS[place :: len(ids)])
+            names = {member.member_id: member.instance_id or member.member_id for member in joined.members}
+            dictated = {name: assignments[member_id] for member_id, name in names.items()}
+            self.dictated[(self.era, joined.generation)].append(dictated)
         client.syncing = self.life.sync(
             client.member_id, joined.generation, assignments, instance_id=client.instance_id
         )
@@ -137,6 +142,13 @@ class Model:
         client = self.client(number)
         if client.generation >= 0:
             self.hear(client, self.life.heartbeat(client.member_id, client.generation, instance_id=client.instance_id))
+
+    def linger(self, number: int) -> None:
+        """It lives, and does not care what it is told."""
+        client = self.client(number)
+        for _ in range(5):
+            self.life.heartbeat(client.member_id, client.generation, instance_id=client.instance_id)
+            self.life.advance(5000)
 
     def leave(self, number: int) -> None:
         client = self.client(number)
@@ -255,6 +267,8 @@ class Model:
 
     def receive_assignment(self, client: Client, assignment: bytes) -> None:
         client.assigned = True
+        said = self.dictated[(self.era, client.generation)]
+        assert assignment in [one.get(self.identity(client), b"") for one in said], "nobody assigned this"
         given = self.given[(self.era, client.generation)]
         for partition in assignment:
             owner = given.setdefault(partition, self.identity(client))
@@ -306,7 +320,8 @@ STEPS: tuple[Step, ...] = (
     *[Model.lose_answer] * 2,
     *[Model.leave] * 2,
     *[Model.crash] * 2,
-    Model.hold,
+    Model.linger,
+    *[Model.hold] * 2,
     *[Model.release] * 3,
     Model.refuse,
     Model.restart,
