@@ -42,6 +42,7 @@ TOOLS = {
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
     "configs": "kafka.admin.ConfigCommand",
+    "connect-distributed": "org.apache.kafka.connect.cli.ConnectDistributed",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-producer": "kafka.tools.ConsoleProducer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
@@ -80,19 +81,22 @@ def jars_directory(version: str) -> Path:
     return Path(root) / version
 
 
-def missing(version: str) -> str | None:
-    """Why real Kafka of this version cannot run here; None when it can, perhaps after a fetch."""
+BROKER_JAR = "kafka_2.13"
+
+
+def missing(version: str, jar: str = BROKER_JAR) -> str | None:
+    """Why what needs this jar of real Kafka cannot run here; None when it can, perhaps after a fetch."""
     if shutil.which("java") is None:
         return "java is not installed"
-    if not _fetched(version) and shutil.which("mvn") is None:
-        return f"Kafka {version}'s jars are not in {jars_directory(version)} and mvn is not installed"
+    if not _fetched(version, jar) and shutil.which("mvn") is None:
+        return f"Kafka {version}'s {jar} is not in {jars_directory(version)} and mvn is not installed"
     return None
 
 
-def fetch(version: str) -> Path:
-    """The directory with Kafka's jars, fetched first when they are not there."""
+def fetch(version: str, jar: str = BROKER_JAR) -> Path:
+    """The directory with Kafka's jars, fetched first when this one is not there."""
     jars = jars_directory(version)
-    if _fetched(version):
+    if _fetched(version, jar):
         return jars
     jars.mkdir(parents=True, exist_ok=True)
     pom = HERE / f"pom-{version}.xml"
@@ -105,8 +109,8 @@ def fetch(version: str) -> Path:
     return jars
 
 
-def _fetched(version: str) -> bool:
-    return any(jars_directory(version).glob("kafka_2.13-*.jar"))
+def _fetched(version: str, jar: str) -> bool:
+    return any(jars_directory(version).glob(f"{jar}-*.jar"))
 
 
 def java(version: str, main: str, *arguments: str, options: Sequence[str]) -> list[str]:
