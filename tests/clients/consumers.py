@@ -121,9 +121,15 @@ class Group:
         self._scratch = scratch
 
     def start(
-        self, name: str, library: str, strategy: str, commits: str = "sync", session_ms: int = SESSION_MS
+        self,
+        name: str,
+        library: str,
+        strategy: str,
+        commits: str = "sync",
+        session_ms: int = SESSION_MS,
+        instance: str = "",
     ) -> Consumer:
-        words = [library, self.bootstrap, self.group, self.topic, name, strategy, commits, str(session_ms)]
+        words = [library, self.bootstrap, self.group, self.topic, name, strategy, commits, instance, str(session_ms)]
         command = [sys.executable, "-m", "tests.clients.consuming", *words]
         return self._add(Consumer(name, command, self._scratch / f"{name}.log"))
 

@@ -1,10 +1,10 @@
 """A member of a consumer group as a process of its own, which a test can kill: it says in JSON lines what it does.
 
-    python -m tests.clients.consuming LIBRARY BOOTSTRAP GROUP TOPIC NAME STRATEGY COMMITS SESSION_MS
+    python -m tests.clients.consuming LIBRARY BOOTSTRAP GROUP TOPIC NAME STRATEGY COMMITS INSTANCE SESSION_MS
 
-COMMITS is sync or async (after every poll) or auto. SIGTERM makes it leave. What it says: `assigned`, `revoked` and
-`lost` with partitions, `processed` with a partition and the records' offsets and values, before they are committed,
-and `leaving`; each with the machine's monotonic clock.
+COMMITS is sync or async (after every poll) or auto. INSTANCE is the id of a static member, or empty. SIGTERM makes it
+leave. What it says: `assigned`, `revoked` and `lost` with partitions, `processed` with a partition and the records'
+offsets and values, before they are committed, and `leaving`; each with the machine's monotonic clock.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Arguments(NamedTuple):
     name: str
     strategy: str
     commits: str
+    instance: str
     session_ms: int
 
 
@@ -54,7 +55,7 @@ def with_confluent(asked: Arguments, leave: threading.Event) -> None:
     consumer = Consumer(
         {"bootstrap.servers": asked.bootstrap, "group.id": asked.group, "client.id": asked.name,
          "partition.assignment.strategy": asked.strategy, "session.timeout.ms": asked.session_ms,
-         "heartbeat.interval.ms": QUICKLY_MS,
+         "heartbeat.interval.ms": QUICKLY_MS, "group.instance.id": asked.instance,
          "enable.auto.commit": asked.commits == "auto", "auto.commit.interval.ms": QUICKLY_MS,
          "auto.offset.reset": "earliest", "log_level": 0}
     )  # fmt: skip
@@ -100,6 +101,7 @@ def with_kafka_python(asked: Arguments, leave: threading.Event) -> None:
 
     consumer = KafkaConsumer(
         bootstrap_servers=asked.bootstrap, group_id=asked.group, client_id=asked.name,
+        group_instance_id=asked.instance or None,
         partition_assignment_strategy=[a for a in assignors if a.name == asked.strategy],
         session_timeout_ms=asked.session_ms, heartbeat_interval_ms=QUICKLY_MS,
         enable_auto_commit=asked.commits == "auto", auto_commit_interval_ms=QUICKLY_MS,
@@ -160,6 +162,7 @@ async def with_aiokafka(asked: Arguments, leave: threading.Event) -> None:
 
     consumer = AIOKafkaConsumer(
         bootstrap_servers=asked.bootstrap, group_id=asked.group, client_id=asked.name,
+        group_instance_id=asked.instance or None,
         partition_assignment_strategy=[a for a in assignors if a.name == asked.strategy],
         session_timeout_ms=asked.session_ms, heartbeat_interval_ms=QUICKLY_MS,
         enable_auto_commit=asked.commits == "auto", auto_commit_interval_ms=QUICKLY_MS,

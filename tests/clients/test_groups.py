@@ -121,6 +121,52 @@ def test_a_member_crashes(group: Group, client: str, strategy: str, commits: str
     group.assert_one_owner_each()
 
 
+@pytest.mark.parametrize(
+    ("client", "strategy", "commits"), cases("{strategy}, a static member restarts", of="range".__eq__)
+)
+def test_a_static_member_restarts(group: Group, client: str, strategy: str, commits: str) -> None:
+    """Within its session it gets its share again and goes on; the other one hears nothing of it."""
+    create(group, PARTITIONS)
+    other = group.start("a", client, strategy, commits, instance="one")
+    first = group.start("b", client, strategy, commits, instance="two")
+    group.wait_for_sizes(3, 3)
+    values = produce(group, "before", 60)
+    group.wait(lambda: group.values() >= values, "end")
+    share, quiet = set(first.owned), list(other.history)
+    first.kill()
+    values |= produce(group, "meanwhile", 60)
+    again = group.start("c", client, strategy, commits, instance="two")
+    group.wait(lambda: set(again.owned) == share, "share of the one before")
+    group.wait(lambda: group.values() >= values, "end")
+    assert other.history == quiet
+    group.assert_one_owner_each()
+
+
+@pytest.mark.parametrize(
+    ("client", "strategy", "commits"),
+    cases("{strategy}, all restart in turn", of=lambda strategy: strategy == "cooperative-sticky"),
+)
+def test_members_restart_in_turn(group: Group, client: str, strategy: str, commits: str) -> None:
+    """Whoever stays keeps what it has while one is away, and reads on; nothing is lost."""
+    create(group, PARTITIONS)
+    members = [group.start(name, client, strategy, commits) for name in "abc"]
+    group.wait_for_sizes(2, 2, 2)
+    values: set[str] = set()
+    for name in "def":
+        leaver, *staying = members
+        had = [set(member.owned) for member in staying]
+        quiet = [list(member.history) for member in staying]
+        leaver.leave()
+        group.wait_for_sizes(3, 3)
+        assert [member.history for member in staying] == quiet
+        assert all(before < set(member.owned) for before, member in zip(had, staying, strict=True))
+        values |= produce(group, f"without {leaver.name}", 60)
+        members = [*staying, group.start(name, client, strategy, commits)]
+        group.wait_for_sizes(2, 2, 2)
+    group.wait(lambda: group.values() >= values, "end")
+    group.assert_one_owner_each()
+
+
 @pytest.mark.parametrize(("client", "strategy", "commits"), cases("ten partitions, {strategy}", of="range".__eq__))
 def test_ten_partitions_by_range(group: Group, client: str, strategy: str, commits: str) -> None:
     create(group, 10)
