@@ -79,7 +79,7 @@ def stable(page: str) -> list[str]:
 def versions() -> list[str]:
     found = [f"{name} {importlib.metadata.version(name)}" for name in ("confluent-kafka", "kafka-python", "aiokafka")]
     for version in VERSIONS:
-        jars = jars_directory(version).glob("kafka-tools-*.jar")
+        jars = jars_directory(version).glob("kafka-tools-[0-9]*.jar")
         found += [f"Kafka's tools {jar.stem.removeprefix('kafka-tools-')}" for jar in jars]
     if program := shutil.which("kcat"):
         said = subprocess.run([program, "-V"], capture_output=True, text=True, check=True).stdout

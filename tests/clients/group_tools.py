@@ -37,28 +37,52 @@ AT_REST = [
     _step("list groups", "--list"),
     _step("list groups with states", "--list --state"),
     _step("list groups in a state", "--list --state empty"),
+    _step("list groups in one of two states", "--list --state Empty,Stable"),
     _step("list groups with types", "--list --type"),
+    _step("list groups with types and states", "--list --type --state"),
+    _step("list groups of a type", "--list --type classic"),
+    _step("list groups of a type that none is of", "--list --type consumer"),
+    _step("list groups of a type in a state", "--list --type classic --state empty"),
     _step("describe a group", "--describe --group c1"),
     _step("describe the members of an empty group", "--describe --group c1 --members"),
     _step("describe the state of an empty group", "--describe --group c1 --state"),
+    _step("describe the offsets of a group and their epochs", "--describe --group c1 --offsets --verbose"),
+    _step("describe the state of a group and its epochs", "--describe --group c1 --state --verbose"),
+    _step("describe two groups", "--describe --group c1 --group c2 --offsets"),
     _step("describe a group that is not there", "--describe --group nowhere"),
+    _step("describe the members of a group that is not there", "--describe --group nowhere --members"),
+    _step("describe the state of a group that is not there", "--describe --group nowhere --state"),
     _step("describe all groups", "--describe --all-groups"),
+    _step("describe the members of all groups", "--describe --all-groups --members"),
+    _step("describe the states of all groups", "--describe --all-groups --state"),
     _reset("to the earliest, only planned", "--topic g1 --to-earliest"),
     _reset("to the earliest", "--topic g1 --to-earliest --execute"),
     _reset("to the latest of a partition", "--topic g1:0 --to-latest --execute"),
+    _reset("of partitions of two topics", "--topic g1:0 --topic g2:0 --to-latest --execute"),
     _reset("to an offset", "--topic g1 --to-offset 3 --execute"),
     _reset("to an offset beyond the end", "--topic g1 --to-offset 99 --execute"),
     _reset("back by two", "--topic g1 --shift-by -2 --execute"),
     _reset("back by too many", "--topic g1 --shift-by -100 --dry-run"),
+    _reset("forward by too many", "--topic g1 --shift-by 100 --execute"),
     _reset("to a time", "--topic g1 --to-datetime 2023-11-14T22:13:20.500Z --execute"),
+    _reset("to a time in a zone", "--topic g1 --to-datetime 2001-01-01T00:00:00.000+02:00 --execute"),
+    _reset("to a time that is yet to come", "--topic g1 --to-datetime 2099-01-01T00:00:00.000 --execute"),
+    _reset("to a time that is none", "--topic g1 --to-datetime yesterday --execute"),
     _reset("to what is there", "--all-topics --to-current --execute"),
     _reset("by a duration, before all", "--topic g1 --by-duration P20000D --execute"),
     _reset("by a duration, after all", "--topic g1 --topic g2 --by-duration PT1S --execute"),
     _reset("to a file", "--all-topics --to-offset 2 --export --dry-run"),
+    _reset("of two groups to a file", "--group c2 --all-topics --to-offset 2 --export --dry-run"),
+    _reset("from a file, only planned", "--from-file {dir}/offsets.csv --dry-run"),
     _reset("from a file", "--from-file {dir}/offsets.csv --execute"),
+    _reset("of two groups from a file", "--group c2 --from-file {dir}/groups.csv --execute"),
     _reset("of a topic that is not there", "--topic nowhere --to-earliest --execute"),
-    _step("reset offsets of a group that is not there", "--reset-offsets --group new --topic g1 --to-offset 1 --execute"),
+    _step("reset offsets of a group that is not there", "--reset-offsets --group n1 --topic g1 --to-offset 1 --execute"),
+    _step("reset all offsets of a group that is not there", "--reset-offsets --group nowhere --all-topics --to-earliest --execute"),
+    _step("reset offsets of all groups", "--reset-offsets --all-groups --all-topics --to-latest --dry-run"),
     _step("describe a group after resetting", "--describe --group c1 --offsets"),
+    _step("delete offsets of a partition", "--delete-offsets --group c2 --topic g2:0"),
+    _step("delete offsets of a partition that is not there", "--delete-offsets --group c1 --topic g1:7"),
     _step("delete offsets", "--delete-offsets --group c1 --topic g2"),
     _step("delete offsets of a topic that is not there", "--delete-offsets --group c1 --topic nowhere"),
     _step("delete offsets of a group that is not there", "--delete-offsets --group nowhere --topic g1"),
@@ -67,22 +91,34 @@ AT_REST = [
 
 IN_USE = [
     _step("list groups with members", "--list --state stable"),
+    _step("list groups with members and their types", "--list --state stable --type classic"),
     _step("describe a group in use", "--describe --group m1"),
     _step("describe the members of a group", "--describe --group m1 --members"),
     _step("describe the members of a group and their partitions", "--describe --group m1 --members --verbose"),
     _step("describe the state of a group", "--describe --group m1 --state"),
+    _step("describe the offsets of a group in use and their epochs", "--describe --group m1 --offsets --verbose"),
+    _step("describe the members of all groups and their partitions", "--describe --all-groups --members --verbose"),
     _step("reset offsets of a group in use", "--reset-offsets --group m1 --topic g1 --to-earliest --execute"),
+    _step("reset offsets of all groups, one of them in use", "--reset-offsets --all-groups --topic g1 --to-latest --execute"),
     _step("delete offsets of a group in use", "--delete-offsets --group m1 --topic g1"),
+    _step("delete offsets that a group in use does not read", "--delete-offsets --group m1 --topic g2"),
+    _step("delete a group in use", "--delete --group m1"),
     _step("delete groups, one of them in use", "--delete --group m1 --group p1"),
 ]  # fmt: skip
 
 AT_THE_END = [
     _step("delete groups", "--delete --group c1 --group c2"),
     _step("delete a group that is not there", "--delete --group nowhere"),
+    _step("delete all groups", "--delete --all-groups"),
     _step("list groups after deleting", "--list"),
 ]
 
-KAFKA_4_SAYS = {"describe a group that is not there": "GroupIdNotFoundException: Group nowhere not found."}
+_NOT_FOUND = "GroupIdNotFoundException: Group nowhere not found."
+KAFKA_4_SAYS = {
+    "describe a group that is not there": _NOT_FOUND,
+    "describe the members of a group that is not there": _NOT_FOUND,
+    "describe the state of a group that is not there": _NOT_FOUND,
+}
 """What the tools of 4.3 say to a broker that answers in versions that Kafka 3.9 does not have, as real Kafka 4.3 does."""
 
 GROUP_SESSION = [*CONSUMERS, *AT_REST, *IN_USE, *AT_THE_END]
@@ -93,6 +129,7 @@ def run_group_session(version: str, bootstrap: str, directory: Path) -> dict[str
     for topic in ("g1", "g2"):
         asker.create(topic, retention_ms="-1")  # its records are of 2023
     (directory / "offsets.csv").write_text('"g1",0,5\n"g2",0,4\n')
+    (directory / "groups.csv").write_text('"c1","g1",0,3\n"c2","g2",0,2\n')
 
     def run_all(steps: list[Step]) -> dict[str, Outcome]:
         return {step.name: run(step, version, bootstrap, directory) for step in steps}
