@@ -274,7 +274,8 @@ class Group(Generations):
             member.rebalance_timeout_ms = replaced.rebalance_timeout_ms
             member.session_timeout_ms = replaced.session_timeout_ms
         self._answer_join(member, joined)
-        self._heard(member, now.ms)
+        member.deadline_ms = now.ms + replaced.session_timeout_ms  # its own counts from when it is heard of again
+        self._deadlines.watch(member.deadline_ms)
 
     def _rename(self, member: Member, new_id: str) -> None:
         was = member.id

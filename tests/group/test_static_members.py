@@ -71,6 +71,19 @@ def test_a_static_member_with_other_protocols_starts_a_rebalance(life: Life) -> 
     assert life.generation() == 2
 
 
+def test_who_comes_back_has_the_session_that_was_until_it_is_heard_of_again(life: Life) -> None:
+    asked = life.join(instance_id="a")
+    life.advance(3000)
+    life.sync(asked.answer.member_id, 1)
+    back = life.join(instance_id="a", session_timeout_ms=6000).answer.member_id
+    life.advance(9_999)
+    assert life.sync(back, 1).error == OK
+    life.advance(5_999)
+    assert life.state() is State.STABLE
+    life.advance(1)
+    assert life.state() is State.EMPTY
+
+
 def test_a_replacement_that_cannot_be_written_is_told_so_and_comes_again(life: Life) -> None:
     """Until then the one that was to be replaced has its place, as the log has it."""
     asked = life.join(instance_id="a")
