@@ -27,7 +27,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "offsets.retention.minutes": "2147483647",  # the golden ones are of 2026
 }
-GONE, LEFT, STAYING = "gone", "left", "staying"
+GONE, LEFT, STAYING = GROUPS = ["gone", "left", "staying"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(300)]
 
@@ -108,12 +108,25 @@ def write(asker: Asker) -> list[Member]:
 @pytest.mark.client("data directories", "groups written by {writer}, continued by {reader}")
 @pytest.mark.parametrize(("writer", "reader"), [("kafka", "kafkad"), ("kafkad", "kafka"), ("kafkad", "kafkad")])
 def test_groups_of_one_continued_by_the_other(writer: str, reader: str, tmp_path: Path) -> None:
-    groups = [GONE, LEFT, STAYING]
-    with first_broker(writer, tmp_path) as broker, asking(broker, *groups) as asker:
+    with first_broker(writer, tmp_path) as broker, asking(broker, *GROUPS) as asker:
         (member,) = write(asker)
-        before = shown(asker, groups)
-    with second_broker(reader, tmp_path) as broker, asking(broker, *groups) as asker:
-        assert shown(asker, groups) == before
+        before = shown(asker, GROUPS)
+    check_continued(reader, tmp_path, member, before)
+
+
+@pytest.mark.client("data directories", "groups of a {writer} that was killed, continued by {reader}")
+@pytest.mark.parametrize(("writer", "reader"), [("kafka", "kafkad"), ("kafkad", "kafka")])
+def test_groups_of_one_that_was_killed_continued_by_the_other(writer: str, reader: str, tmp_path: Path) -> None:
+    with first_broker(writer, tmp_path) as broker, asking(broker, *GROUPS) as asker:
+        (member,) = write(asker)
+        before = shown(asker, GROUPS)
+        (broker.brokers[0] if isinstance(broker, Kafka) else broker).kill()  # type: ignore[attr-defined]
+    check_continued(reader, tmp_path, member, before)
+
+
+def check_continued(reader: str, scratch: Path, member: Member, before: Plain) -> None:
+    with second_broker(reader, scratch) as broker, asking(broker, *GROUPS) as asker:
+        assert shown(asker, GROUPS) == before
         member.reconnect(asker.port)
         with contextlib.closing(member):
             assert member.heartbeat() == ErrorCode.NONE
