@@ -32,6 +32,8 @@ class Consumer:
 
     ended: tuple[int, ...] = (0,)
     """Exit statuses of one that left."""
+    clock = staticmethod(time.monotonic)
+    """By which it says when something happened."""
 
     def __init__(self, name: str, command: list[str], log: Path) -> None:
         self.name = name
@@ -55,7 +57,7 @@ class Consumer:
         self._reader.join(SECONDS)
 
     def kill(self) -> None:
-        at = time.monotonic()
+        at = self.clock()
         self._process.kill()
         self._process.wait()
         self._reader.join(SECONDS)
@@ -100,6 +102,7 @@ class JavaConsumer(Consumer):
     """Kafka's VerifiableConsumer, which says the same in words of its own, by the wall clock."""
 
     ended = (0, 128 + signal.SIGTERM)
+    clock = staticmethod(time.time)
 
     def _heard(self, said: dict[str, Any]) -> None:
         at, event = said["timestamp"] / 1000, said["name"]
@@ -133,11 +136,11 @@ class Group:
         command = [sys.executable, "-m", "tests.clients.consuming", *words]
         return self._add(Consumer(name, command, self._scratch / f"{name}.log"))
 
-    def start_java(self, name: str, version: str, strategy: str) -> Consumer:
+    def start_java(self, name: str, version: str, strategy: str, session_ms: int = SESSION_MS) -> Consumer:
         settings = self._scratch / f"{name}.properties"
         settings.write_text(f"client.id={name}\nheartbeat.interval.ms=300\nmetadata.max.age.ms=300\n")
         words = ["--bootstrap-server", self.bootstrap, "--group-id", self.group, "--topic", self.topic, "--verbose"]
-        words += ["--reset-policy", "earliest", "--session-timeout", str(SESSION_MS)]
+        words += ["--reset-policy", "earliest", "--session-timeout", str(session_ms)]
         words += ["--assignment-strategy", f"org.apache.kafka.clients.consumer.{strategy}"]
         words += ["--consumer.config" if version == "3.9" else "--command-config", str(settings)]
         command = tool(version, "verifiable-consumer", *words)

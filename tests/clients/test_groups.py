@@ -237,6 +237,29 @@ def test_ten_partitions_of_java_consumers(java: Group, version: str, strategy: s
 
 
 @pytest.mark.java
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(each, marks=pytest.mark.client(f"Kafka's tools {each}", "verifiable consumers, one crashes"))
+        for each in VERSIONS
+    ],
+)
+def test_a_java_member_crashes(java: Group, version: str) -> None:
+    create(java, PARTITIONS)
+    values = produce(java, "before", 60)
+    java.start_java("a", version, "RangeAssignor")
+    victim = java.start_java("b", version, "RangeAssignor", SHORT_SESSION_MS)
+    java.wait_for_sizes(3, 3)
+    values |= produce(java, "shared", 60)
+    java.wait(lambda: java.values() >= values, "end")
+    victim.kill()
+    values |= produce(java, "after", 60)
+    java.wait_for_sizes(6)
+    java.wait(lambda: java.values() >= values, "end")
+    java.assert_one_owner_each()
+
+
+@pytest.mark.java
 @pytest.mark.parametrize(("version", "strategy"), java_cases("StickyAssignor", "CooperativeStickyAssignor"))
 def test_ten_partitions_sticky_of_java_consumers(java: Group, version: str, strategy: str) -> None:
     """The third one leads at first and gives out what the example starts from; the rest is for the others to decide."""
