@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from time import monotonic
 from typing import Generic
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
@@ -200,14 +199,15 @@ class Coordination(Generic[M]):
             self._loader = None
 
     async def _load(self, index: int, partition: Partition) -> None:
-        begun = monotonic()
+        clock = self._around.clock
+        begun_ms = clock.monotonic_ms()
         shard = Shard(partition, self._around, self._make_machine)
         loader = Loader(partition.log, shard.machine, lambda: self._loading.get(index) is partition)
         await loader.run()
         shard.begin()
         del self._loading[index]
         self._shards[index] = shard
-        ms = (monotonic() - begun) * 1000
+        ms = clock.monotonic_ms() - begun_ms
         self.load_times.add(ms)
         if loader.records:
             log.info("loaded %s: %d records in %.0f ms", partition.tp, loader.records, ms)

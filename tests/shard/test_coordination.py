@@ -10,7 +10,6 @@ from typing import cast
 
 import pytest
 
-from kafkad.clock import SystemClock
 from kafkad.controller.topics import MorePartitions, NewTopic
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.replica.durable import Durable
@@ -18,6 +17,7 @@ from kafkad.shard import Coordination, Shard, loading, partition_of
 from kafkad.shard.shard import Surroundings
 from kafkad.wire.records import Record
 from tests.api.one_broker import OneBroker
+from tests.fakes import FakeClock
 from tests.shard.pairs import Pair, Pairs
 
 TOPIC = "__consumer_offsets"
@@ -31,7 +31,8 @@ class Coordinator:
         self.creations = 0
         self.replicas_asked_for = 1
         durable = cast(Durable, None)
-        around = Surroundings(SystemClock(), durable, broker.replicas.directory_failed, codec=0)
+        self.clock = FakeClock()
+        around = Surroundings(self.clock, durable, broker.replicas.directory_failed, codec=0)
         self.coordination: Coordination[Pairs] = Coordination(
             TOPIC,
             broker.replicas,
@@ -44,6 +45,7 @@ class Coordinator:
     def _make_machine(self, shard: Shard[Pairs]) -> Pairs:
         machine = Pairs(shard)
         self.machines.append(machine)
+        self.clock.advance(len(self.machines))
         return machine
 
     async def _create(self) -> None:
@@ -132,7 +134,8 @@ def test_a_partition_that_is_loading_says_so_and_then_serves(broker: OneBroker, 
     assert [shard.index for shard in coordinator.coordination.shards()] == list(range(PARTITIONS))
     average, longest = coordinator.coordination.load_times.collect("prefix")
     assert (average.name, longest.name) == ("prefix_partition_load_time_avg", "prefix_partition_load_time_max")
-    assert 0 < dict(average.samples)[()] <= dict(longest.samples)[()]
+    assert dict(longest.samples)[()] == PARTITIONS, "each was made to take a millisecond longer than the one before"
+    assert dict(average.samples)[()] == (1 + PARTITIONS) / 2
 
 
 def test_a_topic_that_comes_later_is_followed(broker: OneBroker, coordinator: Coordinator) -> None:
