@@ -22,7 +22,6 @@ from kafkad.wire.records import (
     HEADER_SIZE,
     PREFIX_SIZE,
     TRANSACTIONAL,
-    RecordsError,
     crc_matches,
     iter_records,
     records_body,
@@ -44,8 +43,9 @@ def body_of(data: bytes, at: int, header: Header) -> Body:
 
 
 def check_crc(data: bytes, at: int, header: Header) -> None:
+    """`Source` says where in the file the batch is; where in `data` would only confuse."""
     if not crc_matches(memoryview(data), at, header):
-        raise RecordsError("a batch fails its CRC", at)
+        raise ValueError("the batch fails its CRC")
 
 
 def is_spent(data: bytes, at: int, header: Header, transactions: Transactions) -> bool:
@@ -73,7 +73,7 @@ class Sieve:
         """Of tombstones and needless markers met for the first time; None when they are to stay for ever."""
 
     def sift(self, data: bytes, at: int, header: Header) -> Kept | None:
-        """What stays of the batch at data[at]. RecordsError when it is damaged."""
+        """What stays of the batch at data[at]. ValueError when it is damaged."""
         if header[MAGIC] < 2:
             return self._sift_old(data, at, header)
         attributes = header[ATTRIBUTES]

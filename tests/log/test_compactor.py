@@ -118,13 +118,12 @@ def peak_bytes(pid: int) -> int:
 
 def test_damage_is_named(compactor: Compactor, partition: Partition) -> None:
     path = partition.path(100)
-    data = bytearray(path.read_bytes())
-    data[80] ^= 1
-    path.write_bytes(data)
+    batches = [build_batch([Record(100 + n, NOW_MS, b"k", b"v")]) for n in range(3)]
+    batches[2][-1] ^= 1
+    path.write_bytes(b"".join(batches))
     with pytest.raises(UncleanableError) as caught:
         compactor.submit(partition.job()).result()
-    assert (caught.value.path, caught.value.position) == (str(path), 0)
-    assert "CRC" in caught.value.reason
+    assert str(caught.value) == f"{path} at position {2 * len(batches[0])}: the batch fails its CRC"
 
 
 def test_a_refusal_of_the_disk_is_no_damage(compactor: Compactor, partition: Partition) -> None:
