@@ -19,8 +19,10 @@ from kafkad.log.compaction import (
     CompactionJob,
     CompactionResult,
     CompactionStats,
+    Offer,
     Replacement,
     UncleanableError,
+    ignore,
 )
 from kafkad.log.files import Files
 from kafkad.log.indexed import INDEX, LARGEST_RELATIVE_OFFSET, LOG, TIME_INDEX, segment_path
@@ -72,8 +74,11 @@ def grouped(extents: Sequence[Extent], segment_bytes: int, index_bytes: int) -> 
 class Compaction:
     """One job. `spend` is told of all bytes read and written: it waits, to hold the rate, or raises, to break off."""
 
-    def __init__(self, job: CompactionJob, files: Files, clock: Clock, spend: Callable[[int], None]) -> None:
+    def __init__(
+        self, job: CompactionJob, files: Files, clock: Clock, spend: Callable[[int], None], offer: Offer = ignore
+    ) -> None:
         self._job = job
+        self._offer = offer
         self._files = files
         self._clock = clock
         self._spend = spend
@@ -100,8 +105,6 @@ class Compaction:
         )
         horizon_ms = self._old_horizon_ms(extents)
         replaced = tuple(self._rewrite(group, sieve, transactions, horizon_ms) for group in groups)
-        if replaced:
-            self._files.sync_directory(job.directory)
         stats = CompactionStats(
             **self._counts,
             bytes_written=sum(new.size for new in replaced),
@@ -212,7 +215,10 @@ class Compaction:
                 sieve.old_tombstones_stay = times_ns[1] // 1_000_000 > horizon_ms
                 self._sift(source, sieve, new)
         new.finish(transactions.take_kept(), times_ns)
-        return Replacement(new.base, new.size, tuple(extent.base for extent in group))
+        self._files.sync_directory(job.directory)
+        replacement = Replacement(new.base, new.size, tuple(extent.base for extent in group))
+        self._offer(replacement)
+        return replacement
 
     def _sift(self, source: Source, sieve: Sieve, new: CleanedSegment) -> None:
         records = 0

@@ -1,4 +1,5 @@
-"""A worker process: compaction jobs in at standard input, what became of them out at standard output.
+"""A worker process: compaction jobs in at standard input; out at standard output each segment that is
+finished, then what became of the job.
 
 It ends when the broker closes the pipe, in the middle of a job as well, and by itself when there is nothing to do for a
 while, which gives all its memory back.
@@ -16,7 +17,7 @@ from collections.abc import Callable
 
 from kafkad.clock import SystemClock
 from kafkad.log.compact import Compaction
-from kafkad.log.compaction import AbandonedError, CompactionJob, Outcome, UncleanableError
+from kafkad.log.compaction import AbandonedError, CompactionJob, Outcome, Replacement, UncleanableError
 from kafkad.log.files import Files
 from kafkad.log.pipes import read_frame, write_frame
 
@@ -50,7 +51,7 @@ def main() -> None:
     while _readable(IDLE_SECONDS):
         try:
             job: CompactionJob = pickle.loads(read_frame(sys.stdin.buffer))
-            write_frame(sys.stdout.buffer, pickle.dumps(_run(job)))
+            _say(_run(job))
         except (EOFError, BrokenPipeError, AbandonedError):
             return
 
@@ -58,7 +59,7 @@ def main() -> None:
 def _run(job: CompactionJob) -> Outcome:
     pace = Pace(job.max_bytes_per_second, time.monotonic, _wait)
     try:
-        return Compaction(job, Files(), SystemClock(), pace.spend).run()
+        return Compaction(job, Files(), SystemClock(), pace.spend, _say).run()
     except (UncleanableError, OSError) as error:
         return error
     except AbandonedError:
@@ -66,6 +67,10 @@ def _run(job: CompactionJob) -> Outcome:
     except Exception as error:  # a fault of ours must stop the compaction of this log only
         traceback.print_exc()
         return UncleanableError(job.directory, 0, f"{type(error).__name__}: {error}")
+
+
+def _say(what: Outcome | Replacement) -> None:
+    write_frame(sys.stdout.buffer, pickle.dumps(what))
 
 
 def _wait(seconds: float) -> None:

@@ -5,7 +5,7 @@ The broker names closed segments and gets new ones to put in their places. Until
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 CLEANED = ".cleaned"
@@ -60,6 +60,14 @@ class Replacement(NamedTuple):
     old: tuple[int, ...]
 
 
+Offer = Callable[[Replacement], None]
+"""Told of each new segment as soon as it may take its place, from the start of the log on."""
+
+
+def ignore(new: Replacement) -> None:
+    """An Offer of what is taken when all is done."""
+
+
 class CompactionStats(NamedTuple):
     """`map_*` are of the first pass, over the dirty part; the rest of the second, over the whole."""
 
@@ -83,7 +91,7 @@ class CompactionResult(NamedTuple):
 
 
 class UncleanableError(Exception):
-    """The log cannot be compacted until somebody mends it; nothing has been replaced."""
+    """The log cannot be compacted until somebody mends it; what was offered before the damage is sound."""
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(path, position, reason)

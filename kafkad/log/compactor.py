@@ -5,7 +5,15 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from kafkad.log.compact_worker import MODULE, NICENESS
-from kafkad.log.compaction import AbandonedError, CompactionJob, CompactionResult, Outcome
+from kafkad.log.compaction import (
+    AbandonedError,
+    CompactionJob,
+    CompactionResult,
+    Offer,
+    Outcome,
+    Replacement,
+    ignore,
+)
 from kafkad.log.worker import Worker
 
 
@@ -21,10 +29,13 @@ class Compactor:
         self._closed = False
         self._abandoned = False
 
-    def submit(self, job: CompactionJob) -> Future[CompactionResult]:
-        """The future raises UncleanableError, OSError, or AbandonedError when the worker was ended or has died."""
+    def submit(self, job: CompactionJob, offer: Offer = ignore) -> Future[CompactionResult]:
+        """The future raises UncleanableError, OSError, or AbandonedError when the worker was ended or has died.
+
+        `offer` is called in another thread, before the future is done, with each segment as soon as it is finished.
+        """
         self._abandoned = False
-        return self._thread.submit(self._run, job)
+        return self._thread.submit(self._run, job, offer)
 
     def abandon(self) -> None:
         """Break off the job that was submitted last, also while its worker is only starting."""
@@ -41,7 +52,7 @@ class Compactor:
         self._thread.shutdown(wait=True)
         self._end()
 
-    def _run(self, job: CompactionJob) -> CompactionResult:
+    def _run(self, job: CompactionJob, offer: Offer) -> CompactionResult:
         if self._worker is not None and self._worker.has_ended:  # it had nothing to do for long
             self._end()
         if self._worker is None:
@@ -49,7 +60,10 @@ class Compactor:
         try:
             if self._closed or self._abandoned:
                 raise EOFError
-            outcome: Outcome = self._worker.ask(job)
+            outcome: Outcome | Replacement = self._worker.ask(job)
+            while isinstance(outcome, Replacement):
+                offer(outcome)
+                outcome = self._worker.listen()
         except (EOFError, OSError):
             self._end()
             raise AbandonedError("the process that compacts has ended") from None

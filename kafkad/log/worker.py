@@ -42,8 +42,13 @@ class Worker:
 
     def ask(self, question: object) -> Any:
         """EOFError or OSError when the process is gone."""
-        requests, answers = self._pipes()
+        requests, _ = self._pipes()
         write_frame(requests, pickle.dumps(question))
+        return self.listen()
+
+    def listen(self) -> Any:
+        """What it says next, of a worker that answers in several parts. EOFError or OSError when it is gone."""
+        _, answers = self._pipes()
         return pickle.loads(read_frame(answers))
 
     def kill(self) -> None:

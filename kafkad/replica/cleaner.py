@@ -158,7 +158,9 @@ class Cleaner:
             result = await self._outcome(chosen, compactor, job(chosen, settings, self._now_ms()))
             if result is not None:
                 self.probe.jobs[number] = result.stats
-                await self._take(chosen, result)
+                chosen.log.cleaned_until = result.next_dirty
+                _report(chosen, result.stats)
+                await self._write_checkpoints()
             return result is not None
         finally:
             chosen.log.compacting = False
@@ -223,7 +225,7 @@ class Cleaner:
     # -- its compaction --------------------------------------------------------------------------------------------
 
     async def _outcome(self, chosen: Chosen, compactor: Compactor, wanted: CompactionJob) -> CompactionResult | None:
-        """What the process made; None when that failed, or nobody wants it any more."""
+        """What became of it; None when it failed, or nobody wants it any more."""
         result = None
         try:
             # A `.cleaned` file of an earlier job would tell a start after a crash that a later swap is void.
@@ -235,6 +237,8 @@ class Cleaner:
                 self._count_death(chosen)
         except UncleanableError as error:
             self._mark(chosen, str(error))
+        except StorageError as error:
+            self._replicas.directory_failed(error)
         except OSError as error:
             if self._stands(chosen):
                 self._refused(chosen, error)
@@ -244,16 +248,26 @@ class Cleaner:
         return result
 
     async def _run(self, chosen: Chosen, compactor: Compactor, wanted: CompactionJob) -> CompactionResult:
-        running = asyncio.wrap_future(compactor.submit(wanted))
+        """What is finished takes its place at once: a disk that is half full could not hold all of a log twice."""
+        finished: asyncio.Queue[Replacement] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def offer(new: Replacement) -> None:
+            loop.call_soon_threadsafe(finished.put_nowait, new)
+
+        running = asyncio.wrap_future(compactor.submit(wanted, offer))
         try:
             while not running.done() and self._stands(chosen):
+                await self._take(chosen, finished)
                 await asyncio.wait([running], timeout=_LOOK_S)
         finally:
             while not running.done():
                 compactor.abandon()
                 await asyncio.wait([running], timeout=_LOOK_S)
             running.exception()  # asked for, also when this task is cancelled
-        return running.result()
+        result = running.result()
+        await self._take(chosen, finished)
+        return result
 
     def _refused(self, chosen: Chosen, error: OSError) -> None:
         """A full disk may pass, and only compaction suffers; anything else costs the directory."""
@@ -264,23 +278,13 @@ class Cleaner:
         except StorageError as failure:
             self._replicas.directory_failed(failure)
 
-    async def _take(self, chosen: Chosen, result: CompactionResult) -> None:
-        """Put what was made in place, from the start of the log on, each for good before the next."""
-        complete = False
-        try:
-            for new in sorted(result.replaced):
-                if not await self._replace(chosen.log, new, chosen):
-                    return
-            complete = self._stands(chosen)
-        except StorageError as error:
-            self._replicas.directory_failed(error)
-        finally:
-            if not complete:
-                await self._discard(chosen)
-        if complete:
-            chosen.log.cleaned_until = result.next_dirty
-            _report(chosen, result.stats)
-            await self._write_checkpoints()
+    async def _take(self, chosen: Chosen, finished: asyncio.Queue[Replacement]) -> None:
+        """Put what was made in place, each for good before the next. StorageError; AbandonedError when it is void."""
+        while not finished.empty():
+            if not await self._replace(chosen.log, finished.get_nowait(), chosen):
+                raise AbandonedError
+        if not self._stands(chosen):
+            raise AbandonedError
 
     async def _replace(self, found: Log, new: Replacement, chosen: Chosen) -> bool:
         for path in found.take_doomed_of(new.old):

@@ -19,7 +19,7 @@ import pytest
 from kafkad.log import compact_worker
 from kafkad.log import compactor as compactor_module
 from kafkad.log.compact_worker import MODULE, Pace
-from kafkad.log.compaction import AbandonedError, UncleanableError
+from kafkad.log.compaction import AbandonedError, Replacement, UncleanableError
 from kafkad.log.compactor import Compactor
 from kafkad.log.worker import Worker
 from kafkad.wire.records import Record, build_batch
@@ -114,6 +114,12 @@ def peak_bytes(pid: int) -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     raise AssertionError("no peak")
+
+
+def test_segments_are_offered_one_by_one(compactor: Compactor, partition: Partition) -> None:
+    offered: list[Replacement] = []
+    assert list(compactor.submit(partition.job(segment_bytes=1), offered.append).result().replaced) == offered
+    assert [new.base for new in offered] == [0, 100]
 
 
 def test_damage_is_named(compactor: Compactor, partition: Partition) -> None:

@@ -15,7 +15,9 @@ from kafkad.log.compaction import (
     CompactionJob,
     CompactionResult,
     CompactionStats,
+    Offer,
     UncleanableError,
+    ignore,
 )
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
@@ -37,11 +39,12 @@ class HeldCompactor:
         self.job: CompactionJob | None = None
         self.abandoned = 0
         self.closed = False
+        self.offer: Offer = ignore
         self._future: Future[CompactionResult] = Future()
 
-    def submit(self, job: CompactionJob) -> Future[CompactionResult]:
+    def submit(self, job: CompactionJob, offer: Offer = ignore) -> Future[CompactionResult]:
         assert self.job is None, "one job at a time"
-        self.job, self._future = job, Future()
+        self.job, self._future, self.offer = job, Future(), offer
         return self._future
 
     def abandon(self) -> None:
@@ -66,6 +69,8 @@ class HeldCompactor:
         stats = CompactionStats(bytes_read=1000, bytes_written=250, seconds=7.5, buffer_utilization=0.25)
         result = CompactionResult(tuple(replaced), self.job.upto, stats)
         self.job = None
+        for new in replaced:
+            self.offer(new)
         self._future.set_result(result)
 
 
@@ -221,6 +226,22 @@ def test_the_product_of_a_log_that_changed_meanwhile_is_dropped(scene: Scene, wh
     if what in ("truncated", "not compacted", "moved"):
         scene.until(lambda: not scene.cleaned_files())
     assert not scene.checkpoint()
+
+
+def test_what_is_finished_takes_its_place_while_the_rest_is_made(scene: Scene) -> None:
+    """A disk need not hold a log twice; what came before damage stays."""
+    scene.dirty("a")
+    scene.until_job()
+    log = scene.log()
+    count, before = len(log.segments), {record.offset for record in records(log)}
+    scene.worker.offer(clean(log, log.segments[:4]))
+    scene.until(lambda: len(log.segments) == count - 3)
+    assert scene.worker.job is not None, "it goes on"
+    assert not scene.checkpoint()
+    scene.worker.fail(UncleanableError(log.directory, 17, "damage"))
+    scene.until(lambda: scene.cleaner.uncleanable)
+    assert {record.offset for record in records(log)} < before
+    assert len(log.segments) == count - 3
 
 
 def test_no_job_begins_among_the_files_of_another(scene: Scene) -> None:
