@@ -59,6 +59,20 @@ def test_a_client_is_told_the_address_of_its_listener(broker: OneBroker) -> None
     assert ask(broker, 4, "g")[0][1:5] == (-1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
+def test_a_group_that_nobody_coordinates_now_does_not_keep_others_waiting(tmp_path: Path) -> None:
+    broker = OneBroker(tmp_path, "offsets.topic.num.partitions=2")
+    ask(broker, 4, "a")
+    state = broker.replicas.metadata.topics[GROUPS].partitions
+    coordination = broker.context.group_coordination
+    lost = next(key for key in "bcd" if coordination.partition_for(key) != coordination.partition_for("a"))
+    del state[coordination.partition_for(lost)]
+    assert [(found[0], found[1], found[4]) for found in ask(broker, 4, lost, "a")] == [
+        (lost, -1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        ("a", 1, ErrorCode.NONE),
+    ]
+    broker.stop()
+
+
 @pytest.mark.parametrize("version", range(1, 7))
 def test_transactions_are_refused_so_that_nobody_waits_for_them(broker: OneBroker, version: int) -> None:
     [(_, node, host, port, code, message)] = ask(broker, version, "t", kind=1)

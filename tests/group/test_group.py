@@ -49,6 +49,15 @@ def test_a_restart_tells_who_waits_to_look_for_the_coordinator(life: Life) -> No
     assert len(life.timers) == 1
 
 
+def test_very_many_members_are_answered_a_few_at_a_time(life: Life) -> None:
+    """Others of the event loop have their turns in between."""
+    asked = [life.join() for _ in range(100)]
+    life.machine.unloaded()
+    assert 0 < sum(one.answered for one in asked) < 50
+    life.turn()
+    assert all(one.error == ErrorCode.NOT_COORDINATOR for one in asked)
+
+
 def test_a_group_is_deleted_with_its_offsets(life: Life) -> None:
     [member] = life.stable()
     for partition in range(2500):

@@ -31,6 +31,18 @@ def test_a_static_member_comes_back_to_its_place_without_a_rebalance(life: Life)
     assert life.heartbeat(new, 1, instance_id="b") == OK
 
 
+def test_who_comes_back_before_it_asked_for_its_part_is_not_waited_for_under_its_old_id(life: Life) -> None:
+    leader, follower = life.join(instance_id="a"), life.join(instance_id="b")
+    life.advance(6000)
+    a, b = leader.answer.member_id, follower.answer.member_id
+    life.sync(a, 1, {a: b"A", b: b"B"}, instance_id="a")
+    new = life.join(instance_id="b").answer.member_id
+    assert life.sync(new, 1, instance_id="b").answer.assignment == b"B"
+    for _ in range(20):  # for longer than they have to ask for their parts
+        life.advance(5000)
+        assert life.heartbeat(a, 1) == life.heartbeat(new, 1) == OK
+
+
 def test_a_static_leader_comes_back_and_need_not_assign(life: Life) -> None:
     asked = life.join(instance_id="a")
     life.advance(3000)
