@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -25,7 +26,7 @@ from kafkad.shard.loading import Abandoned, Loader
 from kafkad.shard.shard import Surroundings
 from kafkad.timers import Timers
 from kafkad.wire.control import ControlRecord, build_marker
-from kafkad.wire.records import BATCH_HEADER, Record, build_batch, iter_batches
+from kafkad.wire.records import BATCH_HEADER, PREFIX_SIZE, Record, build_batch, iter_batches, seal
 from tests.fakes import FakeClock
 from tests.shard.pairs import Pair, Pairs
 
@@ -153,6 +154,17 @@ def test_records_without_a_key_are_reported(live: Live) -> None:
     live.append(build_batch([Record(0, 1, None, b"v"), Record(1, 1, b"a", b"1")]))
     machine, loader = load(live.log)
     assert machine.pairs == {"a": "1"}
+    assert loader.damaged == 1
+
+
+def test_bytes_behind_the_last_record_of_a_batch_are_reported(live: Live) -> None:
+    batch = build_batch([Record(0, 1, b"a", b"1")]) + b"more"
+    struct.pack_into(">i", batch, 8, len(batch) - PREFIX_SIZE)
+    seal(memoryview(batch), 0, len(batch))
+    live.append(batch)
+    live.write(Pair("b", "2"))
+    machine, loader = load(live.log)
+    assert machine.pairs == {"a": "1", "b": "2"}
     assert loader.damaged == 1
 
 
