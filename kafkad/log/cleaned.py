@@ -65,6 +65,8 @@ class CleanedSegment(IndexedFile):
             for entry in aborted:
                 transactions.append(entry)
             transactions.flush()
+        for suffix in (INDEX, TIME_INDEX):
+            self.files.begin_to_write_out(self.path(suffix))
         self.files.sync(self.file.fd)
         for suffix in (INDEX, TIME_INDEX):
             self.files.sync_path(self.path(suffix))

@@ -215,7 +215,6 @@ class Compaction:
                 sieve.old_tombstones_stay = times_ns[1] // 1_000_000 > horizon_ms
                 self._sift(source, sieve, new)
         new.finish(transactions.take_kept(), times_ns)
-        self._files.sync_directory(job.directory)
         replacement = Replacement(new.base, new.size, tuple(extent.base for extent in group))
         self._offer(replacement)
         return replacement

@@ -267,6 +267,7 @@ class Cleaner:
             running.exception()  # asked for, also when this task is cancelled
         result = running.result()
         await self._take(chosen, finished)
+        await self._in_thread(partial(self._sync_names, chosen.log.directory))
         return result
 
     def _refused(self, chosen: Chosen, error: OSError) -> None:
@@ -279,7 +280,10 @@ class Cleaner:
             self._replicas.directory_failed(failure)
 
     async def _take(self, chosen: Chosen, finished: asyncio.Queue[Replacement]) -> None:
-        """Put what was made in place, each for good before the next. StorageError; AbandonedError when it is void."""
+        """Put what was made in place. StorageError; AbandonedError when it is void.
+
+        The names are made durable at the end, or by the next flush: until then the file system keeps them in order.
+        """
         while not finished.empty():
             if not await self._replace(chosen.log, finished.get_nowait(), chosen):
                 raise AbandonedError
@@ -289,10 +293,7 @@ class Cleaner:
     async def _replace(self, found: Log, new: Replacement, chosen: Chosen) -> bool:
         for path in found.take_doomed_of(new.old):
             await self._in_thread(partial(self._logs.removal.remove, path))
-        if not self._stands(chosen) or not found.replace(new):
-            return False
-        await self._in_thread(partial(self._sync_names, found.directory))
-        return True
+        return self._stands(chosen) and found.replace(new)
 
     def _sync_names(self, directory: str) -> None:
         with disk_errors(directory, "making names durable"):

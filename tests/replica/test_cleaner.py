@@ -278,10 +278,12 @@ def test_a_log_that_changes_between_two_segments_keeps_the_rest(scene: Scene) ->
     scene.until_job()
     log = scene.log()
     count = len(log.segments)
-    scene.broker.replicas.logs.files.sync_directory = lambda path: scene.configure("a", cleanup_policy="delete")  # type: ignore[method-assign]
-    scene.worker.do(log, groups=2)
+    scene.worker.offer(clean(log, log.segments[:4]))
+    scene.until(lambda: len(log.segments) == count - 3)
+    clean(log, log.segments[1:3])
+    scene.configure("a", cleanup_policy="delete")
     scene.until(lambda: not log.compacting)
-    assert 2 < len(log.segments) < count
+    assert len(log.segments) == count - 3
     assert scene.cleaned_files() == []
     assert not scene.checkpoint()
 
