@@ -268,6 +268,8 @@ class Cleaner:
         result = running.result()
         await self._take(chosen, finished)
         await self._in_thread(partial(self._sync_names, chosen.log.directory))
+        if not self._stands(chosen):
+            raise AbandonedError
         return result
 
     def _refused(self, chosen: Chosen, error: OSError) -> None:
@@ -287,8 +289,6 @@ class Cleaner:
         while not finished.empty():
             if not await self._replace(chosen.log, finished.get_nowait(), chosen):
                 raise AbandonedError
-        if not self._stands(chosen):
-            raise AbandonedError
 
     async def _replace(self, found: Log, new: Replacement, chosen: Chosen) -> bool:
         for path in found.take_doomed_of(new.old):

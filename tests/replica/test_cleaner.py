@@ -288,6 +288,16 @@ def test_a_log_that_changes_between_two_segments_keeps_the_rest(scene: Scene) ->
     assert not scene.checkpoint()
 
 
+def test_a_log_that_changes_while_its_names_are_made_durable_is_done_again(scene: Scene) -> None:
+    scene.dirty("a")
+    scene.until_job()
+    log = scene.log()
+    scene.broker.replicas.logs.files.sync_directory = lambda path: scene.configure("a", cleanup_policy="delete")  # type: ignore[method-assign]
+    scene.worker.do(log, groups=2)
+    scene.until(lambda: not log.compacting)
+    assert log.cleaned_until is None
+
+
 def test_what_cannot_be_compacted_is_reported_once_and_left_alone(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
