@@ -22,7 +22,6 @@ from kafkad.log.compaction import (
     Offer,
     Replacement,
     UncleanableError,
-    ignore,
 )
 from kafkad.log.files import Files
 from kafkad.log.indexed import INDEX, LARGEST_RELATIVE_OFFSET, LOG, TIME_INDEX, segment_path
@@ -75,7 +74,7 @@ class Compaction:
     """One job. `spend` is told of all bytes read and written: it waits, to hold the rate, or raises, to break off."""
 
     def __init__(
-        self, job: CompactionJob, files: Files, clock: Clock, spend: Callable[[int], None], offer: Offer = ignore
+        self, job: CompactionJob, files: Files, clock: Clock, spend: Callable[[int], None], offer: Offer
     ) -> None:
         self._job = job
         self._offer = offer
@@ -104,16 +103,16 @@ class Compaction:
             [extent for extent in extents if extent.base <= keys.latest], job.segment_bytes, job.segment_index_bytes
         )
         horizon_ms = self._old_horizon_ms(extents)
-        replaced = tuple(self._rewrite(group, sieve, transactions, horizon_ms) for group in groups)
+        for group in groups:
+            self._rewrite(group, sieve, transactions, horizon_ms)
         stats = CompactionStats(
             **self._counts,
-            bytes_written=sum(new.size for new in replaced),
             records_written=sieve.records_kept,
             buffer_utilization=keys.utilization,
             map_seconds=(mapped - started) / 1000,
             seconds=(self._clock.monotonic_ms() - started) / 1000,
         )
-        return CompactionResult(replaced, keys.latest + 1, stats)
+        return CompactionResult(keys.latest + 1, stats)
 
     def _extents(self) -> list[Extent]:
         segments = self._job.segments
@@ -203,9 +202,7 @@ class Compaction:
         with self._source(clean[-1]) as source:
             return source.times_ns[1] // 1_000_000 - self._job.delete_retention_ms
 
-    def _rewrite(
-        self, group: Sequence[Extent], sieve: Sieve, transactions: Transactions, horizon_ms: int
-    ) -> Replacement:
+    def _rewrite(self, group: Sequence[Extent], sieve: Sieve, transactions: Transactions, horizon_ms: int) -> None:
         job = self._job
         new = CleanedSegment(self._files, job.directory, group[0].base, job.index_interval_bytes, self._spend)
         for extent in group:
@@ -215,9 +212,8 @@ class Compaction:
                 sieve.old_tombstones_stay = times_ns[1] // 1_000_000 > horizon_ms
                 self._sift(source, sieve, new)
         new.finish(transactions.take_kept(), times_ns)
-        replacement = Replacement(new.base, new.size, tuple(extent.base for extent in group))
-        self._offer(replacement)
-        return replacement
+        self._counts["bytes_written"] += new.size
+        self._offer(Replacement(new.base, new.size, tuple(extent.base for extent in group)))
 
     def _sift(self, source: Source, sieve: Sieve, new: CleanedSegment) -> None:
         records = 0

@@ -64,10 +64,6 @@ Offer = Callable[[Replacement], None]
 """Told of each new segment as soon as it may take its place, from the start of the log on."""
 
 
-def ignore(new: Replacement) -> None:
-    """An Offer of what is taken when all is done."""
-
-
 class CompactionStats(NamedTuple):
     """`map_*` are of the first pass, over the dirty part; the rest of the second, over the whole."""
 
@@ -84,7 +80,6 @@ class CompactionStats(NamedTuple):
 
 
 class CompactionResult(NamedTuple):
-    replaced: tuple[Replacement, ...]
     next_dirty: int
     """Where the next cleaning begins: `upto`, or less when the keys did not fit into the buffer."""
     stats: CompactionStats

@@ -12,7 +12,6 @@ from kafkad.log.compaction import (
     Offer,
     Outcome,
     Replacement,
-    ignore,
 )
 from kafkad.log.worker import Worker
 
@@ -29,7 +28,7 @@ class Compactor:
         self._closed = False
         self._abandoned = False
 
-    def submit(self, job: CompactionJob, offer: Offer = ignore) -> Future[CompactionResult]:
+    def submit(self, job: CompactionJob, offer: Offer) -> Future[CompactionResult]:
         """The future raises UncleanableError, OSError, or AbandonedError when the worker was ended or has died.
 
         `offer` is called in another thread, before the future is done, with each segment as soon as it is finished.

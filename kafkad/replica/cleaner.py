@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -249,13 +250,8 @@ class Cleaner:
 
     async def _run(self, chosen: Chosen, compactor: Compactor, wanted: CompactionJob) -> CompactionResult:
         """What is finished takes its place at once: a disk that is half full could not hold all of a log twice."""
-        finished: asyncio.Queue[Replacement] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
-
-        def offer(new: Replacement) -> None:
-            loop.call_soon_threadsafe(finished.put_nowait, new)
-
-        running = asyncio.wrap_future(compactor.submit(wanted, offer))
+        finished: deque[Replacement] = deque()
+        running = asyncio.wrap_future(compactor.submit(wanted, finished.append))
         try:
             while not running.done() and self._stands(chosen):
                 await self._take(chosen, finished)
@@ -281,19 +277,17 @@ class Cleaner:
         except StorageError as failure:
             self._replicas.directory_failed(failure)
 
-    async def _take(self, chosen: Chosen, finished: asyncio.Queue[Replacement]) -> None:
+    async def _take(self, chosen: Chosen, finished: deque[Replacement]) -> None:
         """Put what was made in place. StorageError; AbandonedError when it is void.
 
         The names are made durable at the end, or by the next flush: until then the file system keeps them in order.
         """
-        while not finished.empty():
-            if not await self._replace(chosen.log, finished.get_nowait(), chosen):
+        while finished:
+            new = finished.popleft()
+            for path in chosen.log.take_doomed_of(new.old):
+                await self._in_thread(partial(self._logs.removal.remove, path))
+            if not self._stands(chosen) or not chosen.log.replace(new):
                 raise AbandonedError
-
-    async def _replace(self, found: Log, new: Replacement, chosen: Chosen) -> bool:
-        for path in found.take_doomed_of(new.old):
-            await self._in_thread(partial(self._logs.removal.remove, path))
-        return self._stands(chosen) and found.replace(new)
 
     def _sync_names(self, directory: str) -> None:
         with disk_errors(directory, "making names durable"):

@@ -93,7 +93,7 @@ def compact(directory: str, records: int) -> None:
     )
     started, cpu = time.monotonic(), time.process_time()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    result = Compaction(job, Files(), SystemClock(), lambda count: None).run()
+    result = Compaction(job, Files(), SystemClock(), lambda count: None, lambda new: None).run()
     seconds, cpu = time.monotonic() - started, time.process_time() - cpu
     size = sum(segment.size for segment in segments)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

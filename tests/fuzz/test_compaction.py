@@ -48,10 +48,10 @@ def test_no_flipped_bit_goes_unnoticed(block: int, tmp_path: Path) -> None:
         path.write_bytes(data)
         before = contents(partition)
         if header.magic == 2 and inside in LEADER_EPOCH:
-            run(partition.job())
+            run(partition.job(), partition.offered.append)
             continue
         with pytest.raises(UncleanableError) as caught:
-            run(partition.job())
+            run(partition.job(), partition.offered.append)
         assert caught.value.path == str(path)
         assert at <= caught.value.position <= at + header.size or inside < 12
         assert contents(partition) == before
@@ -76,7 +76,7 @@ def test_sense_that_checksums_do_not_hold_together_is_no_trap(block: int, tmp_pa
         path.write_bytes(data)
         before = contents(partition)
         try:
-            result = run(partition.job())
+            result = run(partition.job(), partition.offered.append)
         except UncleanableError as error:
             assert error.path == str(path)
             outcomes.append(False)

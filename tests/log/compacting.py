@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kafkad.clock import SystemClock
 from kafkad.log.compact import Compaction
-from kafkad.log.compaction import CLEANED, CompactionJob, CompactionResult, SegmentToClean
+from kafkad.log.compaction import CLEANED, CompactionJob, CompactionResult, Offer, Replacement, SegmentToClean
 from kafkad.log.files import Files
 from kafkad.log.indexed import LOG
 from kafkad.log.segment import SUFFIXES
@@ -29,6 +29,8 @@ class Partition:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(exist_ok=True)
         self.directory = directory
+        self.offered: list[Replacement] = []
+        """New segments that have not taken their places yet."""
 
     def path(self, base: int, suffix: str = LOG) -> Path:
         return self.directory / f"{base:020d}{suffix}"
@@ -68,12 +70,12 @@ class Partition:
 
     def compact(self, **changes: Any) -> CompactionResult:
         """The job done, and the new segments in the places of the old ones."""
-        result = run(self.job(**changes))
-        self.take(result)
+        result = run(self.job(**changes), self.offered.append)
+        self.take()
         return result
 
-    def take(self, result: CompactionResult) -> None:
-        for new in result.replaced:
+    def take(self) -> None:
+        for new in self.offered:
             for base in new.old:
                 for suffix in SUFFIXES:
                     self.path(base, suffix).unlink(missing_ok=True)
@@ -81,6 +83,7 @@ class Partition:
                 path = self.path(new.base, suffix + CLEANED)
                 if suffix != TXN_INDEX or path.exists():
                     path.rename(self.path(new.base, suffix))
+        self.offered.clear()
         assert list(self.directory.glob("*" + CLEANED)) == []
 
     def batches(self, upto: int = 2**63) -> list[Batch]:
@@ -108,8 +111,8 @@ class Unsynced(Files):
         pass
 
 
-def run(job: CompactionJob, files: Files | None = None) -> CompactionResult:
-    return Compaction(job, files or Unsynced(), SystemClock(), lambda count: None).run()
+def run(job: CompactionJob, offer: Offer, files: Files | None = None) -> CompactionResult:
+    return Compaction(job, files or Unsynced(), SystemClock(), lambda count: None, offer).run()
 
 
 def read_batches(data: bytes) -> list[Batch]:

@@ -61,21 +61,23 @@ def wait_for_worker() -> int:
 
 def test_a_worker_does_what_the_function_does(compactor: Compactor, partition: Partition) -> None:
     assert children() == []
-    result = compactor.submit(partition.job()).result()
+    result = compactor.submit(partition.job(), partition.offered.append).result()
+    offered: list[Replacement] = []
     made = [path.read_bytes() for path in sorted(partition.directory.glob("*.cleaned"))]
-    assert result._replace(stats=None) == run(partition.job())._replace(stats=None)
+    assert result.next_dirty == run(partition.job(), offered.append).next_dirty
+    assert offered == partition.offered
     assert made == [path.read_bytes() for path in sorted(partition.directory.glob("*.cleaned"))]
-    partition.take(result)
+    partition.take()
     assert partition.offsets() == list(range(193, 200))
 
 
 def test_one_worker_does_all_jobs_and_gives_way_to_the_broker(compactor: Compactor, partition: Partition) -> None:
-    compactor.submit(partition.job()).result()
+    compactor.submit(partition.job(), partition.offered.append).result()
     (pid,) = children()
     lowest = 19
     mine = os.getpriority(os.PRIO_PROCESS, 0)
     assert os.getpriority(os.PRIO_PROCESS, pid) == min(mine + compact_worker.NICENESS, lowest)
-    compactor.submit(partition.job()).result()
+    compactor.submit(partition.job(), partition.offered.append).result()
     assert children() == [pid]
 
 
@@ -86,7 +88,8 @@ def test_a_sandbox_that_forbids_priorities_does_not_keep_a_worker_from_its_work(
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "setpriority", forbidden)
-    partition.take(compactor.submit(partition.job()).result())
+    compactor.submit(partition.job(), partition.offered.append).result()
+    partition.take()
     assert partition.offsets() == list(range(193, 200))
 
 
@@ -99,13 +102,12 @@ def test_a_worker_keeps_to_its_buffer(compactor: Compactor, tmp_path: Path) -> N
     ]
     partition.write(0, *batches)
     partition.write(keys)
-    compactor.submit(partition.job(dedupe_buffer_bytes=24)).result()
+    compactor.submit(partition.job(dedupe_buffer_bytes=24), partition.offered.append).result()
     (pid,) = children()
     before = peak_bytes(pid)
     buffer = 12 << 20
-    assert (
-        compactor.submit(partition.job(dedupe_buffer_bytes=buffer, segment_bytes=1 << 30)).result().next_dirty == keys
-    )
+    job = partition.job(dedupe_buffer_bytes=buffer, segment_bytes=1 << 30)
+    assert compactor.submit(job, partition.offered.append).result().next_dirty == keys
     assert peak_bytes(pid) - before < buffer + (4 << 20)
 
 
@@ -117,9 +119,8 @@ def peak_bytes(pid: int) -> int:
 
 
 def test_segments_are_offered_one_by_one(compactor: Compactor, partition: Partition) -> None:
-    offered: list[Replacement] = []
-    assert list(compactor.submit(partition.job(segment_bytes=1), offered.append).result().replaced) == offered
-    assert [new.base for new in offered] == [0, 100]
+    compactor.submit(partition.job(segment_bytes=1), partition.offered.append).result()
+    assert [new.base for new in partition.offered] == [0, 100]
 
 
 def test_damage_is_named(compactor: Compactor, partition: Partition) -> None:
@@ -128,7 +129,7 @@ def test_damage_is_named(compactor: Compactor, partition: Partition) -> None:
     batches[2][-1] ^= 1
     path.write_bytes(b"".join(batches))
     with pytest.raises(UncleanableError) as caught:
-        compactor.submit(partition.job()).result()
+        compactor.submit(partition.job(), partition.offered.append).result()
     assert str(caught.value) == f"{path} at position {2 * len(batches[0])}: the batch fails its CRC"
 
 
@@ -136,24 +137,24 @@ def test_a_refusal_of_the_disk_is_no_damage(compactor: Compactor, partition: Par
     job = partition.job()
     partition.path(0).unlink()
     with pytest.raises(FileNotFoundError):
-        compactor.submit(job).result()
+        compactor.submit(job, partition.offered.append).result()
 
 
 def test_a_fault_of_ours_is_told_with_where_it_is(
     compactor: Compactor, partition: Partition, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(UncleanableError, match="TypeError"):
-        compactor.submit(partition.job(load_factor=None)).result()
+        compactor.submit(partition.job(load_factor=None), partition.offered.append).result()
     assert "Traceback" in capfd.readouterr().err
 
 
 def test_a_job_can_be_broken_off_and_the_next_one_done(compactor: Compactor, partition: Partition) -> None:
-    future = compactor.submit(partition.job(max_bytes_per_second=SLOW))
+    future = compactor.submit(partition.job(max_bytes_per_second=SLOW), partition.offered.append)
     wait_for_worker()
     compactor.abandon()
     with pytest.raises(AbandonedError):
         future.result()
-    assert compactor.submit(partition.job()).result().next_dirty == 200
+    assert compactor.submit(partition.job(), partition.offered.append).result().next_dirty == 200
 
 
 def test_a_job_is_broken_off_while_its_worker_starts(
@@ -167,7 +168,7 @@ def test_a_job_is_broken_off_while_its_worker_starts(
         return Worker(module, niceness)
 
     monkeypatch.setattr(compactor_module, "Worker", start_slowly)
-    future = compactor.submit(partition.job(max_bytes_per_second=SLOW))
+    future = compactor.submit(partition.job(max_bytes_per_second=SLOW), partition.offered.append)
     begun.wait()
     compactor.abandon()
     may_go_on.set()
@@ -176,17 +177,17 @@ def test_a_job_is_broken_off_while_its_worker_starts(
 
 
 def test_an_idle_worker_that_went_is_replaced(compactor: Compactor, partition: Partition) -> None:
-    compactor.submit(partition.job()).result()
+    compactor.submit(partition.job(), partition.offered.append).result()
     (pid,) = children()
     os.kill(pid, signal.SIGKILL)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert compactor.submit(partition.job()).result().next_dirty == 200
+    assert compactor.submit(partition.job(), partition.offered.append).result().next_dirty == 200
 
 
 def test_closing_breaks_off(partition: Partition) -> None:
     compactor = Compactor()
-    future = compactor.submit(partition.job(max_bytes_per_second=SLOW))
-    waiting = compactor.submit(partition.job())
+    future = compactor.submit(partition.job(max_bytes_per_second=SLOW), partition.offered.append)
+    waiting = compactor.submit(partition.job(), partition.offered.append)
     wait_for_worker()
     compactor.close()
     assert isinstance(future.exception(), AbandonedError)

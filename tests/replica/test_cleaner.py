@@ -17,7 +17,6 @@ from kafkad.log.compaction import (
     CompactionStats,
     Offer,
     UncleanableError,
-    ignore,
 )
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
@@ -39,10 +38,9 @@ class HeldCompactor:
         self.job: CompactionJob | None = None
         self.abandoned = 0
         self.closed = False
-        self.offer: Offer = ignore
         self._future: Future[CompactionResult] = Future()
 
-    def submit(self, job: CompactionJob, offer: Offer = ignore) -> Future[CompactionResult]:
+    def submit(self, job: CompactionJob, offer: Offer) -> Future[CompactionResult]:
         assert self.job is None, "one job at a time"
         self.job, self._future, self.offer = job, Future(), offer
         return self._future
@@ -65,12 +63,11 @@ class HeldCompactor:
         segments = [segment for segment in log.segments if segment.base < self.job.upto]
         assert [(s.base, s.size) for s in segments] == [tuple(s) for s in self.job.segments]
         at = len(segments) // groups
-        replaced = [clean(log, part) for part in (segments[:at], segments[at:]) if part]
         stats = CompactionStats(bytes_read=1000, bytes_written=250, seconds=7.5, buffer_utilization=0.25)
-        result = CompactionResult(tuple(replaced), self.job.upto, stats)
+        result = CompactionResult(self.job.upto, stats)
         self.job = None
-        for new in replaced:
-            self.offer(new)
+        for part in filter(None, (segments[:at], segments[at:])):
+            self.offer(clean(log, part))
         self._future.set_result(result)
 
 
