@@ -27,6 +27,26 @@ def id_from_text(text: str) -> bytes:
     return raw
 
 
+def java_hash(text: str) -> int:
+    """The 32 bits of Java's String.hashCode, by which Kafka sorts names into places."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return value
+
+
+def home_partition(key: str, count: int) -> int:
+    """Of a coordinator's topic with so many partitions, the one for this group or transactional id.
+
+    By the absolute value of its hash, which Kafka takes to be 0 for the smallest number.
+    """
+    value = java_hash(key)
+    if value >= 1 << 31:
+        value = (1 << 32) - value
+    return (0 if value == 1 << 31 else value) % count
+
+
 class TopicPartition(NamedTuple):
     topic: str
     partition: int

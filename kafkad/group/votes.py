@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from kafkad.shard import java_hash
+from kafkad.names import java_hash
 
 _BITS = 5
 _BRANCH = (1 << _BITS) - 1

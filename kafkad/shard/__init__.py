@@ -6,7 +6,7 @@ what the records mean.
 """
 
 from kafkad.shard.batch import Repeating
-from kafkad.shard.coordination import Coordination, java_hash, partition_of
+from kafkad.shard.coordination import Coordination
 from kafkad.shard.shard import Machine, OnEnd, Shard
 
-__all__ = ["Coordination", "Machine", "OnEnd", "Repeating", "Shard", "java_hash", "partition_of"]
+__all__ = ["Coordination", "Machine", "OnEnd", "Repeating", "Shard"]

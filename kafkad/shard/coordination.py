@@ -10,6 +10,7 @@ from typing import Generic
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.metrics import Family, gauges
 from kafkad.model import BrokerInfo
+from kafkad.names import home_partition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.shard.loading import Abandoned, Loader
@@ -115,7 +116,7 @@ class Coordination(Generic[M]):
         return bool(self._loading)
 
     def partition_for(self, key: str) -> int:
-        return partition_of(key, self._partition_count())
+        return home_partition(key, self._partition_count())
 
     def _partition_count(self) -> int:
         """As it was when this broker first saw the topic: partitions that are added would take keys from others."""
@@ -211,20 +212,3 @@ class Coordination(Generic[M]):
         self.load_times.add(ms)
         if loader.records:
             log.info("loaded %s: %d records in %.0f ms", partition.tp, loader.records, ms)
-
-
-def partition_of(key: str, count: int) -> int:
-    """As Java's String.hashCode and Kafka's absolute value have it, which is 0 for the smallest number."""
-    value = java_hash(key)
-    if value >= 1 << 31:
-        value = (1 << 32) - value
-    return (0 if value == 1 << 31 else value) % count
-
-
-def java_hash(text: str) -> int:
-    """The 32 bits of Java's String.hashCode."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return value

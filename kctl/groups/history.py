@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.errors import ErrorCode
-from kafkad.names import GROUPS_TOPIC, TopicPartition
+from kafkad.names import GROUPS_TOPIC, TopicPartition, home_partition
 from kctl.errors import KctlError, failure
 from kctl.groups.record_times import fetch_request
 from kctl.groups.subscriptions import assigned_partitions
@@ -146,17 +146,6 @@ def homes(session: Session, groups: Iterable[str]) -> dict[str, TopicPartition]:
         raise failure(topic.error_code, f"{GROUPS_TOPIC} cannot be read")
     count = len(topic.partitions)
     return {group: TopicPartition(GROUPS_TOPIC, home_partition(group, count)) for group in groups}
-
-
-def home_partition(group: str, count: int) -> int:
-    """The partition whose leader coordinates the group: Java's hash of its name, and as Kafka does 0 for the one number
-    that has no positive counterpart."""
-    code = 0
-    units = group.encode("utf-16-be")
-    for at in range(0, len(units), 2):
-        code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    signed = code - (code >> 31 << 32)
-    return 0 if signed == -(1 << 31) else abs(signed) % count
 
 
 def _bounds(session: Session, home: TopicPartition) -> tuple[int, int]:

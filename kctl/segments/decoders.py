@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from kafkad.names import id_text
+from kafkad.names import id_text, java_hash
 from kafkad.wire.messages import consumer_group_records, consumer_offsets, consumer_protocol, transaction_state
 from kafkad.wire.records import Record
 from kafkad.wire.schema import Field, MalformedError, Message, decode, within
@@ -255,15 +255,8 @@ def _in_scala_order(value: Any) -> list[str]:
         for partition in item.partition_ids:
             while len(found) + 1 >= buckets * 3 // 4:
                 buckets *= 2
-            code = 31 * (31 + partition) + _java_hash(item.topic) & 0xFFFFFFFF
+            code = 31 * (31 + partition) + java_hash(item.topic) & 0xFFFFFFFF
             spread = code ^ code >> 16
             found.append((spread, f"{item.topic}-{partition}"))
     found.sort(key=lambda entry: (entry[0] & buckets - 1, entry[0] - ((entry[0] & 1 << 31) << 1)))
     return [name for _, name in found]
-
-
-def _java_hash(text: str) -> int:
-    code = 0
-    for sign in text:  # topics are ASCII
-        code = 31 * code + ord(sign) & 0xFFFFFFFF
-    return code

@@ -17,7 +17,7 @@ from typing import Any
 
 from kafkad.errors import ErrorCode
 from kafkad.group.records import OffsetCommitted, encode
-from kafkad.shard import partition_of
+from kafkad.names import home_partition
 from kafkad.wire.apis import response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.messages.heartbeat import HeartbeatRequest
@@ -227,7 +227,7 @@ def loading(side: Side, per_batch: int, name: str) -> Values:
 
 def _groups_of_the_partition() -> Iterator[str]:
     for number in itertools.count():
-        if partition_of(f"load-{number}", OFFSETS_PARTITIONS) == LOADED_PARTITION:
+        if home_partition(f"load-{number}", OFFSETS_PARTITIONS) == LOADED_PARTITION:
             yield f"load-{number}"
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from kafkad.controller.topics import MorePartitions, NewTopic
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.names import home_partition
 from kafkad.replica.durable import Durable
-from kafkad.shard import Coordination, Shard, loading, partition_of
+from kafkad.shard import Coordination, Shard, loading
 from kafkad.shard.shard import Surroundings
 from kafkad.wire.records import Record
 from tests.api.one_broker import OneBroker
@@ -112,11 +113,11 @@ def coordinator(broker: OneBroker) -> Iterator[Coordinator]:
 
 
 def test_keys_go_to_the_partitions_that_java_sends_them_to() -> None:
-    assert partition_of("", 50) == 0
-    assert partition_of("my-group", 50) == 12
-    assert partition_of("polygenelubricants", 50) == 0, "its hash code is the smallest number"
-    assert partition_of("gruppe-é-\U0001f600", 2**31) == 1164587495
-    assert {partition_of(f"group-{number}", 50) for number in range(1_000)} == set(range(50))
+    assert home_partition("", 50) == 0
+    assert home_partition("my-group", 50) == 12
+    assert home_partition("polygenelubricants", 50) == 0, "its hash code is the smallest number"
+    assert home_partition("gruppe-é-\U0001f600", 2**31) == 1164587495
+    assert {home_partition(f"group-{number}", 50) for number in range(1_000)} == set(range(50))
 
 
 def test_a_partition_that_is_loading_says_so_and_then_serves(broker: OneBroker, coordinator: Coordinator) -> None:

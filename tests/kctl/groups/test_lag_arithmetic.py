@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkad.errors import ErrorCode
-from kafkad.names import TopicPartition
+from kafkad.names import TopicPartition, home_partition
 from kctl.errors import failure
 from kctl.groups.committed import Commit
 from kctl.groups.group import Group, Member, labels
-from kctl.groups.history import RECORDS, home_partition, steps
+from kctl.groups.history import RECORDS, steps
 from kctl.groups.partition_lag import DELETED, NO_COMMIT, Range, partition_lags, total
 from kctl.groups.partitions_text import partitions_text
 from kctl.groups.rates import (
