@@ -11,6 +11,7 @@ from kafkad.group.committing import Asked, Codes, Committer
 from kafkad.group.offsets import Position
 from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -57,52 +58,48 @@ def _sorted_out(
 ) -> tuple[OffsetCommitResponse, list[Asked], Answers]:
     """What can be asked of the group, and its places in the response; topics that nobody knows have their answer.
 
-    Of a partition that is named twice the last offset counts, and it is answered once; so is a topic.
+    Of a partition that is named twice the last offset counts, and it is answered once; so is a topic. One without
+    partitions is not answered.
     """
     metadata = context.replicas.metadata
     topics: dict[str | bytes, OffsetCommitResponseTopic] = {}
     asked: dict[Position, Asked] = {}
     answers: Answers = []
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    for topic in message.topics:
+    for topic in filter(lambda each: each.partitions, message.topics):
         name = metadata.name_of(topic.topic_id) if by_id else topic.name
         known = metadata.topics.get(name) if name is not None else None
-        partitions = _partitions_of(topic, topics, by_id)
+        partitions = _topic_of(topics, topic, by_id).partitions
         for one in topic.partitions:
-            index = one.partition_index
-            answer = OffsetCommitResponsePartition(partition_index=index)
+            answer = OffsetCommitResponsePartition(partition_index=one.partition_index)
             if known is None:
                 answer.error_code = unknown
-            elif index not in known.partitions:
+            elif one.partition_index not in known.partitions:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                position = known.name, index
-                again = position in asked
-                asked[position] = Asked(
-                    *position,
-                    one.committed_offset,
-                    one.committed_leader_epoch,
-                    one.committed_metadata,
-                    one.commit_timestamp,
-                )
-                if again:
+                position = known.name, one.partition_index
+                before, asked[position] = asked.get(position), _asked(position, one)
+                if before is not None:
                     continue
                 answers.append(answer)
             partitions.append(answer)
     return OffsetCommitResponse(topics=list(topics.values())), list(asked.values()), answers
 
 
-def _partitions_of(
-    topic: OffsetCommitRequestTopic, topics: dict[str | bytes, OffsetCommitResponseTopic], by_id: bool
-) -> Answers:
-    """Where a topic's partitions are answered. One that is named without partitions is not answered."""
-    if not topic.partitions:
-        return []
+def _asked(position: Position, one: OffsetCommitRequestPartition) -> Asked:
+    return Asked(
+        *position, one.committed_offset, one.committed_leader_epoch, one.committed_metadata, one.commit_timestamp
+    )
+
+
+def _topic_of(
+    topics: dict[str | bytes, OffsetCommitResponseTopic], topic: OffsetCommitRequestTopic, by_id: bool
+) -> OffsetCommitResponseTopic:
     key = topic.topic_id if by_id else topic.name
     answered = topics.get(key)
     if answered is None:
         answered = topics[key] = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-    return answered.partitions
+    return answered
 
 
 def _answered(response: OffsetCommitResponse, answers: Answers, codes: Codes) -> OffsetCommitResponse:
