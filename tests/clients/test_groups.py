@@ -11,8 +11,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.clients import consumers
 from tests.clients.conftest import Broker
-from tests.clients.consumers import SECONDS, SHORT_SESSION_MS, Group
+from tests.clients.consumers import SECONDS, SESSION_MS, SHORT_SESSION_MS, Group
 from tests.clients.members import Member, assignment, wait_for_coordinator
 from tests.oracle.kafka import VERSIONS, missing
 
@@ -104,13 +105,12 @@ def test_members_come_and_leave(group: Group, client: str, strategy: str, commit
     assert successor.values() == new
 
 
-@pytest.mark.parametrize(("client", "strategy", "commits"), cases("{strategy}, a member crashes", of="range".__eq__))
-def test_a_member_crashes(group: Group, client: str, strategy: str, commits: str) -> None:
-    """When its session is over the other one goes on where it had committed, and loses nothing."""
+def one_of_two_crashes(group: Group, start: Callable[[str, int], consumers.Consumer]) -> None:
+    """`start` has a consumer of that name with a session of so many milliseconds join."""
     create(group, PARTITIONS)
     values = produce(group, "before", 60)
-    group.start("a", client, strategy, commits)
-    victim = group.start("b", client, strategy, commits, SHORT_SESSION_MS)
+    start("a", SESSION_MS)
+    victim = start("b", SHORT_SESSION_MS)
     group.wait_for_sizes(3, 3)
     values |= produce(group, "shared", 60)
     group.wait(lambda: group.values() >= values, "end")
@@ -119,6 +119,12 @@ def test_a_member_crashes(group: Group, client: str, strategy: str, commits: str
     group.wait_for_sizes(6)
     group.wait(lambda: group.values() >= values, "end")
     group.assert_one_owner_each()
+
+
+@pytest.mark.parametrize(("client", "strategy", "commits"), cases("{strategy}, a member crashes", of="range".__eq__))
+def test_a_member_crashes(group: Group, client: str, strategy: str, commits: str) -> None:
+    """When its session is over the other one goes on where it had committed, and loses nothing."""
+    one_of_two_crashes(group, lambda name, session_ms: group.start(name, client, strategy, commits, session_ms))
 
 
 @pytest.mark.parametrize(
@@ -245,18 +251,7 @@ def test_ten_partitions_of_java_consumers(java: Group, version: str, strategy: s
     ],
 )
 def test_a_java_member_crashes(java: Group, version: str) -> None:
-    create(java, PARTITIONS)
-    values = produce(java, "before", 60)
-    java.start_java("a", version, "RangeAssignor")
-    victim = java.start_java("b", version, "RangeAssignor", SHORT_SESSION_MS)
-    java.wait_for_sizes(3, 3)
-    values |= produce(java, "shared", 60)
-    java.wait(lambda: java.values() >= values, "end")
-    victim.kill()
-    values |= produce(java, "after", 60)
-    java.wait_for_sizes(6)
-    java.wait(lambda: java.values() >= values, "end")
-    java.assert_one_owner_each()
+    one_of_two_crashes(java, lambda name, session_ms: java.start_java(name, version, "RangeAssignor", session_ms))
 
 
 @pytest.mark.java

@@ -15,17 +15,24 @@ from kafkad.net.server import Limits, Server
 from tests.net.serving import Peer, echo, frame, read_frame, run
 
 
+async def assert_next_waits_for(
+    first: asyncio.StreamWriter, server: Server, connect: Callable[[], Awaitable[Peer]], count: int
+) -> None:
+    """Whoever connects now is let in when `first` goes; until then there are `count`."""
+    reader, writer = await connect()
+    writer.write(frame(b"me too.."))
+    await asyncio.sleep(0.02)
+    assert server.total == count
+    first.close()
+    assert await read_frame(reader) == b"me too.."
+
+
 def test_max_connections_stops_accepting_until_one_closes() -> None:
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         first_reader, first_writer = await connect()
         first_writer.write(frame(b"anything"))
         assert await read_frame(first_reader) == b"anything"
-        second_reader, second_writer = await connect()
-        second_writer.write(frame(b"me too.."))
-        await asyncio.sleep(0.02)
-        assert server.total == 1
-        first_writer.close()
-        assert await read_frame(second_reader) == b"me too.."
+        await assert_next_waits_for(first_writer, server, connect, count=1)
 
     run(echo, scenario, Limits(max_connections=1))
 
@@ -51,12 +58,7 @@ def test_a_listener_may_have_a_limit_of_its_own() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", other.port)
         writer.write(frame(b"anything"))
         assert await read_frame(reader) == b"anything"
-        second_reader, second_writer = await connect()
-        second_writer.write(frame(b"me too.."))
-        await asyncio.sleep(0.02)
-        assert server.total == 2
-        first_writer.close()
-        assert await read_frame(second_reader) == b"me too.."
+        await assert_next_waits_for(first_writer, server, connect, count=2)
         writer.close()
 
     run(echo, scenario, Limits(max_per_listener={"PLAINTEXT": 1}))
