@@ -3,7 +3,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 INSTALLED := .venv/.installed
 
-.PHONY: run test test-slow compatibility check fmt docs bench spark test-spark bench-spark
+.PHONY: run test test-slow test-long test-all compatibility check fmt docs bench spark test-spark bench-spark
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -41,19 +41,24 @@ test: $(INSTALLED)-test
 	$(PY) -m pytest $(ARGS)
 
 test-slow: $(INSTALLED)-test
-	$(PY) -m pytest -m 'slow and not spark' $(ARGS)
+	$(PY) -m pytest -m 'slow and not spark and not long' $(ARGS)
+
+test-long: $(INSTALLED)-test
+	$(PY) -m pytest -m long $(ARGS)
+
+test-all: test check test-slow compatibility test-spark test-long
 
 spark: $(INSTALLED)-spark
 	$(BIN)/kctl etl jars fetch --no-headers
 
 test-spark: $(INSTALLED)-test-spark
-	$(PY) -m pytest -m spark $(ARGS)
+	$(PY) -m pytest -m 'spark and not long' $(ARGS)
 
 bench-spark: $(INSTALLED)-test-spark
 	$(PY) -m tests.bench.spark $(ARGS)
 
 compatibility: $(INSTALLED)-test
-	$(PY) -m pytest -p tests.compatibility -m 'slow or not slow' tests/clients $(ARGS)
+	$(PY) -m pytest -p tests.compatibility -m 'not long' tests/clients $(ARGS)
 
 check: $(INSTALLED)-test
 	$(BIN)/ruff format --check .

@@ -1,8 +1,10 @@
-"""What every test shares: the rule that continuous integration skips nothing unseen."""
+"""What every test shares: the rule that continuous integration skips nothing unseen, and where its time goes."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,7 +18,11 @@ ALLOWED_SKIPS: tuple[str, ...] = ("mounting a small disk needs root",)
 
 Only what a person must grant belongs here: programs that are missing can be installed."""
 
+TIMES = "KAFKAD_TEST_TIMES"
+"""Names a file to which each run adds a line for each test file: seconds, tab, path. `.ci/run` prints the slowest."""
+
 _skipped: list[tuple[str, str]] = []
+_seconds: Counter[str] = Counter()
 
 
 def in_ci() -> bool:
@@ -26,6 +32,7 @@ def in_ci() -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _remember(report)
+    _seconds[report.nodeid.partition("::")[0]] += report.duration
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -44,8 +51,17 @@ def unexpected_skips() -> list[tuple[str, str]]:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    _note_times(session.config)
     if in_ci() and exitstatus == pytest.ExitCode.OK and unexpected_skips():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _note_times(config: pytest.Config) -> None:
+    if os.environ.get(TIMES) and not hasattr(
+        config, "workerinput"
+    ):  # a worker of xdist: its reports reach the controller
+        with Path(os.environ[TIMES]).open("a") as file:
+            file.writelines(f"{seconds:.1f}\t{path}\n" for path, seconds in _seconds.items())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

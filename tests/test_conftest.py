@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ALLOWED_SKIPS
+from tests.conftest import ALLOWED_SKIPS, TIMES
 
 pytest_plugins = ["pytester"]
 
@@ -30,3 +30,17 @@ def test_allowed_skip_passes_in_ci(pytester: pytest.Pytester, monkeypatch: pytes
     pytester.makepyfile(f"import pytest\ndef test_it(): pytest.skip({ALLOWED_SKIPS[0]!r})")
     monkeypatch.setenv("CI", "true")
     assert pytester.runpytest_subprocess("-p", "no:randomly").ret == pytest.ExitCode.OK
+
+
+def test_times_of_files_are_added_to_a_file(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    times = tmp_path / "times"
+    times.write_text("3.0\tother.py\n")
+    pytester.makeconftest(CONFTEST.read_text())
+    pytester.makepyfile(test_a="import time\ndef test_it(): time.sleep(0.3)", test_b="def test_it(): pass")
+    monkeypatch.setenv(TIMES, str(times))
+    assert pytester.runpytest_subprocess("-p", "no:randomly").ret == pytest.ExitCode.OK
+    seconds = {path: float(taken) for taken, path in (line.split("\t") for line in times.read_text().splitlines())}
+    assert seconds.keys() == {"other.py", "test_a.py", "test_b.py"}
+    assert seconds["test_a.py"] >= 0.3 > seconds["test_b.py"]
