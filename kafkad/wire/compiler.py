@@ -220,7 +220,8 @@ class _Encoder(_Compiler):
         if field.kind == "array":
             self._nullable(field, value, out, self._null(field), lambda: self._array(field, value, out))
         elif field.kind == "struct":
-            self._nullable(field, value, out, b"\xff", lambda: self._inner(field, value, out))
+            null = b"\xff" if field.tag is None else b"\0"
+            self._nullable(field, value, out, null, lambda: self._inner(field, value, out))
         elif field.kind in _VARIABLE:
             put = self.source.primitive(f"put_{'compact_' if self.flexible else ''}{field.kind}")
             call = f"{put}({out}, {value})"
@@ -343,7 +344,8 @@ class _Decoder(_Compiler):
             self.source.line(f"{target} = {inner}")
             return
         self.source.line("at += 1")
-        with self.source.block("if data[at - 1] > 127:"):
+        # -1 says null in a field without a tag, 0 in one with a tag; 1 is an object in both.
+        with self.source.block(f"if data[at - 1] {'> 127' if field.tag is None else '== 0'}:"):
             self.source.line(f"{target} = None")
         with self.source.block("else:"):
             self._struct(field.item, inner)

@@ -8,7 +8,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kafkad.names import id_text, java_hash
-from kafkad.wire.messages import consumer_group_records, consumer_offsets, consumer_protocol, transaction_state
+from kafkad.wire.messages import (
+    consumer_group_records,
+    consumer_offsets,
+    consumer_protocol,
+    share_group_records,
+    transaction_state,
+)
 from kafkad.wire.records import Record
 from kafkad.wire.schema import Field, MalformedError, Message, decode, within
 from kctl.segments.values import compact
@@ -32,13 +38,19 @@ _GROUP_RECORDS = {
     2: ("group", consumer_offsets.GroupMetadataKey, consumer_offsets.GroupMetadataValue),
 }
 _NEW_GROUP_RECORDS = {
-    3: ("group-epoch", "ConsumerGroupMetadata"),
-    4: ("partitions", "ConsumerGroupPartitionMetadata"),
-    5: ("member", "ConsumerGroupMemberMetadata"),
-    6: ("target-epoch", "ConsumerGroupTargetAssignmentMetadata"),
-    7: ("target", "ConsumerGroupTargetAssignmentMember"),
-    8: ("assignment", "ConsumerGroupCurrentMemberAssignment"),
-    16: ("regex", "ConsumerGroupRegularExpression"),
+    3: ("group-epoch", consumer_group_records, "ConsumerGroupMetadata"),
+    4: ("partitions", consumer_group_records, "ConsumerGroupPartitionMetadata"),
+    5: ("member", consumer_group_records, "ConsumerGroupMemberMetadata"),
+    6: ("target-epoch", consumer_group_records, "ConsumerGroupTargetAssignmentMetadata"),
+    7: ("target", consumer_group_records, "ConsumerGroupTargetAssignmentMember"),
+    8: ("assignment", consumer_group_records, "ConsumerGroupCurrentMemberAssignment"),
+    10: ("share-member", share_group_records, "ShareGroupMemberMetadata"),
+    11: ("share-epoch", share_group_records, "ShareGroupMetadata"),
+    12: ("share-target-epoch", share_group_records, "ShareGroupTargetAssignmentMetadata"),
+    13: ("share-target", share_group_records, "ShareGroupTargetAssignmentMember"),
+    14: ("share-assignment", share_group_records, "ShareGroupCurrentMemberAssignment"),
+    15: ("share-partitions", share_group_records, "ShareGroupStatePartitionMetadata"),
+    16: ("regex", consumer_group_records, "ConsumerGroupRegularExpression"),
 }
 
 
@@ -73,8 +85,8 @@ def decode_offsets(record: Record) -> Decoded | None:
         return _decode(record, *_GROUP_RECORDS[version])
     if version not in _NEW_GROUP_RECORDS:
         return None
-    kind, name = _NEW_GROUP_RECORDS[version]
-    classes = (getattr(consumer_group_records, name + part) for part in ("Key", "Value"))
+    kind, module, name = _NEW_GROUP_RECORDS[version]
+    classes = (getattr(module, name + part) for part in ("Key", "Value"))
     return _decode(record, kind, *classes)
 
 
@@ -122,7 +134,9 @@ def as_dict(message: Message, version: int, *, camel: bool = False) -> dict[str,
 
 
 def _default(field: Field) -> Any:
-    return [] if field.default == () else field.default
+    if field.default != ():
+        return field.default
+    return field.item() if field.kind == "struct" else []
 
 
 def _plain(field: Field, value: Any, version: int, camel: bool) -> Any:

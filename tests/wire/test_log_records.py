@@ -6,6 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from kafkad.wire.messages import consumer_group_records, share_group_records
+from kafkad.wire.messages.consumer_group_records import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
 from kafkad.wire.messages.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -17,12 +21,29 @@ from kafkad.wire.messages.transaction_state import TransactionLogKey, Transactio
 from kafkad.wire.records import Record, iter_batches, iter_records
 from kafkad.wire.schema import encode, read
 
-LOGS = Path(__file__).parent.parent / "golden" / "logs" / "main"
+GOLDEN = Path(__file__).parent.parent / "golden"
+LOGS = GOLDEN / "logs" / "main"
+NEW_GROUPS = GOLDEN / "newgroups" / "logs"
+NEW_GROUP_RECORDS = {
+    3: (consumer_group_records, "ConsumerGroupMetadata"),
+    4: (consumer_group_records, "ConsumerGroupPartitionMetadata"),
+    5: (consumer_group_records, "ConsumerGroupMemberMetadata"),
+    6: (consumer_group_records, "ConsumerGroupTargetAssignmentMetadata"),
+    7: (consumer_group_records, "ConsumerGroupTargetAssignmentMember"),
+    8: (consumer_group_records, "ConsumerGroupCurrentMemberAssignment"),
+    10: (share_group_records, "ShareGroupMemberMetadata"),
+    11: (share_group_records, "ShareGroupMetadata"),
+    12: (share_group_records, "ShareGroupTargetAssignmentMetadata"),
+    13: (share_group_records, "ShareGroupTargetAssignmentMember"),
+    14: (share_group_records, "ShareGroupCurrentMemberAssignment"),
+    15: (share_group_records, "ShareGroupStatePartitionMetadata"),
+    16: (consumer_group_records, "ConsumerGroupRegularExpression"),
+}
 
 
-def records_of(topic: str) -> list[Record]:
+def records_of(topic: str, logs: Path = LOGS) -> list[Record]:
     found = []
-    for path in sorted(LOGS.glob(f"{topic}-*/*.log")):
+    for path in sorted(logs.glob(f"{topic}-*/*.log")):
         view = memoryview(path.read_bytes())
         for at, header in iter_batches(view):
             if not header.is_control:
@@ -80,3 +101,33 @@ def test_transaction_state() -> None:
             value = versioned(TransactionLogValue, bytes(record.value))
             states[value.transaction_status] += 1
     assert {0, 1, 2, 3, 4, 5} <= states.keys()
+
+
+def test_groups_of_the_new_protocols() -> None:
+    """What no classic metadata is stands as a null in a tagged field; a member that said nothing of it has none."""
+    kinds = Counter[int]()
+    for record in records_of("__consumer_offsets", NEW_GROUPS):
+        assert record.key is not None
+        kind = int.from_bytes(record.key[:2], "big")
+        if kind > 2:
+            module, name = NEW_GROUP_RECORDS[kind]
+            versioned(getattr(module, f"{name}Key"), bytes(record.key))
+            if record.value is not None:
+                versioned(getattr(module, f"{name}Value"), bytes(record.value))
+                kinds[kind] += 1
+    assert kinds.keys() == NEW_GROUP_RECORDS.keys() - {4}, "Kafka 4.3 writes only tombstones of kind 4"
+
+
+@pytest.mark.parametrize(
+    ("tags", "metadata"),
+    [
+        ("00", ClassicMemberMetadata()),
+        ("01 00 01 00", None),
+        ("01 00 07 01 00 00 00 09 01 00", ClassicMemberMetadata(session_timeout_ms=9)),
+    ],
+)
+def test_null_in_a_tagged_field(tags: str, metadata: ClassicMemberMetadata | None) -> None:
+    value = ConsumerGroupMemberMetadataValue(classic_member_metadata=metadata)
+    raw = encode(value, 0)
+    assert raw.endswith(bytes.fromhex(tags))
+    assert read(ConsumerGroupMemberMetadataValue, 0, raw, 0) == (value, len(raw))

@@ -81,9 +81,7 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: str | None = string(nullable="0+")
     rebalance_timeout_ms: int = int32(default=-1)
     server_assignor: str | None = string(nullable="0+")
-    classic_member_metadata: ClassicMemberMetadata | None = struct(
-        ClassicMemberMetadata, nullable="0+", default=None, tag=0
-    )
+    classic_member_metadata: ClassicMemberMetadata | None = struct(ClassicMemberMetadata, nullable="0+", tag=0)
 
 
 @message(versions="6")

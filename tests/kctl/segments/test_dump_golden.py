@@ -11,6 +11,7 @@ from tests.kctl.conftest import Kctl
 
 LOGS = Path(__file__).parents[2] / "golden" / "logs"
 PARTITIONS = sorted(path for path in (LOGS / "expected").glob("*/*") if not path.parent.name.startswith("damaged"))
+NEW_GROUPS = sorted((LOGS.parent / "newgroups" / "logs").iterdir())
 DAMAGED = sorted((LOGS / "expected" / "damaged-after").glob("*"))
 
 
@@ -24,6 +25,17 @@ def test_partition(expected: Path, kctl: Kctl, monkeypatch: pytest.MonkeyPatch) 
 def test_partition_that_was_damaged_and_recovered(expected: Path, kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(LOGS / "damaged" / "after" / expected.name)
     _compare(expected, kctl)
+
+
+@pytest.mark.parametrize("partition", NEW_GROUPS, ids=lambda path: path.name)
+def test_partition_with_groups_of_the_new_protocols(
+    partition: Path, kctl: Kctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Consumer groups, share groups, and classic members in a consumer group, as Kafka 4.3 wrote and printed them."""
+    monkeypatch.chdir(partition.parent)
+    (log,) = partition.glob("*.log")
+    ran = kctl("dump-segment", log.relative_to(partition.parent), "--kafka-format")
+    assert (ran.code, ran.out) == (0, log.with_suffix(".log.txt").read_text())
 
 
 def _compare(expected: Path, kctl: Kctl) -> None:

@@ -1,0 +1,117 @@
+"""Keys and values in `__consumer_offsets`, as share groups (KIP-932) write them from Kafka 4.1 on.
+A key's version is the kind of record."""
+
+from __future__ import annotations
+
+from kafkad.wire.messages.consumer_group_records import TopicPartition
+from kafkad.wire.schema import array, int8, int32, int64, message, nested, string, uuid
+
+
+@message(versions="10")
+class ShareGroupMemberMetadataKey:
+    """Which member."""
+
+    group_id: str = string("10")
+    member_id: str = string("10")
+
+
+@message(versions="0", flexible="0+")
+class ShareGroupMemberMetadataValue:
+    """What a member told about itself."""
+
+    rack_id: str | None = string(nullable="0+")
+    client_id: str = string()
+    client_host: str = string()
+    subscribed_topic_names: list[str] = array(string)
+
+
+@message(versions="11")
+class ShareGroupMetadataKey:
+    """Which group."""
+
+    group_id: str = string("11")
+
+
+@message(versions="0", flexible="0+")
+class ShareGroupMetadataValue:
+    """The epoch of a group, and a hash of its topics as the group saw them then."""
+
+    epoch: int = int32()
+    metadata_hash: int = int64()
+
+
+@message(versions="12")
+class ShareGroupTargetAssignmentMetadataKey:
+    """Which group."""
+
+    group_id: str = string("12")
+
+
+@message(versions="0", flexible="0+")
+class ShareGroupTargetAssignmentMetadataValue:
+    """The epoch of the assignment that members move towards."""
+
+    assignment_epoch: int = int32()
+    assignment_timestamp: int = int64(tag=0)
+
+
+@message(versions="13")
+class ShareGroupTargetAssignmentMemberKey:
+    """Which member."""
+
+    group_id: str = string("13")
+    member_id: str = string("13")
+
+
+@message(versions="0", flexible="0+")
+class ShareGroupTargetAssignmentMemberValue:
+    """What a member shall read."""
+
+    topic_partitions: list[TopicPartition] = array(TopicPartition)
+
+
+@message(versions="14")
+class ShareGroupCurrentMemberAssignmentKey:
+    """Which member."""
+
+    group_id: str = string("14")
+    member_id: str = string("14")
+
+
+@message(versions="0", flexible="0+")
+class ShareGroupCurrentMemberAssignmentValue:
+    """What a member reads."""
+
+    member_epoch: int = int32()
+    previous_member_epoch: int = int32()
+    state: int = int8()
+    assigned_partitions: list[TopicPartition] = array(TopicPartition)
+
+
+@message(versions="15")
+class ShareGroupStatePartitionMetadataKey:
+    """Which group."""
+
+    group_id: str = string("15")
+
+
+@nested
+class TopicPartitionsInfo:
+    topic_id: bytes = uuid()
+    topic_name: str = string()
+    partitions: list[int] = array(int32)
+
+
+@nested
+class TopicInfo:
+    topic_id: bytes = uuid()
+    topic_name: str = string()
+
+
+@message(versions="0", flexible="0+")
+class ShareGroupStatePartitionMetadataValue:
+    """Of which partitions the share coordinators keep state for a group."""
+
+    initializing_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)
+    initialized_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)
+    deleting_topics: list[TopicInfo] = array(TopicInfo)
