@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from kafkad.log import snapshots, txnindex
@@ -72,10 +73,10 @@ class _Check:
         if not bases:
             self._problem(self.directory, "no segment")
         epochs = LeaderEpochs(self.directory, self.files)
-        if not epochs.load():
+        if not epochs.load() and self.files.size(epochs.path):
             self._problem(epochs.path, "no leader epochs can be read from it")
         known = _KnownEpochs(epochs, self.problems) if EPOCHS in self.names else None
-        for base, following in zip(bases, [*bases[1:], None], strict=True):
+        for base, following in zip_longest(bases, bases[1:]):
             readable = self._segment(base, following, known)
             self._transaction_index(base, self.end if readable else 2**63)
         self._snapshots()
@@ -231,10 +232,16 @@ class _KnownEpochs:
         self._epochs = epochs
         self._problems = problems
         self._first = epochs.entries[0][1] if epochs.entries else None
+        self._told = False
 
     def take(self, header: Header) -> None:
         offset, epoch = header[BASE_OFFSET], header[LEADER_EPOCH]
-        if epoch < 0 or (self._first is not None and offset < self._first):
+        if epoch < 0 or self._told or (self._first is not None and offset < self._first):
+            return
+        if self._first is None:
+            self._told = True
+            text = f"has no entries, and the log has batches of epoch {epoch} from offset {offset} on"
+            self._problems.append(Problem(self._epochs.path, text))
             return
         known = self._epochs.epoch_at(offset)
         if known != epoch:

@@ -32,17 +32,18 @@ class LeaderEpochs:
         return f"{self.directory}/{FILE_NAME}"
 
     def load(self) -> bool:
-        """Read the file; False when it makes no sense and the batches must be asked."""
+        """Read the file; False when it is empty or makes no sense, and the batches must be asked."""
         self._epochs, self._starts = [], []
         try:
-            entries = decode(self._files.read(self.path))
+            data = self._files.read(self.path)
+            entries = decode(data)
         except FileNotFoundError:
             return True
         except ValueError:
             return False
         for epoch, start in entries:
             self._put(epoch, start)
-        return True
+        return bool(data)
 
     def store(self) -> None:
         self._files.write_file(self.path, encode(self.entries), durable=False)
@@ -122,7 +123,9 @@ def encode(entries: list[tuple[int, int]]) -> bytes:
 
 
 def decode(data: bytes) -> list[tuple[int, int]]:
-    """ValueError when it is not such a file, whole."""
+    """ValueError when it is not such a file, whole. Kafka makes an empty one, and fills it with the first epoch."""
+    if not data:
+        return []
     version, count, *lines = data.decode("ascii").splitlines() or ["", ""]
     if int(version) != 0 or int(count) != len(lines):
         raise ValueError(f"version {version}, {len(lines)} of {count} lines")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import click
 
+from kafkad.log.names import parse_name
 from kctl.command import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError, exit_code, of_file
 from kctl.output import Column, Document, Writer, counted, duration_text, note, render_errors, size_text
@@ -91,6 +92,8 @@ def _partitions(directory: str) -> _Asked:
     if segments_in(directory):
         return read_directory(os.path.dirname(os.path.abspath(directory))), [directory], False
     found = partitions_in(directory)
+    if not found and parse_name(os.path.basename(os.path.abspath(directory))):
+        return read_directory(os.path.dirname(os.path.abspath(directory))), [directory], False
     if not found:
         raise KctlError(f"{directory}: there is no partition in it", exit_code=Exit.NOT_FOUND)
     return read_directory(directory), found, True

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import NamedTuple
 
-from kafkad.log import checkpoint
+from kafkad.log import checkpoint, snapshots
 from kafkad.log.check import MISSING, Problem, examine
+from kafkad.log.indexed import LOG, segment_path
 from kafkad.log.lock import is_taken
 from kafkad.log.names import Kind, base_of, parse_name
 from kafkad.names import TopicPartition
 from kafkad.wire.records import RecordsError, iter_records
+from kctl.output import counted
 from kctl.segments import verdicts
 from kctl.segments.files import FILES, Batch, Damage, Segment, place_text, read_batches, segments_in, span_text
 from kctl.segments.verdicts import Start, Verdict
@@ -21,6 +24,8 @@ _DELAY_S = 90
 _BLOCK = 512
 _MOST_OF_A_FILE = 5
 """So many findings of one file are told; the others are counted."""
+_ATTEMPTS = 3
+"""A running broker removes files between their names and their contents being read."""
 
 
 _AT_WORK = (".deleted", ".cleaned", ".tmp")
@@ -40,18 +45,30 @@ class Finding(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """One partition: `end` is the offset after its last record."""
+    """One partition: `end` is the offset after its last record; None if it could not be read."""
 
-    end: int
+    end: int | None
     size: int
     findings: list[Finding]
 
 
-def check_partition(directory: str, start: Start, now_s: float, deep: bool) -> Checked:
-    """Everything in one partition's directory."""
+def check_partition(directory: str, start: Start, now_s: float, deep: bool, attempts: int = _ATTEMPTS) -> Checked:
+    """Everything in one partition's directory. What cannot be read is a finding, unless a running broker has just
+    removed it, and keeps nobody from checking the other partitions."""
+    try:
+        return _check_partition(directory, start, now_s, deep)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and start.in_use and attempts > 1:
+            return check_partition(directory, start, now_s, deep, attempts - 1)
+        file = os.fsdecode(error.filename) if error.filename else directory
+        problem = f"cannot be read: {error.strerror or error}"
+        return Checked(None, 0, [Finding.of("error", file, problem, verdicts.UNREADABLE)])
+
+
+def _check_partition(directory: str, start: Start, now_s: float, deep: bool) -> Checked:
     segments = segments_in(directory)
-    nexts = [*[segment.base for segment in segments[1:]], None]
-    following = dict(zip([segment.base for segment in segments], nexts, strict=False))
+    bases = [segment.base for segment in segments]
+    following = dict(zip_longest(bases, bases[1:]))
     found = examine(directory)
     end = found.end
     unreadable = {problem.path for problem in found.problems if problem.stops}
@@ -63,10 +80,24 @@ def check_partition(directory: str, start: Start, now_s: float, deep: bool) -> C
             end = max(end, end_of_segment)
         if deep:
             findings += _records(segment)
-    findings += _leftovers(directory, set(following), now_s if start.in_use else None)
+    in_use_at = now_s if start.in_use else None
+    findings += _missing_snapshots(directory, bases, start, in_use_at)
+    findings += _leftovers(directory, set(following), in_use_at)
     findings += _topic_id(directory)
     size = sum(_size_on_disk(entry.stat()) for entry in os.scandir(directory) if entry.is_file())
     return Checked(end, size, list(_shortened(findings)))
+
+
+def _missing_snapshots(directory: str, bases: list[int], start: Start, in_use_at: float | None) -> Iterator[Finding]:
+    """Brokers write one wherever a segment begins, but for the first, and delete those below the log's start."""
+    taken = {base_of(name) for name in os.listdir(directory) if name.endswith(snapshots.SUFFIX)}
+    missing = [base for base in bases[1:] if base > start.start_offset and base not in taken]
+    if missing and missing[-1] == bases[-1] and _is_fresh(segment_path(directory, bases[-1], LOG), in_use_at):
+        del missing[-1]  # a running broker may be at it
+    if missing:
+        path = os.path.join(directory, snapshots.file_name(missing[0]))
+        more = f", and {counted(len(missing) - 1, 'other')} of this partition" if len(missing) > 1 else ""
+        yield Finding.of("warn", path, f"{MISSING}{more}", verdicts.of_missing_snapshot(start, none_left=not taken))
 
 
 def _size_on_disk(status: os.stat_result) -> int:
@@ -189,25 +220,33 @@ class LogDirectory(NamedTuple):
     clean: bool
     in_use: bool
     recovery_points: Mapping[TopicPartition, int]
+    start_offsets: Mapping[TopicPartition, int]
 
     def start_of(self, partition: str) -> Start:
         name = parse_name(os.path.basename(os.path.abspath(partition)))
-        return Start(self.clean, self.in_use, self.recovery_points.get(name.topic_partition, 0) if name else 0)
+        if name is None:
+            return Start(self.clean, self.in_use, 0, 0)
+        where = name.topic_partition
+        return Start(self.clean, self.in_use, self.recovery_points.get(where, 0), self.start_offsets.get(where, 0))
 
 
 def read_directory(path: str) -> LogDirectory:
-    try:
-        points = checkpoint.read_offsets(os.path.join(path, checkpoint.RECOVERY_POINTS), FILES)
-    except checkpoint.CheckpointError:
-        points = {}
-    return LogDirectory(path, os.path.exists(os.path.join(path, checkpoint.CLEAN_SHUTDOWN)), is_taken(path), points)
+    def offsets(name: str) -> Mapping[TopicPartition, int]:
+        try:
+            return checkpoint.read_offsets(os.path.join(path, name), FILES)
+        except checkpoint.CheckpointError:
+            return {}  # `check_directory` tells of it
+
+    clean = os.path.exists(os.path.join(path, checkpoint.CLEAN_SHUTDOWN))
+    points, starts = offsets(checkpoint.RECOVERY_POINTS), offsets(checkpoint.START_OFFSETS)
+    return LogDirectory(path, clean, is_taken(path), points, starts)
 
 
 def check_directory(whole: LogDirectory, checked: Mapping[str, Checked], now_s: float) -> Iterator[Finding]:
     """`checked` are the partitions in it."""
     path = whole.path
     in_use_at = now_s if whole.in_use else None
-    ends: dict[TopicPartition, int] = {}
+    ends: dict[TopicPartition, int | None] = {}
     for partition, one in checked.items():
         name = parse_name(os.path.basename(partition))
         assert name is not None  # by this it was found
@@ -240,7 +279,7 @@ _CHECKPOINTS = (
 )
 
 
-def _check_offsets(path: str, ends: Mapping[TopicPartition, int]) -> Iterator[Finding]:
+def _check_offsets(path: str, ends: Mapping[TopicPartition, int | None]) -> Iterator[Finding]:
     try:
         offsets = checkpoint.read_offsets(path, FILES)
     except checkpoint.CheckpointError as error:
@@ -248,10 +287,10 @@ def _check_offsets(path: str, ends: Mapping[TopicPartition, int]) -> Iterator[Fi
         return
     for partition, offset in offsets.items():
         end = ends.get(partition)
-        if end is None:
+        if partition not in ends:
             problem = f"names {partition.topic}-{partition.partition}, which is not there"
             yield Finding.of("warn", path, problem, verdicts.NOT_THERE)
-        elif offset > end:
+        elif end is not None and offset > end:
             problem = f"{offset} for {partition.topic}-{partition.partition}, whose log ends at {end}"
             is_start = os.path.basename(path) == checkpoint.START_OFFSETS
             yield Finding.of(

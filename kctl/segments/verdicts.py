@@ -19,6 +19,8 @@ class Start(NamedTuple):
     clean: bool
     in_use: bool
     recovery_point: int
+    start_offset: int
+    """Records below it are deleted, though their segments may still be there."""
 
     def recovers(self, following: int | None) -> bool:
         """Whether a segment is checked; `following` is where the next one begins."""
@@ -67,12 +69,20 @@ def of_snapshot() -> Verdict:
     return Verdict("it is deleted, and the producers are read from the log", _AT_NEXT_START)
 
 
+def of_missing_snapshot(start: Start, *, none_left: bool) -> Verdict:
+    if start.clean and none_left:
+        forgotten = "the producers are forgotten: a batch that one of them sends again may be written twice"
+        return Verdict(forgotten, "none: it is so once, at the next start")
+    return Verdict("the producers are read from the log", _AT_NEXT_START)
+
+
 def of_epochs() -> Verdict:
     return Verdict("kafkad rebuilds a broken one", f"for Kafka: {_COPIED}")
 
 
 NO_SEGMENT = Verdict("an empty log is begun", "let it copy from another replica, if it should not be empty")
 NO_LOG_FOR_INDEX = Verdict("it is deleted", _AT_NEXT_START)
+UNREADABLE = Verdict("its log directory goes offline, or the broker does not start", "mend access or the disk")
 BROKEN_RECORDS = Verdict("nothing: its checksum is right; who reads it gets an error", _COPIED)
 NO_META_PROPERTIES = Verdict("one is written", "none, if this is not the directory of a broker")
 

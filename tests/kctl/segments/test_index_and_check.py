@@ -33,7 +33,7 @@ FINDINGS = {
     "dmg-badindex-safe-0": {"00000000000000000009.index", "00000000000000000044.index"},
     "dmg-badtimeindex-0": {"00000000000000000009.timeindex"},
     "dmg-badsnapshot-0": {"00000000000000000100.snapshot"},
-    "dmg-nosnapshot-0": set(),
+    "dmg-nosnapshot-0": {"00000000000000000009.snapshot"},
 }
 
 
@@ -53,7 +53,8 @@ def test_sound_partition(kctl: Kctl, partition: str) -> None:
 def test_damaged_partition(kctl: Kctl, partition: str, files: set[str]) -> None:
     found = findings(kctl, BEFORE / partition)
     assert {Path(item["file"]).name for item in found} == files
-    assert all(item["severity"] == "error" and item["action"] for item in found)
+    severity = "warn" if partition == "dmg-nosnapshot-0" else "error"
+    assert all(item["severity"] == severity and item["action"] for item in found)
 
 
 @pytest.mark.parametrize("partition", ["dmg-leftover-0", "dmg-swap-0", "dmg-swap-incomplete-0"])
@@ -197,3 +198,52 @@ def test_file_of_no_known_kind(kctl: Kctl, tmp_path: Path) -> None:
     assert kctl("dump-index", tmp_path / "notes.txt").code == Exit.NOT_FOUND
     (tmp_path / "notes.txt").touch()
     assert kctl("dump-index", tmp_path / "notes.txt").code == Exit.USAGE
+
+
+def test_missing_snapshots_are_told_once_and_never_below_the_start_of_the_log(kctl: Kctl, tmp_path: Path) -> None:
+    partition = tmp_path / "dmg-nosnapshot-0"
+    shutil.copytree(BEFORE / partition.name, partition)
+    (tmp_path / ".kafka_cleanshutdown").touch()
+    (found,) = findings(kctl, partition)
+    assert found["problem"] == "is missing, and 4 others of this partition"
+    assert "written twice" in found["at_start"], "after a clean stop nobody reads the producers from the log"
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\ndmg-nosnapshot 0 49\n")
+    (found,) = findings(kctl, partition)
+    assert Path(found["file"]).name == "00000000000000000082.snapshot"
+    (partition / "00000000000000000082.snapshot").touch()
+    (partition / "00000000000000000089.snapshot").touch()
+    assert not [item for item in findings(kctl, partition) if "is missing" in item["problem"]]
+
+
+def test_empty_file_of_leader_epochs_has_no_entries(kctl: Kctl, log_directory: Path) -> None:
+    """Kafka makes it so, and writes the first epoch with the first batch."""
+    shutil.copytree(MAIN / "empty-0", log_directory / "empty-0")
+    epochs = log_directory / "empty-0" / "leader-epoch-checkpoint"
+    epochs.write_bytes(b"")
+    assert findings(kctl, log_directory) == []
+    assert kctl("dump-index", "-o", "json", epochs).code == Exit.DONE
+    (log_directory / "tx-0" / "leader-epoch-checkpoint").write_bytes(b"")
+    (found,) = findings(kctl, log_directory)
+    assert found["problem"] == "has no entries, and the log has batches of epoch 0 from offset 0 on"
+
+
+def test_partition_without_segments_is_a_finding_among_the_others(kctl: Kctl, log_directory: Path) -> None:
+    (log_directory / "bare-0").mkdir()
+    (log_directory / "tx-0" / "00000000000000000999.index").touch()
+    assert {Path(item["file"]).name: item["problem"] for item in findings(kctl, log_directory)} == {
+        "bare-0": "no segment",
+        "00000000000000000999.index": "belongs to no segment",
+    }
+    (found,) = findings(kctl, log_directory / "bare-0")
+    assert found["problem"] == "no segment"
+
+
+def test_file_that_cannot_be_read_is_a_finding_among_the_others(kctl: Kctl, log_directory: Path) -> None:
+    """A directory of that name, as root may read any file."""
+    log = log_directory / "tx-0" / "00000000000000000000.log"
+    log.unlink()
+    log.mkdir()
+    (log_directory / "codec-gzip-0" / "00000000000000000999.index").touch()
+    found = {Path(item["file"]).name: item["problem"] for item in findings(kctl, log_directory)}
+    assert found.pop("tx-0") == "cannot be read: Is a directory"
+    assert found == {"00000000000000000999.index": "belongs to no segment"}
