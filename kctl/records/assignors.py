@@ -6,6 +6,7 @@ An assignor is a function of the members' subscriptions and the topics' numbers 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -112,6 +113,12 @@ def assign_round_robin(subscriptions: Subscriptions, partitions: Mapping[str, in
 def assign_sticky(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> Assignment:
     """As even as can be, and of those the one that moves fewest partitions from the members that have them."""
     assignment = _kept(subscriptions, partitions)
+    if len({frozenset(wants.topics) for wants in subscriptions.values()}) == 1:
+        _deal_out(
+            assignment,
+            [(topic, index) for topic in _topics(subscriptions, partitions) for index in range(partitions[topic])],
+        )
+        return assignment
     taken = {partition for kept in assignment.values() for partition in kept}
     wanting = {topic: _order(subscriptions, topic) for topic in _topics(subscriptions, partitions)}
     for topic, members in wanting.items():
@@ -121,6 +128,25 @@ def assign_sticky(subscriptions: Subscriptions, partitions: Mapping[str, int]) -
                 assignment[least].append((topic, index))
     _even_out(assignment, wanting)
     return assignment
+
+
+def _deal_out(assignment: Assignment, wanted: Sequence[Partition]) -> None:
+    """Among members that all want the same. Each keeps what it has up to its share; the rest goes in turn to those
+    below theirs, as in Kafka's sticky assignors."""
+    share, more = divmod(len(wanted), len(assignment))
+    for member in sorted(assignment):
+        keeps_one_more = more > 0 and len(assignment[member]) > share
+        more -= keeps_one_more
+        del assignment[member][share + keeps_one_more :]
+    taken = {partition for kept in assignment.values() for partition in kept}
+    below = deque(member for member in sorted(assignment) if len(assignment[member]) < share)
+    filled = deque(member for member in sorted(assignment) if len(assignment[member]) == share)
+    for partition in wanted:
+        if partition not in taken:
+            member = (below or filled).popleft()
+            assignment[member].append(partition)
+            if len(assignment[member]) <= share:
+                (below if len(assignment[member]) < share else filled).append(member)
 
 
 def _kept(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> Assignment:

@@ -58,6 +58,55 @@ def test_sticky_moves_only_what_evens_out() -> None:
         assert set(after[member]) < set(before[member])
 
 
+class TestTenPartitionsAndThreeMembersOfWhomOneLeaves:
+    """What each assignor gives before and after, as Kafka's own assignors do."""
+
+    def assigned(self, name: str, members: dict[str, Subscription]) -> dict[str, list[int]]:
+        chosen = assignor(name)
+        assert chosen is not None
+        return {
+            member: sorted(index for _, index in given) for member, given in chosen.assign(members, {"t": 10}).items()
+        }
+
+    def test_range(self) -> None:
+        assert self.assigned("range", dict.fromkeys("abc", wants("t"))) == {
+            "a": [0, 1, 2, 3],
+            "b": [4, 5, 6],
+            "c": [7, 8, 9],
+        }
+        assert self.assigned("range", dict.fromkeys("ab", wants("t"))) == {"a": [0, 1, 2, 3, 4], "b": [5, 6, 7, 8, 9]}
+
+    def test_round_robin(self) -> None:
+        assert self.assigned("roundrobin", dict.fromkeys("abc", wants("t"))) == {
+            "a": [0, 3, 6, 9],
+            "b": [1, 4, 7],
+            "c": [2, 5, 8],
+        }
+        assert self.assigned("roundrobin", dict.fromkeys("ab", wants("t"))) == {
+            "a": [0, 2, 4, 6, 8],
+            "b": [1, 3, 5, 7, 9],
+        }
+
+    @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
+    def test_sticky(self, name: str) -> None:
+        ranges = assign_range(dict.fromkeys("abc", wants("t")), {"t": 10})
+        owned = {member: Subscription(("t",), tuple(had), 1) for member, had in ranges.items()}
+        kept = self.assigned(name, owned)
+        assert kept == {"a": [0, 1, 2, 3], "b": [4, 5, 6], "c": [7, 8, 9]}
+        del owned["c"]
+        left = self.assigned(name, owned)
+        assert left == {"a": [0, 1, 2, 3, 7], "b": [4, 5, 6, 8, 9]}
+        back = {member: Subscription(("t",), tuple(("t", at) for at in had), 2) for member, had in left.items()}
+        assert self.assigned(name, back | {"c": wants("t")}) == {"a": [0, 1, 2, 3], "b": [4, 5, 6], "c": [7, 8, 9]}
+
+    @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
+    def test_sticky_from_its_own_beginning(self, name: str) -> None:
+        given = self.assigned(name, dict.fromkeys("abc", wants("t")))
+        assert given == {"a": [0, 3, 6, 9], "b": [1, 4, 7], "c": [2, 5, 8]}
+        owned = {member: Subscription(("t",), tuple(("t", at) for at in given[member]), 1) for member in "ab"}
+        assert self.assigned(name, owned) == {"a": [0, 2, 3, 6, 9], "b": [1, 4, 5, 7, 8]}
+
+
 def test_sticky_believes_the_later_generation() -> None:
     old, new = Subscription(("t",), (("t", 0),), 1), Subscription(("t",), (("t", 0),), 2)
     assert assign_sticky({"a": old, "b": new}, {"t": 2}) == {"a": [("t", 1)], "b": [("t", 0)]}
