@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from time import monotonic, thread_time
 
 from kafkad.api.fetch_session import FetchSessions
+from kafkad.broker.lifecycle import Lifecycle
 from kafkad.controller.controller import Controller
 from kafkad.group.committing import OffsetCommitter
 from kafkad.group.coordinator import GroupCoordinator
@@ -30,12 +31,18 @@ from kafkad.net.server import Server
 from kafkad.replica.cleaner import Cleaner
 from kafkad.replica.manager import ReplicaManager
 
-_RUNNING = 3
-"""There is no HTTP before and after."""
+
+def starting(lifecycle: Lifecycle) -> Registry:
+    """What there is to be known of a broker that is not running yet."""
+    made = Registry()
+    made.add(lambda: _state_families(lifecycle))
+    made.add(process_families)
+    return made
 
 
 def registry(
     *,
+    lifecycle: Lifecycle,
     probes: Iterable[RequestProbe],
     server: Server,
     logs: LogManager,
@@ -50,6 +57,7 @@ def registry(
     made = Registry()
     idle = IdleShare(monotonic, thread_time)
     collectors: tuple[Callable[[], Iterable[Family]], ...] = (
+        lambda: _state_families(lifecycle),
         replicas.probes.collect,
         lambda: request_families(probes, monotonic()),
         lambda: log_families(lambda: _log_samples(logs)),
@@ -65,6 +73,10 @@ def registry(
     for collector in collectors:
         made.add(collector)
     return made
+
+
+def _state_families(lifecycle: Lifecycle) -> Iterator[Family]:
+    yield from gauges("kafka_server_kafkaserver", {"brokerstate": lifecycle.state}, "As Kafka numbers it")
 
 
 def _log_samples(logs: LogManager) -> Iterator[LogSample]:
@@ -91,7 +103,6 @@ def _replica_families(replicas: ReplicaManager, logs: LogManager) -> Iterator[Fa
         ((("delayedOperation", "Produce"),), sum(len(p.commit_waits) for p in partitions)),
     ]
     yield Family("kafka_server_delayedoperationpurgatory_purgatorysize", GAUGE, "Requests that wait.", waiting)
-    yield from gauges("kafka_server_kafkaserver", {"brokerstate": _RUNNING}, "As Kafka numbers it")
     offline = sum(directory.failure is not None for directory in logs.directories)
     yield from gauges("kafka_log_logmanager", {"offlinelogdirectorycount": offline}, "Log directories")
 

@@ -22,6 +22,7 @@ from kafkad.broker import metering
 from kafkad.broker.coordinators import Coordinators
 from kafkad.broker.directory_events import reporter
 from kafkad.broker.identity import StartError, choose_broker_id
+from kafkad.broker.lifecycle import BrokerState, Lifecycle
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.broker.progress import RecoveryProgress
 from kafkad.broker.settings import Settings
@@ -37,7 +38,7 @@ from kafkad.controller.topics import TopicDefaults
 from kafkad.log.checkpoint import CheckpointError
 from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
 from kafkad.log.files import Files
-from kafkad.log.loading import DuplicatePartitionError
+from kafkad.log.loading import DuplicatePartitionError, LoadingStopped
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.log.recompress import SlowPath
 from kafkad.meta.embedded import EmbeddedStore
@@ -45,10 +46,10 @@ from kafkad.meta.journal import JournalError
 from kafkad.meta.store import MetaStore
 from kafkad.meta.znodes import Broker as Registration
 from kafkad.meta.znodes import Config as ConfigNode
-from kafkad.metrics import RequestProbe
+from kafkad.metrics import Registry, RequestProbe
 from kafkad.model import BrokerInfo, Endpoint
 from kafkad.net import http
-from kafkad.net.http import Endpoints, HttpServer
+from kafkad.net.http import Condition, Endpoints, HttpServer
 from kafkad.net.server import Server
 from kafkad.replica.cleaner import Cleaner
 from kafkad.replica.configs import DynamicConfigs
@@ -93,9 +94,11 @@ class Node:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="disk")
         self._timers = LoopTimers(self._loop, self._clock)
         self._stopping = asyncio.Event()
+        self._lifecycle = Lifecycle()
         self._exit_code = 0
         self._chores: list[asyncio.Task[None]] = []
         self._http: HttpServer | None = None
+        self._registry: Registry = metering.starting(self._lifecycle)
 
     async def serve(self) -> int:
         try:
@@ -103,6 +106,9 @@ class Node:
         except _REFUSALS as refusal:
             log.error("cannot start: %s", refusal)
             return _FAILED
+        except LoadingStopped:
+            await self._stop_loading()
+            return 0
         await self._stopping.wait()
         await self._stop()
         return self._exit_code
@@ -116,8 +122,11 @@ class Node:
         self._server = Server(self._loop, self._settings.limits())
         self._bind(config)
         self._logs = LogManager(config.log_dirs, Files(), self._clock)
+        await self._serve_http()
         self._logs.lock()
-        self._store = EmbeddedStore.open(config.metadata_dir, self._clock)
+        self._store = await self._loop.run_in_executor(
+            self._threads, EmbeddedStore.open, config.metadata_dir, self._clock
+        )
         session = self._store.session()
         await self._identify(session)
         await self._follow_configs(session)
@@ -126,7 +135,7 @@ class Node:
         await self._join(session)
         tell_of_strays(self._logs, self._replicas)
         self._serve_clients(session)
-        await self._serve_http()
+        self._serve_metrics()
         self._chores = [asyncio.create_task(chore) for chore in (self._close_idle(), self._feed_watchdog())]
         self._loop.add_signal_handler(signal.SIGHUP, self._reload)
         self._announce()
@@ -159,9 +168,14 @@ class Node:
 
     async def _load_logs(self) -> None:
         """In a thread, so that the loop can tell systemd and the terminal how far it is."""
-        progress = RecoveryProgress(self._loop, self._notifier)
+        self._lifecycle.enter(BrokerState.RECOVERY, "loading logs")
+        progress = RecoveryProgress(self._loop, self._notifier, self._loading, self._stopping.is_set)
         await self._loop.run_in_executor(self._threads, self._logs.load, self._settings.of_topic, progress.update)
         progress.done()
+        self._lifecycle.enter(BrokerState.STARTING, "logs are loaded; taking over their partitions")
+
+    def _loading(self, doing: str) -> None:
+        self._lifecycle.enter(BrokerState.RECOVERY, doing)
 
     async def _join(self, session: MetaStore) -> None:
         """Register, become the controller or find it, and take over what it says is this broker's."""
@@ -269,7 +283,16 @@ class Node:
         address = self._settings.config.http_listener
         if address is None:
             return
-        registry = metering.registry(
+        endpoints = Endpoints(lambda: self._registry.pieces(), self._health, self._lifecycle.ready)
+        try:
+            self._http = await http.serve(address, endpoints)
+        except OSError as error:
+            raise StartError(f"cannot serve HTTP on {address}: {error.strerror}; see http.listener") from error
+
+    def _serve_metrics(self) -> None:
+        """Those of the running broker, in place of the few that there are before."""
+        self._registry = metering.registry(
+            lifecycle=self._lifecycle,
             probes=self._probes.values(),
             server=self._server,
             logs=self._logs,
@@ -280,20 +303,15 @@ class Node:
             groups=self._coordinators.classic_groups,
             offsets=self._coordinators.offsets,
         )
-        endpoints = Endpoints(registry.pieces, self._sick, self._unready)
-        try:
-            self._http = await http.serve(address, endpoints)
-        except OSError as error:
-            raise StartError(f"cannot serve HTTP on {address}: {error.strerror}; see http.listener") from error
 
-    def _sick(self) -> str | None:
+    def _health(self) -> Condition:
         offline = [directory.path for directory in self._logs.directories if directory.failure is not None]
-        return f"log directories are offline: {', '.join(offline)}" if offline else None
-
-    def _unready(self) -> str | None:
-        return "stopping" if self._stopping.is_set() else None
+        if offline:
+            return Condition(False, f"log directories are offline: {', '.join(offline)}")
+        return self._lifecycle.health()
 
     def _announce(self) -> None:
+        self._lifecycle.enter(BrokerState.RUNNING)
         listeners = ", ".join(map(str, self._server.listeners))
         topics = len(self._replicas.metadata.topics)
         partitions = sum(1 for _ in self._replicas)
@@ -368,6 +386,7 @@ class Node:
         """Take nothing new, answer what was asked, and leave the directories as after a clean stop."""
         begun = monotonic()
         log.info("stopping")
+        self._lifecycle.enter(BrokerState.SHUTTING_DOWN, "stopping")
         self._notifier.stopping("finishing requests")
         for chore in self._chores:
             chore.cancel()
@@ -390,6 +409,18 @@ class Node:
         await self._loop.run_in_executor(self._threads, self._slow_path.close)
         self._threads.shutdown()
         log.info("stopped cleanly in %.2f s", monotonic() - begun)
+
+    async def _stop_loading(self) -> None:
+        """No client has seen this broker yet, and nothing was changed: it goes at once."""
+        log.info("told to stop while loading logs; log directories are left as they were found")
+        self._lifecycle.enter(BrokerState.SHUTTING_DOWN, "stopping")
+        self._notifier.stopping("told to stop while loading logs")
+        if self._http is not None:
+            await self._http.close()
+        await self._configs.stop()
+        await self._store.close()
+        self._server.close()
+        self._threads.shutdown()
 
     async def _drain(self) -> None:
         """Fetches that wait for data are not worth waiting for; everything else gets its answer."""

@@ -1,13 +1,14 @@
-"""How far recovery is: a bar on a terminal, lines in a log, and a status for systemd."""
+"""How far recovery is: a bar on a terminal, lines in a log, a status for systemd, and the text of /health."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import sys
+from collections.abc import Callable
 from time import monotonic
 
-from kafkad.log.loading import Progress
+from kafkad.log.loading import LoadingStopped, Progress
 from kafkad.systemd import Notifier
 
 log = logging.getLogger(__name__)
@@ -19,17 +20,30 @@ _PATIENCE_S = 60
 
 
 class RecoveryProgress:
-    """`update` is called from the thread that loads the logs; a start that is quick says nothing."""
+    """`update` is called from the thread that loads the logs, and ends the loading when the broker is `stopping`.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, notifier: Notifier) -> None:
+    A start that is quick says nothing.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        notifier: Notifier,
+        say: Callable[[str], None],
+        stopping: Callable[[], bool],
+    ) -> None:
         self._loop = loop
         self._notifier = notifier
+        self._say = say
+        self._stopping = stopping
         self._bar = sys.stderr.isatty()
         self._begun = self._last = self._last_line = monotonic()
         self._drawn = False
         self._recovered = 0
 
     def update(self, progress: Progress) -> None:
+        if self._stopping():
+            raise LoadingStopped
         now = monotonic()
         self._recovered = progress.recovered
         if now - self._last >= _EVERY_S:
@@ -44,9 +58,8 @@ class RecoveryProgress:
             log.info("checked %.0f MB of logs after an unclean stop, in %.1f s", self._recovered / 1e6, seconds)
 
     def _show(self, progress: Progress) -> None:
-        text = f"loading {progress.directory}: {progress.done} of {progress.total} partitions"
-        if progress.recovered:
-            text += f", {progress.recovered / 1e6:.0f} MB checked"
+        text = _text(progress)
+        self._say(text)
         self._notifier.extend_timeout(_PATIENCE_S)
         self._notifier.status(text)
         if self._bar:
@@ -57,3 +70,10 @@ class RecoveryProgress:
         elif monotonic() - self._last_line >= _LINE_EVERY_S:
             self._last_line = monotonic()
             log.info("%s", text)
+
+
+def _text(progress: Progress) -> str:
+    text = f"loading {progress.directory}: {progress.done} of {progress.total} partitions"
+    if progress.recovering is not None:
+        text += f", recovering {progress.recovering}"
+    return f"{text}, {progress.recovered / 1e6:.0f} MB checked" if progress.recovered else text

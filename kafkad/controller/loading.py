@@ -14,6 +14,7 @@ from kafkad.meta.store import Create, NodeExists, Set, Stat
 from kafkad.meta.znodes import Partition, Topic
 from kafkad.model import PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicPartition
+from kafkad.turns import Turns
 
 
 async def load_topics(lead: Leadership, names: Sequence[str]) -> None:
@@ -21,7 +22,9 @@ async def load_topics(lead: Leadership, names: Sequence[str]) -> None:
     nodes = await lead.store.get_many([Topic.path(name) for name in names])
     topics = [await _topic(lead, name, *node) for name, node in zip(names, nodes, strict=True) if node is not None]
     await _load_states(lead, topics)
+    turns = Turns()
     for topic in topics:
+        await turns.give_way()
         lead.state.add_topic(topic)
         for partition, entry in topic.partitions.items():
             if entry.assignment.adding or entry.assignment.removing:
@@ -44,7 +47,9 @@ async def _load_states(lead: Leadership, topics: Sequence[TopicEntry]) -> None:
         for partition, entry in topic.partitions.items():
             paths.append(Partition.path(topic.name, partition))
             entries.append(entry)
+    turns = Turns()
     for entry, node in zip(entries, await lead.store.get_many(paths), strict=True):
+        await turns.give_way()
         if node is not None:
             entry.state = Partition.decode(node[0], node[1].version)
 

@@ -25,6 +25,7 @@ from kafkad.controller.topics import CheckConfig, TopicDefaults, Topics
 from kafkad.meta.store import Delete, NodeExists, NoNode, Watch
 from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partition, PreferredElections
 from kafkad.names import TopicPartition
+from kafkad.turns import Turns
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
@@ -115,18 +116,26 @@ class Term:
     async def _tell_everything(self) -> Answers:
         lead = self.lead
         hosted = [tp for tp, _ in self.state.partitions() if not self.state.going(tp.topic)]
-        await lead.change(self._unhealthy(hosted), lead.repaired)
+        await lead.change(await self._unhealthy(hosted), lead.repaired)
         made = set(await bring_online(lead))
         batch = lead.batch()
+        turns = Turns()
         for tp in hosted:
+            await turns.give_way()
             batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp, is_new=tp in made, tell_all=False)
         batch.metadata(hosted)
         return lead.send(batch)
 
-    def _unhealthy(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    async def _unhealthy(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Those that `change` would change: with 10,000 partitions it is not asked about each."""
         repaired, entry = self.lead.repaired, self.state.entry
-        return [tp for tp in partitions if repaired(tp, entry(tp)) is not None]
+        turns = Turns()
+        found = []
+        for tp in partitions:
+            await turns.give_way()
+            if repaired(tp, entry(tp)) is not None:
+                found.append(tp)
+        return found
 
     # What is heard.
 

@@ -29,17 +29,25 @@ class DuplicatePartitionError(Exception):
     """Two log directories hold the same partition, and nothing says which is the one."""
 
 
+class LoadingStopped(Exception):
+    """The broker was told to stop while its logs were loaded. Raised by the caller's `progress`."""
+
+
 class Progress(NamedTuple):
-    """`recovered` counts the bytes checked after an unclean stop."""
+    """`recovered` counts the bytes checked after an unclean stop; `recovering` is the partition being checked."""
 
     directory: str
     done: int
     total: int
     recovered: int
+    recovering: TopicPartition | None = None
 
 
 class Loader:
-    """Fills the LogDirectories; one that fails is handed to `on_failure` and the others go on."""
+    """Fills the LogDirectories; one that fails is handed to `on_failure` and the others go on.
+
+    `progress` hears of every partition, and may end all of it by LoadingStopped.
+    """
 
     def __init__(
         self,
@@ -58,21 +66,34 @@ class Loader:
         self._on_failure = on_failure
         self._progress = progress
         self._recovered = 0
+        self._recovered_in: set[LogDirectory] = set()
         self.deleted: list[str] = []
         self.strays: list[str] = []
 
     def load(self, config_for: ConfigFor) -> None:
-        """DuplicatePartitionError before anything was touched."""
+        """DuplicatePartitionError before anything was touched; LoadingStopped after the directories are left as they
+        were found."""
         found = {}
         for directory in self._directories:
             with self._failing(directory):
                 directory.read_checkpoints()
                 found[directory] = list(directory.partitions())
         self._settle_duplicates(found)
-        for directory, partitions in found.items():
-            with self._failing(directory):
-                directory.take_clean_marker()
-                self._open_all(directory, partitions, config_for)
+        try:
+            for directory, partitions in found.items():
+                with self._failing(directory):
+                    directory.take_clean_marker()
+                    self._open_all(directory, partitions, config_for)
+        except LoadingStopped:
+            self._give_back_clean_markers(found)
+            raise
+
+    def _give_back_clean_markers(self, directories: Iterable[LogDirectory]) -> None:
+        """Loading has changed nothing in a clean directory, unless something in it had to be recovered after all."""
+        for directory in directories:
+            if directory.was_clean and directory.failure is None and directory not in self._recovered_in:
+                with self._failing(directory):
+                    directory.mark_clean()
 
     @contextlib.contextmanager
     def _failing(self, directory: LogDirectory) -> Iterator[None]:
@@ -126,8 +147,9 @@ class Loader:
 
         def tell(checked: int, _of: int) -> None:
             self._recovered = before + checked
+            self._recovered_in.add(directory)
             if self._progress is not None:
-                self._progress(Progress(directory.path, done - 1, total, self._recovered))
+                self._progress(Progress(directory.path, done - 1, total, self._recovered, topic_partition))
 
         try:
             log = open_log(

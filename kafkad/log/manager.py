@@ -94,7 +94,8 @@ class LogManager:
         self._need_one()
 
     def load(self, config_for: ConfigFor, progress: Callable[[Progress], None] | None = None) -> None:
-        """Open every log. DuplicatePartitionError; NoLogDirectoryError if no directory is left."""
+        """Open every log. DuplicatePartitionError; NoLogDirectoryError if no directory is left; LoadingStopped from
+        `progress`."""
         loader = Loader(
             self.live,
             self.files,

@@ -32,14 +32,18 @@ _REASONS = {
     503: "Service Unavailable",
 }
 
-Problem = Callable[[], str | None]
-"""What is wrong, in a sentence, or None."""
+
+class Condition(NamedTuple):
+    """Good is answered with 200, bad with 503, and either with the text."""
+
+    good: bool
+    text: str
 
 
 class Endpoints(NamedTuple):
     metrics: Callable[[], Iterable[str]]
-    health: Problem
-    ready: Problem
+    health: Callable[[], Condition]
+    ready: Callable[[], Condition]
 
 
 class _Refused(Exception):
@@ -137,8 +141,8 @@ class HttpServer:
         asked = {"/health": self._endpoints.health, "/ready": self._endpoints.ready}.get(request.path)
         if asked is None:
             raise _Refused(404, "there are /metrics, /health and /ready")
-        problem = asked()
-        return (503, TEXT, f"{problem}\n".encode()) if problem else (200, TEXT, b"ok\n")
+        condition = asked()
+        return (200 if condition.good else 503), TEXT, f"{condition.text}\n".encode()
 
 
 async def serve(address: tuple[str, int], endpoints: Endpoints) -> HttpServer:

@@ -13,7 +13,7 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log import checkpoint
 from kafkad.log.files import Files
-from kafkad.log.loading import DuplicatePartitionError, Progress
+from kafkad.log.loading import DuplicatePartitionError, LoadingStopped, Progress
 from kafkad.log.manager import LogManager
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from tests.fakes import FakeClock
@@ -48,6 +48,28 @@ def test_logs_survive_a_clean_stop_with_everything_a_kafka_needs(disks: tuple[Pa
     assert again.checkpointed_high_watermark(T0) == 40
     assert not (disks[0] / ".kafka_cleanshutdown").exists()
     again.close()
+
+
+def test_loading_that_is_stopped_leaves_directories_as_they_were_found(disks: tuple[Path, Path]) -> None:
+    clean, unclean = disks
+    started(clean).close()
+    manager = started(unclean)
+    append(manager.create(T0, TOPIC_ID, CONFIG), 5)
+    for directory in manager.live:
+        directory.release()
+
+    def stop(progress: Progress) -> None:
+        raise LoadingStopped
+
+    again = LogManager([str(clean), str(unclean)], Files(), FakeClock())
+    again.lock()
+    again.claim("cluster", 1)
+    with pytest.raises(LoadingStopped):
+        again.load(config_for, stop)
+    assert (clean / ".kafka_cleanshutdown").exists()
+    assert not (unclean / ".kafka_cleanshutdown").exists()
+    for directory in again.live:
+        directory.release()
 
 
 def test_after_an_unclean_stop_progress_is_told(disks: tuple[Path, Path]) -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kafkad.net import http
-from kafkad.net.http import Endpoints, HttpServer
+from kafkad.net.http import Condition, Endpoints, HttpServer
 
 
 class Broker:
@@ -19,13 +19,16 @@ class Broker:
     def metrics(self) -> list[str]:
         return ["a 1\n", "b 2\n"]
 
-    def ask(self) -> str | None:
-        return self.problem
+    def ready(self) -> Condition:
+        return Condition(self.problem is None, self.problem or "ok")
+
+    def health(self) -> Condition:
+        return Condition(True, self.problem or "ok")
 
 
 @asynccontextmanager
 async def serving(broker: Broker, timeout_s: float = 5.0) -> AsyncIterator[HttpServer]:
-    server = HttpServer(Endpoints(broker.metrics, lambda: None, broker.ask), request_timeout_s=timeout_s)
+    server = HttpServer(Endpoints(broker.metrics, broker.health, broker.ready), request_timeout_s=timeout_s)
     await server.listen("127.0.0.1", 0)
     try:
         yield server
@@ -78,7 +81,9 @@ def test_head_has_no_body() -> None:
 
 
 def test_health_and_ready() -> None:
-    assert answer_to(closing("/health"), problem="recovering 3 of 7 logs").startswith(b"HTTP/1.1 200")
+    answer = answer_to(closing("/health"), problem="recovering 3 of 7 logs")
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert answer.endswith(b"\r\n\r\nrecovering 3 of 7 logs\n")
     answer = answer_to(closing("/ready"), problem="recovering 3 of 7 logs")
     assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
     assert answer.endswith(b"\r\n\r\nrecovering 3 of 7 logs\n")
@@ -157,7 +162,9 @@ def test_closing_ends_open_connections() -> None:
 
 def test_serve_takes_what_the_configuration_says() -> None:
     async def run() -> bytes:
-        server = await http.serve(("127.0.0.1", 0), Endpoints(lambda: ["x 1\n"], lambda: None, lambda: None))
+        broker = Broker()
+        endpoints = Endpoints(lambda: ["x 1\n"], broker.health, broker.ready)
+        server = await http.serve(("127.0.0.1", 0), endpoints)
         answer = await exchange(server, closing("/metrics"))
         await server.close()
         return answer

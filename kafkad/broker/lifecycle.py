@@ -1,0 +1,35 @@
+"""Where a broker is between its start and its end: for /health, /ready and the metric of its state."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from kafkad.net.http import Condition
+
+
+class BrokerState(IntEnum):
+    """Kafka's numbers."""
+
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    SHUTTING_DOWN = 7
+
+
+class Lifecycle:
+    """`doing` says in words what the broker is busy with; empty while it runs."""
+
+    def __init__(self) -> None:
+        self.state = BrokerState.STARTING
+        self.doing = "starting"
+
+    def enter(self, state: BrokerState, doing: str = "") -> None:
+        self.state = state
+        self.doing = doing
+
+    def health(self) -> Condition:
+        """A broker that loads its logs is healthy, however long that takes: nobody shall kill it for that."""
+        return Condition(True, self.doing or "ok")
+
+    def ready(self) -> Condition:
+        return Condition(self.state is BrokerState.RUNNING, self.doing or "ok")

@@ -1,0 +1,131 @@
+"""kafkad while it starts: what /health, /ready and /metrics say, and that SIGTERM ends it at once without harm."""
+
+from __future__ import annotations
+
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.broker import KafkadProcess
+from tests.clients.asker import Asker
+from tests.oracle.kafka import free_port
+
+SECONDS = 30
+LATEST = {"name": "kept", "partitions": [{"partition_index": 0, "timestamp": -1}]}
+
+
+ON_A_SLOW_DISK = """
+import pathlib, sys, time
+from kafkad.__main__ import main
+from kafkad.log.files import Files
+
+held, read = pathlib.Path(sys.argv.pop(1)), Files.read
+
+def slow_read(files, path):
+    while held.exists() and path.endswith("leader-epoch-checkpoint"):
+        time.sleep(0.005)
+    return read(files, path)
+
+Files.read = slow_read
+sys.exit(main())
+"""
+
+
+class SlowDisk(KafkadProcess):
+    """As long as the file `held` exists, no partition is loaded to its end."""
+
+    held: Path
+
+    def command(self) -> list[str]:
+        python, _, _, *arguments = super().command()
+        return [python, "-c", ON_A_SLOW_DISK, str(self.held), *arguments]
+
+
+class Slow:
+    """A kafkad whose one partition takes until `go_on` to be loaded."""
+
+    def __init__(self, directory: Path) -> None:
+        self.http = free_port()
+        self.kafkad = SlowDisk(directory, {"http.listener": f"127.0.0.1:{self.http}"})
+        self.kafkad.held = directory / "held"
+
+    def prepare(self, *, clean: bool) -> None:
+        with self.kafkad:
+            asker = Asker(self.kafkad.port)
+            asker.create("kept")
+            asker.client.close()
+            if not clean:
+                self.kafkad.kill()
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        self.kafkad.held.touch()
+        self.kafkad.start(wait=False)
+        try:
+            deadline = time.monotonic() + SECONDS
+            while "loading" not in self.get("/health")[1]:
+                assert time.monotonic() < deadline, self.kafkad.log
+                time.sleep(0.01)
+            yield
+        finally:
+            if self.kafkad.alive():
+                self.kafkad.kill()
+
+    def go_on(self) -> None:
+        self.kafkad.held.unlink()
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and text; 0 while nobody listens."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=SECONDS) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+
+def test_says_what_it_does_before_it_is_ready(tmp_path: Path) -> None:
+    slow = Slow(tmp_path)
+    slow.prepare(clean=True)
+    with slow.loading():
+        assert slow.get("/health") == (200, "loading logs\n")
+        assert slow.get("/ready") == (503, "loading logs\n")
+        status, metrics = slow.get("/metrics")
+        assert status == 200
+        assert "\nkafka_server_kafkaserver_brokerstate 2\n" in metrics
+        slow.go_on()
+        slow.kafkad.wait_ready()
+        deadline = time.monotonic() + SECONDS
+        while slow.get("/ready") != (200, "ok\n"):
+            assert time.monotonic() < deadline
+        assert slow.get("/health") == (200, "ok\n")
+        assert "\nkafka_server_kafkaserver_brokerstate 3\n" in slow.get("/metrics")[1]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_sigterm_while_logs_are_loaded(tmp_path: Path, clean: bool) -> None:
+    """Nothing was changed: what had been left clean still is, and what had not is not called so."""
+    slow = Slow(tmp_path)
+    slow.prepare(clean=clean)
+    with slow.loading():
+        assert slow.kafkad.process is not None
+        slow.kafkad.process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        slow.go_on()
+        assert slow.kafkad.process.wait(SECONDS) == 0, slow.kafkad.log
+    assert "told to stop while loading logs" in slow.kafkad.log
+    assert "Traceback" not in slow.kafkad.log
+    assert (slow.kafkad.log_directory() / ".kafka_cleanshutdown").exists() is clean
+    with slow.kafkad:
+        asker = Asker(slow.kafkad.port)
+        answer = asker.ask("ListOffsets", 7, {"replica_id": -1, "topics": [LATEST]})
+        assert answer.topics[0].partitions[0].offset == 6
+        asker.client.close()
