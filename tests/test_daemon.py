@@ -16,7 +16,7 @@ import pytest
 
 from kafkad.wire.records import Record, build_batch
 from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
-from tests.clients.asker import STAMP_MS, Asker, batch, produce
+from tests.clients.asker import Asker, batch, produce
 from tests.oracle.kafka import free_port
 
 SECONDS = 20
@@ -175,7 +175,7 @@ def test_producers_are_forgotten_after_a_time_that_may_change(tmp_path: Path) ->
         asker.client.close()
 
 
-RECORD = Record(0, STAMP_MS, b"key", b"value", ())
+RECORD = Record(0, int(time.time() * 1000), b"key", b"value", ())
 PRODUCER = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
 
 
