@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from random import Random
 from time import monotonic
 
@@ -26,7 +27,7 @@ from kafkad.broker.lifecycle import BrokerState, Lifecycle
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.broker.progress import RecoveryProgress
 from kafkad.broker.settings import Settings
-from kafkad.broker.takeover import take_over, tell_of_strays
+from kafkad.broker.takeover import stored_ids, take_over, tell_of_mended, tell_of_strays
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError, validate_topic_configs
 from kafkad.controller.channel import LocalChannel
@@ -38,7 +39,7 @@ from kafkad.controller.topics import TopicDefaults
 from kafkad.log.checkpoint import CheckpointError
 from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
 from kafkad.log.files import Files
-from kafkad.log.loading import DuplicatePartitionError, LoadingStopped
+from kafkad.log.loading import DuplicatePartitionError, IdOf, LoadingStopped
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.log.recompress import SlowPath
 from kafkad.meta.embedded import EmbeddedStore
@@ -130,7 +131,7 @@ class Node:
         session = self._store.session()
         await self._identify(session)
         await self._follow_configs(session)
-        await self._load_logs()
+        await self._load_logs(await stored_ids(session))
         await take_over(session, self._broker_id, self._logs, self._settings.config)
         await self._join(session)
         tell_of_strays(self._logs, self._replicas)
@@ -166,12 +167,14 @@ class Node:
         self._logs.expire_producers_after(config.int("producer.id.expiration.ms"))
         loggers.set_default_level(config.str("kafkad.log.level"))
 
-    async def _load_logs(self) -> None:
+    async def _load_logs(self, id_of: IdOf) -> None:
         """In a thread, so that the loop can tell systemd and the terminal how far it is."""
         self._lifecycle.enter(BrokerState.RECOVERY, "loading logs")
         progress = RecoveryProgress(self._loop, self._notifier, self._loading, self._stopping.is_set)
-        await self._loop.run_in_executor(self._threads, self._logs.load, self._settings.of_topic, progress.update)
+        load = partial(self._logs.load, self._settings.of_topic, progress.update, id_of)
+        await self._loop.run_in_executor(self._threads, load)
         progress.done()
+        tell_of_mended(self._logs)
         self._lifecycle.enter(BrokerState.STARTING, "logs are loaded; taking over their partitions")
 
     def _loading(self, doing: str) -> None:

@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from kafkad.config import Config
 from kafkad.controller.adoption import FoundTopic, adopt, has_topics
 from kafkad.controller.internal_topics import internal_topic
+from kafkad.log.loading import IdOf
 from kafkad.log.log import Log
 from kafkad.log.manager import FoundTopic as OnDisk
 from kafkad.log.manager import LogManager
 from kafkad.meta.store import MetaStore
+from kafkad.meta.znodes import TOPICS, Topic
 from kafkad.model import NO_EPOCH
-from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicPartition, id_text
+from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId, TopicPartition, id_text
 from kafkad.replica.manager import ReplicaManager
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,27 @@ async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Con
     for topic in topics:
         if topic.missing:
             log.warning("%s: partitions %s were not here; they begin empty", topic.name, _some(topic.missing))
+
+
+async def stored_ids(store: MetaStore) -> IdOf:
+    """Gives a topic's id as the store has it, to where the log directories lost it."""
+    names = await store.children(TOPICS)
+    nodes = dict(zip(names, await store.get_many([Topic.path(name) for name in names]), strict=True))
+
+    def id_of(topic: str) -> TopicId:
+        node = nodes.get(topic)
+        return NO_TOPIC_ID if node is None else Topic.decode(node[0]).topic_id
+
+    return id_of
+
+
+def tell_of_mended(logs: LogManager) -> None:
+    if logs.mended:
+        log.warning(
+            "a crash had left %d partitions without a topic id; it was taken from the metadata store and written to %s",
+            len(logs.mended),
+            _some(logs.mended),
+        )
 
 
 def tell_of_strays(logs: LogManager, replicas: ReplicaManager) -> None:

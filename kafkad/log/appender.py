@@ -68,6 +68,7 @@ class Appender:
         "end_offset",
         "epochs",
         "flushed_ms",
+        "placed",
         "producers",
         "retired",
         "start_offset",
@@ -98,7 +99,7 @@ class Appender:
         self._files = files
         self._clock = clock
         self._pwrite = files.pwrite
-        self._new_names = loaded.created
+        self._new_names = loaded.new_names
         self._truncations = 0
         self._torn = False
         self._doomed: dict[str, int] = {}
@@ -108,6 +109,8 @@ class Appender:
         """Its closed segments are being read to be replaced: retention leaves them alone meanwhile."""
         self.durable_name = -1
         """The base of the last segment whose name acks=all has had put on the disk (`kafkad.acks.fsync`)."""
+        self.placed = False
+        """Whether the disk is known to have the name of its directory, and its topic id."""
         self.retired = False
         """Taken out of the broker: deleted, or replaced by its copy in another log directory."""
         self._set_segments(loaded.segments)

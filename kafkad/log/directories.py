@@ -68,7 +68,7 @@ class LogDirectory:
     def acquire(self) -> None:
         """Create and lock it, and read whose it is. DirectoryLockedError, CheckpointError or StorageError."""
         try:
-            os.makedirs(self.path, exist_ok=True)
+            self._files.make_directories(self.path)
             lock = self._files.open_log_file(self._file(LOCK), os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise self.storage_error("opening it", error) from error
@@ -246,6 +246,13 @@ class LogDirectory:
             checkpoint.write_clean_shutdown(self.path, self._files)
         except OSError as error:
             raise self.storage_error(f"writing {checkpoint.CLEAN_SHUTDOWN}", error) from error
+
+    def sync_names(self) -> None:
+        """Wait until the disk knows which partitions are here. Thread-safe; StorageError."""
+        try:
+            self._files.sync_directory(self.path)
+        except OSError as error:
+            raise self.storage_error("flushing it", error) from error
 
     def space(self) -> tuple[int, int]:
         """Total and usable bytes of its volume; -1 when the disk does not say."""

@@ -69,6 +69,13 @@ class Files:
     sync = staticmethod(os.fdatasync)
     """Thread-safe, and to be called from a thread: it waits for the disk."""
 
+    def make_directories(self, path: str) -> None:
+        """A directory and those above it, where they are missing, with names that are on the disk."""
+        if not os.path.isdir(path):
+            self.make_directories(os.path.dirname(path))
+            self.mkdir(path)
+            self.sync_directory(os.path.dirname(path))
+
     def set_times(self, path: str, times_ns: tuple[int, int]) -> None:
         """When it was last read and last changed."""
         os.utime(path, ns=times_ns)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import dataclass
 
+from kafkad.log.checkpoint import PARTITION_METADATA
 from kafkad.log.files import Files, LogFile, disk_errors
 
 
@@ -19,6 +21,8 @@ class Flush:
     upto: int
     truncations: int
     names: bool
+    place: bool
+    """Whether the directory itself may have a name, and a topic id, that the disk does not know."""
 
     def sync(self) -> None:
         """Wait for the disk. Thread-safe. After a StorageError nothing is known to be durable: do not try again."""
@@ -29,6 +33,8 @@ class Flush:
                 self.files.sync_path(path)
             if self.names:
                 self.files.sync_names(self.directory)
+            if self.place:
+                sync_place(self.files, self.directory)
 
 
 def sync_records(files: Files, file: LogFile) -> None:
@@ -40,3 +46,11 @@ def sync_records(files: Files, file: LogFile) -> None:
         files.sync(file.fd)
     except OSError as error:
         raise OSError(errno.EIO, f"records were lost: {error.strerror}") from error
+
+
+def sync_place(files: Files, directory: str) -> None:
+    """Put on the disk what makes a new partition be found: its topic id, and the name of its directory.
+
+    The names in that directory are the caller's."""
+    files.sync_path(os.path.join(directory, PARTITION_METADATA))
+    files.sync_names(os.path.dirname(directory))

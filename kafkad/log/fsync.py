@@ -1,7 +1,8 @@
 """Group commit for `kafkad.acks.fsync`: whoever waits for the same log shares one fsync.
 
 While one is running, everyone who comes joins the next; so nobody waits for more than two, and a log has one at a time.
-Only the records are waited for: indexes can be rebuilt, and the recovery point, which vouches for them too, stays.
+Only the records are waited for, and once what makes them be found: the names of a new partition and of a new segment.
+Indexes can be rebuilt, and the recovery point, which vouches for them too, stays.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 
 from kafkad.errors import StorageError
 from kafkad.log.files import Files, LogFile, disk_errors
-from kafkad.log.flush import sync_records
+from kafkad.log.flush import sync_place, sync_records
 from kafkad.log.log import Log
 
 OnDone = Callable[[StorageError | None], None]
@@ -49,7 +50,7 @@ class GroupFsync:
             self._finish(log, error)
             return
         base = log.segments[-1].base
-        new_name = log.durable_name != base
+        new_name, new_place = log.durable_name != base, not log.placed
 
         def sync() -> None:
             with disk_errors(directory, "flushing"):
@@ -57,10 +58,13 @@ class GroupFsync:
                     sync_records(self._files, file)
                 if new_name:
                     self._files.sync_names(directory)
+                if new_place:
+                    sync_place(self._files, directory)
 
         def done(error: StorageError | None) -> None:
             if error is None:
                 log.durable_name = base
+                log.placed = True
             self._finish(log, error)
 
         self._run_in_thread(sync, done)

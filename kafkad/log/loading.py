@@ -17,12 +17,13 @@ from kafkad.log.directories import BrokenPartition, FoundPartition, LogDirectory
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, deleted_name
-from kafkad.names import NO_TOPIC_ID, TopicPartition
+from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 
 MOVED = "kafkad-moved"
 """A file put into a replica just before its finished copy in another log directory takes its place."""
 
 ConfigFor = Callable[[str], LogConfig]
+IdOf = Callable[[str], TopicId]
 
 
 class DuplicatePartitionError(Exception):
@@ -58,6 +59,7 @@ class Loader:
         producer_expiration_ms: int,
         on_failure: Callable[[LogDirectory, str], None],
         progress: Callable[[Progress], None] | None = None,
+        id_of: IdOf,
     ) -> None:
         self._directories = directories
         self._files = files
@@ -65,10 +67,12 @@ class Loader:
         self._producer_expiration_ms = producer_expiration_ms
         self._on_failure = on_failure
         self._progress = progress
+        self._id_of = id_of
         self._recovered = 0
         self._recovered_in: set[LogDirectory] = set()
         self.deleted: list[str] = []
         self.strays: list[str] = []
+        self.mended: list[str] = []
 
     def load(self, config_for: ConfigFor) -> None:
         """DuplicatePartitionError before anything was touched; LoadingStopped after the directories are left as they
@@ -84,9 +88,17 @@ class Loader:
                 with self._failing(directory):
                     directory.take_clean_marker()
                     self._open_all(directory, partitions, config_for)
+                    self._vouch_for_names(directory)
         except LoadingStopped:
             self._give_back_clean_markers(found)
             raise
+
+    def _vouch_for_names(self, directory: LogDirectory) -> None:
+        """One fsync for the names of all partitions, some of which a crash may have found in memory only."""
+        if not directory.was_clean:
+            directory.sync_names()
+        for _, log in directory.all_logs():
+            log.placed = True
 
     def _give_back_clean_markers(self, directories: Iterable[LogDirectory]) -> None:
         """Loading has changed nothing in a clean directory, unless something in it had to be recovered after all."""
@@ -156,6 +168,7 @@ class Loader:
                 directory,
                 partition.path,
                 topic_partition,
+                self._topic_id(directory, partition),
                 config_for(topic_partition.topic),
                 self._files,
                 self._clock,
@@ -171,11 +184,28 @@ class Loader:
         if self._progress is not None:
             self._progress(Progress(directory.path, done, total, self._recovered))
 
+    def _topic_id(self, directory: LogDirectory, partition: FoundPartition) -> TopicId:
+        """What `partition.metadata` says; if it says nothing, what the metadata store does."""
+        path = os.path.join(partition.path, checkpoint.PARTITION_METADATA)
+        stored = self._id_of(partition.name.topic_partition.topic)
+        try:
+            topic_id = checkpoint.read_topic_id(path, self._files)
+        except checkpoint.CheckpointError:
+            if stored == NO_TOPIC_ID:
+                raise
+            topic_id = None
+        if topic_id is None and stored != NO_TOPIC_ID:
+            directory.write_id(partition.path, stored)
+            self.mended.append(path)
+            return stored
+        return topic_id or NO_TOPIC_ID
+
 
 def open_log(
     directory: LogDirectory,
     path: str,
     topic_partition: TopicPartition,
+    topic_id: TopicId,
     config: LogConfig,
     files: Files,
     clock: Clock,
@@ -183,14 +213,13 @@ def open_log(
     progress: Callable[[int, int], None] | None = None,
 ) -> Log:
     """A log that is in `directory`, from where its checkpoints say."""
-    topic_id = checkpoint.read_topic_id(os.path.join(path, checkpoint.PARTITION_METADATA), files)
     log = Log.open(
         path,
         config,
         files,
         clock,
         topic_partition=topic_partition,
-        topic_id=NO_TOPIC_ID if topic_id is None else topic_id,
+        topic_id=topic_id,
         start_offset=directory.checkpointed(START_OFFSETS, topic_partition) or 0,
         recovery_point=directory.checkpointed(RECOVERY_POINTS, topic_partition) or 0,
         clean=directory.was_clean,

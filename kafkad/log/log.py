@@ -302,6 +302,7 @@ class Log(Trimmer):
                 upto=self.end_offset,
                 truncations=self._truncations,
                 names=self._new_names,
+                place=not self.placed,
             )
         if self.epochs.dirty:
             flush.paths.append(self.epochs.path)
@@ -312,6 +313,7 @@ class Log(Trimmer):
 
     def end_flush(self, flush: Flush) -> None:
         self.flushed_ms = self._clock.now_ms()
+        self.placed = True
         if flush.truncations == self._truncations:
             self._durable_until = max(self._durable_until, flush.upto)
 
@@ -327,7 +329,8 @@ class Log(Trimmer):
             with disk_errors(self.directory, "closing"):
                 self._active.seal()
                 self._take_snapshot(self.end_offset)
-                if self._new_names or self.epochs.dirty or self._durable_until < self.end_offset:
+                durable = self.placed and not self._new_names and not self.epochs.dirty
+                if not durable or self._durable_until < self.end_offset:
                     self.flush()
         for segment in self._segments:
             segment.release()

@@ -19,7 +19,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.checkpoint import HIGH_WATERMARKS, CheckpointError
 from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory
 from kafkad.log.files import Files
-from kafkad.log.loading import ConfigFor, Loader, Progress, open_log, put_away
+from kafkad.log.loading import ConfigFor, IdOf, Loader, Progress, open_log, put_away
 from kafkad.log.log import Log
 from kafkad.log.names import current_name
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS
@@ -59,6 +59,7 @@ class LogManager:
         self.logs: dict[TopicPartition, Log] = {}
         self.removal = Removal(files)
         self.strays: list[str] = []
+        self.mended: list[str] = []
         self.on_failure = on_failure
         self._producer_expiration_ms = producer_expiration_ms
         self.files = files
@@ -93,9 +94,18 @@ class LogManager:
                 self._take_offline(directory, str(error))
         self._need_one()
 
-    def load(self, config_for: ConfigFor, progress: Callable[[Progress], None] | None = None) -> None:
+    def load(
+        self,
+        config_for: ConfigFor,
+        progress: Callable[[Progress], None] | None = None,
+        id_of: IdOf = lambda topic: NO_TOPIC_ID,
+    ) -> None:
         """Open every log. DuplicatePartitionError; NoLogDirectoryError if no directory is left; LoadingStopped from
-        `progress`."""
+        `progress`.
+
+        `id_of` a topic is what the metadata store says: where a crash left no `partition.metadata`, or half of one,
+        it is mended with that (`mended` says where).
+        """
         loader = Loader(
             self.live,
             self.files,
@@ -103,9 +113,11 @@ class LogManager:
             producer_expiration_ms=self._producer_expiration_ms,
             on_failure=self._take_offline,
             progress=progress,
+            id_of=id_of,
         )
         loader.load(config_for)
         self.strays = loader.strays
+        self.mended = loader.mended
         now_ms = self.clock.now_ms()
         for path in loader.deleted:
             self.removal.add(path, now_ms + LogConfig().file_delete_delay_ms)
@@ -218,7 +230,9 @@ class LogManager:
     def _make(self, place: LogDirectory, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
         path = os.path.join(place.path, current_name(topic_partition))
         with place.making(path, topic_partition, topic_id):
-            log = open_log(place, path, topic_partition, config, self.files, self.clock, self._producer_expiration_ms)
+            log = open_log(
+                place, path, topic_partition, topic_id, config, self.files, self.clock, self._producer_expiration_ms
+            )
         if topic_partition in self._deleted:
             log.producers.forget_past()  # those of the topic that had this name go on counting where they were
         self.adopt(topic_partition, log, place)

@@ -55,7 +55,8 @@ class Loaded:
     end_offset: int
     durable_until: int
     """What comes before it is on the disk."""
-    created: bool
+    new_names: bool
+    """Whether the disk may not know of all its files yet."""
 
 
 def load(
@@ -92,7 +93,7 @@ def load(
         start_offset=max(start_offset, segments[0].base),
         end_offset=segments[-1].base,
         durable_until=recovery_point,
-        created=made,
+        new_names=made or not clean,
     )
     if not epochs_known:
         _find_epochs(epochs, segments)

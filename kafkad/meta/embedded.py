@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from kafkad.clock import Clock
-from kafkad.meta.journal import Journal
+from kafkad.meta.journal import Journal, make_directories
 from kafkad.meta.store import (
     ANY_VERSION,
     Change,
@@ -66,7 +66,7 @@ class EmbeddedStore:
         tree = Tree()
         path = os.path.join(directory, FILE_NAME)
         if not os.path.exists(path):
-            os.makedirs(directory, exist_ok=True)
+            make_directories(directory, sync)
             return cls(tree, Journal.create(path, tree.snapshot(), sync), clock)
         journal, torn = Journal.open(path, tree.replay, sync)
         store = cls(tree, journal, clock)

@@ -205,6 +205,15 @@ def _lock(fd: int, path: str) -> None:
         raise JournalError(f"{path} is in use by another process, most likely another kafkad") from e
 
 
+def make_directories(path: str, sync: Sync) -> None:
+    """A directory and those above it, where they are missing, with names that are on the disk."""
+    if not os.path.isdir(path):
+        above = os.path.dirname(path)
+        make_directories(above or ".", sync)
+        os.mkdir(path)
+        _sync_directory(above, sync)
+
+
 def _sync_directory(directory: str, sync: Sync) -> None:
     fd = os.open(directory or ".", os.O_RDONLY | os.O_CLOEXEC)
     try:

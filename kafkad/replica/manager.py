@@ -154,7 +154,17 @@ class ReplicaManager:
                 response.partition_errors.append(
                     StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
                 )
+        if any(state.delete_partition for topic in request.topic_states for state in topic.partition_states):
+            await self._settle_deletions()
         return response
+
+    async def _settle_deletions(self) -> None:
+        """The topic is forgotten once this is answered: its old logs must not come back under a new one's name."""
+        for directory in self.logs.live:
+            try:
+                await asyncio.to_thread(directory.sync_names)
+            except StorageError as error:
+                self.directory_failed(error)
 
     def _refuse(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         if controller_epoch < self._controller_epoch:

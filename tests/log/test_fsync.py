@@ -62,7 +62,7 @@ def test_only_records_and_new_names_are_waited_for(home: Home) -> None:
     home.files.synced.clear()
     group.commit(log, lambda error: None)
     threads.finish_one()
-    assert synced(home) == ["00000000000000000000.log", "t-0"]
+    assert synced(home) == ["00000000000000000000.log", "t-0", "logs"]
     home.files.synced.clear()
     append(log, batch())
     group.commit(log, lambda error: None)

@@ -326,3 +326,24 @@ def test_a_longer_memory_for_producers_holds_over_a_restart(tmp_path: Path) -> N
     again.expire_producers_after(86_400_000)
     assert list(again.producer_expiry_pass()) == [1]
     again.close()
+
+
+@pytest.mark.parametrize("left", [b"", bytes(43), b"version: 0\ntopic_id: AAEC", b"vers", None])
+def test_a_topic_id_that_a_crash_tore_is_taken_from_the_metadata_store(
+    disks: tuple[Path, Path], left: bytes | None
+) -> None:
+    manager = started(disks[0])
+    append(manager.create(T0, TOPIC_ID, CONFIG), 5)
+    manager.close()
+    metadata = disks[0] / "t-0" / "partition.metadata"
+    whole = metadata.read_bytes()
+    metadata.unlink() if left is None else metadata.write_bytes(left)
+    again = LogManager([str(disks[0])], Files(), FakeClock())
+    again.lock()
+    again.load(config_for, id_of={"t": TOPIC_ID}.__getitem__)
+    assert again.mended == [str(metadata)]
+    assert metadata.read_bytes() == whole
+    log = again.get(T0)
+    assert log is not None
+    assert (log.topic_id, log.end_offset) == (TOPIC_ID, 5)
+    again.close()
