@@ -16,6 +16,7 @@ from kctl.completing import group_names, topic_names
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.output import Column, note, render_errors
 from kctl.records.filters import wanted
+from kctl.records.following import Additions, Growth
 from kctl.records.planning import Range, extents, parse_range, partitions_to_read, spans
 from kctl.records.printing import print_records
 from kctl.records.searching import Chunk, Search
@@ -47,7 +48,7 @@ COLUMNS = (
 @click.option(
     "--last", type=click.IntRange(min=1), metavar="N", help="The last N records of all partitions by their time."
 )
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Go on with what comes, in new partitions and topics too.")
 @click.option("--partitions", metavar="0,3-5", help="Only these partitions.")
 @click.option(
     "--key",
@@ -91,6 +92,9 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
     Prints values, one a line; -o json prints a line of JSON with everything for each record, -o wide a table. How many
     records were searched and matched is told on standard error.
 
+    --follow looks every 5 seconds for added partitions and, with --match or --regex, for new topics, and reads those
+    from their beginning; as a member of a group too.
+
     --filter knows key, value, headers.NAME, topic, partition, offset and timestamp (ms, compared with @TIME), looks
     into JSON (value.items[0].price), compares with == != < <= > >= ~ (regular expression), and joins with and, or,
     not and ( ).
@@ -108,7 +112,7 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
     count = options["count"] or settings.limit
     search = Search(session, test, committed=limits.committed, count=count)
     try:
-        with closing(_chunks(session, search, topics, limits, options)) as chunks:
+        with closing(_chunks(session, search, Growth(session, chosen, topics), limits, options)) as chunks:
             print_records(settings, COLUMNS, options["line_format"], chunks)
     except KeyboardInterrupt:
         print(f"interrupted: {search.told()}", file=sys.stderr)
@@ -127,7 +131,7 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
 
 
 def _chunks(
-    session: Session, search: Search, topics: dict[str, Any], limits: Range, options: dict[str, Any]
+    session: Session, search: Search, growth: Growth, limits: Range, options: dict[str, Any]
 ) -> Generator[Chunk]:
     key = None if options["all_partitions"] else options["key"]
     if options["group"]:
@@ -137,12 +141,14 @@ def _chunks(
         from kctl.records.grouped import Membership, read_as_member
 
         membership = Membership(options["group"], options["assignor"], options["instance"])
-        return read_as_member(session, search, topics, limits, membership)
-    partitions = partitions_to_read(topics, options["partitions"], key)
+        return read_as_member(session, search, growth, limits, membership)
+    partitions = partitions_to_read(growth.topics, options["partitions"], key)
     if options["last"]:
         if options["start"] or options["stop"] or options["follow"]:
             raise KctlError("--last stands alone: leave out --from, --to and --follow", exit_code=Exit.USAGE)
         known, search.failed = extents(session, partitions, limits.committed)
         return search.last(options["last"], known)
     found, search.failed = spans(session, partitions, limits)
-    return search.forward(found)
+    if not limits.follow or options["partitions"]:
+        return search.forward(found)
+    return search.forward(found, Additions(session, growth, limits, partitions, key))

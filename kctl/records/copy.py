@@ -18,6 +18,7 @@ from kctl.errors import Exit, KctlError
 from kctl.output import note
 from kctl.records.delivery import COLUMNS, Delivery, Wishes
 from kctl.records.filters import wanted
+from kctl.records.following import Additions, Growth
 from kctl.records.formats import Parsed
 from kctl.records.interrupts import Interrupts
 from kctl.records.planning import parse_range, partitions_to_read, spans
@@ -70,7 +71,8 @@ def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
     limits = parse_range(options, now_ms, settings.utc)
     filters = {name: options[name] for name in ("key", "value", "headers", "grep", "expression")}
     test = wanted(**filters, now_ms=now_ms, utc=settings.utc)
-    topics, errors = chosen_topics(session, Choice("topic", [source], (), ()))
+    chosen = Choice("topic", [source], (), ())
+    topics, errors = chosen_topics(session, chosen)
     if errors:
         raise errors[0]
     partitions = partitions_to_read(topics, options["partitions"], None)
@@ -81,7 +83,9 @@ def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
         count = options["count"] or settings.limit
         search = Search(session, test, committed=limits.committed, count=count, asked_to_stop=lambda: interrupts.asked)
         found, search.failed = spans(session, partitions, limits)
-        errors = _copy(delivery, search.forward(found), flush=limits.follow)
+        follows = limits.follow and not options["partitions"]
+        added = Additions(session, Growth(session, chosen, topics), limits, partitions) if follows else dict
+        errors = _copy(delivery, search.forward(found, added), flush=limits.follow)
         if test is not None:
             note(settings, search.told())
         return delivery.report([*errors, *search.failed.values()])

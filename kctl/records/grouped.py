@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Generator
+from typing import NamedTuple
 
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
 from kctl.output import note
 from kctl.records.assignors import ASSIGNORS, assignor
-from kctl.records.bounds import Span
+from kctl.records.bounds import FIRST, Span
+from kctl.records.following import Growth
 from kctl.records.membership import Evicted, Member
 from kctl.records.planning import Range, spans
 from kctl.records.searching import Chunk, Search
@@ -27,16 +28,15 @@ class Membership(NamedTuple):
 
 
 def read_as_member(
-    session: Session, search: Search, topics: Mapping[str, Any], limits: Range, membership: Membership
+    session: Session, search: Search, growth: Growth, limits: Range, membership: Membership
 ) -> Generator[Chunk]:
     """Until each of its partitions is read to where it ended when we got it; with --follow, for ever."""
     chosen = assignor(membership.assignor)
     if chosen is None:
         what = f'there is no assignor "{membership.assignor}"'
         raise KctlError(what, exit_code=Exit.USAGE, hints=(f"there are: {', '.join(ASSIGNORS)}, module:callable",))
-    counts = {name: len(topic.partitions) for name, topic in topics.items()}
-    member = Member(session, membership.group, counts, chosen, membership.instance)
-    share = _Share(session, search, limits, member)
+    member = Member(session, membership.group, growth.counts, chosen, membership.instance)
+    share = _Share(session, search, growth, limits, member)
     try:
         yield from share.chunks()
     finally:
@@ -46,9 +46,10 @@ def read_as_member(
 class _Share:
     """What one member has of the topics, and how far it is."""
 
-    def __init__(self, session: Session, search: Search, limits: Range, member: Member) -> None:
+    def __init__(self, session: Session, search: Search, growth: Growth, limits: Range, member: Member) -> None:
         self._session = session
         self._search = search
+        self._growth = growth
         self._limits = limits
         self._member = member
         self._reader = search.reader({}, few=False)
@@ -63,6 +64,8 @@ class _Share:
                 if self._member.must_join:
                     self._join()
                 self._member.beat()
+                if self._limits.follow and self._growth.look(self._member.foreign):
+                    self._member.follow(self._growth.counts)
                 yield from self._read()
                 if time.monotonic() >= self._commit_at:
                     self._commit()
@@ -104,11 +107,14 @@ class _Share:
         self._given = True
 
     def _spans(self, added: list[TopicPartition]) -> dict[TopicPartition, Span]:
-        """From the group's commit on, or from --from where there is none."""
+        """From the group's commit on, or from --from where there is none; what came meanwhile from its beginning."""
         if not added:
             return {}
-        found, failed = spans(self._session, added, self._limits)
-        self._search.failed |= failed
+        new = [where for where in added if self._growth.is_new(where)]
+        found, failed = spans(self._session, [where for where in added if where not in new], self._limits)
+        from_beginning, unknown = spans(self._session, new, self._limits._replace(start=FIRST))
+        found |= from_beginning
+        self._search.failed |= failed | unknown
         commits = self._member.committed(added)
         return {where: Span(commits.get(where, span.start), span.end) for where, span in found.items()}
 

@@ -50,12 +50,15 @@ class Member:
         self.owned: list[TopicPartition] = []
         self.must_join = True
         self.cooperative = assignor.cooperative
+        self.foreign: dict[str, int] = {}
+        """As the group's leader: the topics that only others want, with the partitions that were shared out."""
         self._session = session
         self._topics = dict(topics)
         self._assignor = assignor
         self._instance = instance
         self._clock = clock
         self._id = ""
+        self._leads = False
         self._generation = _NO_GENERATION
         self._connection: Connection | None = None
         self._next_beat = 0.0
@@ -79,6 +82,12 @@ class Member:
         self.must_join = self.cooperative and bool(revoked)
         self.owned = given
         self._next_beat = self._clock() + HEARTBEAT_SECONDS
+
+    def follow(self, topics: Mapping[str, int]) -> None:
+        """From now on it wants these topics. A new one any member tells the group; of new partitions its leader sees
+        to it that they are shared out."""
+        self.must_join |= self._leads or topics.keys() != self._topics.keys()
+        self._topics = dict(topics)
 
     def lose_everything(self) -> None:
         """After an eviction: whoever is in the group now may have our partitions."""
@@ -114,7 +123,9 @@ class Member:
         from kafkad.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
         shares = []
-        if joined.leader == self._id and not joined.skip_assignment:
+        self._leads = joined.leader == self._id
+        self.foreign = {}
+        if self._leads and not joined.skip_assignment:
             assignment = self._shared_out(joined.members)
             shares = [
                 SyncGroupRequestAssignment(member_id=member, assignment=write_assignment(partitions))
@@ -146,11 +157,10 @@ class Member:
     def _partitions_of(self, subscriptions: Subscriptions) -> Mapping[str, int]:
         """Others may want topics that we do not."""
         foreign = {topic for wants in subscriptions.values() for topic in wants.topics} - self._topics.keys()
-        counts = {}
         if foreign:
             found = self._session.metadata(sorted(foreign)).topics
-            counts = {topic.name: len(topic.partitions) for topic in found if not topic.error_code}
-        return self._topics | counts
+            self.foreign = {topic.name: len(topic.partitions) for topic in found if not topic.error_code}
+        return self._topics | self.foreign
 
     def _repeat_or_raise(self, code: int) -> None:
         if code in _COORDINATOR_MOVED:

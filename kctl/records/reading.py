@@ -82,6 +82,12 @@ class Reader:
             if where in kept or span.start < span.end
         }
 
+    def add(self, spans: Mapping[TopicPartition, Span]) -> None:
+        """Read these too."""
+        for where, span in spans.items():
+            if where not in self._partitions and span.start < span.end:
+                self._partitions[where] = _Partition(span, self._partition_bytes)
+
     @property
     def done(self) -> bool:
         return not self._partitions

@@ -52,8 +52,10 @@ class Search:
         self._total = 0
         self._done = 0
 
-    def forward(self, spans: Mapping[TopicPartition, Span]) -> Generator[Chunk]:
-        """From the start of each span to its end, or until enough has matched."""
+    def forward(
+        self, spans: Mapping[TopicPartition, Span], added: Callable[[], Mapping[TopicPartition, Span]] = dict
+    ) -> Generator[Chunk]:
+        """From the start of each span to its end, or until enough has matched. `added` says what is to be read too."""
         self._total = sum(span.end - span.start for span in spans.values() if span.start < span.end < FOR_EVER)
         reader = self.reader(spans, few=self._count is not None)
         try:
@@ -62,6 +64,7 @@ class Search:
                     yield self.chunk(fetched)
                     if self.enough:
                         return
+                reader.add(added())
                 self.show()
         finally:
             self.done_with(reader)

@@ -1,0 +1,97 @@
+"""What comes to topics while they are followed: partitions that are added, and topics that match a pattern newly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from kafkad.names import TopicPartition
+from kctl.choosing import Choice
+from kctl.errors import KctlError
+from kctl.records.bounds import FOR_EVER, Span
+from kctl.records.planning import Range, partitions_to_read, spans
+from kctl.session import Session
+from kctl.topics.chosen import chosen_topics
+
+LOOK_SECONDS = 5.0
+"""How old metadata may become: Java's consumers have 5 minutes (metadata.max.age.ms), too long for who watches."""
+
+
+class Growth:
+    """The followed topics as they are now, by name. `look` may be called often: it asks the cluster now and then."""
+
+    def __init__(
+        self,
+        session: Session,
+        chosen: Choice,
+        topics: Mapping[str, Any],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.topics = dict(topics)
+        self._session = session
+        self._chosen = chosen
+        self._clock = clock
+        self._there_before = {
+            TopicPartition(name, part.partition_index) for name, topic in topics.items() for part in topic.partitions
+        }
+        self._next = clock() + LOOK_SECONDS
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many partitions each topic has."""
+        return {name: len(topic.partitions) for name, topic in self.topics.items()}
+
+    def look(self, besides: Mapping[str, int] = MappingProxyType({})) -> bool:
+        """Whether topics or partitions have come since the last look; `besides` are topics that matter too, with the
+        partitions they had. What is deleted stays: its reader says so."""
+        if self._clock() < self._next:
+            return False
+        self._next = self._clock() + LOOK_SECONDS
+        try:
+            found, _ = chosen_topics(self._session, self._chosen)
+            others = self._session.metadata(sorted(besides)).topics if besides else ()
+        except KctlError:  # nobody answers: whoever reads has the same trouble, and tells it
+            return False
+        grown = {
+            name: topic
+            for name, topic in found.items()
+            if name not in self.topics or len(topic.partitions) > len(self.topics[name].partitions)
+        }
+        self.topics |= grown
+        return bool(grown) or any(len(topic.partitions) > besides[topic.name] for topic in others)
+
+    def is_new(self, where: TopicPartition) -> bool:
+        """It came while the topics were followed: nobody here has seen any of it."""
+        return where not in self._there_before
+
+
+class Additions:
+    """Called again and again: what is to be read since the last time, new partitions from their beginning."""
+
+    def __init__(
+        self,
+        session: Session,
+        growth: Growth,
+        limits: Range,
+        partitions: Iterable[TopicPartition],
+        key: str | None = None,
+    ) -> None:
+        """`partitions` are read already; with `key` those where it may be now are read besides."""
+        self._session = session
+        self._growth = growth
+        self._limits = limits
+        self._key = key
+        self._known = set(partitions)
+
+    def __call__(self) -> Mapping[TopicPartition, Span]:
+        if not self._growth.look():
+            return {}
+        wanted = set(partitions_to_read(self._growth.topics, None, self._key)) - self._known
+        self._known |= wanted
+        new = {where: Span(0, FOR_EVER) for where in wanted if self._growth.is_new(where)}
+        if moved := wanted - new.keys():  # the key belongs to another partition now
+            found, _ = spans(self._session, moved, self._limits)
+            new |= found
+        return new
