@@ -1,0 +1,382 @@
+"""Client of one other broker, on the event loop: requests are pipelined, and answered in the order they were sent.
+
+A BrokerClient opens its connection when the first request needs it, asks for the API versions, logs in, and opens it
+again after it broke, at growing intervals. A request is never sent twice: when its connection breaks or its time is up
+it fails with LinkError, and only the caller knows whether it may be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from kafkad.clock import Clock
+from kafkad.model import Endpoint
+from kafkad.timers import Timer, Timers
+from kafkad.wire.apis import APIS, response_class
+from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
+from kafkad.wire.primitives import MalformedError
+from kafkad.wire.schema import read, span
+
+T = TypeVar("T")
+
+_SIZE = Struct(">i")
+_ERROR_CODE = Struct(">h")
+_UNSUPPORTED_VERSION = 35
+_RECEIVED_AT_ONCE = 256 * 1024
+
+
+class LinkError(OSError):
+    """There is no answer: the request may have been carried out or not."""
+
+
+class Link(Protocol):
+    """A way to one broker: over the network, or within the process."""
+
+    async def call(self, request: Any, *, timeout_ms: int) -> Any:
+        """The decoded answer, with whatever error stands in it; LinkError when there is none."""
+
+    def close(self) -> None: ...
+
+
+class Answer(NamedTuple):
+    """A response frame without its length; the body, in `version`, starts at `body_at`."""
+
+    frame: bytes
+    body_at: int
+    version: int
+
+
+Login = Callable[["ClientConnection"], Awaitable[None]]
+"""Authenticates a connection that has just been opened. LinkError when the broker refuses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    client_id: str
+    software: str = "kafkad"
+    software_version: str = ""
+    connect_timeout_ms: int = 10_000
+    backoff_ms: int = 50
+    """Between a connection that broke and the next attempt; doubled by each failure up to `longest_backoff_ms`."""
+    longest_backoff_ms: int = 1_000
+    max_response_bytes: int = 256 << 20
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+
+
+class BrokerClient:
+    """The Link to a broker at an endpoint; one connection, opened when needed."""
+
+    def __init__(
+        self, endpoint: Endpoint, options: ClientOptions, clock: Clock, timers: Timers, login: Login | None = None
+    ) -> None:
+        self.endpoint = endpoint
+        self._options = options
+        self._clock = clock
+        self._timers = timers
+        self._login = login
+        self._connection: ClientConnection | None = None
+        self._opening: asyncio.Task[ClientConnection] | None = None
+        self._failures = 0
+        self._not_before_ms = 0.0
+        self._closed = False
+
+    async def call(self, request: Any, *, timeout_ms: int) -> Any:
+        answer = await self.exchange(request, timeout_ms=timeout_ms)
+        try:
+            return read(response_class(request.__schema__.key), answer.version, answer.frame, answer.body_at)[0]
+        except MalformedError as error:
+            raise self._failed(f"sent an answer that cannot be read: {error}") from error
+
+    async def exchange(self, request: Any, *, timeout_ms: int) -> Answer:
+        """The answer as it came, for a caller that reads it in place. `timeout_ms` includes opening the connection."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        connection = await self._connected(deadline_ms)
+        return await connection.exchange(request, deadline_ms=deadline_ms)
+
+    def close(self) -> None:
+        self._closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._connection is not None:
+            self._connection.close("the client is closed")
+
+    async def _connected(self, deadline_ms: float) -> ClientConnection:
+        if self._closed:
+            raise self._failed("is not asked any more: the client is closed")
+        connection = self._connection
+        if connection is not None and not connection.closed:
+            return connection
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+            self._opening.add_done_callback(self._opened)
+        return await _in_time(
+            asyncio.shield(self._opening), deadline_ms, self._timers, f"{self} did not accept in time"
+        )
+
+    def _opened(self, task: asyncio.Task[ClientConnection]) -> None:
+        self._opening = None
+        if task.cancelled() or task.exception() is not None:
+            self._failures += 1
+        else:
+            self._connection = task.result()
+            self._failures = 0
+        wait_ms = min(self._options.backoff_ms << min(self._failures, 16), self._options.longest_backoff_ms)
+        self._not_before_ms = self._clock.monotonic_ms() + wait_ms
+
+    async def _open(self) -> ClientConnection:
+        await _until(self._not_before_ms, self._clock, self._timers)
+        deadline_ms = self._clock.monotonic_ms() + self._options.connect_timeout_ms
+        opening = asyncio.ensure_future(_socket_to(self.endpoint, self._options))
+        try:
+            sock = await _in_time(opening, deadline_ms, self._timers, f"{self} did not accept in time")
+        except OSError as error:
+            raise self._failed(f"cannot be reached: {_reason(error)}") from error
+        connection = ClientConnection(sock, self.endpoint, self._options, self._timers)
+        try:
+            await connection.ask_versions(deadline_ms)
+            if self._login is not None:
+                await self._login(connection)
+        except BaseException:
+            connection.close("it could not be opened")
+            raise
+        return connection
+
+    def _failed(self, what: str) -> LinkError:
+        return LinkError(f"{self} {what}")
+
+    def __str__(self) -> str:
+        return f"broker at {self.endpoint.host}:{self.endpoint.port}"
+
+
+class _Sent(NamedTuple):
+    key: int
+    version: int
+    correlation_id: int
+    answered: asyncio.Future[Answer]
+    timer: Timer
+
+
+class ClientConnection:
+    """One connection: frames out, frames in, each matched with the oldest request that has no answer yet."""
+
+    def __init__(self, sock: socket.socket, endpoint: Endpoint, options: ClientOptions, timers: Timers) -> None:
+        self.closed = False
+        self.versions: dict[int, tuple[int, int]] = {}
+        """API key → first and last version that the broker serves."""
+        self._sock = sock
+        self._endpoint = endpoint
+        self._options = options
+        self._timers = timers
+        self._loop = asyncio.get_running_loop()
+        self._correlation_id = 0
+        self._sent: deque[_Sent] = deque()
+        self._in = bytearray()
+        self._out = bytearray()
+        self._loop.add_reader(sock.fileno(), self._on_readable)
+
+    async def exchange(self, request: Any, *, deadline_ms: float, version: int | None = None) -> Answer:
+        """Send at once, and wait for the answer; a request that is late closes the connection, and all behind it."""
+        schema = request.__schema__
+        if version is None:
+            version = self.version_of(request)
+        if self.closed:
+            raise self._error("closed the connection")
+        self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
+        header = RequestHeader(schema.key, version, self._correlation_id, self._options.client_id)
+        frame = encode_request(header, request)
+        name = APIS[schema.key].name
+        late = self._timers.at(deadline_ms, lambda: self.close(f"did not answer {name} in time"))
+        answered: asyncio.Future[Answer] = self._loop.create_future()
+        self._sent.append(_Sent(schema.key, version, self._correlation_id, answered, late))
+        self._send(frame)
+        return await answered
+
+    def version_of(self, request: Any) -> int:
+        """The highest version that both sides know. LinkError when there is none."""
+        schema = request.__schema__
+        first, last = span(schema.versions)
+        served = self.versions.get(schema.key)
+        if served is None or min(served[1], last) < max(served[0], first):
+            raise self._error(f"does not serve {APIS[schema.key].name} in a version of {first} to {last}")
+        return min(served[1], last)
+
+    async def ask_versions(self, deadline_ms: float) -> None:
+        """A broker that does not know this version of ApiVersions answers in version 0, with an error."""
+        from kafkad.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+        request = ApiVersionsRequest(
+            client_software_name=self._options.software, client_software_version=self._options.software_version
+        )
+        for version in (3, 0):
+            answer = await self.exchange(request, deadline_ms=deadline_ms, version=version)
+            (code,) = _ERROR_CODE.unpack_from(answer.frame, answer.body_at)
+            if code != _UNSUPPORTED_VERSION:
+                break
+        try:
+            response, _ = read(ApiVersionsResponse, version, answer.frame, answer.body_at)
+        except MalformedError as error:
+            raise self._error(f"sent an answer to ApiVersions that cannot be read: {error}") from error
+        if response.error_code:
+            raise self._error(f"refused ApiVersions with error {response.error_code}")
+        self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+    def close(self, why: str) -> None:
+        """Everything that still waits for an answer fails with `why`."""
+        if self.closed:
+            return
+        self.closed = True
+        self._loop.remove_reader(self._sock.fileno())
+        self._loop.remove_writer(self._sock.fileno())
+        self._sock.close()
+        for sent in self._sent:
+            sent.timer.cancel()
+            if not sent.answered.done():
+                sent.answered.set_exception(self._error(why))
+        self._sent.clear()
+
+    def _error(self, what: str) -> LinkError:
+        return LinkError(f"broker at {self._endpoint.host}:{self._endpoint.port} {what}")
+
+    def _send(self, frame: bytes) -> None:
+        if self._out:
+            self._out += frame
+            return
+        try:
+            sent = self._sock.send(frame)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self.close(f"broke off: {error.strerror}")
+            return
+        if sent < len(frame):
+            self._out += memoryview(frame)[sent:]
+            self._loop.add_writer(self._sock.fileno(), self._on_writable)
+
+    def _on_writable(self) -> None:
+        try:
+            sent = self._sock.send(self._out)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(f"broke off: {error.strerror}")
+            return
+        del self._out[:sent]
+        if not self._out:
+            self._loop.remove_writer(self._sock.fileno())
+
+    def _on_readable(self) -> None:
+        try:
+            got = self._sock.recv(_RECEIVED_AT_ONCE)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(f"broke off: {error.strerror}")
+            return
+        if not got:
+            self.close("closed the connection")
+            return
+        self._in += got
+        try:
+            self._take_frames()
+        except MalformedError as error:
+            self.close(f"does not follow the protocol: {error}")
+
+    def _take_frames(self) -> None:
+        """Answer what has arrived whole. Frames are taken out as bytes of their own: a caller may keep them."""
+        data = self._in
+        at = 0
+        while len(data) - at >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(data, at)
+            if not 4 <= size <= self._options.max_response_bytes:
+                raise MalformedError(f"an answer of {size} bytes")
+            end = at + _SIZE.size + size
+            if len(data) < end:
+                break
+            self._take(bytes(memoryview(data)[at + _SIZE.size : end]))
+            at = end
+        del data[:at]
+
+    def _take(self, frame: bytes) -> None:
+        if not self._sent:
+            raise MalformedError("an answer that nobody asked for")
+        sent = self._sent[0]
+        version = sent.version
+        correlation_id, body_at = read_response_header(sent.key, version, frame)
+        if correlation_id != sent.correlation_id:
+            raise MalformedError(f"the answer {correlation_id} where {sent.correlation_id} is expected")
+        self._sent.popleft()
+        sent.timer.cancel()
+        if not sent.answered.done():
+            sent.answered.set_result(Answer(frame, body_at, version))
+
+
+async def _socket_to(endpoint: Endpoint, options: ClientOptions) -> socket.socket:
+    """A connected socket to the first address of the endpoint's host that accepts."""
+    loop = asyncio.get_running_loop()
+    refused: OSError = OSError(f"{endpoint.host} has no address")
+    for family, kind, protocol, _, address in await loop.getaddrinfo(
+        endpoint.host, endpoint.port, type=socket.SOCK_STREAM
+    ):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for option, size in (
+                (socket.SO_SNDBUF, options.send_buffer_bytes),
+                (socket.SO_RCVBUF, options.receive_buffer_bytes),
+            ):
+                if size > 0:
+                    sock.setsockopt(socket.SOL_SOCKET, option, size)
+            await loop.sock_connect(sock, address)
+        except OSError as error:
+            sock.close()
+            refused = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise refused
+
+
+def _reason(error: OSError) -> str:
+    """The kernel's own words where it has some: those of asyncio repeat the address."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+
+
+async def _in_time(waited_for: asyncio.Future[T], deadline_ms: float, timers: Timers, late: str) -> T:
+    """What `waited_for` gives; LinkError(late), and it is cancelled, when the deadline is there first."""
+    overdue = False
+
+    def give_up() -> None:
+        nonlocal overdue
+        overdue = True
+        waited_for.cancel()
+
+    timer = timers.at(deadline_ms, give_up)
+    try:
+        return await waited_for
+    except asyncio.CancelledError:
+        if overdue:
+            raise LinkError(late) from None
+        raise
+    finally:
+        timer.cancel()
+
+
+async def _until(time_ms: float, clock: Clock, timers: Timers) -> None:
+    if clock.monotonic_ms() < time_ms:
+        due = asyncio.Event()
+        timer = timers.at(time_ms, due.set)
+        try:
+            await due.wait()
+        finally:
+            timer.cancel()

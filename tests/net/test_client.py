@@ -1,0 +1,356 @@
+"""The client of another broker, over real sockets and with a clock of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+
+from kafkad.model import Endpoint
+from kafkad.net.client import BrokerClient, ClientConnection, ClientOptions, LinkError
+from kafkad.net.connection import Connection
+from kafkad.net.reply import PENDING, Pending, Reply
+from kafkad.net.server import Server
+from kafkad.timers import Timers
+from kafkad.wire.frames import API_VERSIONS, encode_response, read_request_header
+from kafkad.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from kafkad.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.fakes import FakeClock
+from tests.net.serving import Peer, run
+
+FIND_COORDINATOR = 10
+SERVED = ApiVersionsResponse(
+    api_keys=[ApiVersion(api_key=API_VERSIONS, max_version=3), ApiVersion(api_key=FIND_COORDINATOR, max_version=2)]
+)
+OPTIONS = ClientOptions(client_id="broker-1", software_version="1.0")
+
+Scenario = Callable[["Broker"], Awaitable[None]]
+
+
+class Broker:
+    """The other side: answers ApiVersions at once, and leaves everything else to the test."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.timers = Timers()
+        self.port = 0
+        self.versions_asked: list[int] = []
+        self.asked: list[tuple[Connection, int, int]] = []
+        self.served = SERVED
+        self.only_version_0 = False
+
+    def dispatch(self, connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending:
+        header, _ = read_request_header(view[at:end])
+        if header.api_key != API_VERSIONS:
+            self.asked.append((connection, header.api_version, header.correlation_id))
+            return PENDING
+        self.versions_asked.append(header.api_version)
+        if self.only_version_0 and header.api_version:
+            return encode_response(API_VERSIONS, 0, header.correlation_id, ApiVersionsResponse(error_code=35))
+        return encode_response(API_VERSIONS, header.api_version, header.correlation_id, self.served)
+
+    def client(self, options: ClientOptions = OPTIONS) -> BrokerClient:
+        endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=self.port)
+        return BrokerClient(endpoint, options, self.clock, self.timers)
+
+    async def requests(self, count: int) -> None:
+        while len(self.asked) < count:
+            await asyncio.sleep(0.001)
+
+    def answer(self, host: str) -> None:
+        connection, version, correlation_id = self.asked.pop(0)
+        connection.reply(encode_response(FIND_COORDINATOR, version, correlation_id, FindCoordinatorResponse(host=host)))
+
+    def advance(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timers.expire(self.clock.monotonic_ms())
+
+
+async def left(*writers: asyncio.StreamWriter) -> None:
+    for writer in writers:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+def with_broker(scenario: Scenario) -> None:
+    broker = Broker()
+
+    async def main(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        broker.port = server.listeners[0].port
+        await scenario(broker)
+
+    run(broker.dispatch, main)
+
+
+def ask(client: BrokerClient, key: str = "group", timeout_ms: int = 1000) -> asyncio.Task[FindCoordinatorResponse]:
+    return asyncio.ensure_future(client.call(FindCoordinatorRequest(key=key), timeout_ms=timeout_ms))
+
+
+def test_a_request_goes_out_in_the_highest_version_that_both_know() -> None:
+    async def scenario(broker: Broker) -> None:
+        client = broker.client()
+        answer = ask(client)
+        await broker.requests(1)
+        assert broker.versions_asked == [3]
+        assert broker.asked[0][1] == 2
+        broker.answer("here")
+        assert (await answer).host == "here"
+        client.close()
+
+    with_broker(scenario)
+
+
+def test_requests_are_pipelined_and_a_caller_that_gives_up_disturbs_nobody() -> None:
+    async def scenario(broker: Broker) -> None:
+        client = broker.client()
+        first, second, third = ask(client), ask(client), ask(client)
+        await broker.requests(1)
+        second.cancel()
+        for host in ("a", "b", "c"):
+            await broker.requests(1)
+            broker.answer(host)
+        assert (await first).host == "a"
+        assert (await third).host == "c"
+        assert broker.versions_asked == [3]
+        client.close()
+
+    with_broker(scenario)
+
+
+def test_an_old_broker_is_asked_for_its_versions_in_version_0() -> None:
+    async def scenario(broker: Broker) -> None:
+        broker.only_version_0 = True
+        client = broker.client()
+        answer = ask(client)
+        await broker.requests(1)
+        assert broker.versions_asked == [3, 0]
+        broker.answer("old")
+        assert (await answer).host == "old"
+        client.close()
+
+    with_broker(scenario)
+
+
+def test_an_api_that_the_broker_does_not_serve_is_named_and_keeps_the_connection() -> None:
+    async def scenario(broker: Broker) -> None:
+        broker.served = ApiVersionsResponse(api_keys=[ApiVersion(api_key=API_VERSIONS, max_version=3)])
+        client = broker.client()
+        for _ in range(2):
+            with pytest.raises(LinkError, match="does not serve FindCoordinator"):
+                await ask(client)
+        assert broker.versions_asked == [3]
+        client.close()
+
+    with_broker(scenario)
+
+
+def test_a_late_answer_fails_everything_on_its_connection_and_the_next_request_opens_another() -> None:
+    async def scenario(broker: Broker) -> None:
+        client = broker.client()
+        late, behind = ask(client, timeout_ms=100), ask(client, timeout_ms=5000)
+        await broker.requests(1)
+        broker.advance(100)
+        for task in (late, behind):
+            with pytest.raises(LinkError, match="did not answer FindCoordinator in time"):
+                await task
+        broker.asked.clear()
+        again = ask(client)
+        await broker.requests(1)
+        broker.answer("again")
+        assert (await again).host == "again"
+        client.close()
+
+    with_broker(scenario)
+
+
+def test_a_broker_that_is_not_there_is_tried_at_growing_intervals() -> None:
+    async def scenario(broker: Broker) -> None:
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))
+            broker.port = nobody.getsockname()[1]
+        client = broker.client()
+        with pytest.raises(LinkError, match=f"127.0.0.1:{broker.port} cannot be reached: Connection refused"):
+            await ask(client)
+        waits = []
+        for _ in range(6):
+            again = ask(client, timeout_ms=60_000)
+            while (due := broker.timers.next_deadline_ms() or math.inf) > 30_000:  # until the attempt has its own
+                await asyncio.sleep(0)
+            waits.append(due - broker.clock.monotonic_ms())
+            broker.advance(int(waits[-1]))
+            with pytest.raises(LinkError, match="cannot be reached"):
+                await again
+        assert waits == [100, 200, 400, 800, 1000, 1000]
+        client.close()
+
+    with_broker(scenario)
+
+
+def test_waiting_for_a_connection_ends_with_the_request() -> None:
+    async def scenario(broker: Broker) -> None:
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            broker.port = silent.getsockname()[1]
+            client = broker.client()
+            waiting = ask(client, timeout_ms=50)
+            while broker.timers.next_deadline_ms() is None:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
+            broker.advance(50)
+            with pytest.raises(LinkError, match="did not accept in time"):
+                await waiting
+            client.close()
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (struct.pack(">i", -1), "an answer of -1 bytes"),
+        (struct.pack(">i", 1 << 30), "an answer of 1073741824 bytes"),
+        (struct.pack(">ii", 4, 77), "the answer 77 where 1 is expected"),
+        (b"", "closed the connection"),
+    ],
+    ids=["negative length", "huge", "other correlation id", "end"],
+)
+def test_a_peer_that_does_not_follow_the_protocol_is_left(sent: bytes, why: str) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(4)
+        writer.write(sent)
+        await left(writer)
+        ended.set()
+
+    ended = asyncio.Event()
+
+    async def main() -> None:
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        broker = Broker()
+        broker.port = server.sockets[0].getsockname()[1]
+        client = broker.client()
+        with pytest.raises(LinkError, match=why):
+            await asyncio.wait_for(ask(client), 30)
+        client.close()
+        await ended.wait()
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_answers_that_trickle_are_put_together() -> None:
+    async def scenario(broker: Broker) -> None:
+        async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            upstream, downstream = await asyncio.open_connection("127.0.0.1", behind)
+
+            async def there() -> None:
+                while data := await reader.read(65536):
+                    downstream.write(data)
+                downstream.close()
+
+            forward = asyncio.ensure_future(there())
+            while data := await upstream.read(3):
+                writer.write(data)
+                await writer.drain()
+                await asyncio.sleep(0)
+            await forward
+            await left(writer, downstream)
+            ended.set()
+
+        ended = asyncio.Event()
+        behind = broker.port
+        proxy = await asyncio.start_server(trickle, "127.0.0.1", 0)
+        broker.port = proxy.sockets[0].getsockname()[1]
+        client = broker.client()
+        answers = [ask(client, key=str(number), timeout_ms=60_000) for number in range(3)]
+        for host in ("a" * 100, "b", "c"):
+            await broker.requests(1)
+            broker.answer(host)
+        assert [(await answer).host for answer in answers] == ["a" * 100, "b", "c"]
+        client.close()
+        await ended.wait()
+        proxy.close()
+
+    with_broker(scenario)
+
+
+def test_a_request_larger_than_the_socket_takes_leaves_in_pieces() -> None:
+    received = 0
+
+    async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal received
+        while data := await reader.read(65536):
+            received += len(data)
+        await left(writer)
+        ended.set()
+
+    ended = asyncio.Event()
+
+    async def main() -> None:
+        server = await asyncio.start_server(swallow, "127.0.0.1", 0)
+        endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=server.sockets[0].getsockname()[1])
+        sock = socket.create_connection((endpoint.host, endpoint.port))
+        sock.setblocking(False)
+        connection = ClientConnection(sock, endpoint, OPTIONS, Timers())
+        large = FindCoordinatorRequest(key_type=0, coordinator_keys=["k" * 30_000] * 300)
+        tasks = [
+            asyncio.ensure_future(connection.exchange(request, deadline_ms=1e9, version=4))
+            for request in (large, FindCoordinatorRequest(coordinator_keys=["small"]))
+        ]
+        while received < 9_000_000:
+            await asyncio.sleep(0.001)
+        connection.close("the test is over")
+        for task in tasks:
+            with pytest.raises(LinkError, match="the test is over"):
+                await task
+        await ended.wait()
+        server.close()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_connection_is_logged_in_before_it_is_used_and_a_refused_login_is_told() -> None:
+    async def scenario(broker: Broker) -> None:
+        logins = 0
+
+        async def login(connection: ClientConnection) -> None:
+            nonlocal logins
+            logins += 1
+            assert FIND_COORDINATOR in connection.versions
+            assert not broker.asked
+            if logins == 1:
+                raise LinkError("the broker refuses the login of User:one")
+
+        endpoint = Endpoint(listener="SASL_PLAINTEXT", host="127.0.0.1", port=broker.port)
+        client = BrokerClient(endpoint, OPTIONS, broker.clock, broker.timers, login)
+        with pytest.raises(LinkError, match="refuses the login of User:one"):
+            await ask(client)
+        broker.advance(100)
+        answer = ask(client)
+        await broker.requests(1)
+        broker.answer("in")
+        assert (await answer).host == "in"
+        assert logins == 2
+        client.close()
+
+    with_broker(scenario)
+
+
+def test_nothing_is_asked_through_a_closed_client() -> None:
+    async def scenario(broker: Broker) -> None:
+        client = broker.client()
+        waiting = ask(client)
+        await broker.requests(1)
+        client.close()
+        with pytest.raises(LinkError, match="the client is closed"):
+            await waiting
+        with pytest.raises(LinkError, match="the client is closed"):
+            await ask(client)
+
+    with_broker(scenario)
