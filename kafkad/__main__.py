@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.check:
         return _report(config)
     loggers.setup(config.str("kafkad.log.format"), config.str("kafkad.log.level"))
+    _say_who_starts(options.config)
     for warning in config.warnings:
         logging.getLogger("kafkad.config").warning("%s", warning)
 
@@ -38,6 +39,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from kafkad.broker import run  # not before it is certain that there is something to run
 
     return run(config, read)
+
+
+def _say_who_starts(file: str | None) -> None:
+    """The first line of the log."""
+    configuration = os.path.abspath(file) if file is not None else "without a file"
+    logging.getLogger("kafkad.start").info(
+        "kafkad %s, process %d, Python %s, configuration %s",
+        __version__,
+        os.getpid(),
+        sys.version.split()[0],
+        configuration,
+    )
 
 
 def _allow_many_files() -> None:

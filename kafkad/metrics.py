@@ -7,10 +7,13 @@ made for Kafka work. Parts hold probes and count on them; the registry calls col
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
+
+from kafkad import __version__
 
 COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
 QUANTILES = (("0.50", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.98", 0.98), ("0.99", 0.99), ("0.999", 0.999))
@@ -316,6 +319,12 @@ def idle_families(share: float) -> Iterator[Family]:
     text = "Part of the time without work, of 1"
     yield from gauges("kafka_server_kafkarequesthandlerpool", {"requesthandleravgidle_percent": share}, text)
     yield from gauges("kafka_network_socketserver", {"networkprocessoravgidle_percent": share}, text)
+
+
+def build_families() -> Iterator[Family]:
+    """A gauge that is always 1, as Prometheus has versions: its labels can be joined to any other metric."""
+    labels = (("version", __version__), ("python", sys.version.split()[0]))
+    yield Family("kafkad_build_info", GAUGE, "Which kafkad this is.", [(labels, 1)])
 
 
 def process_families() -> Iterator[Family]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkad import __version__
 from kafkad.wire.records import Record, build_batch
 from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
 from tests.clients.asker import Asker, batch, produce
@@ -34,6 +35,30 @@ def test_ready_message_names_listeners_and_data(tmp_path: Path) -> None:
         ready = next(line for line in kafkad.log.splitlines() if "ready in" in line)
         assert f"PLAINTEXT://127.0.0.1:{kafkad.port}" in ready
         assert str(kafkad.log_directory()) in ready
+
+
+def test_the_first_line_of_its_log_says_what_it_is(tmp_path: Path) -> None:
+    settings = tmp_path / "kafkad.yaml"
+    settings.write_text("message.max.bytes: 1000\n")
+    kafkad = KafkadProcess(tmp_path)
+    kafkad.arguments = ["--config", str(settings)]
+    with kafkad:
+        first = kafkad.log.splitlines()[0]
+        assert f"start: kafkad {__version__}, process {kafkad.pid}, Python " in first
+        assert first.endswith(f", configuration {settings}")
+
+
+def test_who_changed_something_is_in_the_log(tmp_path: Path) -> None:
+    with KafkadProcess(tmp_path) as kafkad:
+        asker = Asker(kafkad.port, client_id="an operator")
+        asker.create("orders", retention_ms="1000")
+        port = asker.client.socket.getsockname()[1]
+        eventually(
+            kafkad,
+            "INFO    audit: topic orders created with partitions=1, replication.factor=1, retention.ms=1000; "
+            f"by User:ANONYMOUS from 127.0.0.1:{port}, client an operator",
+        )
+        asker.client.close()
 
 
 def test_says_what_lies_in_its_directories_without_a_topic(tmp_path: Path) -> None:
@@ -222,6 +247,7 @@ def test_metrics_health_and_readiness(tmp_path: Path) -> None:
             "kafka_network_requestmetrics_totaltimems",
             "kafka_log_log_size",
             "kafka_server_kafkaserver_brokerstate 3\n",
+            f'kafkad_build_info{{version="{__version__}",python="',
             "kafka_server_replicamanager_isrshrinks_total 0\n",
             "kafka_server_replicamanager_atminisrpartitioncount 1\n",
             "kafka_controller_kafkacontroller_preferredreplicaimbalancecount 0\n",

@@ -9,6 +9,7 @@ from kafkad.clock import Clock
 from kafkad.wire.frames import RequestHeader
 
 if TYPE_CHECKING:
+    from kafkad.api.audit import Audit
     from kafkad.config import Config
     from kafkad.controller.configs import ConfigAlterer
     from kafkad.controller.controller import Controller
@@ -44,6 +45,7 @@ class Context:
     groups: GroupCoordinator
     offsets: OffsetCommitter
     stored_offsets: StoredOffsets
+    audit: Audit
 
 
 class Request:
@@ -60,6 +62,13 @@ class Request:
     @property
     def version(self) -> int:
         return self.header.api_version
+
+    @property
+    def asker(self) -> str:
+        """Who asks, for people: principal, address and client id. Without security everybody is User:ANONYMOUS."""
+        client = self.header.client_id or ""
+        name = client if client.isprintable() else client.encode("unicode_escape").decode()
+        return f"User:ANONYMOUS from {self.connection.peer}, client {name[:200] or '(unnamed)'}"
 
     @property
     def listener(self) -> str:

@@ -93,12 +93,18 @@ class Dispatcher:
             response = asyncio.ensure_future(response)
         if isinstance(response, asyncio.Future):
             self._waiting.add(response)
-            response.add_done_callback(partial(self._answer, connection, route, request, started))
+            response.add_done_callback(partial(self._answer, connection, route, request, message, started))
             return PENDING
-        return self._encode(route, request, response, started)
+        return self._encode(route, request, message, response, started)
 
     def _answer(
-        self, connection: Connection, route: Route, request: Request, started: int, done: asyncio.Future[Any]
+        self,
+        connection: Connection,
+        route: Route,
+        request: Request,
+        message: Any,
+        started: int,
+        done: asyncio.Future[Any],
     ) -> None:
         self._waiting.discard(done)
         if done.cancelled():
@@ -106,10 +112,10 @@ class Dispatcher:
             return
         try:
             try:
-                message = done.result()
+                response = done.result()
             except KafkaError as error:
-                message = _error_response(route, error)
-            connection.reply(self._encode(route, request, message, started))
+                response = _error_response(route, error)
+            connection.reply(self._encode(route, request, message, response, started))
         except MalformedError as error:
             log.warning("closing %s: its %s cannot be read: %s", connection.peer, route.name, error)
             connection.close()
@@ -117,12 +123,13 @@ class Dispatcher:
             log.exception("closing %s: its %s met an error of ours", connection.peer, route.name)
             connection.close()
 
-    def _encode(self, route: Route, request: Request, message: Any, started: int) -> Reply:
+    def _encode(self, route: Route, request: Request, message: Any, response: Any, started: int) -> Reply:
+        self._context.audit.note(request, message, response)
         header = request.header
-        reply = encode_response(route.key, header.api_version, header.correlation_id, message)
+        reply = encode_response(route.key, header.api_version, header.correlation_id, response)
         probe = self._probes[route.key]
         probe.record((perf_counter_ns() - started) // 1000)
-        code = getattr(message, "error_code", 0)
+        code = getattr(response, "error_code", 0)
         if code:
             probe.error(ErrorCode(code).name)
         return reply

@@ -104,6 +104,7 @@ async def _create(context: Context, answer: _Answer, names: list[str], missing: 
         results = await context.controller.create_topics(wanted, timeout_ms=_CREATION_TIMEOUT_MS)
     except KafkaError as error:
         results = [TopicResult(name=topic.name, error=error) for topic in wanted]
+    context.audit.created_on_demand(answer.request, [result.name for result in results if result.error is None])
     there = context.replicas.metadata.topics
     failed = [_not_created(result) for result in results if result.name not in there]
     return answer.whole(_known(context, names), failed)
@@ -120,11 +121,11 @@ def _not_created(result: TopicResult) -> MetadataResponseTopic:
 class _Answer:
     """What the topics and partitions of one answer have in common: the version, and the listener it goes out by."""
 
-    __slots__ = ("_context", "_made", "_reachable", "_request", "_topic_operations", "_wants_cluster_operations")
+    __slots__ = ("_context", "_made", "_reachable", "_topic_operations", "_wants_cluster_operations", "request")
 
     def __init__(self, context: Context, request: Request, message: MetadataRequest) -> None:
         self._context = context
-        self._request = request
+        self.request = request
         self._reachable = Reachable(context.replicas.metadata, request.listener)
         made: dict[str, list[MetadataResponsePartition]]
         made = context.replicas.metadata.derived.setdefault(f"metadata of {request.listener}", {})
@@ -158,7 +159,7 @@ class _Answer:
 
     def _partitions(self, topic: TopicMetadata) -> list[MetadataResponsePartition]:
         """Kept from one answer to the next: with ten thousand partitions this is most of the work."""
-        if self._request.version == 0:
+        if self.request.version == 0:
             return self._live_partitions(topic)
         made = self._made.get(topic.name)
         if made is None:

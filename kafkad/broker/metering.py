@@ -19,6 +19,7 @@ from kafkad.metrics import (
     LogSample,
     Registry,
     RequestProbe,
+    build_families,
     counters,
     gauges,
     idle_families,
@@ -36,6 +37,7 @@ def starting(lifecycle: Lifecycle) -> Registry:
     """What there is to be known of a broker that is not running yet."""
     made = Registry()
     made.add(lambda: _state_families(lifecycle))
+    made.add(build_families)
     made.add(process_families)
     return made
 
@@ -68,6 +70,7 @@ def registry(
         groups.collect,
         offsets.collect,
         lambda: idle_families(idle()),
+        build_families,
         process_families,
     )
     for collector in collectors:

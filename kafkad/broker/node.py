@@ -13,6 +13,7 @@ from random import Random
 from time import monotonic
 
 from kafkad import STARTED, loggers
+from kafkad.api.audit import Audit
 from kafkad.api.context import Context
 from kafkad.api.dispatch import Dispatcher
 from kafkad.api.fetch import FetchApi
@@ -268,6 +269,7 @@ class Node:
             groups=self._coordinators.classic_groups,
             offsets=self._coordinators.offsets,
             stored_offsets=self._coordinators.stored_offsets,
+            audit=Audit(),
         )
         self._probes = {route.key: RequestProbe(route.name) for route in ROUTES}
         self._fetch = FetchApi(self._replicas, sessions, self._clock, self._probes[FETCH])

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar, cast
 
+from kafkad.api.audit import Audit
 from kafkad.api.context import Context, Request
 from kafkad.api.routes import BY_KEY
 from kafkad.broker.coordinators import Coordinators
@@ -58,6 +59,7 @@ class _Connection:
     def __init__(self) -> None:
         self.listener = _Listener()
         self.host = "127.0.0.1"
+        self.peer = "127.0.0.1:50123"
         self.client: object = None
         self.repeated_commits: object = None
 
@@ -155,6 +157,7 @@ class OneBroker:
             groups=self.coordinators.classic_groups,
             offsets=self.coordinators.offsets,
             stored_offsets=self.coordinators.stored_offsets,
+            audit=Audit(),
         )
 
     def _broker_changed(self) -> None:
@@ -196,9 +199,11 @@ class OneBroker:
         handler = getattr(import_module(module), name)
 
         header = RequestHeader(key, version, 1, "test")
-        response = handler(self.context, Request(header, cast(Connection, self.connection), memoryview(b"")), request)
+        asked = Request(header, cast(Connection, self.connection), memoryview(b""))
+        response = handler(self.context, asked, request)
         if isinstance(response, Coroutine | asyncio.Future):
             response = await response
+        self.context.audit.note(asked, request, response)
         return decode(type(response), version, encode(response, version))
 
     def create(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:

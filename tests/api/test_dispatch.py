@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from kafkad.api import dispatch
+from kafkad.api.audit import Audit
 from kafkad.api.context import Context
 from kafkad.api.dispatch import Dispatcher
 from kafkad.api.routes import Route
@@ -44,7 +46,8 @@ class Asked:
         monkeypatch.setitem(dispatch.BY_KEY, KEY, route)
         probe = RequestProbe(route.name)
         self.connection = FakeConnection()
-        self.dispatcher = Dispatcher(cast(Context, None), cast(Any, None), cast(Any, None), {KEY: probe})
+        context = cast(Context, SimpleNamespace(audit=Audit()))
+        self.dispatcher = Dispatcher(context, cast(Any, None), cast(Any, None), {KEY: probe})
         self.dispatcher._handlers[KEY] = lambda context, request, message: answer
         message = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
         frame = encode_request(RequestHeader(KEY, VERSION, 77, "c"), message)[4:]

@@ -1,0 +1,280 @@
+"""The audit trail: one INFO line of the logger `kafkad.audit` for each change that a client made, and who asked for it.
+
+What was changed is read off the request and its answer, so that a handler need not know of this. Every API in `routes`
+is either in CHANGES or in the list of tests/api/test_audit.py of those that change nothing an operator looks after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from kafkad.api.config_resources import ResourceType
+from kafkad.api.context import Request
+from kafkad.config.config import find_setting
+from kafkad.controller.configs import Alteration
+from kafkad.errors import ErrorCode
+from kafkad.turns import Turns
+
+log = logging.getLogger("kafkad.audit")
+
+_LINES_AT_ONCE = 100
+_NAMED = 20
+_REMEMBERED = 10_000
+_DONE = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
+"""What is answered as timed out goes on."""
+
+Lines = Iterable[str]
+Change = Callable[[Any, Any], Lines]
+"""Of a request and its answer: what was changed, a line for each thing."""
+
+
+class Audit:
+    """Made once by the broker; the dispatcher shows it every answer that is not of Produce or Fetch."""
+
+    def __init__(self) -> None:
+        self._committers: dict[tuple[str, str], None] = {}
+        self._writing: set[asyncio.Task[None]] = set()
+
+    def note(self, request: Request, message: Any, response: Any) -> None:
+        """HOT for commits of offsets."""
+        changes = CHANGES.get(request.header.api_key)
+        if changes is None:
+            return
+        lines = changes(message, response)
+        if lines and not self._is_daily_work(changes, request, message):
+            self._write(iter(lines), request.asker)
+
+    def created_on_demand(self, request: Request, topics: Iterable[str]) -> None:
+        lines = (
+            f"topic {_shown(name)} created, as it was asked for and auto.create.topics.enable is on" for name in topics
+        )
+        self._write(lines, request.asker)
+
+    def _is_daily_work(self, changes: Change, request: Request, message: Any) -> bool:
+        if changes is _offsets_set:
+            return self._has_committed(request, message.group_id)
+        return changes is _members_removed and _leaves_by_itself(request, message)
+
+    def _has_committed(self, request: Request, group: str) -> bool:
+        """A consumer that is no member commits all the time: its first commit on a connection stands for all."""
+        committer = request.connection.peer, group
+        known = committer in self._committers
+        self._committers[committer] = None
+        if len(self._committers) > _REMEMBERED:
+            del self._committers[next(iter(self._committers))]
+        return known
+
+    def _write(self, lines: Iterator[str], asker: str) -> None:
+        for line in islice(lines, _LINES_AT_ONCE):
+            log.info("%s; by %s", line, asker)
+        rest = next(lines, None)
+        if rest is not None:
+            task = asyncio.ensure_future(_write_in_turns(rest, lines, asker))
+            self._writing.add(task)
+            task.add_done_callback(self._writing.discard)
+
+
+async def _write_in_turns(line: str, others: Iterator[str], asker: str) -> None:
+    log.info("%s; by %s", line, asker)
+    turns = Turns()
+    for other in others:
+        await turns.give_way()
+        log.info("%s; by %s", other, asker)
+
+
+def changed_by_broker(line: str) -> None:
+    """A change that no client asked for."""
+    log.info("%s; by this broker", line)
+
+
+# -- what each API changes -------------------------------------------------------------------------------------------
+
+
+def _topics_created(message: Any, response: Any) -> Lines:
+    if message.validate_only:
+        return
+    settings = {topic.name: topic.configs for topic in message.topics}
+    for topic in response.topics:
+        if topic.error_code in _DONE:
+            size = ""
+            if topic.num_partitions > 0:
+                size = f" with partitions={topic.num_partitions}, replication.factor={topic.replication_factor}"
+            with_settings = "".join(f", {_setting(c.name, c.value)}" for c in settings.get(topic.name, ()))
+            yield f"topic {topic.name} created{size}{with_settings}"
+
+
+def _topics_deleted(message: Any, response: Any) -> Lines:
+    return (f"topic {topic.name} deleted" for topic in response.responses if topic.error_code in _DONE)
+
+
+def _records_deleted(message: Any, response: Any) -> Lines:
+    for topic in response.topics:
+        cut = [f"{p.partition_index} before {p.low_watermark}" for p in topic.partitions if not p.error_code]
+        if cut:
+            yield f"records of topic {topic.name} deleted, of partition {_some(cut)}"
+
+
+def _partitions_added(message: Any, response: Any) -> Lines:
+    if message.validate_only:
+        return ()
+    counts = {topic.name: topic.count for topic in message.topics}
+    return (f"topic {t.name} grown to {counts[t.name]} partitions" for t in response.results if t.error_code in _DONE)
+
+
+def _settings_altered(message: Any, response: Any) -> Lines:
+    return _of_resources(message, response, "changed", _alteration)
+
+
+def _settings_replaced(message: Any, response: Any) -> Lines:
+    return _of_resources(message, response, "replaced", lambda config: _setting(config.name, config.value))
+
+
+def _of_resources(message: Any, response: Any, verb: str, text: Callable[[Any], str]) -> Lines:
+    if message.validate_only:
+        return
+    refused = {(r.resource_type, r.resource_name) for r in response.responses if r.error_code}
+    for resource in message.resources:
+        if (resource.resource_type, resource.resource_name) not in refused:
+            changes = _some([text(config) for config in resource.configs]) or "to nothing of its own"
+            yield f"settings of {_resource(resource.resource_type, resource.resource_name)} {verb}: {changes}"
+
+
+def _replicas_moved(message: Any, response: Any) -> Lines:
+    refused = {(t.topic_name, p.partition_index) for t in response.results for p in t.partitions if p.error_code}
+    for directory in message.dirs:
+        for topic in directory.topics:
+            moved = [str(p) for p in topic.partitions if (topic.name, p) not in refused]
+            if moved:
+                yield f"move to log directory {_shown(directory.path)} begun for topic {topic.name}: {_some(moved)}"
+
+
+def _groups_deleted(message: Any, response: Any) -> Lines:
+    return (f"group {_shown(r.group_id)} deleted, with its offsets" for r in response.results if not r.error_code)
+
+
+def _leaders_elected(message: Any, response: Any) -> Lines:
+    kind = "unclean" if message.election_type else "preferred"
+    for topic in response.replica_election_results:
+        elected = [str(p.partition_id) for p in topic.partition_result if not p.error_code]
+        if elected:
+            yield f"{kind} leaders elected for topic {topic.topic}: {_some(elected)}"
+
+
+def _reassignments_asked(message: Any, response: Any) -> Lines:
+    refused = {(t.name, p.partition_index) for t in response.responses for p in t.partitions if p.error_code}
+    if response.error_code:
+        return
+    for topic in message.topics:
+        asked = [
+            f"{p.partition_index} " + ("cancelled" if p.replicas is None else f"to {p.replicas}")
+            for p in topic.partitions
+            if (topic.name, p.partition_index) not in refused
+        ]
+        if asked:
+            yield f"reassignment of topic {topic.name}: {_some(asked)}"
+
+
+def _offsets_deleted(message: Any, response: Any) -> Lines:
+    for topic in response.topics:
+        deleted = [str(p.partition_index) for p in topic.partitions if not p.error_code]
+        if deleted:
+            yield f"offsets of group {_shown(message.group_id)} deleted, for topic {topic.name}: {_some(deleted)}"
+
+
+def _offsets_set(message: Any, response: Any) -> Lines:
+    """By somebody who is no member: a reset, or a consumer that assigns itself its partitions."""
+    if message.member_id or message.generation_id_or_member_epoch >= 0:
+        return ()
+    return list(_offsets(message, response))
+
+
+def _offsets(message: Any, response: Any) -> Iterator[str]:
+    refused = {(t.name, t.topic_id, p.partition_index) for t in response.topics for p in t.partitions if p.error_code}
+    for topic in message.topics:
+        set_to = [
+            f"{p.partition_index} to {p.committed_offset}"
+            for p in topic.partitions
+            if (topic.name, topic.topic_id, p.partition_index) not in refused
+        ]
+        if set_to:
+            name = topic.name or topic.topic_id.hex()
+            yield f"offsets of group {_shown(message.group_id)} set by no member, for topic {name}: {_some(set_to)}"
+
+
+def _members_removed(message: Any, response: Any) -> Lines:
+    removed = [_shown(r.group_instance_id or r.member_id) for r in response.members if not r.error_code]
+    return (f"members of group {_shown(message.group_id)} removed: {_some(removed)}",) if removed else ()
+
+
+def _leaves_by_itself(request: Request, message: Any) -> bool:
+    """A member's id begins with the client id of the consumer that it is. A static member never leaves by itself."""
+    [first, *others] = message.members or [None]
+    return not others and (first is None or first.member_id.startswith(f"{request.header.client_id}-"))
+
+
+def _features_updated(message: Any, response: Any) -> Lines:
+    if message.validate_only or response.error_code:
+        return
+    refused = {result.feature for result in response.results if result.error_code}
+    for update in message.feature_updates:
+        if update.feature not in refused:
+            level = f"set to level {update.max_version_level}" if update.max_version_level else "removed"
+            yield f"feature {_shown(update.feature)} {level}"
+
+
+CHANGES: Mapping[int, Change] = {
+    8: _offsets_set,
+    13: _members_removed,
+    19: _topics_created,
+    20: _topics_deleted,
+    21: _records_deleted,
+    33: _settings_replaced,
+    34: _replicas_moved,
+    37: _partitions_added,
+    42: _groups_deleted,
+    43: _leaders_elected,
+    44: _settings_altered,
+    45: _reassignments_asked,
+    47: _offsets_deleted,
+    57: _features_updated,
+}
+
+
+def _resource(kind: int, name: str) -> str:
+    if kind == ResourceType.BROKER:
+        return f"broker {name}" if name else "all brokers"
+    return f"{ResourceType(kind).name.lower().replace('_', ' ')} {_shown(name)}"
+
+
+def _alteration(config: Any) -> str:
+    match Alteration(config.config_operation):
+        case Alteration.SET:
+            return _setting(config.name, config.value)
+        case Alteration.DELETE:
+            return f"{config.name} to its default"
+        case Alteration.APPEND:
+            return _setting(config.name, config.value, "+=")
+        case Alteration.SUBTRACT:
+            return _setting(config.name, config.value, "-=")
+
+
+def _setting(name: str, value: str | None, sign: str = "=") -> str:
+    setting = find_setting(name)
+    return (
+        f"{name}{sign}(hidden)" if setting is not None and setting.sensitive else f"{name}{sign}{_shown(value or '')}"
+    )
+
+
+def _some(things: list[str]) -> str:
+    named = ", ".join(things[:_NAMED])
+    return named if len(things) <= _NAMED else f"{named} and {len(things) - _NAMED} more"
+
+
+def _shown(text: str) -> str:
+    """What a client made up: it must neither begin a new line in the log nor fill it."""
+    short = text if len(text) <= 200 else f"{text[:200]}…"
+    return short if short.isprintable() else short.encode("unicode_escape").decode()

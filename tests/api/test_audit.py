@@ -1,0 +1,265 @@
+"""The audit trail: what a client changes is logged with who asked for it, and nothing else is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kafkad.api.audit import CHANGES, Audit
+from kafkad.api.context import Request
+from kafkad.api.routes import ROUTES
+from kafkad.net.connection import Connection
+from kafkad.wire.frames import RequestHeader
+from kafkad.wire.messages.alter_configs import AlterableConfig as Replacing
+from kafkad.wire.messages.alter_configs import AlterConfigsRequest
+from kafkad.wire.messages.alter_configs import AlterConfigsResource as ReplacedResource
+from kafkad.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kafkad.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kafkad.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkad.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkad.wire.messages.delete_groups import DeleteGroupsRequest
+from kafkad.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafkad.wire.messages.delete_topics import DeleteTopicsRequest
+from kafkad.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from kafkad.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafkad.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkad.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkad.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kafkad.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from kafkad.wire.records import Record
+from tests.api.one_broker import OneBroker
+
+WHO = "; by User:ANONYMOUS from 127.0.0.1:50123, client test"
+CHANGES_NOTHING = frozenset(
+    {
+        "Produce",
+        "Fetch",
+        "ListOffsets",
+        "Metadata",
+        "OffsetFetch",
+        "FindCoordinator",
+        "JoinGroup",
+        "Heartbeat",
+        "SyncGroup",
+        "DescribeGroups",
+        "ListGroups",
+        "ApiVersions",
+        "InitProducerId",
+        "OffsetForLeaderEpoch",
+        "DescribeConfigs",
+        "DescribeLogDirs",
+        "ListPartitionReassignments",
+        "DescribeCluster",
+        "DescribeProducers",
+        "ListConfigResources",
+        "DescribeTopicPartitions",
+    }
+)
+TOPIC, BROKER, LOGGER = 2, 4, 8
+SET, DELETE, APPEND = 0, 1, 2
+
+
+class Trail(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        assert record.levelno == logging.INFO
+        self._lines.append(record.getMessage())
+
+    def lines(self) -> list[str]:
+        """Since the last call; who asked is checked and cut off."""
+        lines, self._lines = self._lines, []
+        assert all(line.endswith(WHO) for line in lines), lines
+        return [line.removesuffix(WHO) for line in lines]
+
+
+@pytest.fixture
+def trail() -> Iterator[Trail]:
+    trail, log = Trail(), logging.getLogger("kafkad.audit")
+    level = log.level
+    log.addHandler(trail)
+    log.setLevel(logging.INFO)
+    yield trail
+    log.removeHandler(trail)
+    log.setLevel(level)
+
+
+def test_every_api_is_audited_or_said_to_change_nothing() -> None:
+    audited = {route.name for route in ROUTES if route.key in CHANGES}
+    assert audited.isdisjoint(CHANGES_NOTHING)
+    assert audited | CHANGES_NOTHING == {route.name for route in ROUTES}
+
+
+def test_life_of_a_topic(broker: OneBroker, trail: Trail) -> None:
+    configs = [CreatableTopicConfig(name="retention.ms", value="1000")]
+    new = CreatableTopic(name="orders", num_partitions=2, replication_factor=1, configs=configs)
+    broker.ask(CreateTopicsRequest(topics=[new], timeout_ms=5000, validate_only=True), 7)
+    assert trail.lines() == []
+    broker.ask(CreateTopicsRequest(topics=[new], timeout_ms=5000), 7)
+    assert trail.lines() == ["topic orders created with partitions=2, replication.factor=1, retention.ms=1000"]
+    broker.ask(CreateTopicsRequest(topics=[new], timeout_ms=5000), 7)
+    assert trail.lines() == []
+    grown = CreatePartitionsTopic(name="orders", count=3, assignments=None)
+    broker.ask(CreatePartitionsRequest(topics=[grown], timeout_ms=5000), 3)
+    assert trail.lines() == ["topic orders grown to 3 partitions"]
+    broker.append("orders", 1, *(Record(index, 100, None, b"x") for index in range(5)))
+    cuts = [DeleteRecordsPartition(partition_index=1, offset=3), DeleteRecordsPartition(partition_index=7, offset=3)]
+    broker.ask(DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=cuts)], timeout_ms=5000), 2)
+    assert trail.lines() == ["records of topic orders deleted, of partition 1 before 3"]
+    broker.ask(DeleteTopicsRequest(topic_names=["orders", "missing"], timeout_ms=5000), 5)
+    assert trail.lines() == ["topic orders deleted"]
+
+
+def test_a_topic_that_is_created_as_somebody_asked_for_it(broker: OneBroker, trail: Trail) -> None:
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="wanted")], allow_auto_topic_creation=True)
+    broker.ask(asked, 9)
+    assert trail.lines() == ["topic wanted created, as it was asked for and auto.create.topics.enable is on"]
+    broker.ask(asked, 9)
+    assert trail.lines() == []
+
+
+def altered(kind: int, name: str, *configs: AlterableConfig) -> IncrementalAlterConfigsRequest:
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=list(configs))
+    return IncrementalAlterConfigsRequest(resources=[resource])
+
+
+def test_settings(broker: OneBroker, trail: Trail) -> None:
+    broker.create("t")
+    change = AlterableConfig(name="retention.ms", config_operation=SET, value="7")
+    back = AlterableConfig(name="segment.ms", config_operation=DELETE, value=None)
+    more = AlterableConfig(name="cleanup.policy", config_operation=APPEND, value="compact")
+    broker.ask(altered(TOPIC, "t", change, back, more), 1)
+    assert trail.lines() == [
+        "settings of topic t changed: retention.ms=7, segment.ms to its default, cleanup.policy+=compact"
+    ]
+    broker.ask(altered(TOPIC, "t", AlterableConfig(name="retention.ms", config_operation=SET, value="soon")), 1)
+    assert trail.lines() == []
+    broker.ask(altered(BROKER, "", AlterableConfig(name="log.retention.ms", config_operation=SET, value="8")), 1)
+    assert trail.lines() == ["settings of all brokers changed: log.retention.ms=8"]
+    broker.ask(altered(LOGGER, "1", AlterableConfig(name="kafkad.audit", config_operation=SET, value="INFO")), 1)
+    assert trail.lines() == ["settings of broker logger 1 changed: kafkad.audit=INFO"]
+    whole = ReplacedResource(
+        resource_type=TOPIC, resource_name="t", configs=[Replacing(name="retention.ms", value="9")]
+    )
+    broker.ask(AlterConfigsRequest(resources=[whole]), 2)
+    assert trail.lines() == ["settings of topic t replaced: retention.ms=9"]
+
+
+def test_groups_and_their_offsets(broker: OneBroker, trail: Trail) -> None:
+    broker.run(broker.context.group_coordination.prepare())
+    broker.run_until(lambda: len(list(broker.context.group_coordination.shards())) == 50)
+    trail._lines.clear()
+    broker.create("t", 2)
+
+    def commit(offset: int) -> OffsetCommitRequest:
+        partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
+        return OffsetCommitRequest(
+            group_id="read\ners", topics=[OffsetCommitRequestTopic(name="t", partitions=partitions)]
+        )
+
+    broker.ask(commit(5), 8)
+    assert trail.lines() == [r"offsets of group read\ners set by no member, for topic t: 0 to 5"]
+    broker.ask(commit(6), 8)
+    assert trail.lines() == [], "a consumer without membership would fill the log"
+    gone = [OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
+    broker.ask(OffsetDeleteRequest(group_id="read\ners", topics=gone), 0)
+    assert trail.lines() == [r"offsets of group read\ners deleted, for topic t: 0"]
+    broker.ask(commit(7), 8)
+    broker.ask(DeleteGroupsRequest(groups_names=["read\ners", "nobody"]), 2)
+    assert trail.lines() == [r"group read\ners deleted, with its offsets"]
+
+
+def test_where_replicas_are(broker: OneBroker, trail: Trail) -> None:
+    broker.create("t", 2)
+    moved = AlterReplicaLogDirTopic(name="t", partitions=[0, 9])
+    broker.ask(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=broker.directories[1], topics=[moved])]), 2)
+    assert trail.lines() == [f"move to log directory {broker.directories[1]} begun for topic t: 0"]
+    partitions = [
+        ReassignablePartition(partition_index=0, replicas=[1]),
+        ReassignablePartition(partition_index=1, replicas=[99]),
+    ]
+    asked = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=partitions)])
+    broker.ask(asked, 1)
+    assert trail.lines() == ["reassignment of topic t: 0 to [1]"]
+
+
+def noted(trail: Trail, key: int, message: Any, response: Any) -> list[str]:
+    connection = cast(Connection, SimpleNamespace(peer="127.0.0.1:50123"))
+    Audit().note(Request(RequestHeader(key, 1, 1, "test"), connection, memoryview(b"")), message, response)
+    return trail.lines()
+
+
+def test_elections(trail: Trail) -> None:
+    results = [PartitionResult(partition_id=0), PartitionResult(partition_id=1, error_code=84)]
+    response = ElectLeadersResponse(
+        replica_election_results=[ReplicaElectionResult(topic="t", partition_result=results)]
+    )
+    assert noted(trail, 43, ElectLeadersRequest(election_type=1), response) == [
+        "unclean leaders elected for topic t: 0"
+    ]
+
+
+def test_members_that_somebody_else_removes(trail: Trail) -> None:
+    by_itself = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="test-1", reason="closed")])
+    assert noted(trail, 13, by_itself, LeaveGroupResponse(members=[MemberResponse(member_id="test-1")])) == []
+    other = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="app-1")])
+    answer = LeaveGroupResponse(members=[MemberResponse(member_id="app-1")])
+    assert noted(trail, 13, other, answer) == ["members of group g removed: app-1"]
+    static = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="", group_instance_id="i")])
+    answer = LeaveGroupResponse(members=[MemberResponse(member_id="", group_instance_id="i")])
+    assert noted(trail, 13, static, answer) == ["members of group g removed: i"]
+
+
+def test_features(trail: Trail) -> None:
+    updates = [FeatureUpdateKey(feature="metadata.version", max_version_level=3)]
+    request = UpdateFeaturesRequest(feature_updates=updates)
+    assert noted(trail, 57, request, UpdateFeaturesResponse()) == ["feature metadata.version set to level 3"]
+    assert noted(trail, 57, request, UpdateFeaturesResponse(error_code=95)) == []
+
+
+def test_secrets_stay_out_of_it(trail: Trail) -> None:
+    config = AlterableConfig(name="ssl.keystore.password", config_operation=SET, value="123")
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[config])
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    assert noted(trail, 44, request, SimpleNamespace(responses=[])) == [
+        "settings of broker 1 changed: ssl.keystore.password=(hidden)"
+    ]
+
+
+def test_many_changes_are_all_written(broker: OneBroker, trail: Trail) -> None:
+    topics = [CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=1) for n in range(250)]
+    broker.ask(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7)
+    broker.settle()
+    assert len(trail.lines()) == 250
