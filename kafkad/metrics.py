@@ -11,29 +11,62 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkad import __version__
 
 COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
 QUANTILES = (("0.50", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.98", 0.98), ("0.99", 0.99), ("0.999", 0.999))
 SAMPLES_PER_PIECE = 1000
-_IDLE_WINDOW_S = 30
+_RATE_WINDOW_S = 30
 
 Labels = tuple[tuple[str, str], ...]
 
 
 class Family(NamedTuple):
-    """One metric: its samples have labels and a value each. `suffixed` samples carry a suffix such as _count."""
+    """One metric: its samples have labels and a value each. `suffixed` samples carry a suffix such as _count.
+
+    Labels that many families share may be given as the text that `label_text` makes of them.
+    """
 
     name: str
     kind: str
     help: str
-    samples: Iterable[tuple[Labels, float]]
+    samples: Iterable[tuple[Labels | str, float]]
     suffixed: Iterable[tuple[str, Labels, float]] = ()
 
 
-Collector = Callable[[], Iterable[Family]]
+PAUSE: Final = None
+"""What a collector yields between pieces of long work, so that an event loop can serve others."""
+
+Collector = Callable[[], Iterable[Family | None]]
+
+_PER_SECOND = (
+    "kafka_controller_controllerstats_",
+    "kafka_network_requestmetrics_",
+    "kafka_server_brokertopicmetrics_",
+    "kafka_server_fetchsessioncache_",
+    "kafka_server_replicamanager_",
+)
+"""Kafka's own names of these counters end in PerSec, which some rules for the JMX exporter keep and others turn into
+_total."""
+_ALSO = {
+    "kafka_network_socketserver_networkprocessoravgidle_percent": (
+        "kafka_network_socketserver_networkprocessoravgidlepercent"
+    ),
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent": (
+        "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_oneminuterate"
+    ),
+    "kafka_server_socketservermetrics_connection_count": "kafka_server_socket_server_metrics_connection_count",
+}
+
+
+def names_of(family: str) -> tuple[str, ...]:
+    """All names under which a metric is served: Strimzi's dashboards ask for the first, Confluent's for the second."""
+    if family.endswith("_total") and family.startswith(_PER_SECOND):
+        return family, f"{family.removesuffix('_total')}persec"
+    also = _ALSO.get(family)
+    return (family, also) if also else (family,)
 
 
 class Registry:
@@ -49,24 +82,33 @@ class Registry:
         """The text in pieces of at most a thousand samples, so that an event loop can serve others in between."""
         for collector in self._collectors:
             for family in collector():
-                yield from _rendered(family)
+                yield from _rendered(family) if family is not None else ("",)
 
     def collect(self) -> str:
         return "".join(self.pieces())
 
 
 def _rendered(family: Family) -> Iterator[str]:
-    lines = [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
+    names = names_of(family.name)
+    if len(names) > 1:
+        family = family._replace(samples=list(family.samples), suffixed=list(family.suffixed))
+    for name in names:
+        yield from _rendered_as(name, family)
+
+
+def _rendered_as(name: str, family: Family) -> Iterator[str]:
+    lines = [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}"]
     for labels, value in family.samples:
-        lines.append(f"{family.name}{_label_text(labels)} {value}")
+        text = labels if isinstance(labels, str) else label_text(labels)
+        lines.append(f"{name}{text} {value}")
         if len(lines) >= SAMPLES_PER_PIECE:
             yield "\n".join([*lines, ""])
             lines.clear()
-    lines += [f"{family.name}{suffix}{_label_text(labels)} {value}" for suffix, labels, value in family.suffixed]
+    lines += [f"{name}{suffix}{label_text(labels)} {value}" for suffix, labels, value in family.suffixed]
     yield "\n".join([*lines, ""])
 
 
-def _label_text(labels: Labels) -> str:
+def label_text(labels: Labels) -> str:
     if not labels:
         return ""
     return "{" + ",".join([f'{name}="{_escaped(value)}"' for name, value in labels]) + "}"
@@ -141,7 +183,7 @@ class TopicProbes:
         for probe in (self._gone, *self._live.values()):
             total.add(probe)
         for attribute, metric, text in _TOPIC_METRICS:
-            samples: list[tuple[Labels, float]] = [((), getattr(total, attribute))]
+            samples: list[tuple[Labels | str, float]] = [((), getattr(total, attribute))]
             samples += [((("topic", topic),), getattr(probe, attribute)) for topic, probe in self._live.items()]
             yield Family(f"kafka_server_brokertopicmetrics_{metric}_total", COUNTER, text, samples)
 
@@ -259,32 +301,6 @@ def request_families(probes: Iterable[RequestProbe], now_s: float) -> Iterator[F
     )
 
 
-class LogSample(NamedTuple):
-    topic: str
-    partition: int
-    size: int
-    start_offset: int
-    end_offset: int
-    segments: int
-
-
-def log_families(logs: Callable[[], Iterable[LogSample]]) -> Iterator[Family]:
-    """`logs` is read at once: a scrape pauses between pieces, and logs come and go meanwhile."""
-    rows = list(logs())
-    for metric, field, text in (
-        ("size", 2, "Bytes of the log's segments."),
-        ("logstartoffset", 3, "The first offset of the log."),
-        ("logendoffset", 4, "The offset after the last record."),
-        ("numlogsegments", 5, "Segments of the log."),
-    ):
-        yield Family(f"kafka_log_log_{metric}", GAUGE, text, _log_samples(rows, field))
-
-
-def _log_samples(rows: list[LogSample], field: int) -> Iterator[tuple[Labels, float]]:
-    for row in rows:
-        yield (("topic", row.topic), ("partition", str(row.partition))), int(row[field])
-
-
 def gauges(prefix: str, values: Mapping[str, float], text: str) -> Iterator[Family]:
     """`gauges("kafka_server_replicamanager", {"leadercount": 3}, …)`: Kafka's JMX names in small letters."""
     for name, value in values.items():
@@ -296,22 +312,34 @@ def counters(prefix: str, values: Mapping[str, int], text: str) -> Iterator[Fami
         yield Family(f"{prefix}_{name}_total", COUNTER, f"{text}: {name}.", [((), value)])
 
 
+class RecentRate:
+    """How much a count grew per second in the last minute, or half of it; to be asked at each scrape."""
+
+    __slots__ = ("_clock", "_count", "_marks")
+
+    def __init__(self, clock: Callable[[], float], count: Callable[[], float]) -> None:
+        self._clock = clock
+        self._count = count
+        self._marks = [(clock(), count())]
+
+    def __call__(self) -> float:
+        now, counted = self._clock(), self._count()
+        if now - self._marks[-1][0] >= _RATE_WINDOW_S:
+            self._marks = [self._marks[-1], (now, counted)]
+        since, before = self._marks[0]
+        return (counted - before) / max(now - since, 1e-6)
+
+
 class IdleShare:
     """The part of the last minute, or half of it, in which a thread had nothing to do; to be asked by that thread."""
 
-    __slots__ = ("_clock", "_cpu_time", "_marks")
+    __slots__ = ("_busy",)
 
     def __init__(self, clock: Callable[[], float], cpu_time: Callable[[], float]) -> None:
-        self._clock = clock
-        self._cpu_time = cpu_time
-        self._marks = [(clock(), cpu_time())]
+        self._busy = RecentRate(clock, cpu_time)
 
     def __call__(self) -> float:
-        now, used = self._clock(), self._cpu_time()
-        if now - self._marks[-1][0] >= _IDLE_WINDOW_S:
-            self._marks = [self._marks[-1], (now, used)]
-        since, used_before = self._marks[0]
-        return round(min(max(1 - (used - used_before) / max(now - since, 1e-6), 0), 1), 4)
+        return round(min(max(1 - self._busy(), 0), 1), 4)
 
 
 def idle_families(share: float) -> Iterator[Family]:
@@ -343,6 +371,7 @@ def process_families() -> Iterator[Family]:
         if limit.isdecimal():
             yield Family("process_max_fds", GAUGE, "Files that may be open.", [((), int(limit))])
         yield Family("process_start_time_seconds", GAUGE, "When it started, since 1970.", [((), _started())])
+        yield from gauges("kafka_server_kafkaserver", _disk_bytes(), "What reached the disks, in bytes since the start")
 
 
 def _started() -> float:
@@ -351,3 +380,10 @@ def _started() -> float:
         ticks = int(file.read().rpartition(")")[2].split()[19])
     since_boot = ticks / os.sysconf("SC_CLK_TCK")
     return round(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot, 2)
+
+
+def _disk_bytes() -> dict[str, float]:
+    """Kafka takes them from here too, and calls them so."""
+    with open("/proc/self/io") as file:
+        counts = dict(line.split(": ") for line in file)
+    return {f"linux_disk_{way}_bytes": int(counts[f"{way}_bytes"]) for way in ("read", "write")}

@@ -7,17 +7,18 @@ import pytest
 
 from kafkad.metrics import (
     GAUGE,
+    PAUSE,
     QUANTILES,
     Family,
     IdleShare,
-    LogSample,
+    RecentRate,
     Registry,
     RequestProbe,
     TopicProbes,
     counters,
     gauges,
     idle_families,
-    log_families,
+    names_of,
     process_families,
     request_families,
 )
@@ -46,7 +47,8 @@ def test_topics_have_the_names_that_dashboards_ask_for() -> None:
     assert found['kafka_server_brokertopicmetrics_messagesin_total{topic="orders"}'] == 3
     assert found["kafka_server_brokertopicmetrics_bytesin_total"] == 305
     assert found['kafka_server_brokertopicmetrics_bytesout_total{topic="orders"}'] == 0
-    assert {name.partition("{")[0].removeprefix("kafka_server_brokertopicmetrics_") for name in found} == {
+    families = {name.partition("{")[0].removeprefix("kafka_server_brokertopicmetrics_") for name in found}
+    assert {name for name in families if name.endswith("_total")} == {
         "messagesin_total",
         "bytesin_total",
         "bytesout_total",
@@ -119,17 +121,36 @@ def test_quantiles_forget_what_was_slow_ten_minutes_ago() -> None:
     assert probe.quantiles_ms(2400.0) == [0.0] * len(QUANTILES)
 
 
-def test_logs_and_gauges() -> None:
-    rows = [LogSample("t", 0, 100, 5, 9, 2), LogSample("t", 1, 50, 0, 1, 1)]
-    found = samples(text(*log_families(lambda: rows)))
-    assert found['kafka_log_log_size{topic="t",partition="0"}'] == 100
-    assert found['kafka_log_log_logstartoffset{topic="t",partition="0"}'] == 5
-    assert found['kafka_log_log_logendoffset{topic="t",partition="1"}'] == 1
-    assert found['kafka_log_log_numlogsegments{topic="t",partition="0"}'] == 2
+def test_gauges_and_counters() -> None:
     managed = samples(text(*gauges("kafka_server_replicamanager", {"leadercount": 3}, "Replicas of this broker")))
     assert managed == {"kafka_server_replicamanager_leadercount": 3}
     shrunk = samples(text(*counters("kafka_server_replicamanager", {"isrshrinks": 2}, "Replicas of this broker")))
-    assert shrunk == {"kafka_server_replicamanager_isrshrinks_total": 2}
+    assert shrunk == {
+        "kafka_server_replicamanager_isrshrinks_total": 2,
+        "kafka_server_replicamanager_isrshrinkspersec": 2,
+    }
+
+
+def test_a_metric_with_two_names_says_the_same_under_both() -> None:
+    probes = TopicProbes()
+    probes["orders"].bytes_in += 300
+    rendered = text(*probes.collect())
+    by_strimzi, by_confluent = (f"kafka_server_brokertopicmetrics_bytesin{end}" for end in ("_total", "persec"))
+    assert (
+        samples(rendered)[f'{by_strimzi}{{topic="orders"}}'] == samples(rendered)[f'{by_confluent}{{topic="orders"}}']
+    )
+    assert rendered.count(f"# TYPE {by_confluent} counter\n") == 1
+    assert names_of("kafka_server_kafkaserver_brokerstate") == ("kafka_server_kafkaserver_brokerstate",)
+
+
+def test_a_rate_is_of_the_last_minute() -> None:
+    now = count = 0.0
+    rate = RecentRate(lambda: now, lambda: count)
+    rates = []
+    for more in (60, 60, 0, 0, 0):
+        now, count = now + 20, count + more
+        rates.append(rate())
+    assert rates == [3, 3, 2, 0, 0]
 
 
 def test_how_idle_a_thread_is_forgets_what_was_a_minute_ago() -> None:
@@ -165,9 +186,14 @@ def test_the_text_is_what_prometheus_reads() -> None:
 
 
 def test_many_samples_come_in_pieces() -> None:
-    rows = [LogSample("t", partition, 1, 0, 1, 1) for partition in range(2500)]
     registry = Registry()
-    registry.add(lambda: log_families(lambda: rows))
+    registry.add(lambda: [Family("kafka_test", GAUGE, "A test.", [("", number) for number in range(2500)])])
     pieces = list(registry.pieces())
     assert max(piece.count("\n") for piece in pieces) <= 1000
-    assert len(samples("".join(pieces))) == 4 * 2500
+    assert sum(piece.count("\nkafka_test ") for piece in ("\n" + piece for piece in pieces)) == 2500
+
+
+def test_a_collector_can_let_others_in() -> None:
+    registry = Registry()
+    registry.add(lambda: [PAUSE, Family("kafka_test", GAUGE, "A test.", [((), 1)])])
+    assert list(registry.pieces()) == ["", "# HELP kafka_test A test.\n# TYPE kafka_test gauge\nkafka_test 1\n"]

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from time import monotonic, thread_time
 
 from kafkad.api.fetch_session import FetchSessions
 from kafkad.broker.lifecycle import Lifecycle
+from kafkad.broker.partition_metrics import log_families, partition_families
+from kafkad.config import Config
 from kafkad.controller.controller import Controller
 from kafkad.group.committing import OffsetCommitter
 from kafkad.group.coordinator import GroupCoordinator
 from kafkad.log.manager import LogManager
 from kafkad.metrics import (
+    COUNTER,
     GAUGE,
+    Collector,
     Family,
     IdleShare,
     Labels,
-    LogSample,
+    RecentRate,
     Registry,
     RequestProbe,
     build_families,
     counters,
     gauges,
     idle_families,
-    log_families,
     process_families,
     request_families,
 )
@@ -54,20 +59,28 @@ def registry(
     sessions: FetchSessions,
     groups: GroupCoordinator,
     offsets: OffsetCommitter,
+    config: Callable[[], Config],
 ) -> Registry:
     """Made and asked by the event loop's thread, whose time it measures."""
+
+    def most() -> int:
+        return config().int("kafkad.metrics.max.partitions")
+
     made = Registry()
     idle = IdleShare(monotonic, thread_time)
-    collectors: tuple[Callable[[], Iterable[Family]], ...] = (
+    collectors: tuple[Collector, ...] = (
         lambda: _state_families(lifecycle),
         replicas.probes.collect,
         lambda: request_families(probes, monotonic()),
-        lambda: log_families(lambda: _log_samples(logs)),
+        lambda: log_families(logs, most),
+        lambda: partition_families(replicas, most),
+        lambda: _waiting_families(replicas, logs),
         lambda: _cleaner_families(cleaner, logs),
-        lambda: _replica_families(replicas, logs),
         lambda: _controller_families(replicas, controller),
-        lambda: _connection_families(server, sessions),
+        _Connections(server).collect,
+        lambda: _session_families(sessions),
         groups.collect,
+        lambda: groups.lag(partial(_end_of, replicas), most()),
         offsets.collect,
         lambda: idle_families(idle()),
         build_families,
@@ -82,26 +95,9 @@ def _state_families(lifecycle: Lifecycle) -> Iterator[Family]:
     yield from gauges("kafka_server_kafkaserver", {"brokerstate": lifecycle.state}, "As Kafka numbers it")
 
 
-def _log_samples(logs: LogManager) -> Iterator[LogSample]:
-    for tp, log in list(logs.logs.items()):
-        yield LogSample(tp.topic, tp.partition, log.size, log.start_offset, log.end_offset, len(log.segments))
-
-
-def _replica_families(replicas: ReplicaManager, logs: LogManager) -> Iterator[Family]:
+def _waiting_families(replicas: ReplicaManager, logs: LogManager) -> Iterator[Family]:
     partitions = list(replicas)
-    leading = [p for p in partitions if p.is_leader]
-    values = {
-        "partitioncount": len(partitions),
-        "leadercount": len(leading),
-        "underreplicatedpartitions": sum(len(p.role.isr) < len(p.role.replicas) for p in leading),
-        "underminisrpartitioncount": sum(not p.isr_suffices for p in leading),
-        "atminisrpartitioncount": sum(len(p.role.isr) == p.log.config.min_insync_replicas for p in leading),
-        "offlinereplicacount": sum(p.failure is not None for p in partitions),
-    }
-    yield from gauges("kafka_server_replicamanager", values, "Replicas of this broker")
-    changes = {"isrshrinks": replicas.isr_shrinks, "isrexpands": replicas.isr_expands}
-    yield from counters("kafka_server_replicamanager", changes, "In-sync replicas")
-    waiting: list[tuple[Labels, float]] = [
+    waiting: list[tuple[Labels | str, float]] = [
         ((("delayedOperation", "Fetch"),), len({wait for p in partitions for wait in p.fetch_waits})),
         ((("delayedOperation", "Produce"),), sum(len(p.commit_waits) for p in partitions)),
     ]
@@ -111,27 +107,75 @@ def _replica_families(replicas: ReplicaManager, logs: LogManager) -> Iterator[Fa
 
 
 def _controller_families(replicas: ReplicaManager, controller: Controller) -> Iterator[Family]:
-    topics = replicas.metadata.topics.values()
+    """What concerns the whole cluster, one broker tells: sums over all brokers are right."""
     active = controller.active
+    topics = list(replicas.metadata.topics.values()) if active else []
+    states = [state for topic in topics for state in topic.partitions.values()]
     values = {
         "activecontrollercount": int(active),
-        "globaltopiccount": len(topics) if active else 0,
-        "globalpartitioncount": sum(len(topic.partitions) for topic in topics) if active else 0,
-        "offlinepartitionscount": sum(
-            state.leader == NO_LEADER for topic in topics for state in topic.partitions.values() if active
-        ),
-        "preferredreplicaimbalancecount": sum(
-            state.leader != state.replicas[0] for topic in topics for state in topic.partitions.values() if active
-        ),
+        "globaltopiccount": len(topics),
+        "globalpartitioncount": len(states),
+        "offlinepartitionscount": sum(state.leader == NO_LEADER for state in states),
+        "preferredreplicaimbalancecount": sum(state.leader != state.replicas[0] for state in states),
     }
     yield from gauges("kafka_controller_kafkacontroller", values, "As the controller sees the cluster")
+    elections = {"uncleanleaderelections": controller.unclean_elections}
+    yield from counters("kafka_controller_controllerstats", elections, "Leaders that may lack records")
+    brokers = replicas.metadata.brokers if active else {}
+    yield from gauges("kafka", {"brokers": len(brokers)}, "Live brokers")
+    addresses: list[tuple[Labels | str, float]] = [
+        ((("id", str(broker.id)), ("address", f"{endpoint.host}:{endpoint.port}")), 1)
+        for broker in brokers.values()
+        for endpoint in broker.endpoints[:1]
+    ]
+    yield Family("kafka_broker_info", GAUGE, "Where clients reach a broker.", addresses)
+    counted: list[tuple[Labels | str, float]] = [((("topic", topic.name),), len(topic.partitions)) for topic in topics]
+    yield Family("kafka_topic_partitions", GAUGE, "Partitions of the topic.", counted)
 
 
-def _connection_families(server: Server, sessions: FetchSessions) -> Iterator[Family]:
-    open_now = {"connection_count": server.total}
-    yield from gauges("kafka_server_socketservermetrics", open_now, "Connections of clients")
-    made = {"connection_creation": server.accepted, "connection_refused": server.refused}
-    yield from counters("kafka_server_socketservermetrics", made, "Connections of clients")
+class _Connections:
+    """Under Kafka's names, listener by listener."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._rates = {
+            listener.name: (
+                RecentRate(monotonic, partial(getattr, listener, "accepted")),
+                RecentRate(monotonic, partial(getattr, listener, "closed")),
+            )
+            for listener in server.listeners
+        }
+
+    def collect(self) -> Iterator[Family]:
+        prefix, listeners = "kafka_server_socketservermetrics", self._server.listeners
+        for metric, kind, text, values in (
+            ("connection_count", GAUGE, "Open connections.", [len(each.connections) for each in listeners]),
+            ("connection_creation_total", COUNTER, "Connections accepted.", [each.accepted for each in listeners]),
+            ("connection_close_total", COUNTER, "Connections ended.", [each.closed for each in listeners]),
+            ("connection_creation_rate", GAUGE, "Connections accepted per second.", self._rate(0)),
+            ("connection_close_rate", GAUGE, "Connections ended per second.", self._rate(1)),
+        ):
+            samples = [((("listener", each.name),), value) for each, value in zip(listeners, values, strict=True)]
+            yield Family(f"{prefix}_{metric}", kind, text, samples)
+        yield from counters(prefix, {"connection_refused": self._server.refused}, "Connections of clients")
+        yield Family(
+            f"{prefix}_connections", GAUGE, "Open connections by what the client says it is.", self._software()
+        )
+
+    def _rate(self, which: int) -> list[float]:
+        return [round(self._rates[each.name][which](), 3) for each in self._server.listeners]
+
+    def _software(self) -> list[tuple[Labels | str, float]]:
+        counts = Counter(
+            (each.name, *(connection.client or ("unknown", "unknown")))
+            for each in self._server.listeners
+            for connection in each.connections.values()
+        )
+        names = ("listener", "client_software_name", "client_software_version")
+        return [(tuple(zip(names, key, strict=True)), count) for key, count in counts.items()]
+
+
+def _session_families(sessions: FetchSessions) -> Iterator[Family]:
     cached = {
         "numincrementalfetchsessions": len(sessions),
         "numincrementalfetchpartitionscached": sessions.partitions(),
@@ -139,6 +183,11 @@ def _connection_families(server: Server, sessions: FetchSessions) -> Iterator[Fa
     yield from gauges("kafka_server_fetchsessioncache", cached, "Fetch sessions")
     evicted = {"incrementalfetchsessionevictions": sessions.evictions}
     yield from counters("kafka_server_fetchsessioncache", evicted, "Fetch sessions")
+
+
+def _end_of(replicas: ReplicaManager, topic: str, partition: int) -> int | None:
+    found = replicas.find(topic, partition)
+    return found.high_watermark if found is not None and found.is_leader else None
 
 
 def _cleaner_families(cleaner: Cleaner, logs: LogManager) -> Iterator[Family]:

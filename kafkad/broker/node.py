@@ -307,6 +307,7 @@ class Node:
             sessions=self._fetch.sessions,
             groups=self._coordinators.classic_groups,
             offsets=self._coordinators.offsets,
+            config=lambda: self._settings.config,
         )
 
     def _health(self) -> Condition:

@@ -86,6 +86,8 @@ class Controller:
         self._term: Term | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._stopped = False
+        self.unclean_elections = 0
+        """Leaders elected here, in any term, that were not in sync."""
 
     async def start(self) -> None:
         """Returns when somebody is the controller; if it is this broker, when it has told itself all there is."""
@@ -286,6 +288,7 @@ class Controller:
             unclean=self._settings.unclean,
             on_response=lambda broker, request, response: term.answered(broker, request, response),
             listener=self._settings.listener,
+            on_unclean=self._count_unclean,
         )
         lead = Leadership(around, epoch, version)
         term = Term(lead, self._settings, self._check_config, self._random, lambda event: self._during(term, event))
@@ -295,6 +298,10 @@ class Controller:
         except MetaError:
             await self._resign()
             raise
+
+    def _count_unclean(self, tp: TopicPartition, leader: int) -> None:
+        self.unclean_elections += 1
+        log.warning("broker %d leads %s although it was not in sync: records may be lost", leader, tp)
 
     def _during(self, term: Term, event: Event) -> None:
         """Queues an event that means nothing after the end of `term`."""

@@ -36,7 +36,8 @@ class Surroundings(NamedTuple):
     """What the composition root gives to the controller.
 
     `unclean` tells whether a topic would rather have any leader than none; `on_response` hears every answer to a
-    LeaderAndIsr or StopReplica; `listener` is the one that brokers use among themselves.
+    LeaderAndIsr or StopReplica, `on_unclean` of every leader that was not in sync before; `listener` is the one that
+    brokers use among themselves.
     """
 
     broker: int
@@ -45,6 +46,7 @@ class Surroundings(NamedTuple):
     unclean: Callable[[str], bool]
     on_response: Callable[[int, Request, Response], None]
     listener: str | None = None
+    on_unclean: Callable[[TopicPartition, int], None] = lambda tp, leader: None
 
 
 class Leadership:
@@ -90,6 +92,8 @@ class Leadership:
                 await self._read_again(path, entry)
                 continue
             assert isinstance(stat, Stat)
+            if wanted.leader != NO_LEADER and entry.state is not None and wanted.leader not in entry.state.isr:
+                self.around.on_unclean(tp, wanted.leader)
             entry.state = replace(wanted, partition_epoch=stat.version)
             return entry.state
 

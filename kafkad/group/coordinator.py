@@ -13,6 +13,7 @@ from kafkad.config import Config
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import Description, Join, Leaving, State, Sync
 from kafkad.group.facts import GroupSettings
+from kafkad.group.lag import EndOf, lag_families
 from kafkad.group.machine import GroupMachine, OnEnd
 from kafkad.metrics import Family, counters, gauges
 from kafkad.shard import Coordination
@@ -101,6 +102,9 @@ class GroupCoordinator:
         completed = {"group_completed_rebalance": sum(machine.generations for machine in self._machines())}
         yield from counters(_METRICS, completed, "Groups")
         yield from self._coordination.load_times.collect(_METRICS)
+
+    def lag(self, end_of: EndOf, limit: int) -> Iterator[Family | None]:
+        yield from lag_families(self._machines(), end_of, limit)
 
     def _named(self, group: str) -> GroupMachine:
         """Members need a group with a name; commits do not (Kafka allows them for the sake of old clients)."""

@@ -18,6 +18,8 @@ from typing import NamedTuple
 from kafkad.group.records import NO_TIMESTAMP, OffsetCommitted, OffsetForgotten
 
 _FIXED = struct.Struct(">qiqq")
+_OFFSET = struct.Struct(">q")
+"""What stands first in it."""
 
 Position = tuple[str, int]
 """Topic and partition."""
@@ -69,6 +71,10 @@ class Offsets:
     def of_group(self, group: str) -> dict[Position, Committed]:
         """All committed offsets, in the order in which their partitions were first committed."""
         return {position: _unpack(value) for position, value in self._committed.get(group, {}).items()}
+
+    def offsets(self, group: str) -> list[tuple[Position, int]]:
+        """All committed offsets without what was committed with them."""
+        return [(position, _OFFSET.unpack_from(value)[0]) for position, value in self._committed.get(group, {}).items()]
 
     def pending(self, group: str) -> set[Position]:
         """What open transactions will commit."""

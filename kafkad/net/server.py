@@ -86,7 +86,6 @@ class Server:
         self.awake = Awake(loop.call_soon)
         self.per_ip: Counter[str] = Counter()
         self.total = 0
-        self.accepted = 0
         self.refused = 0
 
     def listen(self, name: str, host: str, port: int) -> Listener:
@@ -145,6 +144,7 @@ class Listener:
         self.port: int = sock.getsockname()[1]
         self.host: str = sock.getsockname()[0]
         self.connections: dict[int, Connection] = {}
+        self.accepted = 0
         self.tick = 0
         self.loop = server.loop
         self.shared = server.shared
@@ -170,6 +170,11 @@ class Listener:
             self._open = False
             self._pause()
             self._sock.close()
+
+    @property
+    def closed(self) -> int:
+        """How many connections have ended."""
+        return self.accepted - len(self.connections)
 
     def forget(self, connection: Connection) -> None:
         """A connection of ours has closed itself."""
@@ -236,7 +241,7 @@ class Listener:
         self.connections[connection.fd] = connection
         server.per_ip[host] += 1
         server.total += 1
-        server.accepted += 1
+        self.accepted += 1
         self.loop.add_reader(connection.fd, connection.on_readable)
 
 

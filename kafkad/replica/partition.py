@@ -131,9 +131,13 @@ class Partition:
         )
 
     @property
-    def isr_suffices(self) -> bool:
+    def min_isr(self) -> int:
         """min.insync.replicas, which never asks for more replicas than the partition has."""
-        return len(self.role.isr) >= min(self.log.config.min_insync_replicas, len(self.role.replicas))
+        return min(self.log.config.min_insync_replicas, len(self.role.replicas))
+
+    @property
+    def isr_suffices(self) -> bool:
+        return len(self.role.isr) >= self.min_isr
 
     # -- produce ---------------------------------------------------------------------------------------------------
 

@@ -91,6 +91,7 @@ async def test_an_unclean_election_is_only_for_topics_that_want_it(cluster: Clus
     assert (await cluster.state("a")).leader == -1
     unclean = await cluster.state("b")
     assert (unclean.leader, unclean.isr, unclean.recovering) == (3, (3,), True)
+    assert cluster.controller.unclean_elections == 1
     assert cluster[3].replicas[TopicPartition("b", 0)].leader_recovery_state == 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafkad.config.setting import (
     CLUSTER_WIDE,
     HIGH,
+    INT_MAX,
     LOW,
     MEDIUM,
     Setting,
@@ -50,4 +51,12 @@ SETTINGS: tuple[Setting, ...] = (
         valid=one_of_any_case(*LOG_LEVELS),
     ),
     string("http.listener", None, MEDIUM, "host:port that serves /metrics, /health and /ready over HTTP; unset: none."),
+    integer(
+        "kafkad.metrics.max.partitions",
+        INT_MAX,
+        LOW,
+        "How many partitions, and partitions of groups, /metrics tells one by one; sums are over all of them.",
+        dynamic=CLUSTER_WIDE,
+        valid=at_least(0),
+    ),
 )

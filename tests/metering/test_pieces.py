@@ -1,0 +1,100 @@
+"""A scrape of many partitions and groups never works for long without letting others in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from time import thread_time
+from types import SimpleNamespace
+from typing import Any
+
+from kafkad.broker.partition_metrics import log_families, partition_families
+from kafkad.group.lag import lag_families
+from kafkad.metrics import Family, Registry
+from kafkad.names import TopicPartition
+from kafkad.replica.partition import Role
+
+PARTITIONS, GROUPS, POSITIONS = 10_000, 1_000, 50
+LONGEST_S = 0.1
+"""Of CPU time, which other processes do not change."""
+
+
+class Replicas(list[Any]):
+    isr_shrinks = isr_expands = 0
+
+
+def log(segments: int = 5) -> Any:
+    return SimpleNamespace(size=1, start_offset=0, end_offset=7, segments=(None,) * segments)
+
+
+def partition(number: int) -> Any:
+    return SimpleNamespace(
+        tp=TopicPartition(f"topic-{number // 10}", number % 10),
+        log=log(),
+        role=Role(leader=1, isr=(1,), replicas=(1,)),
+        is_leader=True,
+        min_isr=1,
+        high_watermark=7,
+        last_stable_offset=7,
+        failure=None,
+    )
+
+
+def machine(number: int) -> Any:
+    """One of fifty shards."""
+    groups = [f"group-{number}-{each}" for each in range(GROUPS // 50)]
+    offsets = [((f"topic-{each // 10}", each % 10), 3) for each in range(POSITIONS)]
+    return SimpleNamespace(
+        names=lambda: set(groups), groups={}, offsets=SimpleNamespace(offsets=lambda group: list(offsets))
+    )
+
+
+def scraped(collect: Callable[[], Iterable[Family | None]]) -> tuple[str, float]:
+    """The text, and the longest that it took from one piece to the next."""
+    registry = Registry()
+    registry.add(collect)
+    text, longest, before = [], 0.0, thread_time()
+    for piece in registry.pieces():
+        longest = max(longest, thread_time() - before)
+        text.append(piece)
+        before = thread_time()
+    return "".join(text), longest
+
+
+def test_ten_thousand_partitions() -> None:
+    replicas = Replicas(map(partition, range(PARTITIONS)))
+    text, longest = scraped(lambda: partition_families(replicas, lambda: PARTITIONS))  # type: ignore[arg-type]
+    assert text.count("\nkafka_topic_partition_current_offset{") == PARTITIONS
+    assert longest < LONGEST_S
+
+
+def test_ten_thousand_logs() -> None:
+    logs: Any = SimpleNamespace(logs={partition(number).tp: log(100) for number in range(PARTITIONS)})
+    text, longest = scraped(lambda: log_families(logs, lambda: PARTITIONS))
+    assert text.count("\nkafka_log_log_size{") == PARTITIONS
+    assert longest < LONGEST_S
+
+
+def test_of_too_many_partitions_the_first_by_name_are_told() -> None:
+    replicas = Replicas(map(partition, reversed(range(PARTITIONS))))
+    text, longest = scraped(lambda: partition_families(replicas, lambda: 3))  # type: ignore[arg-type]
+    named = [
+        line.partition(" ")[0] for line in text.splitlines() if line.startswith("kafka_cluster_partition_atminisr{")
+    ]
+    assert named == [f'kafka_cluster_partition_atminisr{{topic="topic-0",partition="{each}"}}' for each in range(3)]
+    assert f"\nkafka_server_replicamanager_partitioncount {PARTITIONS}\n" in text
+    assert f"\nkafkad_metrics_partitions_left_out {PARTITIONS - 3}\n" in text
+    assert longest < LONGEST_S
+
+
+def test_a_thousand_groups() -> None:
+    machines = list(map(machine, range(50)))
+    text, longest = scraped(lambda: lag_families(machines, lambda topic, partition: 7, GROUPS * POSITIONS))
+    assert text.count("\nkafka_consumergroup_lag{") == GROUPS * POSITIONS
+    assert text.count("\nkafka_consumergroup_lag_sum{") == GROUPS * POSITIONS // 10
+    assert longest < LONGEST_S
+
+
+def test_where_a_partition_ends_elsewhere_the_lag_is_not_known() -> None:
+    text, _ = scraped(lambda: lag_families([machine(0)], lambda topic, partition: None, 1))
+    assert 'kafka_consumergroup_current_offset{consumergroup="group-0-0",topic="topic-0",partition="0"} 3\n' in text
+    assert "kafka_consumergroup_lag{" not in text
