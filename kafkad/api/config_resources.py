@@ -38,7 +38,11 @@ A = TypeVar("A")
 def check_own_broker(broker_id: int, name: str) -> None:
     """Raises INVALID_REQUEST: a broker knows and changes its own settings and loggers, nobody else's."""
     if name != str(broker_id):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker_id}, but received {name}")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {broker_id}, but received {name}: ask broker {name} itself, as each "
+            "broker knows only its own settings",
+        )
 
 
 def stored_kind(resource_type: int) -> ResourceKind:

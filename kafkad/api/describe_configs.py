@@ -74,7 +74,15 @@ def _rows(context: Context, kind: int, name: str) -> list[ConfigRow]:
             return describe_cluster_default(context.config)
         check_own_broker(context.broker_id, name)
         return describe_broker(context.config)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"this broker keeps no settings for resource type {kind}")
+    raise KafkaError(ErrorCode.INVALID_REQUEST, _nothing_kept(kind))
+
+
+def _nothing_kept(kind: int) -> str:
+    if kind == ResourceType.GROUP:
+        return "this broker keeps no settings of single groups: those of the broker named group.* hold for all groups"
+    if kind == ResourceType.CLIENT_METRICS:
+        return "this broker collects no metrics of clients: its own are at http.listener, under /metrics"
+    return f"there are no settings for resource type {kind}: ask for those of topics (2), brokers (4) or loggers (8)"
 
 
 def _setting(row: ConfigRow, with_synonyms: bool, with_documentation: bool) -> DescribeConfigsResourceResult:

@@ -143,6 +143,6 @@ def _row(
         type=setting.type,
         sensitive=setting.sensitive,
         read_only=read_only,
-        doc=setting.help,
+        doc=setting.documentation,
         synonyms=synonyms,
     )

@@ -48,6 +48,13 @@ class Setting(NamedTuple):
     hidden: bool = False
 
     @property
+    def documentation(self) -> str:
+        """For DescribeConfigs: a value that cannot be set, or does nothing, must not look like any other."""
+        if self.refused:
+            return f"{self.help} Only the default is possible: {self.refused}."
+        return f"{self.help} It has no effect: {self.unused}." if self.unused else self.help
+
+    @property
     def sensitive(self) -> bool:
         return self.type is ConfigType.PASSWORD
 
@@ -133,7 +140,8 @@ def kafka_version(value: str) -> str | None:
     return f"Version {value} is not a valid version"
 
 
-# Why a setting has no effect here, or is turned down: the end of a sentence a person reads at the start.
+# Why a setting has no effect here, or is turned down: the end of a sentence that a person reads at the start, and in
+# the documentation of DescribeConfigs. Of what is turned down it says what to do instead.
 THREADS = "kafkad has one event loop instead of Kafka's thread pools and their queues"
 CLUSTER = "it is about several brokers, which kafkad cannot join into a cluster yet"
 LOADING = "kafkad reads what it loads in pieces of a size of its own"
@@ -145,14 +153,25 @@ QUOTAS = "kafkad has no quotas yet"
 TELEMETRY = "kafkad does not collect client metrics"
 JAVA_METRICS = "kafkad has no JMX and no Java reporters; set http.listener for Prometheus"
 FORMAT = "kafkad always writes message format 2, as Kafka 3.9 does"
-RATES = "kafkad does not limit how fast connections come"
+RATES = (
+    "kafkad does not limit how fast connections come; limit how many there are with max.connections and "
+    "max.connections.per.ip"
+)
 OLD_CLIENTS = "kafkad serves no clients that are too old for message format 2"
 VERSION = "kafkad always speaks the protocol of Kafka 3.9"
-SECURITY = "kafkad does not have TLS, SASL and authorization yet"
-TOKENS = "kafkad has no delegation tokens"
-JAVA = "it names a Java class, and kafkad runs no Java"
-KRAFT = "it belongs to KRaft, and kafkad keeps its metadata as a ZooKeeper-based Kafka 3.9 does"
-TIERED = "kafkad has no tiered storage"
-CONTROL_PLANE = "kafkad has no separate listener for the controller"
-ELR = "kafkad always holds the high watermark back below min.insync.replicas instead"
-ZOOKEEPER = "kafkad cannot use ZooKeeper yet; a single broker runs with its built-in store"
+SECURITY = (
+    "kafkad does not have TLS, SASL and authorization yet; let listeners be on a private address, or put a proxy in "
+    "front of them"
+)
+TOKENS = "kafkad has no delegation tokens; leave it out"
+JAVA = "it names a Java class, and kafkad runs no Java; leave it out"
+KRAFT = (
+    "it belongs to KRaft, and kafkad keeps its metadata as a ZooKeeper-based Kafka 3.9 does; leave it out, as a single "
+    "broker needs no quorum"
+)
+TIERED = "kafkad has no tiered storage; limit topics by retention.ms and retention.bytes, or add a disk to log.dirs"
+CONTROL_PLANE = (
+    "kafkad has no separate listener for the controller; leave it out, as inter.broker.listener.name serves both"
+)
+ELR = "kafkad always holds the high watermark back below min.insync.replicas instead; leave it out"
+ZOOKEEPER = "kafkad cannot use ZooKeeper yet; leave it out: a single broker runs with its built-in store"

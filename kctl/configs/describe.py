@@ -31,7 +31,7 @@ COLUMNS = (
 @click.command("describe", cls=KctlCommand, columns=COLUMNS)
 @click.argument("resources", nargs=-1, required=True, metavar="RESOURCE…", shell_complete=naming.resources)
 @click.option("--all", "everything", is_flag=True, help="Those too that nobody has set.")
-@click.option("--name", "names", multiple=True, metavar="SETTING", help="Only this setting, set or not.")
+@click.option("--name", "names", multiple=True, metavar="SETTING", help="Only this setting, set or not, explained.")
 @pass_session
 def describe(session: Session, resources: tuple[str, ...], everything: bool, names: tuple[str, ...]) -> int:
     """Show settings with their source.
@@ -43,7 +43,7 @@ def describe(session: Session, resources: tuple[str, ...], everything: bool, nam
     """
     asked = [parse_resource(text) for text in resources]
     programs = not session.settings.is_text
-    found, errors = described(session, asked, synonyms=True, documentation=programs)
+    found, errors = described(session, asked, synonyms=True, documentation=programs or bool(names))
     for name in names:
         known = [entry.name for entries in found.values() for entry in entries]
         if wrong := misspelt(name, known):
@@ -77,7 +77,10 @@ def _text(session: Session, rows: Sequence[Row], found: Described, errors: Seque
     if rows:
         yield from Writer(session.settings, columns, Document(session.settings.command)).table(rows)
     hidden = sum(map(len, found.values())) - len(rows)
-    if hidden and not session.settings.no_headers:
+    documented = [row for row in rows if row["doc"]]
+    if documented:  # asked for only of settings that are named
+        yield from (f"{row['name']}: {row['doc']}" for row in documented)
+    elif hidden and not session.settings.no_headers:
         yield f"{hidden} defaults are not shown: --all shows them" if rows else f"all {hidden} are defaults: --all"
     elif not rows and not errors:
         yield "nothing is set"

@@ -293,3 +293,18 @@ def test_what_has_settings_is_listed(with_topic: OneBroker) -> None:
     with pytest.raises(KafkaError) as refusal:
         listed(1, 3)
     assert refusal.value.code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "remedy"),
+    [
+        (GROUP, "g", "those of the broker named group.* hold for all groups"),
+        (METRICS, "m", "its own are at http.listener"),
+        (BROKER, "7", "ask broker 7 itself"),
+        (99, "x", "ask for those of topics (2)"),
+    ],
+)
+def test_settings_that_this_broker_does_not_keep(broker: OneBroker, kind: int, name: str, remedy: str) -> None:
+    result = describe(broker, kind, name)
+    assert result.error_code == INVALID_REQUEST
+    assert remedy in (result.error_message or "")

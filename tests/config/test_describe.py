@@ -7,6 +7,7 @@ import pytest
 
 from kafkad.config import Config, Source, load
 from kafkad.config.describe import ConfigRow, describe_broker, describe_cluster_default, describe_topic
+from kafkad.config.tables import BROKER_SETTINGS, TOPIC_SETTINGS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "describe-configs-3.9.tsv"
 FIXED_HERE = {"listeners", "advertised.listeners", "listener.security.protocol.map"}
@@ -111,3 +112,17 @@ def test_kafkads_own_settings_are_described_like_the_others() -> None:
     assert rows["kafkad.log.level"].source is Source.STATIC_BROKER_CONFIG
     assert not rows["kafkad.log.level"].read_only
     assert rows["http.listener"].is_default
+
+
+def test_what_cannot_be_set_says_so_and_what_to_do_instead() -> None:
+    rows = {row.name: row for row in describe_broker(load(None, [], {}))}
+    for name, remedy in (
+        ("ssl.keystore.location", "let listeners be on a private address, or put a proxy in front of them."),
+        ("max.connection.creation.rate", "with max.connections and max.connections.per.ip."),
+        ("authorizer.class.name", "leave it out."),
+    ):
+        assert "Only the default is possible: " in rows[name].doc
+        assert rows[name].doc.endswith(remedy)
+    assert " It has no effect: kafkad has one event loop" in rows["num.io.threads"].doc
+    refused = [setting.refused for setting in (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()) if setting.refused]
+    assert all(any(word in why for word in ("leave it out", "instead", "; limit", "; let")) for why in refused)

@@ -4,6 +4,7 @@ import pytest
 
 from kafkad.config import load
 from kafkad.config.dynamic import validate_broker_configs
+from kafkad.config.setting import SECURITY
 from kafkad.errors import ErrorCode, KafkaError
 
 CONFIG = load(None, [], {})
@@ -50,7 +51,7 @@ CONFIG = load(None, [], {})
         (
             {"ssl.keystore.type": "PEM"},
             True,
-            "ssl.keystore.type cannot be set: kafkad does not have TLS, SASL and authorization yet",
+            f"ssl.keystore.type cannot be set: {SECURITY}",
         ),
         (
             {"log.cleaner.threads": "3"},

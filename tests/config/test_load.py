@@ -6,6 +6,7 @@ import pytest
 
 from kafkad.config import Config, ConfigError, Source, load
 from kafkad.config.files import read_properties
+from kafkad.config.setting import SECURITY
 
 SERVER_PROPERTIES = """\
 # what Kafka 3.9 ships for ZooKeeper mode
@@ -138,7 +139,7 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
     assert problems(path) == [
         f"{path}:1: Invalid value many for configuration log.segment.bytes: Not a number of type INT",
         f"{path}:2: Invalid value 0 for configuration num.partitions: Value must be at least 1",
-        f"{path}:3: ssl.client.auth cannot be set: kafkad does not have TLS, SASL and authorization yet",
+        f"{path}:3: ssl.client.auth cannot be set: {SECURITY}",
     ]
 
 
@@ -234,9 +235,7 @@ def test_dynamic_settings_go_over_the_file_and_each_other() -> None:
 def test_dynamic_settings_without_effect_are_named() -> None:
     tls = {"ssl.keystore.type": "PEM", "ssl.client.auth": "none"}
     config = load(None, [], {}).with_overrides(cluster_wide={}, per_broker=tls)
-    assert config.warnings == (
-        "dynamic setting ssl.keystore.type has no effect: kafkad does not have TLS, SASL and authorization yet",
-    )
+    assert config.warnings == (f"dynamic setting ssl.keystore.type has no effect: {SECURITY}",)
 
 
 def test_a_reload_applies_what_may_change_and_names_the_rest() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from kafkad.config import LONG_MAX, LogConfig, load, validate_topic_configs
+from kafkad.config.setting import TIERED
 from kafkad.errors import ErrorCode, KafkaError
 
 
@@ -72,12 +73,12 @@ FOR_TOPIC = "Invalid config value for resource ConfigResource(type=TOPIC, name='
         (
             "remote.storage.enable",
             "true",
-            f"{FOR_TOPIC}remote.storage.enable cannot be set: kafkad has no tiered storage",
+            f"{FOR_TOPIC}remote.storage.enable cannot be set: {TIERED}",
         ),
         (
             "local.retention.ms",
             "9999",
-            f"{FOR_TOPIC}local.retention.ms cannot be set: kafkad has no tiered storage",
+            f"{FOR_TOPIC}local.retention.ms cannot be set: {TIERED}",
         ),
     ],
 )
