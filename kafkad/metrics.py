@@ -194,22 +194,29 @@ _BUCKETS = 272
 """The last one ends at 2^36 microseconds: 19 hours."""
 
 
+TOTAL, LOCAL, REMOTE = "total", "local", "remote"
+"""Kafka's phases that a broker without queues has: the handler's own work, and what it waited for."""
+
+
 class RequestProbe:
     """How often one API was called and how long it took: `record` on every request, at the price of an addition."""
 
-    __slots__ = ("_before", "_buckets", "_earlier", "_rotated_s", "api", "count", "errors", "total_us")
+    __slots__ = ("_buckets", "_waited", "_windows", "api", "count", "errors", "remote_us", "total_us")
 
     def __init__(self, api: str) -> None:
         self.api = api
         self.count = 0
         self.total_us = 0
+        self.remote_us = 0
         self.errors: dict[str, int] = {}
         self._buckets: list[int] = []
-        self._earlier: list[int] = []
-        self._before: list[int] = []
-        self._rotated_s = 0.0
+        """Of requests that were answered on the spot."""
+        self._waited: dict[str, list[int]] = {}
+        """Of the others, by phase."""
+        self._windows = {phase: _Window() for phase in (TOTAL, LOCAL, REMOTE)}
 
     def record(self, us: int) -> None:
+        """HOT. A request was answered on the spot."""
         self.count += 1
         self.total_us += us
         if us >= _EXACT:
@@ -226,16 +233,53 @@ class RequestProbe:
             self._buckets = [0] * _BUCKETS
         self._buckets[min(bucket, _BUCKETS - 1)] += 1
 
+    def record_wait(self, local_us: int, remote_us: int) -> None:
+        """A request was answered after it had to wait: for records, for a disk, for members of a group."""
+        self.count += 1
+        self.total_us += local_us + remote_us
+        self.remote_us += remote_us
+        for phase, us in ((TOTAL, local_us + remote_us), (LOCAL, local_us), (REMOTE, remote_us)):
+            self._waited.setdefault(phase, [0] * _BUCKETS)[_bucket(us)] += 1
+
     def error(self, code: str) -> None:
         self.errors[code] = self.errors.get(code, 0) + 1
 
-    def quantiles_ms(self, now_s: float) -> list[float]:
+    def quantiles_ms(self, now_s: float, phase: str = TOTAL) -> list[float]:
         """Over the last five to ten minutes of requests; over all of them as long as there was no other scrape."""
+        counts = self._buckets or [0] * _BUCKETS
+        if phase is REMOTE:
+            counts = [sum(counts), *[0] * (_BUCKETS - 1)]
+        if phase in self._waited:
+            counts = [a + b for a, b in zip(counts, self._waited[phase], strict=True)]
+        return _quantiles(self._windows[phase].recent(counts, now_s))
+
+    def sum_ms(self, phase: str) -> float:
+        return {TOTAL: self.total_us, LOCAL: self.total_us - self.remote_us, REMOTE: self.remote_us}[phase] / 1000
+
+
+class _Window:
+    """What was counted five to ten minutes ago."""
+
+    __slots__ = ("_before", "_earlier", "_rotated_s")
+
+    def __init__(self) -> None:
+        self._before: list[int] = []
+        self._earlier: list[int] = []
+        self._rotated_s = 0.0
+
+    def recent(self, counts: list[int], now_s: float) -> list[int]:
         if now_s - self._rotated_s >= 300:
-            self._before, self._earlier = self._earlier, list(self._buckets)
+            self._before, self._earlier = self._earlier, list(counts)
             self._rotated_s = now_s
-        before = self._before or [0] * len(self._buckets)
-        return _quantiles([total - old for total, old in zip(self._buckets, before, strict=True)])
+        before = self._before or [0] * len(counts)
+        return [total - old for total, old in zip(counts, before, strict=True)]
+
+
+def _bucket(us: int) -> int:
+    if us < _EXACT:
+        return us
+    shift = us.bit_length() - 4
+    return min((shift << 3) + (us >> shift), _BUCKETS - 1)
 
 
 def _quantiles(counts: list[int]) -> list[float]:
@@ -281,24 +325,26 @@ def request_families(probes: Iterable[RequestProbe], now_s: float) -> Iterator[F
         "Answers by error code.",
         [((*labels, ("error", code)), count) for probe, labels in used for code, count in sorted(probe.errors.items())],
     )
-    yield Family(
-        f"{prefix}_totaltimems",
-        SUMMARY,
-        "Milliseconds from reading a request to writing its answer.",
-        [
-            ((*labels, ("quantile", name)), value)
-            for probe, labels in used
-            for (name, _), value in zip(QUANTILES, probe.quantiles_ms(now_s), strict=True)
-        ],
-        [
-            sample
-            for probe, labels in used
-            for sample in (
-                ("_count", labels, probe.count),
-                ("_sum", labels, probe.total_us / 1000),
-            )
-        ],
-    )
+    for phase, text in (
+        (TOTAL, "Milliseconds from reading a request to its answer."),
+        (LOCAL, "Milliseconds of them until its handler was done, or had to wait."),
+        (REMOTE, "Milliseconds of them from then on: for records, a disk, members of a group."),
+    ):
+        yield Family(
+            f"{prefix}_{phase}timems",
+            SUMMARY,
+            text,
+            [
+                ((*labels, ("quantile", name)), value)
+                for probe, labels in used
+                for (name, _), value in zip(QUANTILES, probe.quantiles_ms(now_s, phase), strict=True)
+            ],
+            [
+                sample
+                for probe, labels in used
+                for sample in (("_count", labels, probe.count), ("_sum", labels, probe.sum_ms(phase)))
+            ],
+        )
 
 
 def gauges(prefix: str, values: Mapping[str, float], text: str) -> Iterator[Family]:

@@ -121,6 +121,29 @@ def test_quantiles_forget_what_was_slow_ten_minutes_ago() -> None:
     assert probe.quantiles_ms(2400.0) == [0.0] * len(QUANTILES)
 
 
+def test_a_wait_is_told_apart_from_work() -> None:
+    probe = RequestProbe("Fetch")
+    for _ in range(3):
+        probe.record(2_000)
+    probe.record_wait(1_000, 500_000)
+    found = samples(text(*request_families([probe], now_s=0.0)))
+
+    def told(phase: str, label: str = 'request="FetchConsumer"', end: str = "") -> float:
+        return found[f"kafka_network_requestmetrics_{phase}timems{end}{{{label}}}"]
+
+    assert {phase: told(phase, end="_sum") for phase in ("total", "local", "remote")} == {
+        "total": 507,
+        "local": 7,
+        "remote": 500,
+    }
+    assert told("remote", end="_count") == told("total", end="_count") == 4
+    slowest = 'request="FetchConsumer",quantile="0.99"'
+    assert told("total", slowest) == pytest.approx(501, rel=0.07)
+    assert told("local", slowest) == pytest.approx(2, rel=0.07)
+    assert told("remote", slowest) == pytest.approx(500, rel=0.07)
+    assert told("remote", 'request="FetchConsumer",quantile="0.50"') == 0
+
+
 def test_gauges_and_counters() -> None:
     managed = samples(text(*gauges("kafka_server_replicamanager", {"leadercount": 3}, "Replicas of this broker")))
     assert managed == {"kafka_server_replicamanager_leadercount": 3}

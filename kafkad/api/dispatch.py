@@ -66,7 +66,13 @@ class Dispatcher:
             if not answer:
                 return self._route(connection, route, view[at:end], started)
             reply = answer
-        self._probes[key].record((perf_counter_ns() - started) // 1000)
+        probe, now = self._probes[key], perf_counter_ns()
+        if reply is PENDING:
+            connection.on_reply = partial(_record_wait, probe, started, now)
+        elif type(reply) is Later:
+            reply.on_reply = partial(_record_wait, probe, started, now)
+        else:
+            probe.record((now - started) // 1000)
         return reply
 
     def _refuse_version(self, route: Route, version: int, correlation_id: int) -> Reply:
@@ -133,6 +139,11 @@ class Dispatcher:
         if code:
             probe.error(ErrorCode(code).name)
         return reply
+
+
+def _record_wait(probe: RequestProbe, started: int, local_end: int) -> None:
+    """The answer is there to a request whose handler was done with it at `local_end`."""
+    probe.record_wait((local_end - started) // 1000, (perf_counter_ns() - local_end) // 1000)
 
 
 def _error_response(route: Route, error: KafkaError) -> Any:

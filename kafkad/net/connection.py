@@ -16,6 +16,7 @@ import os
 import socket
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkad.net.awake import NEVER
@@ -40,14 +41,18 @@ _WORTH_WAKING = 256 * 1024
 class Later:
     """What a dispatcher returns when its work is done and only the reply has to wait, for `settle`."""
 
-    __slots__ = ("_connection", "reply")
+    __slots__ = ("_connection", "on_reply", "reply")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.reply: Reply | None = None
+        self.on_reply: Callable[[], None] | None = None
+        """Called when the reply may leave."""
 
     def settle(self, reply: Reply | None) -> None:
         self.reply = reply
+        if self.on_reply is not None:
+            self.on_reply()
         self._connection.settled()
 
 
@@ -77,6 +82,7 @@ class Connection:
         "last_active",
         "listener",
         "on_close",
+        "on_reply",
         "port",
         "produce_prefix",
         "repeated_commits",
@@ -98,6 +104,8 @@ class Connection:
         self.client: Any = None
         """What the peer said of itself; kept here for api/."""
         self.on_close: Any = None
+        self.on_reply: Callable[[], None] | None = None
+        """Called when the answer to a PENDING request is there."""
         self._sock = sock
         self._partial: bytes | None = None
         self._large: memoryview | None = None
@@ -146,6 +154,9 @@ class Connection:
         if self.closed:
             return
         self._busy = False
+        if self.on_reply is not None:
+            on_reply, self.on_reply = self.on_reply, None
+            on_reply()
         if self._awaited:
             if reply is not None:
                 self._replies.append(reply)

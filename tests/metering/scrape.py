@@ -59,8 +59,8 @@ def metered(directory: Path, **settings: str) -> Iterator[Metered]:
         try:
             asker.create(TOPIC)
             _commit(asker)
-            _fetch(asker, TOPIC)
-            _fetch(asker, "nowhere")
+            fetch(asker, TOPIC)
+            fetch(asker, "nowhere")
             yield Metered(kafkad, port, asker)
         finally:
             asker.client.close()
@@ -79,7 +79,8 @@ def _commit(asker: Asker) -> None:
         pass
 
 
-def _fetch(asker: Asker, topic: str) -> None:
-    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+def fetch(asker: Asker, topic: str, *, offset: int = 0, max_wait_ms: int = 0) -> None:
+    partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
     topics = [{"topic": topic, "partitions": [partition]}]
-    asker.ask("Fetch", 4, {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "topics": topics})
+    question = {"replica_id": -1, "max_wait_ms": max_wait_ms, "min_bytes": 1, "max_bytes": 1 << 20, "topics": topics}
+    asker.ask("Fetch", 4, question)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.metering.scrape import COMMITTED, GROUP, RECORDS, TOPIC, Metered, metered
+from tests.metering.scrape import COMMITTED, GROUP, RECORDS, TOPIC, Metered, fetch, metered
 
 PARTITION = f'{{topic="{TOPIC}",partition="0"}}'
 OF_GROUP = f'{{consumergroup="{GROUP}",topic="{TOPIC}",partition="0"}}'
@@ -85,6 +85,21 @@ def test_connections_are_told_by_listener_and_by_what_clients_say_they_are(broke
 def test_errors_are_told_by_api_and_code(broker: Metered) -> None:
     error = '{request="Fetch",error="UNKNOWN_TOPIC_OR_PARTITION"}'
     assert broker.scrape()[f"kafka_network_requestmetrics_errors_total{error}"] == 1
+
+
+def test_a_fetch_that_waits_for_records_says_for_how_long(broker: Metered) -> None:
+    remote = 'kafka_network_requestmetrics_remotetimems_sum{request="Fetch"}'
+    before = broker.scrape()[remote]
+    fetch(broker.asker, TOPIC, offset=RECORDS, max_wait_ms=300)
+    assert broker.scrape()[remote] - before >= 290
+
+
+def test_a_produce_that_waits_for_the_disk_says_for_how_long(broker: Metered) -> None:
+    broker.asker.create("durable", kafkad_acks_fsync="true")
+    found = broker.scrape()
+    assert found['kafka_network_requestmetrics_remotetimems_sum{request="Produce"}'] > 0
+    waited = found['kafka_network_requestmetrics_totaltimems_sum{request="Produce"}']
+    assert waited > found['kafka_network_requestmetrics_localtimems_sum{request="Produce"}']
 
 
 def test_series_of_partitions_can_be_bounded_while_it_runs(broker: Metered) -> None:
