@@ -1,9 +1,11 @@
 """One client connection: bytes become frames, replies become bytes, in the order of the requests.
 
 Rules:
-- One request of a connection is worked on at a time; what follows it waits in the kernel or in `_partial`. A `Later`
+- One request of a connection is worked on at a time; what follows it waits in the kernel or in `_rest`. A `Later`
   lets those go on that have arrived with it, and all their replies leave together.
-- While a reply has not left completely, nothing more is read: a peer that does not read costs one reply.
+- The first of the requests that arrive together is answered at once. Those behind it have a share of the loop's turn
+  and of memory for replies; when it is used up, what has been answered is sent and the rest waits in the lane.
+- While a reply has not left completely, nothing more is read or answered: a peer that does not read costs one share.
 - Memory is owned only for a frame that is partial, and only as much as has really arrived.
 - A peer that trickles wakes nobody: the kernel keeps what arrives until a frame is there, or much more of it.
 """
@@ -20,7 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkad.net.awake import NEVER
-from kafkad.net.reply import PENDING, FileRange, Part, Reply, Rest, cut_off, gathered, joined
+from kafkad.net.reply import PENDING, FileRange, Part, Reply, Rest, cut_off, gathered, joined, size_of
 from kafkad.wire.primitives import MalformedError
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ _SMALL_FRAME = 16 * 1024
 _ARRIVED_SHARE = 8
 """A frame gets a buffer when an eighth of it is here: memory follows what arrives, not what is claimed."""
 _MOST_COPIED = 64 * 1024
+_MOST_REPLIED = 256 * 1024
+"""When the replies to requests that arrived together have so many bytes, they are sent before the next is answered."""
 _WORTH_WAKING = 256 * 1024
 
 
@@ -71,7 +75,9 @@ class Connection:
         "_out",
         "_partial",
         "_paused",
+        "_queued",
         "_replies",
+        "_rest",
         "_served",
         "_sock",
         "_writing",
@@ -109,6 +115,9 @@ class Connection:
         self._sock = sock
         self._partial: bytes | None = None
         self._large: memoryview | None = None
+        self._rest: memoryview | None = None
+        """Requests that have arrived and wait for their turn; the last of them may be partial."""
+        self._queued = False
         self._have = 0
         self._lowest = 1
         self._out: deque[Part] | None = None
@@ -120,7 +129,7 @@ class Connection:
         self._writing = False
 
     def on_readable(self) -> None:
-        if self._busy or self._out or self._awaited:
+        if self._busy or self._out or self._awaited or self._rest is not None:
             self._pause()
             return
         listener = self.listener
@@ -145,9 +154,14 @@ class Connection:
             return
         self.last_active = listener.tick
         awake = listener.awake
-        gap = awake.clock() - self._served
-        self._serve(view, have + got)
-        self._served = awake.served(gap)
+        now = awake.clock()
+        gap = now - self._served
+        lane = listener.lane
+        until = now + lane.left
+        if self._serve(view, have + got, until):
+            self._go_on()
+        self._served = now = awake.served(gap)
+        lane.left = until - now
 
     def reply(self, reply: Reply | None) -> None:
         """The answer to a request that was PENDING; None where the protocol has none."""
@@ -186,7 +200,7 @@ class Connection:
         if self._writing:
             loop.remove_writer(self.fd)
         self._sock.close()
-        self._out = self._partial = None
+        self._out = self._partial = self._rest = None
         self._give_back()
         if self.on_close is not None:
             self.on_close()
@@ -200,40 +214,44 @@ class Connection:
     @property
     def quiet(self) -> bool:
         """Nothing is being answered: it may be closed without anybody missing a reply."""
-        return not self._busy and not self._out and not self._awaited
+        return not self._busy and not self._out and not self._awaited and self._rest is None
 
     # -- frames ----------------------------------------------------------------------------------------------------
 
-    def _serve(self, view: memoryview, have: int) -> None:
-        """Hand over every whole frame in view[:have]; keep the rest; send all replies together."""
+    def _serve(self, view: memoryview, have: int, until: float) -> bool:
+        """Hand over the whole frames in view[:have], more than one only until then; keep the rest; send all replies
+        together. Whether frames are left."""
         replies: list[Reply | Later] = []
         try:
-            at = self._hand_over(view, have, replies)
+            at = self._hand_over(view, have, replies, until)
         except (MalformedError, struct.error, IndexError, UnicodeDecodeError) as error:
             log.warning("closing %s: its request cannot be read: %s", self.peer, error)
             self.close()
-            return
+            return False
         except Exception:
             log.exception("closing %s: its request met an error of ours", self.peer)
             self.close()
-            return
+            return False
         if self.closed:
-            return
+            return False
         self._keep(view, at, have)
         if self._awaited:
             self._replies = replies
         elif replies:
             self._send(replies[0] if len(replies) == 1 else joined(replies))  # type: ignore[arg-type]
+        return self._rest is not None
 
-    def _hand_over(self, view: memoryview, have: int, replies: list[Reply | Later]) -> int:
+    def _hand_over(self, view: memoryview, have: int, replies: list[Reply | Later], until: float) -> int:
         """Dispatch frame after frame; returns where the first one starts that is partial or has to wait."""
         dispatch = self.listener.dispatch
-        at = 0
+        at = replied = 0
         while have - at >= 4:
             size = _SIZE.unpack_from(view, at)[0]
             end = at + 4 + size
             if end > have or size < _SMALLEST_FRAME:
                 self._check_size(size)
+                break
+            if at and (replied > _MOST_REPLIED or self.listener.lane.clock() >= until):
                 break
             reply = dispatch(self, view, at + 4, end)
             at = end
@@ -244,7 +262,18 @@ class Connection:
                 replies.append(reply)  # type: ignore[arg-type]
                 if type(reply) is Later:
                     self._awaited += 1
+                elif at < have:
+                    replied += size_of(reply)  # type: ignore[arg-type]
         return at
+
+    def _serve_rest(self, until: float) -> None:
+        """A step of the lane."""
+        self._queued = False
+        rest = self._rest
+        if rest is None or self._busy or self._out or self._awaited:
+            return
+        self._serve(rest, len(rest), until)
+        self._go_on()
 
     def _check_size(self, size: int) -> None:
         if size < _SMALLEST_FRAME:
@@ -255,24 +284,29 @@ class Connection:
             )
 
     def _keep(self, view: memoryview, at: int, have: int) -> None:
-        """Keep view[at:have]: as an exact copy, or in a buffer of its own once enough of a large frame is here."""
+        """Keep view[at:have]: whole frames as they are, for later; a part of one as an exact copy, or in a buffer of
+        its own once enough of a large frame is here."""
         left = have - at
         if not left:
-            self._partial = None
+            self._partial = self._rest = None
             if self._large is not None:
                 self._give_back()
             else:
                 self._wake_after(1)
             return
         total = 4 + _SIZE.unpack_from(view, at)[0] if left >= 4 else 0
-        if total <= _SMALL_FRAME or left >= total or (left < total // _ARRIVED_SHARE and left <= _MOST_COPIED):
+        if 0 < total <= left:
+            self._rest = view[at:have] if view is self._rest else memoryview(bytearray(view[at:have]))
+            self._partial = None
+        elif total <= _SMALL_FRAME or (left < total // _ARRIVED_SHARE and left <= _MOST_COPIED):
             kept = bytes(view[at:have])
             if self._large is not None:
                 self._give_back()
-            self._partial = kept
+            self._partial, self._rest = kept, None
             self._wake_after(max(min(total - left, _SMALL_FRAME), 1))
         else:
             self._keep_large(view, at, left, total)
+            self._rest = None
 
     def _keep_large(self, view: memoryview, at: int, left: int, total: int) -> None:
         large = self._large
@@ -301,15 +335,14 @@ class Connection:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
     def _go_on(self) -> None:
-        """After a reply: frames that had already arrived come first, then the socket is read again."""
+        """After a reply: requests that had already arrived come first, then the socket is read again."""
         if self.closed or self._busy or self._out or self._awaited:
             return
-        partial = self._partial
-        if partial is not None and len(partial) >= 4 and len(partial) >= 4 + _SIZE.unpack_from(partial)[0]:
-            view = self.listener.shared if len(partial) <= len(self.listener.shared) else memoryview(bytearray(partial))
-            view[: len(partial)] = partial
-            self._serve(view, len(partial))
-        if self._paused and not self.closed and self.quiet:
+        if self._rest is not None:
+            if not self._queued:
+                self._queued = True
+                self.listener.lane.add(self._serve_rest)
+        elif self._paused:
             self._paused = False
             self.listener.loop.add_reader(self.fd, self.on_readable)
 

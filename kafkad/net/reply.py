@@ -85,3 +85,9 @@ def joined(replies: list[Reply]) -> Reply:
     for reply in replies:
         parts += reply if type(reply) is list else [reply]  # type: ignore[list-item]
     return parts
+
+
+def size_of(reply: Reply) -> int:
+    if type(reply) is not list:
+        return len(reply)
+    return sum(len(part) if isinstance(part, _BYTES) else part.length for part in reply)

@@ -15,6 +15,7 @@ from typing import Any
 from kafkad.net.awake import Awake
 from kafkad.net.connection import Connection, Later
 from kafkad.net.reply import Pending, Reply
+from kafkad.turns import Lane
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ class Server:
         self.shared = memoryview(bytearray(SHARED_BYTES))
         self.buffers = Buffers()
         self.awake = Awake(loop.call_soon)
+        self.lane = Lane(loop.call_soon)
         self.per_ip: Counter[str] = Counter()
         self.total = 0
         self.refused = 0
@@ -150,6 +152,7 @@ class Listener:
         self.shared = server.shared
         self.buffers = server.buffers
         self.awake = server.awake
+        self.lane = server.lane
         self.dispatch: Dispatch
         self.max_request_bytes = server.limits.max_request_bytes
         self._sock = sock

@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 import tempfile
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -236,6 +237,64 @@ def test_a_peer_that_does_not_read_costs_one_reply_and_no_other_connection() -> 
             received += len(await loop.sock_recv(sock, 1 << 20))
         assert answered == 65
         sock.close()
+
+    run(dispatch, scenario)
+
+
+def test_requests_that_arrive_together_and_are_not_read_cost_one_share_of_replies() -> None:
+    answered = 0
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+        nonlocal answered
+        answered += 1
+        return frame(bytes(100_000))
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        sock = socket.create_connection(("127.0.0.1", server.listeners[0].port))
+        sock.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(sock, 1000 * frame(b"send much"))
+        await asyncio.sleep(0.2)
+        (connection,) = server.connections()
+        assert connection._out
+        assert sum(len(part) for part in connection._out if isinstance(part, bytes)) <= 400_000
+        assert answered < 200
+        received = 0
+        while received < 1000 * 100_004:
+            received += len(await loop.sock_recv(sock, 1 << 20))
+        assert answered == 1000
+        while not connection.quiet:
+            await asyncio.sleep(0)
+        sock.close()
+
+    run(dispatch, scenario)
+
+
+def test_requests_that_arrive_together_share_the_loop_with_everybody() -> None:
+    answered: list[bytes] = []
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+        time.sleep(0.002)
+        answered.append(bytes(view[at : at + 4]))
+        return frame(bytes(view[at:end]))
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        greedy = [await connect() for _ in range(5)]
+        reader, writer = await connect()
+        for i, (_, each) in enumerate(greedy):
+            each.write(200 * frame(b"%04d....." % i))
+        while len(answered) < 20:
+            await asyncio.sleep(0)
+        before = len(answered)
+        writer.write(frame(b"honest..."))
+        assert await read_frame(reader) == b"honest..."
+        assert answered.index(b"hone") - before <= 10  # not behind the thousand that came first
+        del answered[: before + 1]
+        while len(answered) < 50:
+            await asyncio.sleep(0)
+        assert {bytes(each) for each in answered[20:]} >= {b"%04d" % i for i in range(5)}
+        for each, _ in greedy:
+            assert [await read_frame(each) for _ in range(200)]
 
     run(dispatch, scenario)
 

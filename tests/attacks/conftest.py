@@ -1,0 +1,36 @@
+"""The table at the end of a run of the attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.attacked import Attacked, Suffered
+
+_SUFFERED: list[Suffered] = []
+
+
+@pytest.fixture
+def suffer(tmp_path: Path) -> Callable[..., None]:
+    """Attack a fresh broker and hold it to the rule."""
+
+    def suffer(
+        name: str, attack: Callable[[int], object], prepare: Callable[[int], object] = lambda port: None
+    ) -> None:
+        with Attacked(tmp_path / "attacked") as attacked:
+            prepare(attacked.port)
+            suffered = attacked.suffer(name, attack)
+        _SUFFERED.append(suffered)
+        suffered.check()
+        assert "Traceback" not in attacked.kafkad.log
+
+    return suffer
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _SUFFERED:
+        terminalreporter.section("longest wait of an honest client, memory over rest")
+        for each in _SUFFERED:
+            terminalreporter.line(str(each))

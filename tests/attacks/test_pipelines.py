@@ -1,0 +1,33 @@
+"""Thousands of requests sent at once, over each of many connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from tests.attacks.attacks import create, metadata, pour
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+CONNECTIONS, SECONDS = 20, 5
+
+
+@pytest.mark.parametrize("read", [False, True], ids=["unread", "read"])
+def test_metadata_of_a_large_topic(suffer: Callable[..., None], read: bool) -> None:
+    """Kafka lets the honest client wait for 460 ms."""
+    streams = [9000 * metadata("large")] * CONNECTIONS
+    suffer(
+        f"{CONNECTIONS} x 9,000 Metadata of 1,000 partitions, {'' if read else 'un'}read",
+        partial(pour, streams=streams, seconds=SECONDS, read=read),
+        prepare=partial(create, topic="large", partitions=1000),
+    )
+
+
+def test_cheap_requests(suffer: Callable[..., None]) -> None:
+    streams = [100_000 * metadata("honest")] * CONNECTIONS
+    suffer(
+        f"{CONNECTIONS} x 100,000 Metadata of one partition, read",
+        partial(pour, streams=streams, seconds=SECONDS, read=True),
+    )

@@ -1,0 +1,76 @@
+"""Turns of the event loop, with a clock of the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkad.turns import TURN_S, Lane
+
+
+class Loop:
+    """Calls what is due soon, a turn at a time; working takes time by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self._soon: list[Callable[[], None]] = []
+        self.lane = Lane(self._soon.append, lambda: self.now)
+
+    def turn(self) -> float:
+        """How long it took."""
+        begin, soon = self.now, self._soon[:]
+        self._soon.clear()
+        for callback in soon:
+            callback()
+        return self.now - begin
+
+    @property
+    def idle(self) -> bool:
+        return not self._soon
+
+
+def worker(loop: Loop, name: str, pieces: int, piece_s: float, done: list[str]) -> Callable[[float], None]:
+    def step(until: float) -> None:
+        nonlocal pieces
+        while pieces:
+            loop.now += piece_s
+            pieces -= 1
+            done.append(name)
+            if loop.now >= until:
+                break
+        if pieces:
+            loop.lane.add(step)
+
+    return step
+
+
+def test_a_turn_ends_however_many_wait_and_everybody_gets_a_part() -> None:
+    loop = Loop()
+    done: list[str] = []
+    for name in "abcd":
+        loop.lane.add(worker(loop, name, 100, 0.0005, done))
+    assert loop.turn() <= TURN_S + 0.0005
+    assert set(done) == set("abcd")
+    while not loop.idle:
+        assert loop.turn() <= TURN_S + 0.0005
+    assert sorted(done) == sorted("abcd" * 100)
+
+
+def test_a_large_piece_leaves_the_others_to_the_next_turn() -> None:
+    loop = Loop()
+    done: list[str] = []
+    for name in "ab":
+        loop.lane.add(worker(loop, name, 2, 0.02, done))
+    loop.turn()
+    assert done == ["a"]
+    loop.turn()
+    assert done == ["a", "b"]
+
+
+def test_what_is_worked_beside_the_lane_is_allowed_anew_in_each_turn() -> None:
+    loop = Loop()
+    loop.lane.left = -3.0
+    loop.lane.add(worker(loop, "a", 1, 0.001, []))
+    assert loop.lane.left < 0
+    loop.turn()
+    assert TURN_S - 0.002 < loop.lane.left < TURN_S
+    assert loop.idle
