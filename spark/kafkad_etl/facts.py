@@ -10,6 +10,9 @@ from kafkad_etl.job import Job
 FILES = ("parquet", "json", "csv")
 """Sinks that this program writes as files itself."""
 
+MANIFESTS, MERGES = "sink", "sink/merging"
+"""In a checkpoint: what says how the files of a batch, or of a merge, get to their places."""
+
 _UNITS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
     **dict.fromkeys(("s", "second", "seconds"), 1_000),

@@ -51,6 +51,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     sink_schema: Schema | None = None
     dead_letter_client: Client = {}
     sink_client: Client = {}
+    sink_partitions: int = 0
+    """Of the topic that rows go to."""
     checkpoint: str = ""
     """A directory, absolute or with a scheme; empty: none."""
     checkpoint_id: str = ""
@@ -146,6 +148,38 @@ class Lost(Struct, frozen=True, tag="lost", kw_only=True):
     certain: bool = True
 
 
+class Committed(Struct, frozen=True, tag="committed", kw_only=True):
+    """The checkpoint has batches that the driver has not told of: it was ended before it could. `end` is that of the
+    last one, whose number is `batch`. The front finds it out by itself."""
+
+    batch: int
+    count: int
+    end: Offsets
+
+
+class Unsure(Struct, frozen=True, tag="unsure", kw_only=True):
+    """A run ended in the middle of a batch for a topic: up to so many of its rows are there, and come again. The front
+    finds it out by itself."""
+
+    topic: str
+    rows: int
+
+
+class Ends(Struct, frozen=True, tag="ends"):
+    """Where the partitions that are read end now. The front asks for it by itself."""
+
+    ends: Offsets
+
+
+class Retrying(Struct, frozen=True, tag="retrying", kw_only=True):
+    """A batch failed, and the query begins anew after so many seconds."""
+
+    text: str
+    seconds: float
+    attempt: int
+    most: int
+
+
 class Warned(Struct, frozen=True, tag="warned"):
     text: str
 
@@ -178,7 +212,23 @@ class Ended(Struct, frozen=True, tag="ended"):
     reason: Literal["done", "stopped", "limit"]
 
 
-Event: TypeAlias = Started | Query | Tasks | Batch | OpenWindows | Compacted | Lost | Warned | Rows | Failed | Ended
+Event: TypeAlias = (
+    Started
+    | Query
+    | Tasks
+    | Batch
+    | Committed
+    | OpenWindows
+    | Compacted
+    | Lost
+    | Unsure
+    | Ends
+    | Retrying
+    | Warned
+    | Rows
+    | Failed
+    | Ended
+)
 Message: TypeAlias = Plan | Stop | Event
 
 _encoder = msgspec.json.Encoder()

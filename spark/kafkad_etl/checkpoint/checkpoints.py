@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import has_scheme, is_elsewhere, is_stateful, sink_text, source_text
+from kafkad_etl.facts import MERGES, has_scheme, is_elsewhere, is_stateful, sink_text, source_text
 from kafkad_etl.job import Job, Offsets
 
 RECORD = "job.json"
@@ -274,6 +274,13 @@ class Checkpoint:
             {n: (self._text(f"offsets/{n}") or "") if n == done else "" for n in offsets},
             {n: (self._text(f"commits/{n}") or "") if n == done else "" for n in commits},
         )
+
+    def unfinished(self) -> str:
+        """What a merge has left half done; empty: nothing that is known here."""
+        merges = self.directory / MERGES
+        if self.is_remote or not any(merges.glob("*.json")):
+            return ""
+        return "a merge of small files was cut off; the next run or kctl etl compact finishes it"
 
     def _numbers(self, folder: str) -> list[int]:
         there = self.directory / folder

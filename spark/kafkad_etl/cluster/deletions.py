@@ -10,6 +10,7 @@ from threading import Thread
 
 from kafkad_etl.cluster.losses import Gap, in_batch
 from kafkad_etl.cluster.starts import as_positions
+from kafkad_etl.job import Offsets
 from kafkad_etl.messages import Batch
 from kctl.errors import KctlError
 from kctl.offsets import EARLIEST, offsets_at
@@ -21,8 +22,12 @@ CLOSE_SECONDS = 3.0
 class Deletions:
     """`lost` and `warn` are called in the thread. The session is its own."""
 
-    def __init__(self, session: Session, lost: Callable[[Gap], None], warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, session: Session, begin: Offsets, lost: Callable[[Gap], None], warn: Callable[[str], None]
+    ) -> None:
+        """`begin`: where there was something to be read when the run began. What lay before is told already."""
         self._session = session
+        self._begin = as_positions(begin)
         self._lost = lost
         self._warn = warn
         self._batches: SimpleQueue[Batch | None] = SimpleQueue()
@@ -49,7 +54,8 @@ class Deletions:
             self._session.close()
 
     def _of(self, batch: Batch) -> list[Gap]:
-        begin, end = as_positions(batch.start), as_positions(batch.end)
+        end = as_positions(batch.end)
+        begin = {where: max(at, self._begin.get(where, 0)) for where, at in as_positions(batch.start).items()}
         moved = [where for where, first in begin.items() if first < end.get(where, first)]
         try:
             found = offsets_at(self._session, dict.fromkeys(moved, EARLIEST)) if moved else {}

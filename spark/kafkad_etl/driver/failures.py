@@ -38,6 +38,11 @@ RULES = (
         says="records were deleted before they were read",
         hint="--accept-data-loss goes on without them, for one run",
     ),
+    Rule(
+        "topic",
+        r"a row names partition -?\d+, and topic|Partition \d+ of topic \S+ with partition count \d+ is not present",
+        hint="add partitions to the topic, or leave sink.topic.partition out: then each record's key decides",
+    ),
     Rule("topic", r"UnknownTopicOrPartition|UnknownTopicId|UNKNOWN_TOPIC"),
     Rule("topic", r"(?:Topic|Group|Cluster|TransactionalId)AuthorizationException"),
     Rule("topic", r"SaslAuthentication|SslAuthentication|AuthenticationException"),

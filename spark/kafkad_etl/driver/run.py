@@ -19,7 +19,7 @@ from kafkad_etl.driver.paths import HadoopFiles, join
 from kafkad_etl.driver.progress import batch_of, progress_of, tasks_of
 from kafkad_etl.driver.stateful import Stateful, observed_of
 from kafkad_etl.facts import duration_ms, is_stateful
-from kafkad_etl.messages import Event, Failed, Plan, Query, Stop, Warned
+from kafkad_etl.messages import Event, Failed, Plan, Query, Retrying, Stop, Warned
 
 POLL_SECONDS = 0.1
 TASKS_EVERY = 0.5
@@ -52,7 +52,7 @@ def run(spark: Any, plan: Plan, front: Front, sink_of: Callable[..., Sink]) -> R
             if not failed.retriable or attempt > retries.max or front.stop:
                 raise
             wait = duration_ms(retries.backoff) / 1000 * 2 ** (attempt - 1)
-            front.send(Warned(f"{failed.text}; again in {wait:g} s ({attempt} of {retries.max})"))
+            front.send(Retrying(text=failed.text, seconds=wait, attempt=attempt, most=retries.max))
             _sleep(wait, front)
 
 

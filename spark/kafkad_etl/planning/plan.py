@@ -37,7 +37,7 @@ def plan(
     bounds = source.NOTHING
     if read.topics:
         bounds = source.bounds(clusters, job, asked, read.there, stands.standing, now)
-    creations = writing.look(clusters, job) if runs else []
+    target = writing.look(clusters, job, read) if runs else writing.Target()
     return Planned(
         plan=Plan(
             task=asked.task,
@@ -49,6 +49,7 @@ def plan(
             sink_schema=schemas.sink,
             dead_letter_client=writing.letters_client(clusters, job),
             sink_client=writing.sink_client(clusters, job),
+            sink_partitions=target.partitions,
             checkpoint=checkpoint.path if keeps_progress else "",
             checkpoint_id=stands.checkpoint_id,
             committed=_committed(checkpoint, stands) if keeps_progress else None,
@@ -60,7 +61,7 @@ def plan(
         record=stands.record,
         is_new=stands.is_new,
         resets=keeps_progress and asked.reset_checkpoint and checkpoint.directory.exists(),
-        creations=tuple(creations),
+        creations=target.creations,
         lost=bounds.lost,
         record_bytes=source.record_bytes(clusters, job, read) if runs else {},
         topic_ids=read.ids,

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from kafkad.names import TopicPartition
 from kafkad_etl.checkpoint.checkpoints import Checkpoint, Record, Standing
 from kafkad_etl.cluster.losses import Gap
+from kafkad_etl.facts import is_stateful
 from kafkad_etl.job import Create, Kafka
 from kafkad_etl.messages import Plan
 
@@ -64,3 +65,20 @@ class Planned(NamedTuple):
     @property
     def rows(self) -> int:
         return sum(one.rows for one in self.reach)
+
+    @property
+    def has_nothing_new(self) -> bool:
+        """Whether Spark would find nothing to do: a checkpoint here that no run has left half done, and not one offset
+        after it. Of files, and of groups that wait in Spark's state, only Spark knows."""
+        return (
+            self.plan.mode == "available-now"
+            and self.plan.reading is not None
+            and not is_stateful(self.plan.job)
+            and self.checkpoint is not None
+            and not self.checkpoint.is_remote
+            and not self.is_new
+            and self.standing.planned is None
+            and not self.checkpoint.unfinished()
+            and not self.lost
+            and all(one.start == one.end for one in self.reach)
+        )

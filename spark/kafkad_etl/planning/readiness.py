@@ -51,10 +51,12 @@ def check(
 
 
 def _faults(clusters: Clusters, job: Job) -> Iterator[EtlError]:
-    needs: list[Callable[[], object]] = [
-        partial(source.look, clusters, job),
-        partial(writing.creations, clusters, job),
-    ]
+    read = source.Source({}, {})
+    try:
+        read = source.look(clusters, job)
+    except EtlError as error:
+        yield error
+    needs: list[Callable[[], object]] = [partial(writing.target, clusters, job, read)]
     needs += [partial(writing.need_letters, clusters, job, name) for name in dead_letter_topics(job)]
     for need in needs:
         try:

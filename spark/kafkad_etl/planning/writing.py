@@ -2,31 +2,80 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kafkad_etl.cluster import topics
-from kafkad_etl.cluster.clusters import Clusters
+from kafkad_etl.cluster.clusters import Clusters, servers
+from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import dead_letter_topics
 from kafkad_etl.job import Job
 from kafkad_etl.messages import Client
 from kafkad_etl.planning import places
 from kafkad_etl.planning.planned import Creation
+from kafkad_etl.planning.source import Source
+
+PARTITION = "_partition"
 
 
-def look(clusters: Clusters, job: Job) -> list[Creation]:
-    """Topics that a run has to create first; EtlError for those that nobody will, and for other places of rows."""
+class Target(NamedTuple):
+    """The topic that rows go to."""
+
+    partitions: int = 0
+    """It has so many, or will have; 0: rows go elsewhere."""
+    creations: tuple[Creation, ...] = ()
+    """What a run has to create first."""
+
+
+def look(clusters: Clusters, job: Job, read: Source) -> Target:
+    """EtlError for topics that nobody will create or that have too few partitions, and for other places of rows."""
     for fault in places.faults(job):
         raise fault
     for name in dead_letter_topics(job):
         need_letters(clusters, job, name)
-    return creations(clusters, job)
+    return target(clusters, job, read)
 
 
-def creations(clusters: Clusters, job: Job) -> list[Creation]:
+def target(clusters: Clusters, job: Job, read: Source) -> Target:
     sink = job.sink.topic
     if sink is None:
-        return []
+        return Target()
     kafka = sink.kafka or job.kafka
     there = topics.writable(clusters.session(kafka), sink.topic, "sink.topic", sink.create)
-    return [Creation(kafka, sink.topic, sink.create)] if there is None and sink.create is not None else []
+    if there is not None:
+        found = Target(len(there.partitions))
+    else:
+        assert sink.create is not None  # else it would have to be there
+        found = Target(sink.create.partitions, (Creation(kafka, sink.topic, sink.create),))
+    need_partitions(job, read, found.partitions, servers(clusters.access(kafka)), created=there is None)
+    return found
+
+
+def need_partitions(job: Job, read: Source, there: int, host: str, *, created: bool) -> None:
+    """EtlError CLUSTER if rows are to keep their partitions, and the target lacks some of those."""
+    sink = job.sink.topic
+    if sink is None or not sink.partition or not any(each.partition >= there for each in read.there):
+        return
+    from kafkad_etl.model.sql.origins import origin
+
+    if origin(job, sink.partition).lower() != PARTITION:
+        return  # which partitions rows will name is for the driver to see
+    last = max(read.there, key=lambda each: each.partition)
+    raise EtlError(
+        f'rows keep their partition, "{last.topic}" has {_these(last.partition + 1)}, '
+        f'and topic "{sink.topic}" on {host} {"would have" if created else "has"} {_these(there)}',
+        EtlExit.CLUSTER,
+        key="sink.topic.partition",
+        hints=(
+            f"sink.topic.create.partitions: {last.partition + 1}"
+            if created
+            else f"kctl -b {host} topics add-partitions {sink.topic} -p {last.partition + 1}",
+            "or leave sink.topic.partition out: then each record's key decides",
+        ),
+    )
+
+
+def _these(partitions: int) -> str:
+    return f"partitions 0-{partitions - 1}" if partitions > 1 else "partition 0 only"
 
 
 def need_letters(clusters: Clusters, job: Job, name: str) -> None:

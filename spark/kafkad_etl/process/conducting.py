@@ -12,7 +12,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.messages import Batch, Ended, Event, Failed, Lost, Warned
+from kafkad_etl.messages import Batch, Committed, Ended, Ends, Event, Failed, Lost, Retrying, Unsure, Warned
 from kafkad_etl.model.loading import masked
 from kafkad_etl.process.interruptions import Interruptions
 from kafkad_etl.process.launching import Launched
@@ -26,6 +26,8 @@ _START_SECONDS = 45.0
 """For Spark to start on a cluster that has room."""
 _STOPPING = "stopping after the batch that runs; Ctrl-C again stops at once"
 
+Told = Committed | Ends | Lost | Unsure | Warned | Failed
+"""What others than the driver know."""
 Last = Ended | Failed | None
 """What the driver said last; None: it went without a word."""
 
@@ -52,12 +54,17 @@ class Conductor:
         self._last: Last = None
         self._given_up: Failed | None = None
         self._stopped = False
-        self._others: SimpleQueue[Lost | Warned | Failed] = SimpleQueue()
+        self._others: SimpleQueue[Told] = SimpleQueue()
         self.on_batch: list[Callable[[Batch], None]] = []
 
-    def tell(self, event: Lost | Warned | Failed) -> None:
-        """From any thread: what others than the driver know. `Failed` ends the run after the batch that runs."""
+    def tell(self, event: Told) -> None:
+        """From any thread. `Failed` ends the run after the batch that runs."""
         self._others.put(event)
+
+    @property
+    def was_cut_off(self) -> bool:
+        """At the end: whether there may be more than the driver has told."""
+        return not isinstance(self._last, Ended)
 
     def warn(self, text: str) -> None:
         self.tell(Warned(text))
@@ -134,7 +141,7 @@ class Conductor:
 
 
 def without_secrets(event: Event, secrets: frozenset[str]) -> Event:
-    if isinstance(event, Warned):
+    if isinstance(event, Warned | Retrying):
         return replace(event, text=masked(event.text, secrets))
     if isinstance(event, Failed):
         hints = [masked(hint, secrets) for hint in event.hints]

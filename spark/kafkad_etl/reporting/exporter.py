@@ -31,10 +31,9 @@ class Exporter:
                 (host, port), _handler(lambda: page(job, state(), clock(), time.time()))
             )
         except OSError as error:
-            what = f"run.listen: cannot listen on {listen}: {(error.strerror or str(error)).lower()}"
-            raise EtlError(
-                what, EtlExit.USAGE, hints=("another run may be there: give each job a port of its own",)
-            ) from error
+            what = f"cannot listen on {listen}: {(error.strerror or str(error)).lower()}"
+            hint = "another run may be there: give each job a port of its own"
+            raise EtlError(what, EtlExit.USAGE, key="run.listen", hints=(hint,)) from error
         self.port = self._server.server_address[1]
         Thread(target=self._server.serve_forever, name="exporter", daemon=True).start()
 
@@ -81,13 +80,21 @@ def _lines(job: str, state: State, now: float, wall: float) -> Iterator[str]:
         for partition, span in sorted(spans.items()):
             yield f'{_PREFIX}_lag{{job="{job}",topic="{topic}",partition="{partition}"}} {span.lag}'
     ended = None if state.batch_ended is None else wall - (now - state.batch_ended)
+    began = wall - (now - state.began)
+    lost = sum(gap.records for gap in state.lost)
+    runs = state.reading and not state.failed and not state.reason
     numbers: list[tuple[str, str, str, float | None]] = [
+        ("start_time_seconds", "gauge", "When this run began, in seconds since 1970.", began),
+        ("up", "gauge", "1: the query runs. 0: Spark starts, or has ended.", int(runs)),
         ("rows_read_total", "counter", "Rows that this run read.", state.read),
         ("rows_written_total", "counter", "Rows that went to the sink.", state.written),
         ("bad_rows_total", "counter", "Rows that did not parse.", state.bad),
         ("late_rows_total", "counter", "Rows that came after the watermark, and were dropped.", state.late),
         ("duplicate_rows_total", "counter", "Rows that deduplication left out.", state.duplicates),
         ("batches_total", "counter", "Batches that are committed.", state.batches),
+        ("failed_batches_total", "counter", "Batches that failed.", state.failures),
+        ("retried_batches_total", "counter", "Of those, how many were begun anew.", state.retries),
+        ("lost_records_total", "counter", "Records deleted before they were read.", lost),
         ("open_windows", "gauge", "Groups that are not written yet.", state.open_groups),
         ("batch_seconds", "gauge", "How long the last batch took.", state.batch_seconds),
         ("last_batch_timestamp_seconds", "gauge", "When the last batch was committed.", ended),

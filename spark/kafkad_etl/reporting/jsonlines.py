@@ -32,6 +32,8 @@ class JsonLines(Reporter):
             "bad": state.bad,
             "late": state.late,
             "duplicates": state.duplicates,
+            "batches_not_told": state.untold,
+            "rows_perhaps_written": sum(state.unsure.values()),
             "lost": sum(gap.records for gap in state.lost),
             "batches": state.batches,
             "batches_replayed": state.replayed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -11,7 +11,22 @@ from msgspec.structs import replace
 from kafkad.names import TopicPartition
 from kafkad_etl.cluster.losses import Gap
 from kafkad_etl.job import Offsets
-from kafkad_etl.messages import Batch, Ended, Event, Failed, Lost, OpenWindows, Query, Started, Tasks, Warned
+from kafkad_etl.messages import (
+    Batch,
+    Committed,
+    Ended,
+    Ends,
+    Event,
+    Failed,
+    Lost,
+    OpenWindows,
+    Query,
+    Retrying,
+    Started,
+    Tasks,
+    Unsure,
+    Warned,
+)
 
 _RECENT_SECONDS = 60.0
 
@@ -22,10 +37,12 @@ class Span(NamedTuple):
     start: int
     done: int
     end: int
+    latest: int = 0
+    """As kctl itself has asked: it goes on while Spark says nothing."""
 
     @property
     def lag(self) -> int:
-        return max(self.end - self.done, 0)
+        return max(self.end - self.done, self.latest - self.done, 0)
 
 
 class Sample(NamedTuple):
@@ -63,6 +80,14 @@ class State(Struct, frozen=True, kw_only=True):
     batch_seconds: float = 0.0
     batch_ended: float | None = None
     """When the last one was committed, by the same clock as `began`."""
+    failures: int = 0
+    """Batches that failed."""
+    retries: int = 0
+    """Of those, how many were begun anew."""
+    untold: int = 0
+    """Batches that are committed, of whose rows nothing is known."""
+    unsure: Mapping[str, int] = {}
+    """For each topic: rows of batches that are not committed, at most."""
     lost: tuple[Gap, ...] = ()
     """Records that were deleted before they were read, which the job or the command line accepts."""
     warnings: tuple[str, ...] = ()
@@ -113,15 +138,42 @@ def advance(state: State, event: Event, now: float) -> State:
             return _with_batch(state, event, now)
         case OpenWindows():
             return replace(state, windows=event, open_groups=event.groups)
-        case Lost():
-            return replace(state, lost=(*state.lost, gap_of(event)))
+        case Lost() | Ends() | Committed() | Unsure():
+            return _as_the_front_knows(state, event)
         case Warned():
             return replace(state, warnings=(*state.warnings, event.text))
-        case Failed():
-            return replace(state, failed=event)
+        case Retrying() | Failed():
+            return _with_failure(state, event)
         case Ended():
             return replace(state, reason=event.reason, tasks=None)
     return state
+
+
+def _with_failure(state: State, event: Retrying | Failed) -> State:
+    state = replace(state, failures=state.failures + 1, tasks=None)
+    if isinstance(event, Retrying):
+        return replace(state, retries=state.retries + 1)
+    return replace(state, failed=event)
+
+
+def _as_the_front_knows(state: State, event: Lost | Ends | Committed | Unsure) -> State:
+    if isinstance(event, Lost):
+        return replace(state, lost=(*state.lost, gap_of(event)))
+    if isinstance(event, Unsure):
+        return replace(state, unsure={**state.unsure, event.topic: event.rows})
+    if isinstance(event, Ends):
+        return replace(state, spans=_with(state.spans, event.ends, lambda span, end: span._replace(latest=end)))
+    moved = _with(state.spans, event.end, lambda span, done: span._replace(done=max(done, span.done)))
+    return replace(state, spans=moved, untold=state.untold + event.count)
+
+
+def _with(spans: Spans, offsets: Offsets, changed: Callable[[Span, int], Span]) -> Spans:
+    return {
+        topic: {
+            p: changed(span, offsets[topic][p]) if p in offsets.get(topic, {}) else span for p, span in each.items()
+        }
+        for topic, each in spans.items()
+    }
 
 
 def gap_of(lost: Lost) -> Gap:
@@ -161,8 +213,8 @@ def _moved(spans: Spans, batch: Batch) -> Spans:
             start = batch.start.get(topic, {}).get(partition, 0)
             if before:  # a remote checkpoint may be further than was known
                 start = max(start, before.start) if before.done == before.start else before.start
-            latest = batch.latest.get(topic, {}).get(partition, before.end if before else done)
-            moved[topic][partition] = Span(start, done, max(latest, done))
+            end = max(batch.latest.get(topic, {}).get(partition, done), before.end if before else done)
+            moved[topic][partition] = Span(start, done, max(end, done), before.latest if before else 0)
     return moved
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kafkad_etl.messages import Compacted, Event, Lost, Warned
+from kafkad_etl.messages import Compacted, Event, Lost, Retrying, Warned
 from kafkad_etl.reporting.state import (
     Span,
     State,
@@ -25,6 +25,8 @@ def said(event: Event) -> str:
     """Of events that have a line of their own."""
     if isinstance(event, Warned):
         return f"warning: {event.text}"
+    if isinstance(event, Retrying):
+        return f"warning: {event.text}; again in {event.seconds:g} s ({event.attempt} of {event.most})"
     if isinstance(event, Lost):
         return f"warning: {gap_of(event)}; going on without them"
     if isinstance(event, Compacted):
@@ -94,6 +96,7 @@ def summary(state: State, outcome: str, seconds: float, *, guarantee: str = "", 
         yield f"  {topic}: {offsets_text(spans)}"
     for gap in state.lost:
         yield f"  lost: {gap}"
+    yield from _unfinished(state)
     if state.replayed:
         again = "1 batch was" if state.replayed == 1 else f"{state.replayed:,} batches were"
         yield f"  {again} written by an earlier run already, and not again"
@@ -105,6 +108,17 @@ def summary(state: State, outcome: str, seconds: float, *, guarantee: str = "", 
         yield f"  guarantee: {guarantee}"
     if log:
         yield f"  log: {log}"
+
+
+def _unfinished(state: State) -> Iterator[str]:
+    if state.untold:
+        more = "1 batch more was" if state.untold == 1 else f"{state.untold:,} batches more were"
+        yield f"  {more} committed while Spark was ended, whose rows are not counted here"
+    for topic, rows in state.unsure.items():
+        yield (
+            f"  up to {counted(rows, 'row')} more in topic {topic}: of a batch that is not committed, and is written "
+            "again by the next run"
+        )
 
 
 def _seconds(seconds: float) -> str:

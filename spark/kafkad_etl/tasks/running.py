@@ -6,19 +6,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from msgspec.structs import replace
-
-from kafkad_etl.checkpoint.checkpoints import Standing, checkpoint_of
+from kafkad_etl.checkpoint.checkpoints import checkpoint_of
 from kafkad_etl.checkpoint.locking import Lock
 from kafkad_etl.cluster.clusters import Clusters
-from kafkad_etl.cluster.losses import Gap
 from kafkad_etl.errors import EtlExit
+from kafkad_etl.job import Job
 from kafkad_etl.machine import environment
-from kafkad_etl.messages import Batch, Failed, Lost
 from kafkad_etl.model.effective import effective
 from kafkad_etl.model.guarantee import guarantee
 from kafkad_etl.model.inspection import inspect
@@ -27,12 +24,12 @@ from kafkad_etl.planning import masters
 from kafkad_etl.planning.beginning import begin
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import Asked, Planned
-from kafkad_etl.process.conducting import Conductor
 from kafkad_etl.process.logs import log_of
 from kafkad_etl.process.submitting import NO_OPTIONS, Options
 from kafkad_etl.process.working import Work, work_to_its_end
 from kafkad_etl.reporting import How, Reporter, reporter
-from kafkad_etl.tasks.diagnosis import explaining, named
+from kafkad_etl.tasks.attending import attended
+from kafkad_etl.tasks.diagnosis import explaining
 
 if TYPE_CHECKING:
     from kctl.settings import Settings
@@ -67,72 +64,37 @@ def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
         ]
         if lock.left:
             said.append(f"the last run did not come to its end: {lock.left}; its lock is taken over")
+        promise = str(guarantee(planned.plan.job))
+        if planned.has_nothing_new:
+            return _nothing_new(request, planned, stream, said, promise)
         said += begin(planned, clusters)
         log = log_of(job.job)
-        promise = str(guarantee(planned.plan.job))
         shown = reporter(request.how, planned, stream, guarantee=promise, log=str(log.path))
-        return work_to_its_end(
-            Work(found, planned.plan, log, job.secrets, request.master, request.options, lock),
-            shown,
-            explaining(loaded, planned, clusters, shown),
-            partial(_attended, planned, clusters, shown, said),
-        )
+        with loaded.telling_places(), exporting(planned.plan.job, shown):
+            return work_to_its_end(
+                Work(found, planned.plan, log, job.secrets, request.master, request.options, lock),
+                shown,
+                explaining(loaded, planned, clusters, shown),
+                partial(attended, planned, clusters, shown, said),
+            )
+
+
+def _nothing_new(request: Request, planned: Planned, stream: TextIO, said: Sequence[str], promise: str) -> EtlExit:
+    shown = reporter(request.how, planned, stream, guarantee=promise)
+    for text in said:
+        shown.say(text)
+    shown.say(f"nothing new since batch {planned.standing.batch}: Spark was not started")
+    shown.close("done")
+    return EtlExit.DONE
 
 
 @contextmanager
-def _attended(
-    planned: Planned, clusters: Clusters, shown: Reporter, said: Sequence[str], conductor: Conductor
-) -> Iterator[None]:
-    """What is known before Spark starts is said; progress is shown as a consumer group, and to Prometheus."""
-    from kafkad_etl.cluster.mirror import Mirror, group_of
-
-    for text in said:
-        shown.say(text)
-    job = planned.plan.job
-    with ExitStack() as stack:
-        if job.run.listen:
-            from kafkad_etl.reporting.exporter import Exporter
-
-            stack.enter_context(Exporter(job.run.listen, job.name, lambda: shown.state))
-        group = group_of(job)
-        if group and planned.plan.reading and planned.checkpoint:
-            mirror = stack.enter_context(closing(Mirror(clusters.fresh(job.kafka), group, conductor.warn)))
-            conductor.on_batch.append(lambda batch: mirror.offer(batch.batch, batch.end))
-        if planned.checkpoint and planned.checkpoint.is_remote:
-            conductor.on_batch.append(partial(remember, planned))
-        _watch(planned, clusters, conductor, stack)
+def exporting(job: Job, shown: Reporter) -> Iterator[None]:
+    """To Prometheus, if the job says where."""
+    if not job.run.listen:
         yield
-
-
-def remember(planned: Planned, batch: Batch) -> None:
-    """What a remote checkpoint holds, which from here nobody can look at."""
-    assert planned.checkpoint and planned.record
-    seen = Standing(batch=batch.batch, reached=batch.end)
-    planned.checkpoint.write_record(replace(planned.record, seen=seen))
-
-
-def _watch(planned: Planned, clusters: Clusters, conductor: Conductor, stack: ExitStack) -> None:
-    """Topics and records that are deleted meanwhile."""
-    job, reading = planned.plan.job, planned.plan.reading
-    if reading is None:
         return
-    if not reading.fail_on_data_loss:
-        from kafkad_etl.cluster.deletions import Deletions
+    from kafkad_etl.reporting.exporter import Exporter
 
-        lost = partial(_tell_lost, conductor)
-        deletions = stack.enter_context(closing(Deletions(clusters.fresh(job.kafka), lost, conductor.warn)))
-        conductor.on_batch.append(deletions.offer)
-    elif planned.plan.mode == "continuous":
-        from kafkad_etl.cluster.presence import Presence
-
-        gone = partial(_tell_gone, conductor)
-        stack.enter_context(closing(Presence(clusters.fresh(job.kafka), planned.topic_ids, gone)))
-
-
-def _tell_lost(conductor: Conductor, gap: Gap) -> None:
-    topic, partition = gap.where
-    conductor.tell(Lost(topic=topic, partition=partition, first=gap.first, end=gap.end, certain=gap.certain))
-
-
-def _tell_gone(conductor: Conductor, names: list[str]) -> None:
-    conductor.tell(Failed(kind="topic", text=f"{named(names)} deleted while the job ran"))
+    with Exporter(job.run.listen, job.name, lambda: shown.state):
+        yield

@@ -1,9 +1,17 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from kafkad.names import TopicPartition
+from kafkad_etl.cluster import deletions
+from kafkad_etl.cluster.appended import grown
 from kafkad_etl.cluster.losses import Gap, in_batch
+from kafkad_etl.messages import Batch
+from kctl.errors import KctlError
+from kctl.offsets import OffsetAt
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -29,3 +37,34 @@ def test_what_a_batch_did_not_find(rows_read: int, starts: dict[TopicPartition, 
 
 def test_what_is_not_certain_says_so() -> None:
     assert str(Gap(A, 30, 40, False)) == "orders-0: up to 10 records (30-39) deleted before they were read"
+
+
+def test_a_gap_that_was_accepted_when_the_run_began_is_not_counted_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletions, "offsets_at", lambda _, asked: dict.fromkeys(asked, OffsetAt(30, -1, -1)))
+    lost: list[Gap] = []
+    watching = deletions.Deletions(closable(), {"orders": {0: 30}}, lost.append, pytest.fail)
+    watching.offer(batch(first=0, end=100, rows_read=70))
+    watching.close()
+    assert lost == []
+    monkeypatch.setattr(deletions, "offsets_at", lambda _, asked: dict.fromkeys(asked, OffsetAt(50, -1, -1)))
+    watching = deletions.Deletions(closable(), {"orders": {0: 30}}, lost.append, pytest.fail)
+    watching.offer(batch(first=0, end=100, rows_read=50))
+    watching.close()
+    assert lost == [Gap(A, 30, 50)]
+
+
+def batch(first: int, end: int, rows_read: int) -> Batch:
+    return Batch(
+        batch=1, start={"orders": {0: first}}, end={"orders": {0: end}}, rows_read=rows_read, rows_written=0, seconds=1
+    )
+
+
+def closable() -> Any:
+    return SimpleNamespace(close=lambda: None)
+
+
+def test_how_much_a_topic_has_grown() -> None:
+    refused = KctlError("nobody answers")
+    before = {A: OffsetAt(10, -1, -1), TopicPartition("orders", 2): refused}
+    now = {A: OffsetAt(25, -1, -1), B: OffsetAt(7, -1, -1), TopicPartition("orders", 2): OffsetAt(9, -1, -1)}
+    assert grown(before, now) == 15 + 7

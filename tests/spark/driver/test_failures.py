@@ -42,6 +42,18 @@ def test_a_syntax_error_begins_with_an_empty_line() -> None:
         ("java.lang.OutOfMemoryError", "Java heap space", "environment", False),
         ("java.lang.AssertionError", "should provide the same topic partitions in pre-fetched", "checkpoint", False),
         ("org.apache.kafka.common.errors.TimeoutException", "Timed out waiting for a node", "spark", True),
+        (
+            "org.apache.kafka.common.errors.TimeoutException",
+            "Partition 5 of topic out with partition count 3 is not present in metadata after 60000 ms.",
+            "topic",
+            False,
+        ),
+        (
+            "org.apache.spark.SparkRuntimeException",
+            '[USER_RAISED_EXCEPTION] a row names partition 5, and topic "out" had 3 when the run began SQLSTATE: P0001',
+            "topic",
+            False,
+        ),
         ("org.apache.kafka.common.errors.NotLeaderOrFollowerException", "moved", "spark", True),
         ("java.net.ConnectException", "Connection refused", "spark", True),
         ("java.lang.ArithmeticException", "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012", "spark", False),

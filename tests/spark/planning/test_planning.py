@@ -16,7 +16,8 @@ from kafkad_etl.messages import Batch
 from kafkad_etl.planning.beginning import begin
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import Asked, Planned
-from kafkad_etl.tasks.running import remember
+from kafkad_etl.planning.readiness import check
+from kafkad_etl.tasks.attending import remember
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
@@ -338,6 +339,48 @@ def test_a_sink_topic_has_to_exist_or_is_created_by_a_run_only(cluster: Cluster)
     assert cluster.said == [f"created topic {out} with 3 partitions"]
     assert cluster.plan(sink=sink).creations == ()
     cluster.kctl("topics", "delete", out, "-y")
+
+
+def test_rows_that_keep_their_partition_need_a_topic_with_as_many(cluster: Cluster) -> None:
+    out = f"{cluster.topic}-narrow"
+    assert cluster.kctl("topics", "create", out, "-p", "1", "-y").code == 0
+    select = "SELECT value, _partition FROM source"
+    refused = cluster.refused(sink=topic_sink(out, partition="_partition"), transform={"sql": select})
+    assert refused.exit_code == EtlExit.CLUSTER
+    assert refused.what == (
+        f'sink.topic.partition: rows keep their partition, "{cluster.topic}" has partitions 0-1, '
+        f'and topic "{out}" on {cluster.bootstrap} has partition 0 only'
+    )
+    assert refused.hints[0] == f"kctl -b {cluster.bootstrap} topics add-partitions {out} -p 2"
+    created = topic_sink(f"{out}-new", partition="_partition", create={"partitions": 1})
+    assert cluster.refused(sink=created).hints[0] == "sink.topic.create.partitions: 2"
+    with pytest.raises(EtlError, match="has partition 0 only"), Clusters(cluster.settings, Path()) as clusters:
+        check(
+            clusters,
+            job(cluster.bootstrap, source={"topics": [cluster.topic]}, sink=topic_sink(out, partition="_partition")),
+        )
+    chosen = cluster.plan(sink=topic_sink(out, partition="p"), transform={"sql": "SELECT value, 0 AS p FROM source"})
+    assert chosen.plan.sink_partitions == 1, "the driver sees which partitions the rows name"
+    cluster.kctl("topics", "delete", out, "-y")
+
+
+def test_a_run_that_would_find_nothing_new_is_known(cluster: Cluster) -> None:
+    assert not cluster.run().has_nothing_new, "it has never run"
+    ends = {cluster.topic: {0: 30, 1: 10}}
+    spark_checkpoint(cluster.state / "j", [ends, ends])
+    assert cluster.plan().has_nothing_new
+    assert not cluster.plan(run={"mode": "continuous"}).has_nothing_new
+    assert not cluster.plan(run={"mode": "batch"}).has_nothing_new
+    assert not cluster.plan(Asked(reset_checkpoint=True)).has_nothing_new
+    (cluster.state / "j/sink/merging").mkdir(parents=True)
+    (cluster.state / "j/sink/merging/0.json").touch()
+    assert not cluster.plan().has_nothing_new, "a merge of files is not finished"
+    (cluster.state / "j/sink/merging/0.json").unlink()
+    (cluster.state / "j/commits/1").unlink()
+    assert not cluster.plan().has_nothing_new, "a batch comes again"
+    (cluster.state / "j/commits/1").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    cluster.write(1, 1)
+    assert not cluster.plan().has_nothing_new
 
 
 def test_a_dead_letter_topic_has_to_exist(cluster: Cluster) -> None:

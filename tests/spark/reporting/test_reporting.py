@@ -9,7 +9,21 @@ import pytest
 
 from kafkad.names import TopicPartition
 from kafkad_etl.cluster.losses import Gap
-from kafkad_etl.messages import Batch, Ended, Failed, OpenWindows, Plan, Query, Reading, Rows, Started, Tasks, Warned
+from kafkad_etl.messages import (
+    Batch,
+    Committed,
+    Ended,
+    Failed,
+    OpenWindows,
+    Plan,
+    Query,
+    Reading,
+    Rows,
+    Started,
+    Tasks,
+    Unsure,
+    Warned,
+)
 from kafkad_etl.planning.planned import Planned, Reach
 from kafkad_etl.reporting import How, Outcome, Reporter, reporter
 from kafkad_etl.reporting.state import Span, advance, begin, rows_per_second, seconds_left
@@ -126,6 +140,29 @@ def test_a_partition_that_is_new_begins_where_its_first_batch_began() -> None:
     starts, ends, latest = {"t": {0: 5, 1: 0}}, {"t": {0: 9, 1: 4}}, {"t": {0: 9, 1: 6}}
     event = Batch(batch=0, start=starts, end=ends, latest=latest, rows_read=8, rows_written=8, seconds=1)
     assert advance(state, event, 1).spans == {"t": {0: Span(5, 9, 9), 1: Span(0, 4, 6)}}
+
+
+def test_a_batch_that_comes_again_does_not_hide_what_is_behind_it() -> None:
+    state = begin(0, {"t": {0: 0}}, {"t": {0: 380_000}})
+    again = Batch(batch=0, end={"t": {0: 10_000}}, latest={"t": {0: 10_000}}, rows_read=1, rows_written=1, seconds=1)
+    assert advance(state, again, 1).spans == {"t": {0: Span(0, 10_000, 380_000)}}
+    assert advance(state, again, 1).lag == 370_000
+
+
+def test_what_is_known_of_a_run_that_was_cut_off_is_in_its_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    for how in ("plain", "json"):
+        shown = reporter(how, planned(), stream, clock=Clock())  # type: ignore[arg-type]
+        shown.event(Query(columns=[]))
+        shown.event(Committed(batch=4, count=2, end={"orders": {0: 900}}))
+        shown.event(Unsure(topic="out", rows=30_000))
+        shown.close("interrupted")
+    text = stream.getvalue()
+    assert "orders: 0: 0-900" in text
+    assert "2 batches more were committed while Spark was ended, whose rows are not counted here" in text
+    assert "up to 30,000 rows more in topic out: of a batch that is not committed, and is written again" in text
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (summary["batches_not_told"], summary["rows_perhaps_written"]) == (2, 30_000)
 
 
 def test_rates_are_of_the_last_minute() -> None:

@@ -20,6 +20,7 @@ from kafkad_etl.machine.hadoop import VARIABLES
 from kafkad_etl.process.launching import PREFIX
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, Ran
+from tests.spark.checkpoint_files import spark_checkpoint
 from tests.spark.fake_spark import fake_spark
 
 Run = Callable[..., Ran]
@@ -164,6 +165,68 @@ time.sleep(600)
     assert "stopping at once" in ran.err
     assert "interrupted: 0 rows read" in ran.err
     assert is_gone(int((tmp_path / "child").read_text()))
+
+
+def test_a_batch_that_was_finished_while_spark_was_ended_is_told(run: Run, topic: str) -> None:
+    ran = run(
+        HELLO
+        + f"""
+import json
+topic, here = channel.plan.job.source.topics[0], channel.plan.checkpoint.removeprefix("file://")
+channel.send(Query([])); channel.send({BATCH})
+for folder in ("offsets", "commits"):
+    os.makedirs(here + "/" + folder)
+open(here + "/metadata", "w").write('{{"id": "1"}}')
+for number, end in enumerate((1, 3)):
+    open(f"{{here}}/offsets/{{number}}", "w").write("v1\\n{{}}\\n" + json.dumps({{topic: {{"0": end}}}}))
+    open(f"{{here}}/commits/{{number}}", "w").write("v1\\n{{}}")
+for _ in range(2):
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(0.5)
+time.sleep(600)
+""".replace("0: 3", "0: 1")
+    )
+    assert ran.code == EtlExit.INTERRUPTED
+    assert "1 batch more was committed while Spark was ended, whose rows are not counted here" in ran.err
+    assert f"{topic}: 0: 0-3" in ran.err
+
+
+def test_a_topic_batch_that_failed_says_up_to_how_many_rows_were_written(
+    run: Run, topic: str, broker: KafkadProcess, on_broker: Kctl, tmp_path: Path
+) -> None:
+    out = f"{topic}-out"
+    assert on_broker("topics", "create", out, "--partitions", 1, "-y").code == 0
+    produce = [
+        sys.executable,
+        "-m",
+        "kctl",
+        "-b",
+        broker.bootstrap,
+        "produce",
+        out,
+        "--file",
+        str(tmp_path / "records"),
+    ]
+    fails = 'channel.send(Failed(kind="spark", text="the batch failed")); channel.close()'
+    ran = run(
+        f"{HELLO}channel.send(Query([])); subprocess.run({produce}, check=True); {fails}",
+        "--set",
+        f"sink={{type: topic, topic: {{topic: {out}, format: raw}}}}",
+    )
+    assert ran.code == EtlExit.FAILED
+    assert "failed: 0 rows read, 0 written" in ran.err
+    assert f"up to 3 rows more in topic {out}: of a batch that is not committed" in ran.err
+
+
+def test_with_nothing_new_spark_is_not_started(run: Run, topic: str, tmp_path: Path) -> None:
+    begins = f"open({str(tmp_path / 'started')!r}, 'w')"
+    assert run(WORK + 'channel.send(Ended("done")); channel.close()').code == EtlExit.DONE
+    spark_checkpoint(tmp_path / ".etl" / topic, [{topic: {0: 3}}])
+    ran = run(begins)
+    assert ran.code == EtlExit.DONE
+    assert "nothing new since batch 0: Spark was not started" in ran.err
+    assert "done: 0 rows read, 0 written" in ran.err
+    assert not (tmp_path / "started").exists()
 
 
 def test_a_topic_that_is_deleted_meanwhile_ends_a_run_that_would_wait(

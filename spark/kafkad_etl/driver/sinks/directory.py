@@ -13,6 +13,7 @@ import msgspec
 from kafkad_etl.driver.outcome import BatchId, Written
 from kafkad_etl.driver.paths import Entry, Files, hidden, join, parent_and_name
 from kafkad_etl.driver.sinks.manifest import Manifest, Manifests, complete, redone, roll_back
+from kafkad_etl.facts import MANIFESTS
 from kafkad_etl.job import Job
 from kafkad_etl.job import Sink as Settings
 from kafkad_etl.messages import Plan
@@ -34,7 +35,7 @@ class Layout(NamedTuple):
         owner = f"{job.name}-{zlib.crc32((checkpoint or job.run.checkpoint).encode()):08x}"
         staging = join(parent, f".{name}-etl-staging/{owner}")
         kept_at = staging if batch_mode or not checkpoint else checkpoint
-        return cls(target, staging, join(kept_at, "sink"))
+        return cls(target, staging, join(kept_at, MANIFESTS))
 
 
 class Directory:

@@ -16,6 +16,7 @@ from uuid import uuid4
 from kafkad_etl.driver.paths import Entry, Files, join, parent_and_name
 from kafkad_etl.driver.sinks.directory import Layout, visible
 from kafkad_etl.driver.sinks.manifest import Manifest, Manifests, complete
+from kafkad_etl.facts import MERGES
 from kafkad_etl.messages import Compacted
 
 ENDING = re.compile(r"-\d{4}(\..+)$")
@@ -66,7 +67,7 @@ class Merging:
         self._files = files
         self._layout = layout
         self._job = job
-        self._manifests = Manifests(manifest_files, join(layout.manifests, "merging"))
+        self._manifests = Manifests(manifest_files, join(parent_and_name(layout.manifests)[0], MERGES))
         self.staging = join(layout.staging, "merging")
 
     def settle(self) -> None:

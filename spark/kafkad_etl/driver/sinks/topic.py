@@ -71,7 +71,7 @@ class TopicSink:
         if settings.key:
             columns.append(_key(settings.key, types[settings.key]).alias("key"))
         if settings.partition:
-            columns.append(column(settings.partition).cast("int").alias("partition"))
+            columns.append(self._partition(settings).alias("partition"))
         headers = [column(settings.headers)] if settings.headers else []
         if settings.source_header:
             position = functions.concat_ws("/", *map(functions.col, POSITION)).cast("binary")
@@ -81,6 +81,17 @@ class TopicSink:
         if headers:
             columns.append(functions.concat(*headers).alias("headers"))
         return columns
+
+    def _partition(self, settings: Settings) -> Any:
+        """One that the topic lacks stops the batch at once: Kafka's client would wait a minute for it to appear."""
+        from pyspark.sql import functions
+
+        named, there = column(settings.partition).cast("int"), self._plan.sink_partitions
+        if not there:
+            return named
+        ending = f', and topic "{settings.topic}" had {there} when the run began'
+        text = functions.concat(functions.lit("a row names partition "), named, functions.lit(ending))
+        return functions.when((named < 0) | (named >= there), functions.raise_error(text)).otherwise(named)
 
     def _value(self, rows: DataFrame) -> Any:
         from pyspark.sql import functions

@@ -36,7 +36,7 @@ class Queries:
     def steps(self, views: Mapping[str, Columns], result: Columns) -> Generator[Finding, None, Columns]:
         """In their order; from `result`, the columns there are without any, to those that there will be."""
         views = dict(views)
-        for query in _steps(self.job):
+        for query in steps_of(self.job):
             result = views[query.view] = yield from self._step(query, views)
         return result
 
@@ -109,7 +109,7 @@ def _missing(missing: Missing, query: _Query) -> Finding:
     return Finding("doubt", query.path, f'there is no column "{missing.name}"', hints, *where)
 
 
-def _steps(job: Job) -> list[_Query]:
+def steps_of(job: Job) -> list[_Query]:
     steps = [
         _Query(step.name.lower(), f"transform.steps.{index}.sql", step.sql)
         for index, step in enumerate(job.transform.steps)

@@ -1,0 +1,151 @@
+"""What goes on beside Spark while a job runs, and what its end is looked at for: the cluster, the checkpoint, the group
+that shows the progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+
+from msgspec.structs import replace
+
+from kafkad.names import TopicPartition
+from kafkad_etl.checkpoint.checkpoints import Standing
+from kafkad_etl.cluster.appended import Appended
+from kafkad_etl.cluster.clusters import Clusters
+from kafkad_etl.cluster.losses import Gap
+from kafkad_etl.job import Offsets
+from kafkad_etl.messages import Batch, Committed, Ends, Failed, Lost, Unsure
+from kafkad_etl.planning.planned import Planned
+from kafkad_etl.process.conducting import Conductor
+from kafkad_etl.reporting import Reporter
+from kafkad_etl.tasks.diagnosis import named
+from kctl.errors import KctlError
+
+
+@contextmanager
+def attended(
+    planned: Planned, clusters: Clusters, shown: Reporter, said: Sequence[str], conductor: Conductor
+) -> Iterator[None]:
+    """What is known before Spark starts is said; progress is shown as a consumer group."""
+    from kafkad_etl.cluster.mirror import Mirror, group_of
+
+    for text in said:
+        shown.say(text)
+    job = planned.plan.job
+    with ExitStack() as stack:
+        group = group_of(job)
+        if group and planned.plan.reading and planned.checkpoint:
+            mirror = stack.enter_context(closing(Mirror(clusters.fresh(job.kafka), group, conductor.warn)))
+            conductor.on_batch.append(lambda batch: mirror.offer(batch.batch, batch.end))
+        if planned.checkpoint and planned.checkpoint.is_remote:
+            conductor.on_batch.append(partial(remember, planned))
+        _watch(planned, clusters, conductor, stack)
+        _ask_for_ends(planned, clusters, shown, conductor, stack)
+        appended = _appended(planned, clusters)
+        last = _Last(planned.standing.batch)
+        conductor.on_batch.append(last.is_told)
+        try:
+            yield
+        finally:
+            if conductor.was_cut_off:
+                _tell_committed(planned, last, conductor)
+                _tell_appended(appended, shown, conductor)
+
+
+class _Last:
+    """The newest batch that is known to be committed."""
+
+    def __init__(self, batch: int | None) -> None:
+        self.batch = -1 if batch is None else batch
+
+    def is_told(self, batch: Batch) -> None:
+        self.batch = max(self.batch, batch.batch)
+
+
+def _tell_committed(planned: Planned, last: _Last, conductor: Conductor) -> None:
+    """Batches that were finished while Spark was ended: the driver could not tell of them."""
+    if planned.checkpoint is None or planned.checkpoint.is_remote:
+        return
+    standing = planned.checkpoint.standing()
+    if standing.batch is not None and standing.batch > last.batch:
+        count = standing.batch - last.batch
+        conductor.tell(Committed(batch=standing.batch, count=count, end=standing.reached))
+        for call in conductor.on_batch:
+            call(
+                Batch(batch=standing.batch, end=standing.reached, rows_read=0, rows_written=0, seconds=0, replayed=True)
+            )
+
+
+def _appended(planned: Planned, clusters: Clusters) -> Appended | None:
+    sink = planned.plan.job.sink.topic
+    if sink is None:
+        return None
+    return Appended(clusters.session(sink.kafka or planned.plan.job.kafka), sink.topic)
+
+
+def _tell_appended(appended: Appended | None, shown: Reporter, conductor: Conductor) -> None:
+    if appended is None:
+        return
+    try:
+        rows = appended.records() - shown.state.written
+    except KctlError as error:
+        conductor.warn(f"how many rows of the last batch are in topic {appended.topic} is not known: {error.what}")
+    else:
+        if rows > 0:
+            conductor.tell(Unsure(topic=appended.topic, rows=rows))
+
+
+def remember(planned: Planned, batch: Batch) -> None:
+    """What a remote checkpoint holds, which from here nobody can look at."""
+    assert planned.checkpoint and planned.record
+    seen = Standing(batch=batch.batch, reached=batch.end)
+    planned.checkpoint.write_record(replace(planned.record, seen=seen))
+
+
+def _watch(planned: Planned, clusters: Clusters, conductor: Conductor, stack: ExitStack) -> None:
+    """Topics and records that are deleted meanwhile."""
+    job, reading = planned.plan.job, planned.plan.reading
+    if reading is None:
+        return
+    if not reading.fail_on_data_loss:
+        from kafkad_etl.cluster.deletions import Deletions
+
+        lost = partial(_tell_lost, conductor)
+        session = clusters.fresh(job.kafka)
+        deletions = stack.enter_context(closing(Deletions(session, reading.start, lost, conductor.warn)))
+        conductor.on_batch.append(deletions.offer)
+    elif planned.plan.mode == "continuous":
+        from kafkad_etl.cluster.presence import Presence
+
+        gone = partial(_tell_gone, conductor)
+        stack.enter_context(closing(Presence(clusters.fresh(job.kafka), planned.topic_ids, gone)))
+
+
+def _ask_for_ends(
+    planned: Planned, clusters: Clusters, shown: Reporter, conductor: Conductor, stack: ExitStack
+) -> None:
+    """In mode batch nothing is behind: it has an end of its own."""
+    if planned.plan.reading is None or planned.plan.mode == "batch":
+        return
+    from kafkad_etl.cluster.ends import Asking
+
+    def partitions() -> Iterable[TopicPartition]:
+        return [TopicPartition(topic, each) for topic, spans in shown.state.spans.items() for each in spans]
+
+    def tell(ends: Offsets) -> None:
+        conductor.tell(Ends(ends=ends))
+
+    job = planned.plan.job
+    committed_only = job.source.isolation == "read_committed"
+    asking = Asking(clusters.fresh(job.kafka), partitions, tell, committed_only=committed_only)
+    stack.enter_context(closing(asking))
+
+
+def _tell_lost(conductor: Conductor, gap: Gap) -> None:
+    topic, partition = gap.where
+    conductor.tell(Lost(topic=topic, partition=partition, first=gap.first, end=gap.end, certain=gap.certain))
+
+
+def _tell_gone(conductor: Conductor, names: list[str]) -> None:
+    conductor.tell(Failed(kind="topic", text=f"{named(names)} deleted while the job ran"))
