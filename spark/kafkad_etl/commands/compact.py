@@ -36,9 +36,10 @@ def compact(settings: Settings, /, job: Path, variables: Mapping[str, str], sets
     """Merge the small files that a job has written.
 
     In each directory with sink.compact.min_files files (8) that are smaller than sink.target_file_mb, they become as
-    few as they can. Only the job's own files, and not while it runs. Whoever reads a directory in the moment when a
-    merged file takes the place of the others sees its rows twice, or misses a file. Killed in that moment, the next run
-    or the next compact finishes what was begun.
+    few as they can. Only the job's own files, and not while it runs. On local disks a merged file takes the place of
+    the others at once: who reads sees each row once, also after a kill; only a file that was about to be opened may be
+    gone. On other file systems, and in directories that hold directories as well, who reads in that moment sees rows
+    twice, and so after a kill in it, until the next run or the next compact has finished what was begun; it warns then.
 
     Example: kctl etl compact orders.yaml
     """

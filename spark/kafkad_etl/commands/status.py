@@ -31,6 +31,7 @@ COLUMNS = (
     Column("batch", "The last batch that is committed.", "number", machine=True),
     Column("watermark_ms", "Rows older than this come too late.", "time", machine=True),
     Column("running", "yes or no.", machine=True),
+    Column("unfinished", "What a run or a merge that was cut off has left half done.", machine=True),
 )
 LISTED = (
     Column("job", "The job's name."),
@@ -40,6 +41,7 @@ LISTED = (
     Column("watermark_ms", "Rows older than this come too late.", "time", "WATERMARK"),
     Column("source", "What it reads."),
     Column("sink", "Where rows go."),
+    Column("unfinished", "What a run or a merge that was cut off has left half done."),
     Column("checkpoint", "The directory."),
     Column("checkpoint_id", "Made with the checkpoint.", wide=True),
     Column("holder", "Who runs it.", wide=True),
@@ -54,7 +56,8 @@ LISTED = (
 def status(settings: Settings, job: Path, variables: Mapping[str, str], sets: Sequence[str]) -> None:
     """Show how far a job is.
 
-    The offsets of its checkpoint against the ends of its topics, its last batch and watermark, and whether it runs.
+    The offsets of its checkpoint against the ends of its topics, its last batch and watermark, whether it runs, and
+    what a run or a merge that was cut off has left half done.
 
     Example: kctl etl status orders.yaml --watch
     """
@@ -76,6 +79,7 @@ def status(settings: Settings, job: Path, variables: Mapping[str, str], sets: Se
         "batch": standing.batch,
         "watermark_ms": standing.watermark_ms or None,
         "running": "yes" if holder else "no",
+        "unfinished": outlook.unfinished_text(standing, checkpoint.unfinished(), holder),
     }
     rows: list[Row] = [{**row, **about} for row in outlook.status_rows(standing, there)]
     writer = Writer(settings, COLUMNS, Document(settings.command))
@@ -97,7 +101,8 @@ def _standing_text(checkpoint: Checkpoint, job: Job) -> str:
         return f"its checkpoint {checkpoint.path} {outlook.remote_text(checkpoint.standing())}"
     files = checkpoint.files()
     if files.is_begun:
-        return outlook.standing_text(checkpoints.standing_of(files))
+        merge = checkpoint.unfinished()
+        return outlook.standing_text(checkpoints.standing_of(files)) + (f"; {merge}" if merge else "")
     return "never run" if is_streaming(job) else "mode batch keeps no progress"
 
 
@@ -131,7 +136,8 @@ def list_jobs(settings: Settings, directory: Path | None) -> None:
         checkpoint = checkpoints.beside(record)
         holder = locking.is_running(checkpoint.lock_path)
         standing, committed = checkpoint.standing(), checkpoint.last_commit()
-        rows.append(outlook.list_row(checkpoint.path, checkpoint.record(), standing, holder, committed))
+        unfinished = outlook.unfinished_text(standing, checkpoint.unfinished(), holder)
+        rows.append(outlook.list_row(checkpoint.path, checkpoint.record(), standing, holder, committed, unfinished))
     if not rows:
         note(settings, f"no job has a checkpoint in {where}")
     Writer(settings, LISTED, Document(settings.command)).write(rows)

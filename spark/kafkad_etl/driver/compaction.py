@@ -39,7 +39,16 @@ def compact(spark: Any, plan: Plan, front: Front) -> Reason:
                 return "stopped"
             with told_when_full(place.files, place.layout.target):
                 front.send(_merged(spark, place, settings, merge))
+    if place.merging.was_seen:
+        front.send(Warned(seen_twice(place.layout.target)))
     return "done"
+
+
+def seen_twice(target: str) -> str:
+    return (
+        f"directories in {target} cannot be exchanged as a whole: who read one while its files were merged may have "
+        "seen rows twice"
+    )
 
 
 def _merged(spark: Any, place: Place, settings: Settings, merge: Merge) -> Compacted:

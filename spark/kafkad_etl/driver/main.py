@@ -16,6 +16,8 @@ from kafkad_etl.driver.preview import preview
 from kafkad_etl.driver.run import run
 from kafkad_etl.driver.session import session_of, started
 from kafkad_etl.driver.sinks import sink_of
+from kafkad_etl.driver.sinks.files import tidy
+from kafkad_etl.facts import FILES
 from kafkad_etl.messages import Ended
 
 
@@ -40,6 +42,15 @@ def main(socket: str) -> int:
 def task(spark: Any, channel: Channel) -> Reason:
     if channel.plan.task == "preview":
         return preview(spark, channel.plan, channel)
+    try:
+        return _written(spark, channel)
+    finally:
+        if channel.plan.job.sink.type in FILES:
+            with suppress(Py4JError, OSError):  # the JVM may have gone
+                tidy(spark, channel.plan)
+
+
+def _written(spark: Any, channel: Channel) -> Reason:
     if channel.plan.task == "compact":
         return compact(spark, channel.plan, channel)
     reason = run(spark, channel.plan, channel, sink_of)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import fcntl
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -38,6 +42,18 @@ class Files(Protocol):
 
     def remove(self, path: str) -> None:
         """With all below it; what is missing already is removed."""
+
+    def only_files(self, directory: str) -> list[str] | None:
+        """Their names, hidden ones too; None if it has directories, or is on a file system that cannot `exchange`."""
+
+    def link(self, source: str, target: str) -> None:
+        """The same file under a second name. OSError if the file system has no such thing."""
+
+    def exchange(self, one: str, other: str) -> None:
+        """Two directories change names, at once for whoever looks. OSError if they cannot: nothing has changed."""
+
+    def alone(self, directory: str) -> AbstractContextManager[None]:
+        """Nobody else exchanges directories below it meanwhile."""
 
 
 def join(directory: str, name: str) -> str:
@@ -123,6 +139,26 @@ class HadoopFiles:
     def remove(self, path: str) -> None:
         self._system.delete(self._path(path), True)
 
+    def remove_if_empty(self, directory: str) -> None:
+        if self.exists(directory) and not len(self._system.listStatus(self._path(directory))):
+            self._system.delete(self._path(directory), False)
+
+    def only_files(self, directory: str) -> list[str] | None:
+        if self.scheme != "file":
+            return None
+        with os.scandir(self._local(directory)) as entries:
+            found = list(entries)
+        return None if any(each.is_dir() for each in found) else sorted(each.name for each in found)
+
+    def link(self, source: str, target: str) -> None:
+        os.link(self._local(source), self._local(target), follow_symlinks=False)
+
+    def exchange(self, one: str, other: str) -> None:
+        exchange(os.path.realpath(self._local(one)), os.path.realpath(self._local(other)))
+
+    def alone(self, directory: str) -> AbstractContextManager[None]:
+        return locked(parent_and_name(self._local(directory))[0]) if self.scheme == "file" else nullcontext()
+
     def free_bytes(self, path: str) -> int:
         return int(self._system.getStatus(self._path(path)).getRemaining())
 
@@ -137,6 +173,34 @@ class HadoopFiles:
 
     def _local(self, path: str) -> str:
         return str(self._path(path).toUri().getPath())
+
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def exchange(one: str, other: str) -> None:
+    """Two directories of one disk; `one` gets the rights of `other` first. Linux has a system call for it."""
+    shutil.copystat(other, one)
+    owner = os.stat(other)
+    if (owner.st_uid, owner.st_gid) != (os.stat(one).st_uid, os.stat(one).st_gid):
+        os.chown(one, owner.st_uid, owner.st_gid)
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        raise OSError(errno.ENOSYS, "this system cannot exchange directories")
+    if call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), one, None, other)
+
+
+@contextmanager
+def locked(directory: str) -> Iterator[None]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _sync(path: Path) -> None:

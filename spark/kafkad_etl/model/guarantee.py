@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkad_etl.facts import FILES, is_streaming
+from kafkad_etl.facts import FILES, is_elsewhere, is_streaming
 from kafkad_etl.job import Job
 
 
@@ -67,6 +67,12 @@ def _nothing_kept(kind: str) -> tuple[str, str]:
 def _limits(job: Job) -> list[str]:
     """What is left out on purpose, because the file says so."""
     limits = []
+    if job.sink.type in FILES and job.sink.mode.startswith("overwrite"):
+        limits.append("while files are replaced, and after a kill in that until the next run, readers see old and new")
+    if job.sink.type in FILES and job.sink.compact.after == "run" and is_elsewhere(job.sink.path):
+        limits.append(
+            "while small files are merged, and after a kill in that until the next run, readers see rows twice"
+        )
     if job.source.on_data_loss == "continue":
         limits.append("records deleted before they were read are counted and left out")
     if job.source.isolation == "read_uncommitted":

@@ -154,8 +154,21 @@ def running_text(holder: Holder | None) -> str:
     return f"running: {holder}" if holder else "not running"
 
 
+def unfinished_text(standing: Standing, merge: str, holder: Holder | None) -> str | None:
+    """None while it runs: it is at work on it."""
+    if holder:
+        return None
+    parts = [f"batch {standing.planned}: the next run does it again"] if standing.planned is not None else []
+    return "; ".join([*parts, merge] if merge else parts) or None
+
+
 def list_row(
-    path: str, record: Record | None, standing: Standing, holder: Holder | None, committed: float | None
+    path: str,
+    record: Record | None,
+    standing: Standing,
+    holder: Holder | None,
+    committed: float | None,
+    unfinished: str | None,
 ) -> dict[str, Any]:
     return {
         "job": record.job if record else None,
@@ -165,6 +178,7 @@ def list_row(
         "watermark_ms": standing.watermark_ms or None,
         "source": record.facts.get("source") if record else None,
         "sink": record.facts.get("sink") if record else None,
+        "unfinished": unfinished,
         "checkpoint": path,
         "checkpoint_id": record.checkpoint_id if record else None,
         "holder": str(holder) if holder else None,

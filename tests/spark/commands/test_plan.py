@@ -122,6 +122,25 @@ def test_the_status_of_a_job_that_runs(kctl: Kctl, place: Place) -> None:
     assert shown["watermark"] == "2026-11-21T10:52:00.000Z"
 
 
+def test_what_a_run_or_a_merge_has_left_half_done_is_shown(kctl: Kctl, place: Place) -> None:
+    from kafkad_etl.checkpoint.checkpoints import Checkpoint, record_of
+    from tests.spark.jobs import job
+
+    here = place.state / "orders"
+    spark_checkpoint(here, [{place.topic: {0: 20}}] * 2, committed=1)
+    Checkpoint(str(here), place.state).write_record(record_of(job(name="orders"), "c", "2026-11-21T23:00:00Z", {}))
+    again = "batch 1: the next run does it again"
+    assert json.loads(kctl("etl", "list", "-o", "json").out)["items"][0]["unfinished"] == again
+    (here / "sink/merging").mkdir(parents=True)
+    (here / "sink/merging/swap.json").touch()
+    merge = "a merge of small files was cut off; the next run or kctl etl compact finishes it"
+    assert json.loads(kctl("etl", "list", "-o", "json").out)["items"][0]["unfinished"] == f"{again}; {merge}"
+    assert merge in kctl("etl", "status", place.job).out.splitlines()[0]
+    assert json.loads(kctl("etl", "status", place.job, "-o", "json").out)["items"][0]["unfinished"].endswith(merge)
+    with Lock(place.state / "orders.lock", "2026-11-21T23:00:00Z"):
+        assert json.loads(kctl("etl", "list", "-o", "json").out)["items"][0]["unfinished"] is None
+
+
 def test_the_list_has_every_job_with_a_checkpoint(kctl: Kctl, place: Place) -> None:
     from kafkad_etl.checkpoint.checkpoints import Checkpoint, record_of
     from tests.spark.jobs import job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import PurePosixPath
 
 from kafkad_etl.driver.paths import Entry, join
@@ -13,7 +14,8 @@ class Crash(Exception):
 
 
 class Disk:
-    def __init__(self) -> None:
+    def __init__(self, *, exchanges: bool = True) -> None:
+        self.exchanges = exchanges
         self.files: dict[str, bytes] = {}
         self.steps_left: int | None = None
         self.watch: Callable[[], None] = lambda: None
@@ -61,6 +63,25 @@ class Disk:
             if any(self._is_gone_from(above, path) for above in synced):
                 del self._kept[path]
 
+    def only_files(self, directory: str) -> list[str] | None:
+        names = [entry.path for entry in self.under(directory)]
+        return None if not self.exchanges or any("/" in name for name in names) else names
+
+    def link(self, source: str, target: str) -> None:
+        self._step()
+        assert target not in self.files
+        self.files[target] = self.files[source]
+        self.watch()
+
+    def exchange(self, one: str, other: str) -> None:
+        self._step()
+        names = {f"{one}/": f"{other}/", f"{other}/": f"{one}/"}
+        self.files = {_renamed(path, names): content for path, content in self.files.items()}
+        self.watch()
+
+    def alone(self, directory: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def lose_power(self) -> None:
         """What nobody kept is gone, and what nobody kept away is back."""
         self.files = dict(self._kept)
@@ -74,3 +95,7 @@ class Disk:
             if not self.steps_left:
                 raise Crash
             self.steps_left -= 1
+
+
+def _renamed(path: str, names: dict[str, str]) -> str:
+    return next((to + path.removeprefix(name) for name, to in names.items() if path.startswith(name)), path)

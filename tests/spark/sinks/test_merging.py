@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
+import threading
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkad_etl.driver.paths import Entry, hidden
+from kafkad_etl.driver.paths import Entry, exchange, hidden
 from kafkad_etl.driver.sinks.merging import Merging, merges
 from tests.spark.sinks.disk import Crash, Disk
 from tests.spark.sinks.test_directory import TARGET, batch_of, directory_on, layout_on, plan_of, rows_in, seen, write
@@ -47,9 +50,10 @@ def test_merges_take_each_file_once_and_make_none_too_large(sizes: list[int], mi
     assert not found or len(small) >= min_files
 
 
+@pytest.mark.parametrize("exchanges", [True, False])
 @pytest.mark.parametrize("steps_left", range(60))
-def test_rows_are_there_once_after_a_merge_that_was_cut_off_anywhere(steps_left: int) -> None:
-    disk = Disk()
+def test_rows_are_there_once_after_a_merge_that_was_cut_off_anywhere(steps_left: int, exchanges: bool) -> None:
+    disk = Disk(exchanges=exchanges)
     plan = plan_of()
     for number in range(3):
         write(disk, directory_on(disk, plan), number, {"day=1/": 2, "": 1})
@@ -68,6 +72,83 @@ def test_rows_are_there_once_after_a_merge_that_was_cut_off_anywhere(steps_left:
     directory = directory_on(disk, plan)
     assert directory.finished(batch_of(2)) is not None, "a replay does not miss the files that were merged"
     assert rows_of(disk) == expected
+
+
+SHAPE = {"day=1/": 2, "day=2/": 1}
+
+
+@pytest.mark.parametrize("steps_left", range(40))
+def test_readers_see_each_row_once_during_a_merge_and_after_its_crash(steps_left: int) -> None:
+    disk = Disk()
+    for number in range(3):
+        write(disk, directory_on(disk, plan_of()), number, SHAPE)
+    disk.write(f"{TARGET}/day=1/of-another-job.parquet", b"other!")
+    expected = rows_of(disk)
+
+    def once() -> None:
+        assert rows_of(disk) == expected
+
+    disk.watch = once
+    disk.steps_left = steps_left
+    try:
+        compact(disk)
+    except Crash:
+        disk.steps_left = None
+        compact(disk)
+    assert len(disk.under(f"{TARGET}/day=1")) == 2
+    assert [path for path in disk.files if "staging" in path or "merging" in path] == []
+
+
+def test_a_file_that_comes_while_a_directory_is_exchanged_is_not_lost() -> None:
+    disk = Disk()
+    for number in range(3):
+        write(disk, directory_on(disk, plan_of()), number, {"day=1/": 1})
+
+    def comes() -> None:
+        if any(path.endswith("swap.json") for path in disk.files):
+            disk.watch = lambda: None
+            disk.files[f"{TARGET}/day=1/late.parquet"] = b"late!"
+
+    disk.watch = comes
+    before = rows_of(disk)
+    compact(disk)
+    assert rows_of(disk) == before + Counter(["late"])
+
+
+def test_directories_change_names_at_once_and_keep_their_rights(tmp_path: Path) -> None:
+    one, other = tmp_path / "new", tmp_path / "day=1"
+    for directory, name in ((one, "merged"), (other, "small")):
+        directory.mkdir()
+        (directory / name).touch()
+    other.chmod(0o750)
+    exchange(str(one), str(other))
+    assert ([path.name for path in one.iterdir()], [path.name for path in other.iterdir()]) == (["small"], ["merged"])
+    assert other.stat().st_mode & 0o777 == 0o750
+    with pytest.raises(OSError):
+        exchange(str(one), "/proc/self")
+
+
+def test_who_lists_a_directory_sees_it_before_or_after_and_never_in_between(tmp_path: Path) -> None:
+    one, other = tmp_path / "new", tmp_path / "day=1"
+    one.mkdir()
+    other.mkdir()
+    (one / "merged").touch()
+    for number in range(8):
+        (other / f"small-{number}").touch()
+    seen: set[int] = set()
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            seen.add(len(os.listdir(other)))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    for _ in range(2000):
+        exchange(str(one), str(other))
+    done.set()
+    thread.join()
+    assert seen <= {1, 8}
 
 
 def rows_of(disk: Disk) -> Counter[str]:

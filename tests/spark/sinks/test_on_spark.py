@@ -16,10 +16,12 @@ import msgspec
 import pytest
 
 from kafkad_etl.driver.compaction import compact
+from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.outcome import BatchId, JobFailed, Sink, Written
 from kafkad_etl.driver.sinks import sink_of
+from kafkad_etl.driver.sinks.files import tidy
 from kafkad_etl.job import Job
-from kafkad_etl.messages import Compacted, Event, Plan, Rows, Schema
+from kafkad_etl.messages import Compacted, Event, Plan, Rows, Schema, Warned
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.spark.conftest import SparkReady
@@ -141,7 +143,9 @@ def test_files_are_written_once_and_merged_to_the_same_rows(form: str, bench: Be
     assert read(bench.spark, plan) == before
     assert len(names(path)) == directories
     assert bench.write(plan, rows, 3) == written, "nor does a replay of what was merged"
-    assert names(tmp_path / ".lake-etl-staging") == []
+    assert not [event for event in bench.told if isinstance(event, Warned)], "each directory was exchanged as a whole"
+    tidy(bench.spark, plan)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "lake"]
     if form == "parquet":
         found = duck(f"SELECT count(*), count(DISTINCT id), min(epoch_us(ts)) % 1000000 FROM '{path}/*/*.parquet'")
         assert found == [(40, 10, 123456)]
@@ -283,6 +287,23 @@ def test_records_have_every_column_and_say_where_they_come_from(
     )
     assert {value for (value,) in records("sunk-text", "CAST(value AS STRING)")} == {None, "v0", "v2"}
     assert bytearray(b"\x02\x00") in [value for (value,) in records("sunk-avro", "value")]
+
+
+def test_a_row_for_a_partition_that_the_topic_lacks_stops_the_batch_and_is_not_tried_again(
+    bench: Bench, broker: KafkadProcess, on_broker: Kctl
+) -> None:
+    assert on_broker("topics", "create", "sunk-narrow", "--partitions", 2, "--yes").code == 0
+    topic = {"topic": "sunk-narrow", "partition": "p"}
+    plan = bench.plan(type="topic", topic=topic, client={"bootstrap.servers": broker.bootstrap})
+    plan = msgspec.structs.replace(plan, sink_partitions=2)
+    assert bench.write(plan, bench.spark.sql("SELECT id, if(id = 0, NULL, 1) AS p FROM range(3)")) == Written(3)
+    for partition in (2, -1):
+        rows = bench.spark.sql(f"SELECT id, {partition} AS p FROM range(3)")
+        with pytest.raises(Exception, match="a row names partition") as error:
+            bench.write(plan, rows)
+        failed = failure_of(error.value)
+        assert (failed.kind, failed.retriable) == ("topic", False)
+        assert failed.text == f'a row names partition {partition}, and topic "sunk-narrow" had 2 when the run began'
 
 
 def test_sqlite_takes_the_newest_row_of_each_key_once(bench: Bench, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from kafkad_etl.driver.sinks.directory import Directory, Layout
 from kafkad_etl.driver.sinks.manifest import Manifests
 from kafkad_etl.driver.sinks.merging import Merging
 from kafkad_etl.driver.sinks.texts import TIMES, nested
+from kafkad_etl.facts import MANIFESTS, MERGES
 from kafkad_etl.job import Offsets
 from kafkad_etl.job import Sink as Settings
 from kafkad_etl.messages import Event, Failed, Plan, Warned
@@ -48,6 +49,14 @@ def place_of(spark: Any, plan: Plan) -> Place:
     manifest_files = HadoopFiles(spark, layout.manifests)
     directory = Directory(files, layout, Manifests(manifest_files, layout.manifests), plan)
     return Place(files, layout, directory, Merging(files, manifest_files, layout, plan.job.name))
+
+
+def tidy(spark: Any, plan: Plan) -> None:
+    """Directories that were there for staging, and hold nothing any more."""
+    place = place_of(spark, plan)
+    staging = place.layout.staging
+    for path in (join(staging, MERGES), join(staging, MANIFESTS), staging, parent_and_name(staging)[0]):
+        place.files.remove_if_empty(path)
 
 
 class FileSink:

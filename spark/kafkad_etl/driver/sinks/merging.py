@@ -1,9 +1,10 @@
 """Which small files become one, and how they change places, apart from Spark.
 
-Only files that the job itself has written, by their names; those of others in the same directory are left alone. A
-merged file appears, then the ones that it replaces go, both by a manifest as for batches: a reader in between sees
-their rows twice, or misses a file that it was about to open. A merge that was cut off is brought to its end by the next
-run or the next merge.
+Only files that the job itself has written, by their names; those of others in the same directory are left alone. The
+merged file takes their place at once where that can be: see `swapping`. Elsewhere (other file systems than local disks,
+a directory with directories in it) it appears, then the ones that it replaces go, by a manifest as for batches: a
+reader in between sees their rows twice, also after a crash, until the next run or the next merge has finished it. In
+both cases a reader may miss a file that it was about to open.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from uuid import uuid4
 from kafkad_etl.driver.paths import Entry, Files, join, parent_and_name
 from kafkad_etl.driver.sinks.directory import Layout, visible
 from kafkad_etl.driver.sinks.manifest import Manifest, Manifests, complete
+from kafkad_etl.driver.sinks.swapping import Swaps
 from kafkad_etl.facts import MERGES
 from kafkad_etl.messages import Compacted
 
@@ -67,11 +69,16 @@ class Merging:
         self._files = files
         self._layout = layout
         self._job = job
-        self._manifests = Manifests(manifest_files, join(parent_and_name(layout.manifests)[0], MERGES))
+        notes = join(parent_and_name(layout.manifests)[0], MERGES)
+        self._manifests = Manifests(manifest_files, notes)
+        self._swaps = Swaps(files, manifest_files, join(notes, "swap.json"), join(layout.staging, "swap"))
         self.staging = join(layout.staging, "merging")
+        self.was_seen = False
+        """Whether readers could see rows twice for a moment: a directory could not be exchanged as a whole."""
 
     def settle(self) -> None:
         """What a process that is gone has left half done."""
+        self._swaps.settle()
         manifest = self._manifests.newest()
         if manifest is not None:
             complete(self._files, manifest)
@@ -88,28 +95,34 @@ class Merging:
     def replace(self, merge: Merge, rows: int) -> Compacted:
         staged = self.written()
         ending = ENDING.search(parent_and_name(merge.names[0])[1])
-        name = f"{self._job}-{uuid4().hex[:8]}-merged"
-        prefix = f"{merge.directory}/{name}" if merge.directory else name
-        manifest = Manifest(
-            batch=0,
-            target=self._layout.target,
-            staging=self.staging,
-            moves=[
-                (entry.path, f"{prefix}-{number:04d}{ending[1] if ending else ''}")
-                for number, entry in enumerate(staged)
-            ],
-            removes=merge.names,
-            rows=rows,
-            bytes=sum(entry.size for entry in staged),
-        )
-        self._files.keep(self.staging, [entry.path for entry in staged])
-        self._manifests.publish(manifest)
-        self._manifests.forget(0)
+        prefix = f"{self._job}-{uuid4().hex[:8]}-merged"
+        names = {
+            entry.path: f"{prefix}-{number:04d}{ending[1] if ending else ''}" for number, entry in enumerate(staged)
+        }
+        paths = {join(self.staging, path): name for path, name in names.items()}
+        replaced = {parent_and_name(name)[1] for name in merge.names}
+        if not self._swaps.swap(join(self._layout.target, merge.directory), paths, replaced):
+            self.was_seen = True
+            self._one_after_another(merge, names, rows, sum(entry.size for entry in staged))
         return Compacted(
             directory=merge.directory,
             rows=rows,
             files_before=len(merge.files),
             files_after=len(staged),
             bytes_before=merge.bytes,
-            bytes_after=manifest.bytes,
+            bytes_after=sum(entry.size for entry in staged),
         )
+
+    def _one_after_another(self, merge: Merge, names: dict[str, str], rows: int, size: int) -> None:
+        manifest = Manifest(
+            batch=0,
+            target=self._layout.target,
+            staging=self.staging,
+            moves=[(path, join(merge.directory, name) if merge.directory else name) for path, name in names.items()],
+            removes=merge.names,
+            rows=rows,
+            bytes=size,
+        )
+        self._files.keep(self.staging, list(names))
+        self._manifests.publish(manifest)
+        self._manifests.forget(0)
