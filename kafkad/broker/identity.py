@@ -1,9 +1,16 @@
-"""Which number a broker has."""
+"""Which number a broker has, and which log directories are its own."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+
 from kafkad.config import Config
-from kafkad.meta.store import MetaStore
+from kafkad.log.directories import LogDirectory
+from kafkad.log.manager import LogManager
+from kafkad.meta.embedded import FILE_NAME
+from kafkad.meta.store import MetaStore, ensure_path
+from kafkad.meta.znodes import LogDirs
 
 
 class StartError(Exception):
@@ -25,3 +32,32 @@ async def next_broker_id(session: MetaStore) -> int:
     """A number that no broker had before, as Kafka counts them."""
     stat = await session.set("/brokers/seqid", b"")
     return stat.version
+
+
+def refuse_lost_store(metadata_dir: str, directories: Sequence[LogDirectory]) -> None:
+    """StartError where a new metadata store would be made in an empty log directory though others have been used:
+    perhaps by a broker whose metadata are on a disk that is not mounted. None of its topics would be known.
+    """
+    path = os.path.abspath(metadata_dir)
+    place = next((each for each in directories if each.path == path and each.failure is None), None)
+    used = next((each.path for each in directories if each.meta is not None), None)
+    if place is None or place.meta is not None or used is None or any(place.partitions()):
+        return
+    if not os.path.exists(os.path.join(path, FILE_NAME)):
+        raise StartError(
+            f"{path} is empty, and a new metadata store would be made in it, but {used} has been used before: is the "
+            f"disk of {path} not mounted? If it is a new one, set kafkad.metadata.dir to {used}, or name {used} first "
+            "in log.dirs"
+        )
+
+
+async def claim_directories(session: MetaStore, logs: LogManager, cluster_id: str, broker_id: int) -> None:
+    """Make the log directories this broker's, but for those that were and are empty now; remember them."""
+    path = LogDirs.path(broker_id)
+    known = LogDirs.decode((await session.get(path))[0]) if await session.exists(path) else ()
+    logs.refuse_unmounted(known)
+    logs.claim(cluster_id, broker_id)
+    used = tuple(each.path for each in logs.directories if each.failure is None or each.path in known)
+    if used != known:
+        await ensure_path(session, path)
+        await session.set(path, LogDirs.encode(used))

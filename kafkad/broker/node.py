@@ -23,12 +23,12 @@ from kafkad.api.routes import FETCH, PRODUCE, ROUTES
 from kafkad.broker import metering
 from kafkad.broker.coordinators import Coordinators
 from kafkad.broker.directory_events import reporter
-from kafkad.broker.identity import StartError, choose_broker_id
+from kafkad.broker.identity import StartError, choose_broker_id, claim_directories, refuse_lost_store
 from kafkad.broker.lifecycle import BrokerState, Lifecycle
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.broker.progress import RecoveryProgress
 from kafkad.broker.settings import Settings
-from kafkad.broker.takeover import stored_ids, take_over, tell_of_mended, tell_of_strays
+from kafkad.broker.takeover import stored_ids, take_over, tell_of_mended, tell_of_offline, tell_of_strays
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError, validate_topic_configs
 from kafkad.controller.channel import LocalChannel
@@ -123,12 +123,10 @@ class Node:
             self._loop.add_signal_handler(number, self._stopping.set)
         self._server = Server(self._loop, self._settings.limits())
         self._bind(config)
-        self._logs = LogManager(config.log_dirs, Files(), self._clock)
+        self._logs = LogManager(config.log_dirs, Files(), self._clock, on_failure=tell_of_offline)
         await self._serve_http()
         self._logs.lock()
-        self._store = await self._loop.run_in_executor(
-            self._threads, EmbeddedStore.open, config.metadata_dir, self._clock
-        )
+        await self._open_store(config.metadata_dir)
         session = self._store.session()
         await self._identify(session)
         await self._follow_configs(session)
@@ -141,6 +139,15 @@ class Node:
         self._chores = [asyncio.create_task(chore) for chore in (self._close_idle(), self._feed_watchdog())]
         self._loop.add_signal_handler(signal.SIGHUP, self._reload)
         self._announce()
+
+    async def _open_store(self, directory: str) -> None:
+        refuse_lost_store(directory, self._logs.directories)
+        try:
+            self._store = await self._loop.run_in_executor(self._threads, EmbeddedStore.open, directory, self._clock)
+        except OSError as error:
+            problem = f"{error.filename or directory}: {error.strerror}"
+            raise StartError(f"cannot open the metadata store: {problem}; see kafkad.metadata.dir, log.dirs") from error
+        self._store.is_starting = True
 
     def _bind(self, config: Config) -> None:
         """Before any data is touched: an address that is taken ends the start."""
@@ -156,7 +163,7 @@ class Node:
         await prepare(session)
         self._cluster_id = await cluster_id(session, known_cluster)
         self._broker_id = await choose_broker_id(session, self._settings.config, known_broker)
-        self._logs.claim(self._cluster_id, self._broker_id)
+        await claim_directories(session, self._logs, self._cluster_id, self._broker_id)
 
     async def _follow_configs(self, session: MetaStore) -> None:
         self._configs = DynamicConfigs(session, self._broker_id, self._clock)
@@ -331,6 +338,9 @@ class Node:
             ", ".join(directory.path for directory in self._logs.directories),
             text,
         )
+        self._store.is_starting = False
+        if self._store.is_behind:
+            log.error("no room for the metadata in %s: changes are refused until there is", self._store.path)
         self._notifier.ready(f"listening on {listeners}; {text}")
 
     # -- while it runs ---------------------------------------------------------------------------------------------

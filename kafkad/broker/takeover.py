@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from kafkad.config import Config
 from kafkad.controller.adoption import FoundTopic, adopt, has_topics
 from kafkad.controller.internal_topics import internal_topic
+from kafkad.log.directories import LogDirectory
 from kafkad.log.loading import IdOf
 from kafkad.log.log import Log
 from kafkad.log.manager import FoundTopic as OnDisk
@@ -69,6 +70,11 @@ def tell_of_mended(logs: LogManager) -> None:
             len(logs.mended),
             _some(logs.mended),
         )
+
+
+def tell_of_offline(directory: LogDirectory, lost: list[TopicPartition]) -> None:
+    """Of what cannot be used at the start; later failures are the replica manager's to tell."""
+    log.error("%s; %s is offline until the broker is started again", directory.failure, directory.path)
 
 
 def tell_of_strays(logs: LogManager, replicas: ReplicaManager) -> None:

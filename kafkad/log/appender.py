@@ -145,7 +145,7 @@ class Appender:
             segment = self._make_room(length, max_timestamp, base, last)
             position = segment.size
         if leader_epoch != self._last_epoch:
-            self._assign_epoch(leader_epoch, base)
+            self.assign_epoch(leader_epoch, base)
         _BASE_LENGTH_EPOCH.pack_into(view, at, base, inner_length, leader_epoch)
         try:
             if self._pwrite(segment.fd, view[at:end], position) != length:
@@ -244,7 +244,7 @@ class Appender:
             raise self._undo_write(segment, error) from error
         for _, header, marker in pending:
             if header[LEADER_EPOCH] >= 0 and header[LEADER_EPOCH] != self._last_epoch:
-                self._assign_epoch(header[LEADER_EPOCH], header[BASE_OFFSET])
+                self.assign_epoch(header[LEADER_EPOCH], header[BASE_OFFSET])
             self._last_base = header[BASE_OFFSET] if header[MAGIC] >= 2 else NOWHERE
             self._last_position = segment.size
             segment.note(header)
@@ -263,7 +263,7 @@ class Appender:
             self._active.transactions.append(aborted)
             self._active.has_transactions = True
 
-    def _assign_epoch(self, epoch: int, offset: int) -> None:
+    def assign_epoch(self, epoch: int, offset: int) -> None:
         with disk_errors(self.directory, "writing leader epochs"):
             self.epochs.assign(epoch, offset)
         self._last_epoch = epoch

@@ -37,6 +37,8 @@ class BrokenPartition(NamedTuple):
 
     path: str
     reason: str
+    may_pass: bool = False
+    """Whether it opens once there is room on the disk."""
 
 
 class LogDirectory:

@@ -1,15 +1,16 @@
 """Which leader epoch began at which offset: the `leader-epoch-checkpoint` of a partition.
 
 Followers and leaders compare these to find where their logs part (KIP-101, KIP-279). Every batch carries its epoch, so
-the file can be made anew from the log: it is written at each change but not waited for, `Log.flush` makes it durable
-before the recovery point passes the batches it speaks of, and recovery reads the rest from the batches.
+the file can be made anew from the log: it is written at each change (unless the disk is full) but not waited for,
+`Log.flush` makes it durable before the recovery point passes the batches it speaks of, and recovery reads the rest from
+the batches.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 
-from kafkad.log.files import Files
+from kafkad.log.files import Files, as_far_as_there_is_room
 
 FILE_NAME = "leader-epoch-checkpoint"
 UNDEFINED = (-1, -1)
@@ -18,11 +19,12 @@ UNDEFINED = (-1, -1)
 class LeaderEpochs:
     """Epochs and their first offsets, both growing. `dirty` says that the file has changes the disk may not have."""
 
-    __slots__ = ("_epochs", "_files", "_starts", "directory", "dirty")
+    __slots__ = ("_epochs", "_files", "_starts", "_stored", "directory", "dirty")
 
     def __init__(self, directory: str, files: Files) -> None:
         self.directory = directory
         self.dirty = False
+        self._stored = True
         self._files = files
         self._epochs: list[int] = []
         self._starts: list[int] = []
@@ -46,8 +48,19 @@ class LeaderEpochs:
         return bool(data)
 
     def store(self) -> None:
-        self._files.write_file(self.path, encode(self.entries), durable=False)
         self.dirty = True
+        self._stored = False
+        with as_far_as_there_is_room():
+            self._write()
+
+    def _write(self) -> None:
+        self._files.write_file(self.path, encode(self.entries), durable=False)
+        self._stored = True
+
+    def catch_up(self) -> None:
+        """Before a flush: write what a full disk had no room for."""
+        if not self._stored:
+            self._write()
 
     @property
     def entries(self) -> list[tuple[int, int]]:

@@ -18,6 +18,8 @@ from kafkad.errors import StorageError
 _FALLOC_FL_KEEP_SIZE = 1
 _SYNC_FILE_RANGE_WRITE = 2
 _PIECE = 32 << 10
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PASSING = _FULL | {errno.EMFILE, errno.ENFILE}
 
 
 class LogFile:
@@ -71,7 +73,9 @@ class Files:
 
     def make_directories(self, path: str) -> None:
         """A directory and those above it, where they are missing, with names that are on the disk."""
-        if not os.path.isdir(path):
+        if os.path.lexists(path) and not os.path.isdir(path):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        if not os.path.lexists(path):
             self.make_directories(os.path.dirname(path))
             self.mkdir(path)
             self.sync_directory(os.path.dirname(path))
@@ -132,7 +136,12 @@ class Files:
         """
         temporary = path + ".tmp"
         file = self.open_log_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        self.write_all(file.fd, data, 0)
+        try:
+            self.write_all(file.fd, data, 0)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.unlink(temporary)
+            raise
         if durable:
             self.sync(file.fd)
         self.rename(temporary, path)
@@ -190,3 +199,22 @@ def disk_errors(directory: str, doing: str) -> Iterator[None]:
 
 def storage_error(directory: str, doing: str, error: OSError) -> StorageError:
     return StorageError(os.path.dirname(directory), f"{doing} in {directory}: {error.strerror or error}")
+
+
+def may_pass(error: StorageError) -> bool:
+    """A full disk or too many open files: appends are refused as long as it lasts, and what is there stays readable.
+
+    A full disk that shows at an fsync is no such case: see `sync_records`.
+    """
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in _PASSING
+
+
+@contextlib.contextmanager
+def as_far_as_there_is_room() -> Iterator[None]:
+    """Write what can be made anew from the log: where the disk is full, do without."""
+    try:
+        yield
+    except (OSError, StorageError) as error:
+        cause = error.__cause__ if isinstance(error, StorageError) else error
+        if not (isinstance(cause, OSError) and cause.errno in _FULL):
+            raise

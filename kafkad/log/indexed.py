@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, LENGTH, MAX_TIMESTAMP, BadBatch, Header, walk
-from kafkad.log.files import Files, LogFile
+from kafkad.log.files import Files, LogFile, as_far_as_there_is_room
 from kafkad.log.index import (
     OFFSET_ENTRY_SIZE,
     TIME_ENTRY_SIZE,
@@ -107,7 +107,8 @@ class IndexedFile:
         """Trust what is in the files if their ends make sense; otherwise the log has it all."""
         if not self._open_plausible():
             self.rebuild_indexes()
-            self._open_plausible()
+            if self._offsets is None:
+                self._open_plausible()
 
     def _open_plausible(self) -> bool:
         try:
@@ -228,11 +229,12 @@ class IndexedFile:
         self.files.truncate(file.fd, at + len(data))
 
     def complete_indexes(self) -> None:
-        """Leave the index files as Kafka leaves them, and the entries to them."""
+        """Leave the index files as Kafka leaves them, and the entries to them; a full disk leaves them in memory."""
         if isinstance(self._times, TimeIndex):
             self._times.maybe_append(self.newest_timestamp, self.newest_timestamp_offset - self.base)
-            self.store_indexes()
-            self._offsets = self._times = None
+            with as_far_as_there_is_room():
+                self.store_indexes()
+                self._offsets = self._times = None
 
     @property
     def max_timestamp(self) -> int:

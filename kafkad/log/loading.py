@@ -14,7 +14,7 @@ from kafkad.log import checkpoint
 from kafkad.log.batches import BadBatch
 from kafkad.log.checkpoint import CLEANED_OFFSETS, RECOVERY_POINTS, START_OFFSETS
 from kafkad.log.directories import BrokenPartition, FoundPartition, LogDirectory
-from kafkad.log.files import Files
+from kafkad.log.files import Files, may_pass
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, deleted_name
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
@@ -175,8 +175,11 @@ class Loader:
                 self._producer_expiration_ms,
                 tell,
             )
-        except StorageError:
-            raise
+        except StorageError as error:
+            if not may_pass(error):
+                raise
+            left = BrokenPartition(partition.path, str(error), may_pass=kind is Kind.CURRENT)
+            directory.broken[topic_partition] = left
         except (KafkaError, ValueError, BadBatch) as error:
             directory.broken[topic_partition] = BrokenPartition(partition.path, str(error))
         else:

@@ -292,8 +292,10 @@ class Log(Trimmer):
         `Flush.sync` does it and may run in a thread; `end_flush` on the loop follows when it went well.
         """
         with disk_errors(self.directory, "flushing"):
-            self._active.store_indexes()
             segments = self._segments[self._floor(self._durable_until) :]
+            for segment in segments:
+                segment.store_indexes()
+            self.epochs.catch_up()
             flush = Flush(
                 directory=self.directory,
                 files=self._files,

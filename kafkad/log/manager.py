@@ -8,17 +8,16 @@ A partition that cannot be opened is left as it is, reported in `broken`, and ca
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.checkpoint import HIGH_WATERMARKS, CheckpointError
+from kafkad.log.checkpoint import HIGH_WATERMARKS, META_PROPERTIES, PARTITION_METADATA, CheckpointError, read_topic_id
 from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory
-from kafkad.log.files import Files
+from kafkad.log.files import Files, may_pass
 from kafkad.log.loading import ConfigFor, IdOf, Loader, Progress, open_log, put_away
 from kafkad.log.log import Log
 from kafkad.log.names import current_name
@@ -27,21 +26,12 @@ from kafkad.log.removal import Removal
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 
 _FLUSH_THREADS = 4
-_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 OnFailure = Callable[[LogDirectory, list[TopicPartition]], None]
 
 
 class NoLogDirectoryError(Exception):
     """Not one log directory can be used: there is nothing left that a broker could do."""
-
-
-def may_pass(error: StorageError) -> bool:
-    """A full disk or too many open files: appends are refused as long as it lasts, and what is there stays readable.
-
-    A full disk that shows at an fsync is no such case: see `sync_records`.
-    """
-    return isinstance(error.__cause__, OSError) and error.__cause__.errno in _PASSING
 
 
 class LogManager:
@@ -92,6 +82,21 @@ class LogManager:
                 directory.claim(cluster_id, broker_id, self.clock.now_ms())
             except StorageError as error:
                 self._take_offline(directory, str(error))
+        self._need_one()
+
+    def refuse_unmounted(self, known: Collection[str]) -> None:
+        """Take offline those of `known`, the directories of before, that are empty now: what was in them is elsewhere.
+
+        To be called before `claim`, which would make new ones of them.
+        """
+        for directory in self.live:
+            if directory.meta is None and directory.path in known and not any(directory.partitions()):
+                self._take_offline(
+                    directory,
+                    f"log directory {directory.path} was this broker's, and is empty now, without "
+                    f"{META_PROPERTIES}: is its disk not mounted? Mount it and start again; if the disk is a new one, "
+                    f"copy {META_PROPERTIES} of another log directory into it, and its partitions begin empty",
+                )
         self._need_one()
 
     def load(
@@ -218,6 +223,10 @@ class LogManager:
         if log is not None:
             self._agree_on_id(log, topic_id)
             return log
+        for place in self.live:
+            left = place.broken.get(topic_partition)
+            if left is not None and left.may_pass:
+                return self._open_after_all(place, left.path, topic_partition, topic_id, config)
         *others, last = self._places_for(topic_partition, directory, is_new)
         for place in others:
             try:
@@ -236,6 +245,22 @@ class LogManager:
         if topic_partition in self._deleted:
             log.producers.forget_past()  # those of the topic that had this name go on counting where they were
         self.adopt(topic_partition, log, place)
+        return log
+
+    def _open_after_all(
+        self, place: LogDirectory, path: str, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig
+    ) -> Log:
+        """One that was there at the start, when the disk was too full to open it. StorageError if it still is."""
+        known = None
+        with contextlib.suppress(CheckpointError), self.raising(place, f"reading {path}"):
+            known = read_topic_id(os.path.join(path, PARTITION_METADATA), self.files)
+        known = known or NO_TOPIC_ID
+        log = open_log(
+            place, path, topic_partition, known, config, self.files, self.clock, self._producer_expiration_ms
+        )
+        del place.broken[topic_partition]
+        self.adopt(topic_partition, log, place)
+        self._agree_on_id(log, topic_id)
         return log
 
     def forget_predecessors(self, partitions: Iterable[TopicPartition]) -> list[CheckpointWrite]:
@@ -377,15 +402,17 @@ class LogManager:
 
         if high_watermarks is not None:
             self._write(self.collect_high_watermarks(high_watermarks))
+        closed = set()
         with ThreadPoolExecutor(_FLUSH_THREADS) as threads:
             for directory in self.live:
                 with contextlib.suppress(NoLogDirectoryError), self.guarded():
                     list(threads.map(Log.close, [log for _, log in directory.all_logs()]))
+                    closed.add(directory)
         self._write(self.collect_start_offsets())
         self._write(self.collect_cleaned_offsets())
         self._write(self.collect_recovery_points())
         for directory in self.live:
-            if not directory.broken and not any(log.damage for log in directory.logs.values()):
+            if directory in closed and not directory.broken and not any(log.damage for log in directory.logs.values()):
                 with contextlib.suppress(NoLogDirectoryError), self.guarded():
                     directory.mark_clean()
         self.logs.clear()

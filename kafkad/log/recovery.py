@@ -29,7 +29,7 @@ from kafkad.log.batches import (
     walk,
 )
 from kafkad.log.epochs import LeaderEpochs
-from kafkad.log.files import Files
+from kafkad.log.files import Files, as_far_as_there_is_room
 from kafkad.log.indexed import INDEX, LOG, TIME_INDEX, Hole
 from kafkad.log.names import LARGEST_BASE, base_of
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, read_marker
@@ -179,7 +179,8 @@ def _recover(loaded: Loaded, now_ms: int, progress: Progress | None) -> None:
     check = _Check(loaded, progress, checked)
     for segment, following in zip(checked, [*checked[1:], None], strict=True):
         if segment.base > first:
-            loaded.producers.take_snapshot(segment.base)
+            with as_far_as_there_is_room():
+                loaded.producers.take_snapshot(segment.base)
         check.segment(segment, following)
     loaded.end_offset = check.end
     snapshots.keep_within(loaded.start_offset, check.end)

@@ -8,6 +8,7 @@ back from the tree together with all that came after it, and all of them raise C
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -39,12 +40,18 @@ FILE_NAME = "kafkad-metadata.journal"
 """A plain file, so that a real Kafka started on the same log directory passes over it."""
 COMPACT_AT_LEAST = 8 << 20
 COMPACT_RATIO = 4
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class EmbeddedStore:
-    """The tree and its journal. `open` reads the file; users talk to it through `session()`s."""
+    """The tree and its journal. `open` reads the file; users talk to it through `session()`s.
+
+    While `is_starting`, a full disk is no reason to refuse a write: what a start writes, the next one does again, and
+    a broker that cannot start cannot make room. It goes to the disk with the first write that finds room.
+    """
 
     def __init__(self, tree: Tree, journal: Journal | None, clock: Clock) -> None:
+        self.is_starting = False
         self.torn_bytes = 0
         self._tree = tree
         self._journal = journal
@@ -65,8 +72,8 @@ class EmbeddedStore:
         """Loads the journal in `directory`, or makes one. Raises JournalError when it is damaged or in use."""
         tree = Tree()
         path = os.path.join(directory, FILE_NAME)
+        make_directories(directory, sync)
         if not os.path.exists(path):
-            make_directories(directory, sync)
             return cls(tree, Journal.create(path, tree.snapshot(), sync), clock)
         journal, torn = Journal.open(path, tree.replay, sync)
         store = cls(tree, journal, clock)
@@ -78,6 +85,15 @@ class EmbeddedStore:
     def in_memory(cls, clock: Clock) -> EmbeddedStore:
         """Without a journal: for tests and simulations of several brokers over one tree."""
         return cls(Tree(), None, clock)
+
+    @property
+    def path(self) -> str:
+        return self._journal.path if self._journal else ""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the disk lacks writes that have been answered: it was full at the start."""
+        return not self.is_starting and bool(self._unwritten)
 
     def session(self) -> EmbeddedSession:
         session = EmbeddedSession(self)
@@ -161,6 +177,9 @@ class EmbeddedStore:
         if error is None:
             self._unwritten = b""
             self._complete(batch)
+        elif self.is_starting and isinstance(error, OSError) and error.errno in _FULL:
+            self._unwritten += b"".join([commit.applied.entry for commit in batch])
+            self._complete(batch)
         else:
             self._take_back(batch, error)
         self._write_next()
@@ -175,11 +194,10 @@ class EmbeddedStore:
         undone, self._waiting = batch + self._waiting, []
         for commit in reversed(undone):
             commit.applied.roll_back()
-        path = self._journal.path if self._journal else ""
         for commit in undone:
             self._fire(commit.applied.events)
             if not commit.future.done():
-                commit.future.set_exception(ConnectionLoss("metadata", f"{path} cannot be written: {error}"))
+                commit.future.set_exception(ConnectionLoss("metadata", f"{self.path} cannot be written: {error}"))
 
     def _fire(self, events: list[WatchEvent]) -> None:
         for event in events:

@@ -8,6 +8,7 @@ else is damage: `open` refuses the file and leaves it as it is. Synchronous; the
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
@@ -207,7 +208,9 @@ def _lock(fd: int, path: str) -> None:
 
 def make_directories(path: str, sync: Sync) -> None:
     """A directory and those above it, where they are missing, with names that are on the disk."""
-    if not os.path.isdir(path):
+    if os.path.lexists(path) and not os.path.isdir(path):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    if not os.path.lexists(path):
         above = os.path.dirname(path)
         make_directories(above or ".", sync)
         os.mkdir(path)

@@ -80,6 +80,22 @@ class ClusterId:
         return str(json_fields(data)["id"])
 
 
+class LogDirs:
+    """kafkad's own: the log directories that a broker has used. One of them that is empty now is not mounted."""
+
+    @staticmethod
+    def path(broker: int) -> str:
+        return f"/kafkad/log_dirs/{broker}"
+
+    @staticmethod
+    def encode(paths: Sequence[str]) -> bytes:
+        return json_text({"version": 1, "log_dirs": list(paths)})
+
+    @staticmethod
+    def decode(data: bytes) -> tuple[str, ...]:
+        return tuple(map(str, json_fields(data)["log_dirs"]))
+
+
 _NO_FEATURES: Mapping[str, Mapping[str, int]] = {}
 
 

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.directories import LogDirectory
-from kafkad.log.manager import LogManager, NoLogDirectoryError, may_pass
+from kafkad.log.files import may_pass
+from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
 from kafkad.names import TopicPartition
 from kafkad.replica.metadata import MetadataCache

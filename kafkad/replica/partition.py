@@ -84,7 +84,7 @@ class Partition:
         self.leader_epoch = role.leader_epoch
         self.is_leader = role.leader == self.broker_id
         if self.is_leader and (not was_leader or old_epoch != role.leader_epoch):
-            self.log.epochs.assign(role.leader_epoch, self.log.end_offset)
+            self.log.assign_epoch(role.leader_epoch, self.log.end_offset)
         self._settle()
         self._advance()
         if not self.is_leader:

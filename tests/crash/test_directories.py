@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,6 +76,125 @@ def test_full_disk(tmp_path: Path) -> None:
             reader.close()
             assert [offset for _, offset in reader.seen] == offsets
             assert str(small) in next(line for line in kafkad.log.splitlines() if "No space left" in line)
+
+
+def fill(directory: Path) -> Path:
+    """A file that takes all the room there is."""
+    filler = directory / "filler"
+    with filler.open("wb", 0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    return filler
+
+
+def takes_writes(bootstrap: str, topic: str) -> None:
+    end = time.monotonic() + SECONDS
+    while True:
+        try:
+            produce(bootstrap, topic, 1, 100)
+        except KafkaException:
+            assert time.monotonic() < end, f"{topic} takes no writes"
+            time.sleep(0.2)
+        else:
+            return
+
+
+@needs_root
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("metadata", ["on the same disk", "elsewhere"])
+def test_full_disk_and_a_restart(tmp_path: Path, how: str, metadata: str) -> None:
+    settings = {"offsets.topic.num.partitions": "1", "log.segment.bytes": "1000000"}
+    if metadata == "elsewhere":
+        settings["kafkad.metadata.dir"] = str(tmp_path / "metadata")
+    small = tmp_path / "small"
+    kafkad = KafkadProcess(tmp_path / "kafkad", settings, log_dirs=[small])
+    with mounted(small, "size=6m"), kafkad:
+        create_topics(kafkad.bootstrap, "full", "other", "short")
+        admin = AdminClient({"bootstrap.servers": kafkad.bootstrap})
+        with pytest.raises(KafkaException) as refused:
+            produce(kafkad.bootstrap, "full", 20, 600_000)
+        offsets = refused.value.args[1]
+        filler = fill(small)
+        if metadata == "elsewhere":
+            create_topics(kafkad.bootstrap, "meanwhile")
+        kafkad.stop() if how == "stop" else kafkad.kill()
+        kafkad.start()
+        reader = Reader(kafkad.bootstrap, "full", 1)
+        reader.catch_up()
+        reader.close()
+        assert [offset for _, offset in reader.seen] == offsets
+        with pytest.raises(KafkaException):
+            produce(kafkad.bootstrap, "full", 1, 600_000)
+        filler.unlink()
+        takes_writes(kafkad.bootstrap, "other")
+        create_topics(kafkad.bootstrap, "later")
+        for topic in ("later", *(["meanwhile"] if metadata == "elsewhere" else [])):
+            takes_writes(kafkad.bootstrap, topic)
+        admin.delete_topics(["short"])["short"].result(SECONDS)
+        assert "Traceback" not in kafkad.log
+        assert "offline" not in kafkad.log
+
+
+@pytest.mark.parametrize("broken", ["a file", "below a file"])
+def test_unusable_first_directory_is_named(tmp_path: Path, broken: str) -> None:
+    (tmp_path / "first").write_text("no directory")
+    first = tmp_path / "first" if broken == "a file" else tmp_path / "first" / "data"
+    kafkad = KafkadProcess(tmp_path / "kafkad", log_dirs=[first, tmp_path / "second"]).start(wait=False)
+    assert kafkad.process is not None
+    assert kafkad.process.wait(SECONDS) == 1
+    assert f"{tmp_path / 'first'}: Not a directory" in kafkad.log.splitlines()[-1]
+    assert "Traceback" not in kafkad.log
+
+
+def test_directory_whose_disk_is_not_mounted(tmp_path: Path) -> None:
+    first, second, away = tmp_path / "first", tmp_path / "second", tmp_path / "away"
+    with KafkadProcess(tmp_path / "kafkad", log_dirs=[first, second]) as kafkad:
+        create_topics(kafkad.bootstrap, "one", "two")
+        produce(kafkad.bootstrap, "one", 3, 100)
+        produce(kafkad.bootstrap, "two", 3, 100)
+        (gone,) = [topic for topic in ("one", "two") if (second / f"{topic}-0").exists()]
+        (there,) = {"one", "two"} - {gone}
+        for _ in range(2):  # what it finds out at the first start it must not forget at the next
+            kafkad.stop()
+            if not away.exists():
+                second.rename(away)
+                second.mkdir()
+            kafkad.start()
+            assert produce(kafkad.bootstrap, there, 1, 100)
+            with pytest.raises(KafkaException):
+                produce(kafkad.bootstrap, gone, 1, 100)
+            assert not (second / f"{gone}-0").exists()
+        assert f"log directory {second} was this broker's, and is empty now" in kafkad.log
+        kafkad.stop()
+        shutil.rmtree(second)
+        away.rename(second)
+        kafkad.start()
+        assert produce(kafkad.bootstrap, gone, 1, 100) == [3]
+
+
+def test_new_directory_is_taken(tmp_path: Path) -> None:
+    kafkad = KafkadProcess(tmp_path / "kafkad", log_dirs=[tmp_path / "first"])
+    with kafkad:
+        create_topics(kafkad.bootstrap, "one")
+    kafkad.settings["log.dirs"] += f",{tmp_path / 'second'}"
+    with kafkad:
+        create_topics(kafkad.bootstrap, "two")
+        assert (tmp_path / "second" / "two-0").exists()
+
+
+def test_metadata_whose_disk_is_not_mounted(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    kafkad = KafkadProcess(tmp_path / "kafkad", log_dirs=[first, second])
+    with kafkad:
+        create_topics(kafkad.bootstrap, "one", "two")
+    first.rename(tmp_path / "away")
+    first.mkdir()
+    kafkad.start(wait=False)
+    assert kafkad.process is not None
+    assert kafkad.process.wait(SECONDS) == 1
+    assert f"{first} is empty, and a new metadata store would be made in it" in kafkad.log.splitlines()[-1]
+    assert os.listdir(first) == [".lock"]
 
 
 @needs_root

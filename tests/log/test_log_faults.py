@@ -338,3 +338,26 @@ def test_blocks_are_reserved_ahead_and_given_back(home: Home) -> None:
     log.roll()
     assert path_of(log, ".log", 0).stat().st_blocks * 512 < 1 << 20
     assert len(records(log)) == 1
+
+
+def test_log_of_a_full_disk_opens_and_is_read(home: Home) -> None:
+    log = home.open(segment_bytes=1000)
+    fill(log, 20)
+    log.close(clean=False)
+    for suffix in ("index", "timeindex", "snapshot"):
+        for path in home.directory.glob(f"*.{suffix}"):
+            path.unlink()
+    home.files.fail("pwrite", errno.ENOSPC, once=False)
+    log = home.open(clean=False)
+    log.assign_epoch(3, 20)
+    assert [record.offset for record in records(log)] == list(range(20))
+    assert log.offset_for_timestamp(1007) == (1007, 7, 0)
+    with pytest.raises(StorageError):
+        log.flush()
+    home.files.heal()
+    log.flush()
+    assert log.recovery_point == 20
+    fill(log, 5)
+    log = home.reopen()
+    assert (log.end_offset, log.epochs.latest) == (25, 3)
+    assert [record.offset for record in records(log)] == list(range(25))

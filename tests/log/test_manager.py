@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -10,10 +11,11 @@ import pytest
 
 from kafkad.clock import SystemClock
 from kafkad.config import LogConfig
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log import checkpoint
-from kafkad.log.files import Files
+from kafkad.log.files import Files, disk_errors
 from kafkad.log.loading import DuplicatePartitionError, LoadingStopped, Progress
+from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from tests.fakes import FakeClock
@@ -347,3 +349,50 @@ def test_a_topic_id_that_a_crash_tore_is_taken_from_the_metadata_store(
     assert log is not None
     assert (log.topic_id, log.end_offset) == (TOPIC_ID, 5)
     again.close()
+
+
+class FullFiles(Files):
+    """Nothing new fits where the path has `full` in it."""
+
+    def __init__(self, full: str) -> None:
+        self.full = full
+
+    def open(self, path: str, flags: int, mode: int = 0o777) -> int:  # type: ignore[override]
+        if self.full in path and flags & os.O_CREAT:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return os.open(path, flags, mode)
+
+
+def test_what_a_full_disk_kept_from_opening_opens_later(disks: tuple[Path, Path]) -> None:
+    manager = started(disks[0])
+    append(manager.create(T0, TOPIC_ID, CONFIG), 5)
+    manager.create(TopicPartition("t", 1), TOPIC_ID, CONFIG)
+    manager.close()
+    (disks[0] / "t-1" / f"{0:020}.log").unlink()
+    files = FullFiles("/t-1/")
+    again = LogManager([str(disks[0])], files, FakeClock())
+    again.lock()
+    again.load(config_for)
+    assert again.live
+    assert [broken.may_pass for broken in again.broken.values()] == [True]
+    with pytest.raises(StorageError):
+        again.create(TopicPartition("t", 1), TOPIC_ID, CONFIG, is_new=False)
+    files.full = "nowhere"
+    ends = {p: again.create(TopicPartition("t", p), TOPIC_ID, CONFIG, is_new=False).end_offset for p in (0, 1)}
+    assert ends == {0: 5, 1: 0}
+    assert not again.broken
+    again.close()
+
+
+def test_directory_that_could_not_be_closed_is_not_clean(
+    disks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def close(log: Log, clean: bool = True) -> None:
+        with disk_errors(log.directory, "closing"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    manager = started(disks[0])
+    append(manager.create(T0, TOPIC_ID, CONFIG), 5)
+    monkeypatch.setattr(Log, "close", close)
+    manager.close()
+    assert not (disks[0] / ".kafka_cleanshutdown").exists()
