@@ -32,6 +32,8 @@ class Commits:
     def begin(self, logs: Mapping[int, Log], timeout_ms: int, on_end: Callable[[Failures], None]) -> bool:
         """Wait for the logs, given by their place in the request; `on_end` is called once, with what failed or took
         longer than `timeout_ms`. False when there is nothing to wait for: then it is never called."""
+        if not logs:
+            return False
         commit = _Commit(logs, monotonic() + timeout_ms / 1000, on_end)
         self._waiting.add(commit)
         for place, log in logs.items():

@@ -53,6 +53,17 @@ def test_what_is_on_the_disk_already_needs_no_wait() -> None:
     asyncio.run(scenario())
 
 
+def test_a_request_that_wrote_nothing_is_forgotten_at_once() -> None:
+    """Every produce through the worker begins one: kept for ever, they were 2 KB each, and a stop waited for them."""
+
+    async def scenario() -> None:
+        commits = Commits(Disks())  # type: ignore[arg-type]
+        assert not commits.begin({}, 30_000, _never)
+        assert len(commits) == 0
+
+    asyncio.run(scenario())
+
+
 def test_one_that_takes_too_long_is_told_so_and_what_comes_later_is_ignored() -> None:
     async def scenario() -> None:
         disks = Disks()
