@@ -10,6 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -35,10 +36,17 @@ class Worker:
         if niceness:
             with suppress(PermissionError):  # a sandbox may forbid it; the work is done at any priority
                 os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + niceness)
+        self._reaper = threading.Thread(target=self._process.wait, name=f"{module} ends", daemon=True)
+        self._reaper.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def has_ended(self) -> bool:
-        return self._process.poll() is not None
+        """One that ended by itself is no zombie: there is a thread that waits for that and does nothing else."""
+        return self._process.returncode is not None
 
     def ask(self, question: object) -> Any:
         """EOFError or OSError when the process is gone."""
@@ -61,7 +69,7 @@ class Worker:
                 pipe.close()
             except BrokenPipeError:  # what the dead never read
                 continue
-        self._process.wait()
+        self._reaper.join()
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         requests, answers = self._process.stdin, self._process.stdout

@@ -53,6 +53,16 @@ def children() -> list[int]:
     return [pid for pid in pids if MODULE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
+def test_a_worker_that_ended_by_itself_is_no_zombie() -> None:
+    """Nobody asks it for anything for hours: its process entry goes all the same."""
+    worker = Worker("tests.log.ends_at_once")
+    while Path(f"/proc/{worker.pid}").exists():
+        time.sleep(0.01)
+    while not worker.has_ended:
+        time.sleep(0.01)
+    worker.close()
+
+
 def wait_for_worker() -> int:
     while not (pids := children()):
         time.sleep(0.01)
@@ -180,7 +190,8 @@ def test_an_idle_worker_that_went_is_replaced(compactor: Compactor, partition: P
     compactor.submit(partition.job(), partition.offered.append).result()
     (pid,) = children()
     os.kill(pid, signal.SIGKILL)
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    while Path(f"/proc/{pid}").exists():
+        time.sleep(0.01)
     assert compactor.submit(partition.job(), partition.offered.append).result().next_dirty == 200
 
 

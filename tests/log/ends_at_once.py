@@ -1,0 +1,1 @@
+"""The module of a worker that has nothing to do."""
