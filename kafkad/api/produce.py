@@ -26,9 +26,9 @@ from kafkad.log.validate import (
     RefusedRecords,
     check_batch,
     demands,
-    needs_slow_path,
+    is_plain_truth,
     quick_enough,
-    rebuild,
+    rebuild_quickly,
     stamp,
     unpack_header,
 )
@@ -78,6 +78,8 @@ _WITH_START_OFFSET = frozenset(
     }
 )
 _ADMIN_CLIENT = "__admin_client"
+_QUICK_UNTIL = 512 * 1024
+"""Where in a request batches begin that are not ordinary any more: what came before took the event loop long enough."""
 
 
 class Target:
@@ -155,6 +157,8 @@ class ProduceApi:
             return -1
         try:
             check_batch(view, at, end, header, partition.log.config, version)
+            if not is_plain_truth(view, at, end, header):
+                return -1
             return partition.append(view, at, end, header)
         except StorageError:
             _BASE_OFFSET.pack_into(view, at, 0)  # the append had set it before the disk refused
@@ -189,7 +193,10 @@ class ProduceApi:
         for data in topic.partitions:
             index, at, end = data
             partition = held.get(index)
-            base = -1 if partition is None else self._quick(partition, acks, frame, at, end, version)
+            if partition is None or at >= _QUICK_UNTIL:
+                base = -1
+            else:
+                base = self._quick(partition, acks, frame, at, end, version)
             if partition is not None and base >= 0:
                 if partition.acks_fsync and acks == _ACKS_ALL:
                     work.uncommitted[len(packed)] = partition.log
@@ -248,25 +255,22 @@ class ProduceApi:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, f"no transaction is open for {partition.tp}: this broker has none yet"
             )
-        if needs_slow_path(header, config):
-            wanted = demands(config, partition.tp, self._clock.now_ms())
-            if not quick_enough(header, config):
-                return self._rebuilt_elsewhere(work, partition, index, bytes(frame[at:end]), wanted)
-            frame = memoryview(rebuild(frame[at:end], wanted).unwrap())
-            at, end = 0, len(frame)
-            header = BATCH_HEADER.unpack_from(frame)
-        return self._write(work, partition, index, frame, at, end, header)
+        batch = frame[at:end]
+        wanted = demands(config, partition.tp, self._clock.now_ms())
+        outcome = rebuild_quickly(batch, wanted) if quick_enough(header, config) and work.affords(header) else None
+        if outcome is None:
+            return self._rebuilt_elsewhere(work, partition, index, bytearray(batch), wanted)
+        return self._write(work, partition, index, outcome.unwrap(batch))
 
-    def _write(
-        self, work: Work, partition: Partition, index: int, view: memoryview, at: int, end: int, header: Header
-    ) -> Outcome:
+    def _write(self, work: Work, partition: Partition, index: int, batch: memoryview) -> Outcome:
         """Append as leader; not an Answer when that has to wait for the disk."""
         config = partition.log.config
         now_ms = self._clock.now_ms()
-        header = stamp(view, at, end, header, config, now_ms)
+        size = len(batch)
+        header = stamp(batch, 0, size, BATCH_HEADER.unpack_from(batch), config, now_ms)
         append_time = now_ms if config.message_timestamp_type == "LogAppendTime" else -1
         try:
-            base = partition.append(view, at, end, header)
+            base = partition.append(batch, 0, size, header)
         except DuplicateBatch as duplicate:
             append_time = duplicate.timestamp if append_time >= 0 else -1
             base = duplicate.base_offset
@@ -288,14 +292,13 @@ class ProduceApi:
     # -- requests that wait ----------------------------------------------------------------------------------------
 
     async def _rebuilt_elsewhere(
-        self, work: Work, partition: Partition, index: int, batch: bytes, wanted: Demands
+        self, work: Work, partition: Partition, index: int, batch: bytearray, wanted: Demands
     ) -> Settled:
         """A worker process opens the batch; what it makes of it is appended when it is back."""
         outcome = await asyncio.wrap_future(self._slow_path.submit(batch, wanted))
         try:
-            view = memoryview(outcome.unwrap())
             partition.check_leader(-1)
-            written = self._write(work, partition, index, view, 0, len(view), BATCH_HEADER.unpack_from(view))
+            written = self._write(work, partition, index, outcome.unwrap(memoryview(batch)))
         except KafkaError as error:
             return self._refused(partition, index, error, len(batch))
         return await written if isinstance(written, Coroutine) else written

@@ -8,6 +8,12 @@ from typing import Any, NamedTuple
 
 from kafkad.log.log import Log
 from kafkad.wire.produce import Answer, ProduceFrame, pack_answer
+from kafkad.wire.records import CODEC_MASK
+
+_MOST_RECORDS = 4000
+"""That one request may have looked into on the event loop, in batches that are not ordinary."""
+_DECOMPRESSING = 100
+"""How many records of another batch take as long as decompressing one."""
 
 
 class Uncommitted(NamedTuple):
@@ -26,6 +32,7 @@ class Work:
     """One request under way: packed answers in the order of its partitions, and by place what they wait for."""
 
     __slots__ = (
+        "_left",
         "allow_internal",
         "correlation_id",
         "failed",
@@ -45,6 +52,12 @@ class Work:
         self.waiting: dict[int, Coroutine[Any, Any, Settled]] = {}
         self.uncommitted: dict[int, Log] = {}
         self.failed = False
+        self._left = _MOST_RECORDS
+
+    def affords(self, header: tuple[int, ...]) -> bool:
+        """Whether one more batch may be looked into on the event loop; after that it counts."""
+        self._left -= header[12] + (_DECOMPRESSING if header[5] & CODEC_MASK else 0)
+        return self._left >= 0
 
     def indexes(self) -> list[int]:
         return [data[0] for topic in self.request.topics for data in topic.partitions]

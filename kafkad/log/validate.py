@@ -1,9 +1,10 @@
 """What a partition leader checks in a produced batch before the append, and rewrites. Pure: bytes and values only.
 
-`unpack_header` and `check_batch` run for every batch and look at no record: what the header says is believed, so a
-lying max timestamp or a body that no compressor wrote is found by its readers, not here. Where a topic demands more
-(`needs_slow_path`), `rebuild` reads every record and compresses anew: in a worker process, unless `quick_enough`.
-`stamp` puts the topic's timestamp type on the batch. Refusals are KafkaErrors with the codes Kafka 3.9 answers.
+`unpack_header` and `check_batch` run for every batch and look at its header, then `is_plain_truth` at its records. What
+is compressed, or lies, or belongs to a topic that demands more, goes through `rebuild`, which corrects a wrong max
+timestamp and compresses anew where the topic wants it: in a worker process, unless `quick_enough`. `stamp` puts the
+topic's timestamp type on the batch. Refusals are KafkaErrors with the codes Kafka 3.9 answers; but INVALID_RECORD for
+what Kafka takes although its readers would not get past it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.bodies import Body, read_keys
-from kafkad.wire.compression import CODEC_NAMES, Codec, compress
+from kafkad.log.contents import LengthError, OffsetDeltaError, TooManyError, latest_delta
+from kafkad.wire.compression import CODEC_NAMES, Codec, CompressionError, TooLargeError, compress, decompress
 from kafkad.wire.crc import crc32c
 from kafkad.wire.records import (
     BATCH_HEADER,
@@ -26,11 +28,9 @@ from kafkad.wire.records import (
     NO_TIMESTAMP,
     PREFIX_SIZE,
     BatchHeader,
-    Record,
     RecordsError,
     assemble_batch,
     parse_records,
-    records_body,
     seal,
 )
 
@@ -40,14 +40,16 @@ if TYPE_CHECKING:
 
 Header = tuple[int, ...]
 
-QUICK_BYTES = 64 * 1024
-QUICK_RECORDS = 500
-"""What the event loop may look through itself: about half a millisecond."""
+QUICK_BYTES = 128 * 1024
+QUICK_RECORDS = 1000
+"""What the event loop may look through itself: about a millisecond."""
+_QUICK_PLAIN_BYTES = 4 * QUICK_BYTES
+"""How large a compressed batch may become on the event loop."""
 _LEAST_LENGTH = 14
 _GROWTH = 100
 """A batch may decompress to this many times the topic's largest message, and to 64 MiB in any case."""
 _LEAST_LIMIT = 64 << 20
-_TIMESTAMPS = 2**63
+_LAST_TIMESTAMP = 2**63 - 1
 _ZSTD_SINCE = 7
 _V2_SINCE = 3
 _ATTRIBUTES_AT = 21
@@ -119,9 +121,24 @@ def _refuse(view: memoryview, at: int, end: int, header: BatchHeader, config: Lo
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise _invalid(f"producer {header.producer_id} sends sequence {header.base_sequence}")
     if header.codec >= len(CODEC_NAMES):
-        raise _invalid(f"unknown compression codec {header.codec}")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"unknown compression codec {header.codec}")
     if config.message_timestamp_type == "LogAppendTime" and header.attributes & LOG_APPEND_TIME:
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer must not set LogAppendTime")
+
+
+_NOT_PLAIN = CODEC_MASK | LOG_APPEND_TIME
+
+
+def is_plain_truth(view: memoryview, at: int, end: int, header: Header) -> bool:
+    """HOT. Whether a checked batch is not compressed and its records are what its header says; False also for what
+    would take long to find out."""
+    if header[5] & _NOT_PLAIN:
+        return False
+    try:
+        latest = header[7] + latest_delta(view, at + HEADER_SIZE, end, header[12], QUICK_RECORDS)
+    except (RecordsError, TooManyError):
+        return False
+    return latest == header[8] >= NO_TIMESTAMP
 
 
 def _check_shape(view: memoryview, at: int, end: int, version: int) -> None:
@@ -197,17 +214,20 @@ class Demands(NamedTuple):
 class Outcome(NamedTuple):
     """A batch to append, or why not: a value, since exceptions do not cross from a worker process whole."""
 
-    batch: bytearray | None
+    batch: bytearray | None = None
+    """None also when the one that was sent is to be appended as it is."""
     code: int = ErrorCode.NONE
     message: str = ""
     record_errors: tuple[RecordError, ...] = ()
 
-    def unwrap(self) -> bytearray:
+    def unwrap(self, sent: memoryview) -> memoryview:
         if self.batch is not None:
-            return self.batch
+            return memoryview(self.batch)
         if self.record_errors:
             raise RefusedRecords(ErrorCode(self.code), self.message, self.record_errors)
-        raise KafkaError(ErrorCode(self.code), self.message)
+        if self.code:
+            raise KafkaError(ErrorCode(self.code), self.message)
+        return sent
 
 
 def target_codec(config: LogConfig) -> int | None:
@@ -217,17 +237,10 @@ def target_codec(config: LogConfig) -> int | None:
     return 0 if config.compression_type == "uncompressed" else CODEC_NAMES.index(config.compression_type)
 
 
-def needs_slow_path(header: Header, config: LogConfig) -> bool:
-    """HOT. Whether a checked batch must go through `rebuild` before the append."""
-    if config.compression_type != "producer" and target_codec(config) != header[5] & CODEC_MASK:
-        return True
-    return config.compacted or config.limits_timestamps
-
-
 def quick_enough(header: Header, config: LogConfig) -> bool:
-    """Whether `rebuild` of this batch may run on the event loop."""
-    plain = not header[5] & CODEC_MASK and target_codec(config) in (None, Codec.NONE)
-    return plain and header[1] <= QUICK_BYTES and header[12] <= QUICK_RECORDS
+    """Whether `rebuild` of this batch may run on the event loop, as far as can be seen from outside."""
+    same = target_codec(config) in (None, header[5] & CODEC_MASK)
+    return same and header[1] <= QUICK_BYTES and header[12] <= QUICK_RECORDS
 
 
 def demands(config: LogConfig, partition: TopicPartition, now_ms: int) -> Demands:
@@ -250,60 +263,78 @@ def demands(config: LogConfig, partition: TopicPartition, now_ms: int) -> Demand
     )
 
 
+def rebuild_quickly(batch: memoryview, wanted: Demands) -> Outcome | None:
+    """What `rebuild` says; None when it turns out to take long."""
+    try:
+        return _rebuild(batch, wanted._replace(limit=min(wanted.limit, _QUICK_PLAIN_BYTES)))
+    except TooLargeError:
+        return None
+
+
 def rebuild(batch: bytes | bytearray | memoryview, wanted: Demands) -> Outcome:
     """Check every record of a batch that `check_batch` passed, and write it again with the topic's codec.
 
     Record bytes are taken over as they are, so base timestamp, deltas and everything about the producer stay; the max
-    timestamp becomes the true one. Where only keys are asked for, the batch stays as it is. Offset and leader epoch are
-    left to the append, LogAppendTime to `stamp`.
+    timestamp becomes the true one. Offset and leader epoch are left to the append, LogAppendTime to `stamp`.
     """
-    view = memoryview(batch)
-    header = BatchHeader._make(BATCH_HEADER.unpack_from(view))
-    if not header.codec and not wanted.codec and wanted.earliest_ms is None and _all_have_keys(view, header):
-        return Outcome(bytearray(view))
     try:
-        body = records_body(view, 0, header, wanted.limit)
-        records = list(parse_records(body, header._replace(attributes=header.attributes & ~LOG_APPEND_TIME)))
-    except RecordsError as error:
-        return Outcome(None, ErrorCode.INVALID_RECORD, str(error))
-    refusal = _refuse_records(records, wanted)
+        return _rebuild(memoryview(batch), wanted)
+    except TooLargeError as error:
+        return Outcome(code=ErrorCode.INVALID_RECORD, message=str(error))
+
+
+def _rebuild(view: memoryview, wanted: Demands) -> Outcome:
+    header = BatchHeader._make(BATCH_HEADER.unpack_from(view))
+    try:
+        body = decompress(header.codec, view[HEADER_SIZE:], wanted.limit)
+        latest = _latest_timestamp(body, header)
+        refusal = _refuse_records(body, header, wanted)
+    except (CompressionError, RecordsError) as error:
+        if isinstance(error, TooLargeError):
+            raise
+        return Outcome(code=_code_of(error, header, wanted), message=str(error))
     if refusal is not None:
         return refusal
     codec = header.codec if wanted.codec is None else wanted.codec
+    if codec == header.codec and latest == header.max_timestamp:
+        return Outcome()
     stored = bytes(view[HEADER_SIZE:]) if codec == header.codec else compress(codec, body, wanted.level)
     size = HEADER_SIZE + len(stored)
     if size > wanted.max_bytes:
         message = f"{size} bytes in the codec of the topic, max.message.bytes is {wanted.max_bytes}"
-        return Outcome(None, ErrorCode.MESSAGE_TOO_LARGE, message)
-    header = header._replace(
-        attributes=header.attributes & ~CODEC_MASK | codec, max_timestamp=max(record.timestamp for record in records)
-    )
+        return Outcome(code=ErrorCode.MESSAGE_TOO_LARGE, message=message)
+    header = header._replace(attributes=header.attributes & ~CODEC_MASK | codec, max_timestamp=latest)
     return Outcome(assemble_batch(header, stored))
 
 
-def _all_have_keys(view: memoryview, header: BatchHeader) -> bool:
-    """A look at the keys and offsets alone, to be believed when it finds nothing wrong; as on other topics, what the
-    header says of timestamps is believed then."""
-    data = bytes(view)
-    at = 0
-    try:
-        for keys, entries in read_keys(Body(data, HEADER_SIZE, len(data)), 0, header.record_count):
-            if None in keys or [entry >> 1 for entry in entries] != list(range(at, at + len(entries))):
-                return False
-            at += len(entries)
-    except (RecordsError, IndexError):
-        return False
-    return True
+def _latest_timestamp(body: bytes, header: BatchHeader) -> int:
+    latest = header.base_timestamp + latest_delta(body, 0, len(body), header.record_count)
+    if latest > _LAST_TIMESTAMP:
+        raise RecordsError("a timestamp of more than 64 bits", 0)
+    return max(latest, NO_TIMESTAMP)
 
 
-def _refuse_records(records: list[Record], wanted: Demands) -> Outcome | None:
+def _code_of(error: CompressionError | RecordsError, header: BatchHeader, wanted: Demands) -> ErrorCode:
+    """What Kafka answers. Some faults surprise it; wrong numbers, unless it writes the records anew."""
+    if isinstance(error, RecordsError):
+        kept = wanted.codec in (None, header.codec)
+        surprises = isinstance(error, OffsetDeltaError) and kept if header.codec else isinstance(error, LengthError)
+    else:
+        surprises = True
+    return ErrorCode.UNKNOWN_SERVER_ERROR if surprises else ErrorCode.INVALID_RECORD
+
+
+def _all_have_keys(body: bytes, header: BatchHeader) -> bool:
+    return not any(None in keys for keys, _ in read_keys(Body(body, 0, len(body)), 0, header.record_count))
+
+
+def _refuse_records(body: bytes, header: BatchHeader, wanted: Demands) -> Outcome | None:
+    if wanted.earliest_ms is None and (not wanted.keys or _all_have_keys(body, header)):
+        return None
+    plain = header._replace(attributes=header.attributes & ~LOG_APPEND_TIME)
     errors = []
     code = ErrorCode.INVALID_RECORD
-    for index, record in enumerate(records):
-        if record.offset != index:
-            return Outcome(None, code, f"record {index} has offset delta {record.offset}")
-        if not -_TIMESTAMPS <= record.timestamp < _TIMESTAMPS:
-            return Outcome(None, code, f"record {index} has a timestamp of more than 64 bits")
+    for index, record in enumerate(parse_records(body, plain)):
         if wanted.keys and record.key is None:
             message = f"Compacted topic cannot accept message without key in topic partition {wanted.partition}"
             errors.append(RecordError(index, message))
@@ -314,7 +345,7 @@ def _refuse_records(records: list[Record], wanted: Demands) -> Outcome | None:
             errors.append(RecordError(index, message))
     if not errors:
         return None
-    return Outcome(None, code, _rejection(code, errors), tuple(errors))
+    return Outcome(code=code, message=_rejection(code, errors), record_errors=tuple(errors))
 
 
 def _rejection(code: int, errors: list[RecordError]) -> str:

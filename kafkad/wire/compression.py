@@ -36,6 +36,10 @@ class CompressionError(ValueError):
     """Bytes that no compressor wrote, an unknown codec, or more than the limit."""
 
 
+class TooLargeError(CompressionError):
+    """More than the limit, whatever else may be wrong with it."""
+
+
 def compress(codec: int, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
     """`level` as in `compression.<codec>.level`; None is the codec's default."""
     if codec == Codec.NONE:
@@ -58,7 +62,7 @@ def decompress(codec: int, data: bytes | bytearray | memoryview, limit: int) -> 
     """All of `data`, decompressed; CompressionError as soon as it would be more than `limit` bytes."""
     if codec == Codec.NONE:
         if len(data) > limit:
-            raise CompressionError(_too_large(limit))
+            raise TooLargeError(_too_large(limit))
         return bytes(data)
     chunks = _DECOMPRESSORS.get(codec)
     if chunks is None:
@@ -68,7 +72,7 @@ def decompress(codec: int, data: bytes | bytearray | memoryview, limit: int) -> 
     for part in chunks(data, limit):
         size += len(part)
         if size > limit:
-            raise CompressionError(_too_large(limit))
+            raise TooLargeError(_too_large(limit))
         parts.append(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -79,6 +83,8 @@ def _too_large(limit: int) -> str:
 
 def _gunzip(data: bytes | bytearray | memoryview, limit: int) -> Iterator[bytes]:
     rest: bytes | bytearray | memoryview = data
+    if not rest:
+        raise CompressionError("gzip: nothing")
     while rest:  # a gzip file may have several members
         inflate = zlib.decompressobj(_GZIP_WBITS)
         try:
@@ -126,7 +132,7 @@ def _unsnappy_block(block: bytes, limit: int) -> bytes:
 
     size = _snappy_size(block)
     if size > limit:
-        raise CompressionError(_too_large(limit))
+        raise TooLargeError(_too_large(limit))
     if size > 64 * len(block):  # a copy element makes 64 bytes at most and takes two
         raise CompressionError("snappy: the claimed size cannot be true")
     try:
@@ -172,6 +178,8 @@ def _unlz4(data: bytes | bytearray | memoryview, limit: int) -> Iterator[bytes]:
         raise CompressionError(f"lz4: {error}") from None
     if not frame.eof:
         raise CompressionError("lz4: truncated")
+    if frame.unused_data:  # Java reads over it, librdkafka does not
+        raise CompressionError("lz4: bytes after its end")
 
 
 def _with_lz4_checksum(data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:

@@ -11,11 +11,16 @@ from hypothesis import strategies as st
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.validate import (
+    Outcome,
     RefusedRecords,
+    demands,
     quick_enough,
+    rebuild,
+    rebuild_quickly,
     stamp,
     unpack_header,
 )
+from kafkad.names import TopicPartition
 from kafkad.wire.compression import Codec
 from kafkad.wire.records import BatchHeader, Record, build_batch, crc_matches, iter_batches, iter_records, seal
 from tests.log.produced import (
@@ -194,15 +199,25 @@ def test_broken_batches_raise_kafka_errors_only(case: Case, topic: str, changes:
         return
 
 
-def test_the_loop_takes_small_plain_batches_only() -> None:
+def test_the_loop_looks_into_small_batches_only() -> None:
     compacted, gzip = config_of("compacted"), config_of("gzip-compacted")
 
     def quick(config: LogConfig, count: int, codec: int = 0, size: int = 1) -> bool:
         batch = build_batch([Record(n, NOW_MS, b"k", b"v" * size) for n in range(count)], codec=codec)
         return quick_enough(unpack_header(memoryview(batch), 0, len(batch), 8), config)
 
-    assert quick(compacted, 500)
-    assert not quick(compacted, 501)
-    assert not quick(compacted, 1, size=70_000)
-    assert not quick(compacted, 1, codec=Codec.GZIP)
+    assert quick(compacted, 1000)
+    assert quick(compacted, 1000, codec=Codec.GZIP)
+    assert not quick(compacted, 1001)
+    assert not quick(compacted, 1, size=140_000)
+    assert quick(gzip, 1, codec=Codec.GZIP)
     assert not quick(gzip, 1)
+
+
+def test_what_grows_a_lot_when_it_is_decompressed_is_left_to_the_worker() -> None:
+    wanted = demands(PLAIN, TopicPartition("t", 0), NOW_MS)
+    small = build_batch([Record(0, NOW_MS, b"k", bytes(500_000))], codec=Codec.ZSTD)
+    large = build_batch([Record(0, NOW_MS, b"k", bytes(600_000))], codec=Codec.ZSTD)
+    assert rebuild_quickly(memoryview(small), wanted) == rebuild(small, wanted) == Outcome()
+    assert rebuild_quickly(memoryview(large), wanted) is None
+    assert rebuild(large, wanted) == Outcome()
