@@ -141,6 +141,11 @@ def _told(error: Exception) -> KctlError:
         return KctlError(
             f"cannot write: {error.strerror}", hints=("standard output goes there, or a file of the command",)
         )
+    if isinstance(error, ModuleNotFoundError):
+        from kctl.extras import missing
+
+        if told := missing(error):
+            return told
     what = f"{type(error).__name__}: {error}"
     return KctlError(what, hints=("this is a defect of kctl: please report it with what --debug prints",))
 
