@@ -58,6 +58,7 @@ class Settings:
             per_ip_overrides=_by_address(tuple(config.max_connections_per_ip_overrides().items())),
             idle_ms=config.long("connections.max.idle.ms"),
             max_request_bytes=config.int("socket.request.max.bytes"),
+            queued_bytes=config.long("queued.max.request.bytes"),
             send_buffer_bytes=config.int("socket.send.buffer.bytes"),
             receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
             backlog=config.int("socket.listen.backlog.size"),

@@ -6,7 +6,8 @@ Rules:
 - The first of the requests that arrive together is answered at once. Those behind it have a share of the loop's turn
   and of memory for replies; when it is used up, what has been answered is sent and the rest waits in the lane.
 - While a reply has not left completely, nothing more is read or answered: a peer that does not read costs one share.
-- Memory is owned only for a frame that is partial, and only as much as has really arrived.
+- Memory is owned only for a frame that is partial, and only as much as has really arrived; all connections together
+  have a bound (`queued`).
 - A peer that trickles wakes nobody: the kernel keeps what arrives until a frame is there, or much more of it.
 """
 
@@ -22,7 +23,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkad.net.awake import NEVER
-from kafkad.net.reply import PENDING, FileRange, Part, Reply, Rest, cut_off, gathered, joined, size_of
+from kafkad.net.reply import (
+    PENDING,
+    Bytes,
+    FileRange,
+    Part,
+    Reply,
+    Rest,
+    cut_off,
+    gathered,
+    joined,
+    memory_of,
+    size_of,
+    unsent,
+)
 from kafkad.wire.primitives import MalformedError
 
 if TYPE_CHECKING:
@@ -34,9 +48,6 @@ _SIZE = struct.Struct(">i")
 _SMALLEST_FRAME = 8  # api key, version, correlation id
 _SMALL_FRAME = 16 * 1024
 """Copying what has arrived of such a frame costs less than a buffer of its own."""
-_ARRIVED_SHARE = 8
-"""A frame gets a buffer when an eighth of it is here: memory follows what arrives, not what is claimed."""
-_MOST_COPIED = 64 * 1024
 _MOST_REPLIED = 256 * 1024
 """When the replies to requests that arrived together have so many bytes, they are sent before the next is answered."""
 _WORTH_WAKING = 256 * 1024
@@ -84,6 +95,7 @@ class Connection:
         "client",
         "closed",
         "fd",
+        "held",
         "host",
         "last_active",
         "listener",
@@ -118,6 +130,8 @@ class Connection:
         self._rest: memoryview | None = None
         """Requests that have arrived and wait for their turn; the last of them may be partial."""
         self._queued = False
+        self.held = 0
+        """Bytes of requests that are kept here."""
         self._have = 0
         self._lowest = 1
         self._out: deque[Part] | None = None
@@ -136,6 +150,9 @@ class Connection:
         partial, large = self._partial, self._large
         try:
             if large is not None:
+                if listener.queued.full and not listener.queued.may_go_on(self):
+                    self._pause()
+                    return
                 view, have = large, self._have
                 got = self._sock.recv_into(large[have:])
             elif partial is not None:
@@ -200,8 +217,11 @@ class Connection:
         if self._writing:
             loop.remove_writer(self.fd)
         self._sock.close()
+        if self._out:
+            self.listener.queued.unread(self, 0)
         self._out = self._partial = self._rest = None
         self._give_back()
+        self._hold(0)
         if self.on_close is not None:
             self.on_close()
         self.listener.forget(self)
@@ -224,8 +244,14 @@ class Connection:
         replies: list[Reply | Later] = []
         try:
             at = self._hand_over(view, have, replies, until)
+            if not self.closed:
+                self._keep(view, at, have)
         except (MalformedError, struct.error, IndexError, UnicodeDecodeError) as error:
             log.warning("closing %s: its request cannot be read: %s", self.peer, error)
+            self.close()
+            return False
+        except MemoryError:
+            log.error("closing %s: there is no memory for its request", self.peer)
             self.close()
             return False
         except Exception:
@@ -234,7 +260,6 @@ class Connection:
             return False
         if self.closed:
             return False
-        self._keep(view, at, have)
         if self._awaited:
             self._replies = replies
         elif replies:
@@ -285,7 +310,7 @@ class Connection:
 
     def _keep(self, view: memoryview, at: int, have: int) -> None:
         """Keep view[at:have]: whole frames as they are, for later; a part of one as an exact copy, or in a buffer of
-        its own once enough of a large frame is here."""
+        its own if it is large."""
         left = have - at
         if not left:
             self._partial = self._rest = None
@@ -293,37 +318,40 @@ class Connection:
                 self._give_back()
             else:
                 self._wake_after(1)
+            if self.held:
+                self._hold(0)
             return
         total = 4 + _SIZE.unpack_from(view, at)[0] if left >= 4 else 0
         if 0 < total <= left:
             self._rest = view[at:have] if view is self._rest else memoryview(bytearray(view[at:have]))
             self._partial = None
-        elif total <= _SMALL_FRAME or (left < total // _ARRIVED_SHARE and left <= _MOST_COPIED):
-            kept = bytes(view[at:have])
-            if self._large is not None:
-                self._give_back()
-            self._partial, self._rest = kept, None
-            self._wake_after(max(min(total - left, _SMALL_FRAME), 1))
+            left = len(self._rest.obj)  # type: ignore[arg-type]
+        elif total <= _SMALL_FRAME:
+            self._partial, self._rest = bytes(view[at:have]), None
+            self._wake_after(max(total - left, 1))
         else:
             self._keep_large(view, at, left, total)
-            self._rest = None
+        self._hold(left)
 
     def _keep_large(self, view: memoryview, at: int, left: int, total: int) -> None:
-        large = self._large
-        if large is None or at or left == len(large):
-            grown = self.listener.buffers.take(left, total)
-            grown[:left] = view[at : at + left]
-            if large is not None:
-                self._give_back()
-            self._partial = None
-            self._large = grown
+        if self._large is None:
+            large = self.listener.buffers.take(total)
+            large[:left] = view[at : at + left]
+            self._large = large
+            self._partial = self._rest = None
         self._have = left
         self._wake_after(min(total - left, _WORTH_WAKING))
+
+    def _hold(self, size: int) -> None:
+        if size != self.held:
+            by, self.held = size - self.held, size
+            self.listener.queued.change(by)
 
     def _give_back(self) -> None:
         if self._large is not None:
             self.listener.buffers.give(self._large)
             self._large = None
+            self.listener.queued.leave(self)
             if not self.closed:
                 self._wake_after(1)
         self._have = 0
@@ -333,6 +361,10 @@ class Connection:
         if size != self._lowest:
             self._lowest = size
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+
+    def resume(self) -> None:
+        """There is memory again for its request."""
+        self._go_on()
 
     def _go_on(self) -> None:
         """After a reply: requests that had already arrived come first, then the socket is read again."""
@@ -367,7 +399,7 @@ class Connection:
                 return
             if sent == len(reply):
                 return
-            self._out = deque([bytes(memoryview(reply)[sent:])])  # type: ignore[arg-type]
+            self._out = deque([unsent(reply, sent)])  # type: ignore[arg-type]
             self._wait_for_room()
             return
         self._out = deque(reply)
@@ -396,13 +428,13 @@ class Connection:
             return
         self._out = None
 
-    def _send_gathered(self, data: bytes | bytearray, out: deque[Part]) -> None:
+    def _send_gathered(self, data: Bytes, out: deque[Part]) -> None:
         sent = 0
         try:
             sent = self._sock.send(data)
         finally:
             if sent < len(data):
-                out.appendleft(bytes(memoryview(data)[sent:]))
+                out.appendleft(unsent(data, sent))
 
     def _send_range(self, out: deque[Part]) -> None:
         """sendfile once; what does not leave stays at the head of the queue."""
@@ -416,6 +448,10 @@ class Connection:
             out[0] = Rest(part.file, part.position + sent, part.length - sent)
 
     def _wait_for_room(self) -> None:
+        assert self._out is not None
+        self.listener.queued.unread(self, memory_of(self._out))
+        if self.closed:
+            return
         if not self._writing:
             self._writing = True
             self.listener.loop.add_writer(self.fd, self._on_writable)
@@ -424,6 +460,7 @@ class Connection:
         self._write()
         if self._out or self.closed:
             return
+        self.listener.queued.unread(self, 0)
         self._writing = False
         self.listener.loop.remove_writer(self.fd)
         self._go_on()

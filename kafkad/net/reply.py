@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 _SMALL_RANGE = 16 * 1024
 """Reading such a range and sending it with what stands around it costs less than a sendfile of its own."""
 _ONE_SEND = 64 * 1024
-_BYTES = (bytes, bytearray)
+_BYTES = (bytes, bytearray, memoryview)
 
 
 class OpenFile(Protocol):
@@ -29,7 +30,8 @@ class FileRange(Protocol):
     def length(self) -> int: ...
 
 
-Part = bytes | bytearray | FileRange
+Bytes = bytes | bytearray | memoryview
+Part = Bytes | FileRange
 Reply = bytes | bytearray | list[Part]
 
 
@@ -53,14 +55,14 @@ class Rest:
         self.length = length
 
 
-def gathered(out: deque[Part]) -> bytes | bytearray:
+def gathered(out: deque[Part]) -> Bytes:
     """Takes from the queue what leaves in one send: bytes and small ranges, up to the next large one."""
-    run: list[bytes | bytearray] = []
+    run: list[Bytes] = []
     size = 0
     while out and size < _ONE_SEND:
         part = out[0]
         if isinstance(part, _BYTES):
-            data = part
+            data: Bytes = part
         elif part.length <= _SMALL_RANGE:
             data = os.pread(part.file.fd, part.length, part.position)
             if len(data) < part.length:
@@ -91,3 +93,13 @@ def size_of(reply: Reply) -> int:
     if type(reply) is not list:
         return len(reply)
     return sum(len(part) if isinstance(part, _BYTES) else part.length for part in reply)
+
+
+def memory_of(out: Iterable[Part]) -> int:
+    return sum(len(part) for part in out if isinstance(part, _BYTES))
+
+
+def unsent(data: Bytes, sent: int) -> Bytes:
+    """What is left of it. Much of it is not copied: a large reply leaves in hundreds of pieces."""
+    left = memoryview(data)[sent:]
+    return left if len(left) > _ONE_SEND else bytes(left)

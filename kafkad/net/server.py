@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import mmap
 import socket
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 
 from kafkad.net.awake import Awake
 from kafkad.net.connection import Connection, Later
+from kafkad.net.queued import Queued
 from kafkad.net.reply import Pending, Reply
 from kafkad.turns import Lane
 
@@ -22,7 +24,9 @@ log = logging.getLogger(__name__)
 SHARED_BYTES = 256 * 1024
 _KEPT_BUFFERS = 4
 _KEPT_BUFFER_BYTES = 4 << 20
-_GROWTH = 8
+_READ_WHEN_FULL = 32 * 1024
+"""Bytes read at once while requests hold queued.max.request.bytes: the rest stays in the kernel."""
+_LAZILY = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _LEAST_BACKLOG = 4096
 """As many as Linux allows where nobody changed it. Kafka's default of 50 is for a thread that does nothing but accept;
 here a crowd that connects at once, such as all clients after a restart, waits while the loop does something else. Whom
@@ -44,12 +48,15 @@ class Buffers:
     def __init__(self) -> None:
         self._free: list[memoryview] = []
 
-    def take(self, have: int, total: int) -> memoryview:
-        """A buffer for a frame of `total` bytes of which `have` have arrived: never much larger than what arrived."""
+    def take(self, total: int) -> memoryview:
+        """A buffer for a frame of `total` bytes; a new one takes memory page by page, as it is written."""
         for i, buffer in enumerate(self._free):
             if len(buffer.obj) >= total:  # type: ignore[arg-type]
                 return memoryview(self._free.pop(i).obj)[:total]
-        return memoryview(bytearray(min(total, _GROWTH * have)))
+        try:
+            return memoryview(mmap.mmap(-1, total, flags=_LAZILY))
+        except OSError as error:
+            raise MemoryError(str(error)) from error
 
     def give(self, buffer: memoryview) -> None:
         whole = memoryview(buffer.obj)
@@ -67,6 +74,7 @@ class Limits:
     per_ip_overrides: dict[str, int] = field(default_factory=dict)
     idle_ms: int = 600_000
     max_request_bytes: int = 100 << 20
+    queued_bytes: int = -1
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     backlog: int = 50
@@ -86,6 +94,7 @@ class Server:
         self.buffers = Buffers()
         self.awake = Awake(loop.call_soon)
         self.lane = Lane(loop.call_soon)
+        self.queued = Queued(limits.queued_bytes, loop.call_later, self._read_at_once)
         self.per_ip: Counter[str] = Counter()
         self.total = 0
         self.refused = 0
@@ -99,6 +108,10 @@ class Server:
     def start(self, dispatch: Dispatch) -> None:
         for listener in self.listeners:
             listener.start(dispatch)
+
+    def _read_at_once(self, full: bool) -> None:
+        for listener in self.listeners:
+            listener.shared = self.shared[:_READ_WHEN_FULL] if full else self.shared
 
     def stop_accepting(self) -> None:
         for listener in self.listeners:
@@ -153,6 +166,7 @@ class Listener:
         self.buffers = server.buffers
         self.awake = server.awake
         self.lane = server.lane
+        self.queued = server.queued
         self.dispatch: Dispatch
         self.max_request_bytes = server.limits.max_request_bytes
         self._sock = sock

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -10,12 +11,13 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from kafkad.net.connection import Connection, Later
 from kafkad.net.reply import PENDING, Part, Pending, Reply
-from kafkad.net.server import SHARED_BYTES, Server
+from kafkad.net.server import SHARED_BYTES, Buffers, Limits, Server
 from tests.net.serving import Peer, echo, frame, read_frame, run
 
 
@@ -153,22 +155,111 @@ def test_memory_follows_what_arrives_not_what_is_claimed() -> None:
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         _, writer = await connect()
         writer.write(struct.pack(">i", 90 << 20) + bytes(300))
-        arrived = 304
+        arrived, before = 304, resident()
         for more in (0, 200_000, 1_000_000, 9_000_000):
             writer.write(bytes(more))
             arrived += more
             await writer.drain()
-            while not server.connections() or held(server.connections()[0]) < arrived // 2:
+            while not server.connections() or server.connections()[0].held < arrived - (256 << 10):
                 await asyncio.sleep(0.001)
-            (connection,) = server.connections()
-            large = connection._large
-            assert (len(large) if large is not None else held(connection)) <= 8 * arrived
+            assert resident() - before <= arrived * 9 // 8 + (3 << 20)  # the last sent here too
 
     run(echo, scenario)
 
 
-def held(connection: Connection) -> int:
-    return len(connection._partial) if connection._partial is not None else connection._have
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_large_requests_share_the_memory_there_is_and_all_arrive() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        large = [await connect() for _ in range(8)]
+        half = bytes(1_000_000)
+        for _, writer in large:
+            writer.write(struct.pack(">i", 2_000_000) + half)
+        while not server.queued.full:
+            await asyncio.sleep(0.001)
+        reader, writer = await connect()
+        for i in range(20):
+            writer.write(frame(b"small  %2d" % i))
+            assert await read_frame(reader) == b"small  %2d" % i
+        held = sum(connection.held for connection in server.connections())
+        assert held <= 1_500_000 + 2_000_000 + 8 * 256 * 1024
+        for _, each in large:
+            each.write(half)
+        for each, _ in large:
+            assert await read_frame(each) == 2 * half
+        assert not server.queued.full
+
+    run(echo, scenario, Limits(queued_bytes=1_500_000))
+
+
+def test_who_stalls_while_others_wait_for_memory_is_closed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kafkad.net.queued._STALLED_S", 0.1)
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        stalled, writer = await connect()
+        writer.write(struct.pack(">i", 4_000_000) + bytes(1_600_000))
+        while not server.queued.full:
+            await asyncio.sleep(0.001)
+        writer.write(bytes(600_000))  # first in line
+        while not server.queued._waiting:
+            await asyncio.sleep(0.001)
+        reader, other = await connect()
+        other.write(frame(bytes(2_000_000)))
+        assert len(await read_frame(reader)) == 2_000_000
+        assert await stalled.read() == b""
+        assert "nothing came of its large request" in caplog.text
+
+    run(echo, scenario, Limits(queued_bytes=1_000_000))
+
+
+def test_without_memory_one_connection_is_closed_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_memory(buffers: Buffers, total: int) -> memoryview:
+        raise MemoryError
+
+    monkeypatch.setattr(Buffers, "take", no_memory)
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        writer.write(struct.pack(">i", 2_000_000) + bytes(100_000))
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        good, writer = await connect()
+        writer.write(frame(b"still here"))
+        assert await read_frame(good) == b"still here"
+        assert [record.message.partition(": ")[2] for record in caplog.records] == [
+            "there is no memory for its request"
+        ]
+
+    run(echo, scenario)
+
+
+def test_replies_that_nobody_reads_have_a_bound_over_all_connections(caplog: pytest.LogCaptureFixture) -> None:
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+        return frame(bytes(16 << 20))
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.ExitStack() as stack:
+            for i in range(6):
+                sock = stack.enter_context(socket.create_connection(("127.0.0.1", server.listeners[0].port)))
+                sock.setblocking(False)
+                await loop.sock_sendall(sock, frame(b"send much"))
+                while caplog.text.count("does not read its replies") < i - 1:  # two have room
+                    await asyncio.sleep(0.001)
+            await asyncio.sleep(0.05)
+            assert 1 <= len(server.queued._unread) <= 3
+            assert sum(server.queued._unread.values()) <= 32 << 20
+            received = 0  # the last one is still served
+            while received < (16 << 20) + 4:
+                received += len(await loop.sock_recv(sock, 1 << 20))
+
+    run(dispatch, scenario, Limits(queued_bytes=32 << 20))
 
 
 def test_absurd_lengths_close_the_connection_and_no_other() -> None:
@@ -257,7 +348,7 @@ def test_requests_that_arrive_together_and_are_not_read_cost_one_share_of_replie
         await asyncio.sleep(0.2)
         (connection,) = server.connections()
         assert connection._out
-        assert sum(len(part) for part in connection._out if isinstance(part, bytes)) <= 400_000
+        assert 0 < sum(len(part) for part in connection._out if isinstance(part, bytes | memoryview)) <= 400_000
         assert answered < 200
         received = 0
         while received < 1000 * 100_004:

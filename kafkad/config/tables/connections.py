@@ -122,8 +122,7 @@ SETTINGS: tuple[Setting, ...] = (
         "queued.max.request.bytes",
         -1,
         MEDIUM,
-        "How many bytes of requests may wait for a thread; -1 is no limit.",
-        unused=THREADS,
+        "Bytes of incomplete requests, of all connections; -1: 1/16 of the memory, at most 64 MB (Kafka: no limit).",
     ),
     integer(
         "num.network.threads",

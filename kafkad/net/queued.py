@@ -1,0 +1,138 @@
+"""Memory for what stands between the sockets and the handlers: requests that have come in part, replies nobody reads.
+
+It is counted over all connections together. When requests hold as much as `queued.max.request.bytes`, of those that
+have a large one under way only the first in line is read on; small requests are served as always. When replies hold as
+much, the connection that has taken nothing for longest is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+log = logging.getLogger(__name__)
+
+_SHARE_OF_MEMORY: Final = 16
+_LARGEST_DEFAULT: Final = 64 << 20
+_STALLED_S: Final = 10.0
+"""The first in line is closed when so long nothing came of its request: others wait for it."""
+_CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+
+
+class Queuer(Protocol):
+    """A connection, as it is seen from here."""
+
+    @property
+    def peer(self) -> str: ...
+    @property
+    def held(self) -> int: ...
+    def resume(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Queued:
+    """Of one server. `full` is what connections look at before they read on."""
+
+    __slots__ = (
+        "_call_later",
+        "_first_held",
+        "_limit",
+        "_on_full",
+        "_total",
+        "_unread",
+        "_waiting",
+        "_watching",
+        "full",
+    )
+
+    def __init__(
+        self, limit: int, call_later: Callable[[float, Callable[[], None]], object], on_full: Callable[[bool], None]
+    ) -> None:
+        self.full = False
+        self._limit = limit if limit > 0 else default_limit()
+        self._total = 0
+        self._waiting: dict[Queuer, None] = {}
+        self._unread: dict[Queuer, int] = {}
+        """In the order in which they last took something."""
+        self._call_later = call_later
+        self._on_full = on_full
+        self._watching = False
+        self._first_held = -1
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def change(self, by: int) -> None:
+        """Connections hold so many bytes more of requests, or fewer."""
+        self._total += by
+        full = self._total >= self._limit
+        if full != self.full:
+            self.full = full
+            self._on_full(full)
+        if by < 0 and self._waiting:
+            self._let_go_on()
+
+    def may_go_on(self, connection: Queuer) -> bool:
+        """When full: whether it is the first in line; if not, it is resumed when that changes."""
+        self._waiting.setdefault(connection)
+        if not self._watching:
+            self._watching = True
+            self._call_later(_STALLED_S, self._watch)
+        return next(iter(self._waiting)) is connection
+
+    def leave(self, connection: Queuer) -> None:
+        """Its large request is complete, or it has closed."""
+        if connection in self._waiting:
+            del self._waiting[connection]
+            self._let_go_on()
+
+    def _let_go_on(self) -> None:
+        waiting = list(self._waiting)
+        if not self.full:
+            self._waiting.clear()
+        for connection in waiting[:1] if self.full else waiting:
+            connection.resume()
+
+    def _watch(self) -> None:
+        self._watching = bool(self._waiting)
+        if not self._waiting:
+            self._first_held = -1
+            return
+        first = next(iter(self._waiting))
+        if first.held == self._first_held:
+            log.warning(
+                "closing %s: nothing came of its large request for %d s, and requests hold queued.max.request.bytes=%d",
+                first.peer,
+                _STALLED_S,
+                self._limit,
+            )
+            first.close()
+        self._first_held = next(iter(self._waiting)).held if self._waiting else -1
+        self._call_later(_STALLED_S, self._watch)
+
+    # -- replies ---------------------------------------------------------------------------------------------------
+
+    def unread(self, connection: Queuer, size: int) -> None:
+        """So much of its replies has not left; told each time it has taken something."""
+        self._unread.pop(connection, None)
+        if not size:
+            return
+        self._unread[connection] = size
+        while len(self._unread) > 1 and sum(self._unread.values()) > self._limit:
+            slowest = next(iter(self._unread))
+            del self._unread[slowest]
+            log.warning(
+                "closing %s: it does not read its replies, and replies hold %d bytes", slowest.peer, self._limit
+            )
+            slowest.close()
+
+
+def default_limit() -> int:
+    """A sixteenth of the memory that this machine, or its control group, has; at most 64 MB."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):  # no control group, or "max"
+        memory = min(memory, int(_CGROUP_LIMIT.read_text()))
+    return min(memory // _SHARE_OF_MEMORY, _LARGEST_DEFAULT)
