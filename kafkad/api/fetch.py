@@ -135,8 +135,8 @@ class FetchApi:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER if wanted.leader_epoch < 0 else ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"broker {frame.replica_id} holds no replica of {partition.tp}",
             )
-        log, high_watermark = partition.log, partition.high_watermark
-        stable = partition.last_stable_offset
+        log, high_watermark = partition.log, partition.visible_until
+        stable = min(partition.last_stable_offset, high_watermark)
         upto = stable if frame.read_committed else high_watermark
         if wanted.last_fetched_epoch >= 0:
             diverging = _diverging(partition, wanted.last_fetched_epoch, wanted.offset)

@@ -103,8 +103,8 @@ class _Answer:
         if self._message.replica_id != _CONSUMER:
             return partition.log.end_offset
         if self._message.isolation_level == _READ_COMMITTED:
-            return partition.last_stable_offset
-        return partition.high_watermark
+            return min(partition.last_stable_offset, partition.visible_until)
+        return partition.visible_until
 
 
 def _by_time(partition: Partition, timestamp: int, end: int) -> Found:

@@ -277,7 +277,7 @@ class ProduceApi:
         answer = Answer(index, ErrorCode.NONE, base, append_time, partition.log.start_offset)
         if config.acks_fsync and work.request.acks == _ACKS_ALL:
             return Uncommitted(answer, partition.log)
-        if partition.log.unflushed_messages >= config.flush_messages:
+        if partition.log.must_flush:
             return after(self._durable.flush(partition.log), answer)
         return answer
 

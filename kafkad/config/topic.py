@@ -24,6 +24,8 @@ BROKER_NAMES: dict[str, tuple[str, ...]] = {
     "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     "index.interval.bytes": ("log.index.interval.bytes",),
     "kafkad.acks.fsync": ("kafkad.acks.fsync",),
+    "kafkad.flush.bytes": ("kafkad.flush.bytes",),
+    "kafkad.read.flushed.only": ("kafkad.read.flushed.only",),
     "local.retention.bytes": ("log.local.retention.bytes",),
     "local.retention.ms": ("log.local.retention.ms",),
     "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
@@ -82,6 +84,13 @@ class LogConfig:
     unclean_leader_election: bool = False
     preallocate: bool = False
     acks_fsync: bool = False
+    flush_bytes: int = LONG_MAX
+    read_flushed_only: bool = False
+
+    @property
+    def flushes_within_appends(self) -> bool:
+        """Whether an append may have to wait for the disk, by the number of records or of bytes."""
+        return self.flush_messages < LONG_MAX or self.flush_bytes < LONG_MAX
 
     @property
     def compacted(self) -> bool:
@@ -115,6 +124,8 @@ class LogConfig:
 _FIELDS = {
     "unclean.leader.election.enable": "unclean_leader_election",
     "kafkad.acks.fsync": "acks_fsync",
+    "kafkad.flush.bytes": "flush_bytes",
+    "kafkad.read.flushed.only": "read_flushed_only",
 }
 
 

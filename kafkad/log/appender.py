@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Callable
 
 from kafkad.clock import Clock
 from kafkad.config import LogConfig
@@ -40,6 +41,10 @@ _Copied = tuple[int, Header, ControlRecord | None]
 """A batch to be written: where it begins in the view, its header, and what it ends."""
 
 
+def _nobody_waits() -> None:
+    pass
+
+
 class Appender:
     """The segments of a log, of which the last, the active one, is written to; and what must be told of each batch."""
 
@@ -50,6 +55,7 @@ class Appender:
         "_doomed",
         "_durable_until",
         "_files",
+        "_flushed_size",
         "_last_base",
         "_last_epoch",
         "_last_position",
@@ -68,6 +74,8 @@ class Appender:
         "end_offset",
         "epochs",
         "flushed_ms",
+        "flushed_until",
+        "on_flushed",
         "placed",
         "producers",
         "retired",
@@ -94,6 +102,10 @@ class Appender:
         self.end_offset = loaded.end_offset
         self._durable_until = loaded.durable_until
         self.flushed_ms = clock.now_ms()
+        self.flushed_until = loaded.end_offset
+        """Of the records alone: the recovery point, which vouches for the indexes too, may be behind it."""
+        self.on_flushed: Callable[[], None] = _nobody_waits
+        """Called when `flushed_until` has moved."""
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self._files = files
@@ -114,6 +126,8 @@ class Appender:
         self.retired = False
         """Taken out of the broker: deleted, or replaced by its copy in another log directory."""
         self._set_segments(loaded.segments)
+        self._flushed_size = self._active.base, self._active.size
+        """Up to where the last flush went: the base of a segment, and a position in it."""
 
     def _set_segments(self, segments: list[Segment]) -> None:
         """The last one is the active one: the only one that is written to."""

@@ -19,6 +19,8 @@ class Flush:
     log_files: list[LogFile]
     paths: list[str]
     upto: int
+    size: tuple[int, int]
+    """How much of the log that is: the base of its last segment, and its size."""
     truncations: int
     names: bool
     place: bool

@@ -49,7 +49,7 @@ class GroupFsync:
         except StorageError as error:
             self._finish(log, error)
             return
-        base = log.segments[-1].base
+        base, upto, truncations = log.segments[-1].base, log.end_offset, log.truncations
         new_name, new_place = log.durable_name != base, not log.placed
 
         def sync() -> None:
@@ -65,6 +65,7 @@ class GroupFsync:
             if error is None:
                 log.durable_name = base
                 log.placed = True
+                log.records_flushed(upto, truncations)
             self._finish(log, error)
 
         self._run_in_thread(sync, done)

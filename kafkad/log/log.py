@@ -262,9 +262,11 @@ class Log(Trimmer):
         self.start_offset = start
         self.end_offset = end
         self._durable_until = min(self._durable_until, end)
+        self.flushed_until = min(self.flushed_until, end)
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
         self._set_segments(segments)
+        self._flushed_size = min(self._flushed_size, (self._active.base, self._active.size))
 
     def _reload_producers(self) -> None:
         recovery.reload_producers(
@@ -274,14 +276,33 @@ class Log(Trimmer):
     # -- flush, close, rename --------------------------------------------------------------------------------------
 
     @property
+    def truncations(self) -> int:
+        """How often it was cut back: what was flushed before that may have been cut off."""
+        return self._truncations
+
+    @property
     def unflushed_messages(self) -> int:
         return self.end_offset - self._durable_until
 
+    @property
+    def unflushed_bytes(self) -> int:
+        base, size = self._flushed_size
+        return max(sum(segment.size for segment in self._segments[self._floor(base) :]) - size, 0)
+
+    @property
+    def must_flush(self) -> bool:
+        """Whether the next answer to a producer has to wait for a flush: `flush.messages`, `kafkad.flush.bytes`."""
+        config = self.config
+        return config.flushes_within_appends and (
+            self.end_offset - self._durable_until >= config.flush_messages or self.unflushed_bytes >= config.flush_bytes
+        )
+
     def needs_flush(self, now_ms: int) -> bool:
-        """Whether `flush.messages` or `flush.ms` wants a flush now, or a rolled segment waits for one."""
+        """Whether a setting of the topic wants a flush now, or a rolled segment or a consumer waits for one."""
         unflushed = self.end_offset - self._durable_until
         return unflushed > 0 and (
-            unflushed >= self.config.flush_messages
+            self.must_flush
+            or (self.config.read_flushed_only and self.flushed_until < self.end_offset)
             or now_ms - self.flushed_ms >= self.config.flush_ms
             or self._durable_until < self._active.base
         )
@@ -302,6 +323,7 @@ class Log(Trimmer):
                 log_files=[segment.file for segment in segments],
                 paths=[segment.path(suffix) for segment in segments for suffix in SUFFIXES[1:]],
                 upto=self.end_offset,
+                size=(self._active.base, self._active.size),
                 truncations=self._truncations,
                 names=self._new_names,
                 place=not self.placed,
@@ -318,6 +340,14 @@ class Log(Trimmer):
         self.placed = True
         if flush.truncations == self._truncations:
             self._durable_until = max(self._durable_until, flush.upto)
+            self._flushed_size = max(self._flushed_size, flush.size)
+        self.records_flushed(flush.upto, flush.truncations)
+
+    def records_flushed(self, upto: int, truncations: int) -> None:
+        """The records before `upto` are on the disk, if nothing was cut off since there had been `truncations`."""
+        if truncations == self._truncations and upto > self.flushed_until:
+            self.flushed_until = upto
+            self.on_flushed()
 
     def flush(self) -> None:
         """All of it, waiting for the disk."""

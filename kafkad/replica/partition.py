@@ -47,6 +47,7 @@ class Partition:
         "failure",
         "fast",
         "fetch_waits",
+        "flushed_only",
         "high_watermark",
         "is_leader",
         "leader_epoch",
@@ -120,11 +121,14 @@ class Partition:
         config = self.log.config
         self.alone = self.is_leader and self.role.isr == (self.broker_id,) and self.isr_suffices
         self.acks_fsync = config.acks_fsync
+        self.flushed_only = config.read_flushed_only
+        if self.flushed_only:
+            self.log.on_flushed = self._flushed
         self.fast = (
             self.is_leader
             and self.failure is None
             and not config.compacted
-            and config.flush_messages == LONG_MAX
+            and not config.flushes_within_appends
             and config.compression_type == "producer"
             and config.message_timestamp_type == "CreateTime"
             and config.message_timestamp_before_max_ms == config.message_timestamp_after_max_ms == LONG_MAX
@@ -185,6 +189,15 @@ class Partition:
             on_committed(error)
 
     # -- fetch -----------------------------------------------------------------------------------------------------
+
+    @property
+    def visible_until(self) -> int:
+        """Where consumers stop: the high watermark; with `kafkad.read.flushed.only` what is on the disk, if less."""
+        return min(self.high_watermark, self.log.flushed_until) if self.flushed_only else self.high_watermark
+
+    def _flushed(self) -> None:
+        if self.flushed_only and self.fetch_waits:
+            self.waits.wake(self)
 
     @property
     def last_stable_offset(self) -> int:

@@ -12,6 +12,12 @@ from kafkad.names import TopicPartition
 from kafkad.replica.partition import Partition
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from kafkad.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafkad.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkad.wire.records import BATCH_HEADER, Record, iter_batches, iter_records
 from tests.api.frames import Frames
 from tests.api.one_broker import OneBroker
@@ -200,3 +206,44 @@ def test_a_follower_that_is_none_is_sent_away(frames: Frames) -> None:
     frames.broker.create("t")
     [answer] = fetch(frames, 11, {0: 0}, replica_id=3)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_only_what_is_on_the_disk_is_shown_where_that_is_asked_for(frames: Frames) -> None:
+    """kafkad.read.flushed.only, as Kafka 0.7 had it; who waits is answered by the flush."""
+    broker = frames.broker
+    broker.create("t", configs={"kafkad.read.flushed.only": "true"})
+    fill(frames, batches=1)
+    partition = broker.replicas.leader("t", 0)
+    [hidden] = fetch(frames, 12, {0: 0})
+    assert (hidden.error_code, hidden.high_watermark, hidden.last_stable_offset, hidden.records) == (0, 0, 0, b"")
+    latest = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    question = ListOffsetsRequest(replica_id=-1, topics=[latest])
+    assert broker.ask(question, 7).topics[0].partitions[0].offset == 0
+    broker.run(broker.durable.flush(partition.log))
+    [shown] = fetch(frames, 12, {0: 0})
+    assert (offsets(shown), shown.high_watermark) == ([0, 1], 2)
+    assert broker.ask(question, 7).topics[0].partitions[0].offset == 2
+    fill(frames, batches=1)
+    assert frames.begin(request(frames, 12, {0: 2}, max_wait_ms=60_000), 12) is None
+    broker.run(broker.durable.flush(partition.log))
+    broker.settle()
+    [reply] = frames.connection.replies
+    assert reply is not None
+    [shown] = answers(frames.decode(reply, 1, 12))
+    assert offsets(shown) == [2, 3]
+
+
+def test_a_consumer_that_repeats_itself_sees_no_more(frames: Frames) -> None:
+    """The short way of a repeated fetch knows nothing of what is on the disk."""
+    broker = frames.broker
+    broker.create("t")
+    fill(frames, batches=4)
+    ask = request(frames, 12, {0: 0}, partition_max_bytes=1)
+    frames.ask(ask, 12)
+    change = AlterableConfig(name="kafkad.read.flushed.only", config_operation=0, value="true")
+    resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+    broker.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    broker.settle()
+    for offset in (2, 4, 6):
+        [found] = fetch(frames, 12, {0: offset}, partition_max_bytes=1)
+        assert (found.records, found.high_watermark) == (b"", 0)

@@ -54,6 +54,18 @@ def test_all_who_come_during_an_fsync_share_the_next(home: Home) -> None:
     assert threads.waiting == []
 
 
+def test_what_a_shared_fsync_has_flushed_is_known(home: Home) -> None:
+    log = home.open()
+    threads = Threads()
+    group = GroupFsync(home.files, threads.run)
+    append(log, batch())
+    group.commit(log, lambda error: None)
+    append(log, batch())
+    assert log.flushed_until == 0
+    threads.finish_one()
+    assert log.flushed_until == 1
+
+
 def test_only_records_and_new_names_are_waited_for(home: Home) -> None:
     log = home.open()
     append(log, batch())

@@ -270,6 +270,43 @@ def test_a_flush_moves_the_recovery_point_only_over_what_it_synced(home: Home) -
     assert (log.recovery_point, log.unflushed_messages) == (5, 3)
 
 
+def test_a_flush_may_be_wanted_by_bytes(home: Home) -> None:
+    log = home.open(flush_bytes=3 * 1024, segment_bytes=2048)
+    append(log, batch(b"." * 1400))
+    assert 1400 < log.unflushed_bytes < 1600
+    assert not log.must_flush
+    append(log, batch(b"." * 1400))
+    append(log, batch(b"." * 1400))
+    assert len(log.segments) == 3
+    assert log.must_flush
+    flush = log.start_flush()
+    append(log, batch(b"." * 700))
+    flush.sync()
+    log.end_flush(flush)
+    assert 700 < log.unflushed_bytes < 900
+    assert not log.must_flush
+    log.truncate_to(2)
+    assert log.unflushed_bytes == 0
+
+
+def test_what_is_flushed_is_told_to_who_waits_for_it(home: Home) -> None:
+    log = home.open(read_flushed_only=True)
+    told: list[int] = []
+    log.on_flushed = lambda: told.append(log.flushed_until)
+    fill(log, 3)
+    assert log.flushed_until == 0
+    assert log.needs_flush(home.clock.now_ms())
+    log.flush()
+    assert not log.needs_flush(home.clock.now_ms())
+    fill(log, 2)
+    overtaken = log.start_flush()
+    log.truncate_to(2)
+    fill(log, 3)
+    overtaken.sync()
+    log.end_flush(overtaken)
+    assert (told, log.flushed_until) == ([3], 2)
+
+
 def test_a_flush_that_a_truncation_overtook_counts_for_nothing(home: Home) -> None:
     log = home.open()
     fill(log, 10)

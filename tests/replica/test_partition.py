@@ -144,6 +144,7 @@ def test_only_a_plain_leader_is_fast(made: Made) -> None:
         LogConfig(compression_type="zstd"),
         LogConfig(message_timestamp_type="LogAppendTime"),
         LogConfig(flush_messages=1),
+        LogConfig(flush_bytes=1000),
     ):
         partition.update_config(config)
         assert not partition.fast

@@ -210,4 +210,11 @@ SETTINGS: tuple[Setting, ...] = (
         "Whether a replica that is not in sync may lead when no other lives (loses records).",
     ),
     boolean("kafkad.acks.fsync", False, MEDIUM, "Answer acks=all only after an fsync, shared by all that wait for it."),
+    long("kafkad.flush.bytes", LONG_MAX, MEDIUM, "fsync after this many bytes of records.", valid=at_least(1)),
+    boolean(
+        "kafkad.read.flushed.only",
+        False,
+        MEDIUM,
+        "Give consumers only what an fsync has put on the disk, as Kafka 0.7.",
+    ),
 )
