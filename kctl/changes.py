@@ -1,4 +1,8 @@
-"""What every command that changes something does: show the effect, ask, act, say what became of it."""
+"""What every command that changes something does: show the effect, ask, act, say what became of it.
+
+What only adds, and is undone by one command, is done without asking. Whatever becomes of the reader of the output, a
+change is carried out, and the exit code says how.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kctl.command import answer
-from kctl.errors import Exit, KctlError
-from kctl.output import Column, Document, Row, Writer, note
+from kctl.errors import Exit, KctlError, exit_code
+from kctl.output import Column, Document, Row, Writer, keep_writing, note, render_errors
 
 if TYPE_CHECKING:
     from kctl.session import Session
@@ -19,36 +23,49 @@ if TYPE_CHECKING:
 
 
 class Change:
-    """One change to a cluster. The rows say what it does: current, new, difference.
+    """One change to a cluster. The rows say what it does: current, new, difference; `errors` what of all that was
+    asked for cannot be done: the rest is.
 
     People see them at once; programs get one document, of the result, or of the plan with --dry-run.
     """
 
-    def __init__(self, session: Session, columns: Sequence[Column], rows: Iterable[Row]) -> None:
+    def __init__(
+        self, session: Session, columns: Sequence[Column], rows: Iterable[Row], errors: Sequence[KctlError] = ()
+    ) -> None:
         self._session = session
         self._settings = session.settings
         self._columns = columns
         self._rows = list(rows)
+        self._errors = list(errors)
+        self._shown = False
 
-    def confirmed(self, question: str, *, type_this: str = "") -> bool:
+    @property
+    def code(self) -> IntEnum:
+        """What to exit with if nothing is changed: with --dry-run, for what could not be done anyway."""
+        return exit_code(self._errors)
+
+    def confirmed(self, question: str, *, type_this: str = "", only_adds: bool = False) -> bool:
         """False with --dry-run. `type_this` is for what cannot be undone: a name, or how many, to be typed.
 
-        KctlError REFUSED if nobody is there to answer, or whoever is says no.
+        `only_adds`: one command undoes it, so that nobody is asked but for a protected cluster. KctlError REFUSED if
+        nobody is there to answer, or whoever is says no.
         """
         self._settings.changed = "nothing was changed"
         if self._settings.dry_run:
             self._show()
             note(self._settings, "dry run: nothing was changed")
             return False
-        if self._settings.is_text:
+        keep_writing()
+        access = self._session.access
+        asks = access.protected or not only_adds
+        if self._settings.is_text and asks:
             self._show()
             sys.stdout.flush()
-        access = self._session.access
         if access.protected:
             confirm_typed(f"{question} {access.label} is protected.", access.label)
         elif type_this and not self._settings.yes and _someone_is_there():
             confirm_typed(question, type_this)
-        else:
+        elif asks:
             confirm(self._settings, question)
         self._settings.changed = "the change was begun, and may be done in part or whole; look before you repeat it"
         return True
@@ -61,8 +78,10 @@ class Change:
         verified: str = "",
         seen: Callable[[], bool] | None = None,
         undo: str = "",
+        more: Callable[[], Iterable[str]] | None = None,
     ) -> IntEnum:
-        """The result: rows for programs (those of the plan by default), a word and the way back for people.
+        """The result: rows for programs (those of the plan by default), a word and the way back for people, who see the
+        rows too if they have not yet, and `more` lines.
 
         `verified` is said once `seen`, which reads back, has been true; if it never is within the time-out, that is.
         """
@@ -70,22 +89,37 @@ class Change:
             self._settings.changed = "the change is made, but not verified"
         rows = self._rows if rows is None else list(rows)
         is_seen = not errors and (seen is None or self._session.wait_until(seen))
-        code = answer(self._session, self._columns, rows, errors, text=lambda: ())
+        self._answer(rows, errors, more)
         if verified and is_seen:
             note(self._settings, f"verified: {verified}")
         elif verified and not errors:
             note(self._settings, f"not verified: the brokers took it, but do not show it yet ({verified})")
         if undo:
             note(self._settings, f"undo: {undo}")
-        return code
+        return exit_code([*self._errors, *errors])
+
+    def _answer(self, rows: list[Row], errors: Sequence[KctlError], more: Callable[[], Iterable[str]] | None) -> None:
+        told_before = self._errors if self._shown else ()
+        untold = [error for error in (*self._errors, *errors) if error not in told_before]
+
+        def text() -> Iterable[str]:
+            if rows and not self._shown:
+                yield from Writer(self._settings, self._columns, Document(self._settings.command)).table(rows)
+            yield from more() if more else ()
+
+        answer(self._session, self._columns, rows, untold, text=text)
 
     def _show(self) -> None:
         document = Document(self._settings.command, cluster_id=self._session.cluster.cluster_id, dry_run=True)
-        Writer(self._settings, self._columns, document).write(self._rows)
+        if self._rows or not self._settings.is_text:
+            Writer(self._settings, self._columns, document).write(self._rows, self._errors)
+        render_errors(self._errors, self._settings)
+        self._shown = True
 
 
 def confirm(settings: Settings, question: str) -> None:
     """Asks, unless -y was given. KctlError REFUSED for a no, or if nobody is there."""
+    keep_writing()
     if settings.yes:
         return
     if not _someone_is_there():

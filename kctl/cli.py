@@ -16,7 +16,7 @@ import click
 
 from kctl.errors import Exit, KctlError, of_file
 from kctl.lazy import LazyGroup
-from kctl.output import Document, envelope, render_error
+from kctl.output import Document, drop, envelope, render_error
 from kctl.settings import Settings
 
 COMMANDS = {
@@ -71,13 +71,14 @@ root = LazyGroup(
 def run(arguments: Sequence[str]) -> int:
     """The exit code of a command line; everything that fails is told on standard error."""
     settings = Settings()
+    streams = sys.stdout, sys.stderr
     try:
         code = _call(list(arguments), settings)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
         _flush()
-        return Exit.DONE
+        return Exit.FAILED if settings.changed else Exit.DONE
     except (KeyboardInterrupt, click.Abort):
         _flush()
         begin = "\n" if sys.stderr.isatty() else ""  # the terminal shows ^C
@@ -85,14 +86,16 @@ def run(arguments: Sequence[str]) -> int:
         return Exit.INTERRUPTED
     except Exception as error:  # the top of the program
         return _failed(error, settings)
+    finally:
+        sys.stdout, sys.stderr = streams
 
 
 def _flush() -> None:
-    """What cannot be written, for whoever read has gone or the disk is full, the exit must not try to write again."""
+    """The exit must not try to write again what cannot be written."""
     try:
         sys.stdout.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        drop(sys.stdout)
 
 
 def _call(arguments: list[str], settings: Settings) -> int:

@@ -38,6 +38,8 @@ _LENGTH = Struct(">i")
 _API_VERSIONS = 18
 _RECEIVE_AT_LEAST = 65536
 
+_READING = ("Describe", "List", "Metadata", "ApiVersions", "Fetch", "FindCoordinator", "OffsetFetch", "OffsetForLeader")
+
 _BY_NAME = {0: 12, 1: 12, 8: 9, 9: 9}
 """The last versions of Produce, Fetch, OffsetCommit and OffsetFetch that call topics by their names."""
 
@@ -51,10 +53,18 @@ class Address(NamedTuple):
 
 
 class Disconnected(KctlError):
-    """This broker cannot be asked now; another may."""
+    """This broker cannot be asked now; another may. `in_doubt`: it may have done what it was asked."""
 
-    def __init__(self, what: str, *, exit_code: IntEnum = Exit.UNREACHABLE, hints: Sequence[str] = ()) -> None:
+    def __init__(
+        self, what: str, *, exit_code: IntEnum = Exit.UNREACHABLE, hints: Sequence[str] = (), in_doubt: bool = False
+    ) -> None:
         super().__init__(what, exit_code=exit_code, hints=hints)
+        self.in_doubt = in_doubt
+
+
+def only_reads(key: int) -> bool:
+    """Whether this API changes nothing, and may be asked twice."""
+    return APIS[key].name.startswith(_READING)
 
 
 class _Sent(NamedTuple):
@@ -127,7 +137,7 @@ class Connection:
         except MalformedError as error:
             self.close()
             name = APIS[sent.key].name
-            raise Disconnected(f"broker {self.address} sent no answer to {name}: {error}") from error
+            raise Disconnected(f"broker {self.address} sent no answer to {name}: {error}", in_doubt=True) from error
         return response
 
     def receive_frame(self, deadline: float, what: str) -> bytes:
@@ -188,7 +198,9 @@ class Connection:
         self.close()
         if isinstance(error, TimeoutError):
             return Disconnected(
-                f"broker {self.address} did not answer in time {when}", hints=("--timeout 60s waits longer",)
+                f"broker {self.address} did not answer in time {when}",
+                hints=("--timeout 60s waits longer",),
+                in_doubt=True,
             )
         hints: tuple[str, ...] = ()
         if _is_of_tls(error):
@@ -197,7 +209,7 @@ class Connection:
             hints = ("a port that wants a login? -X security.protocol=SASL_PLAINTEXT or SASL_SSL",)
         elif not self.versions and type(self._socket) is socket.socket:
             hints = _OTHER_PORT
-        return Disconnected(f"broker {self.address} broke off {when}: {reason(error)}", hints=hints)
+        return Disconnected(f"broker {self.address} broke off {when}: {reason(error)}", hints=hints, in_doubt=True)
 
 
 def _is_of_tls(error: OSError) -> TypeGuard[SSLError]:

@@ -7,6 +7,7 @@ sort. Programs read raw numbers with their unit in the name; `null` and `-` are 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -349,6 +350,42 @@ def print_lines(lines: Iterable[str]) -> None:
     write = sys.stdout.write
     for line in lines:
         write(f"{line}\n")
+
+
+def keep_writing() -> None:
+    """From now on a reader who goes away stops nothing: what is left to say is dropped."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, _Unstoppable):
+            setattr(sys, name, _Unstoppable(stream))
+
+
+def drop(stream: TextIO) -> None:
+    """What cannot be written, for whoever read has gone or the disk is full, is to be tried no more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class _Unstoppable:
+    """A text stream whose reader may go away."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            drop(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            drop(self._stream)
 
 
 def note(settings: Settings, text: str) -> None:

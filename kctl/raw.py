@@ -11,8 +11,9 @@ from kafkad.wire.apis import APIS, request_class
 from kctl.changes import confirm_typed
 from kctl.command import KctlCommand
 from kctl.completing import broker_ids
+from kctl.connection import only_reads
 from kctl.errors import Exit, KctlError, did_you_mean
-from kctl.output import print_lines
+from kctl.output import keep_writing, print_lines
 from kctl.session import Session, pass_session
 
 
@@ -48,28 +49,23 @@ def raw(session: Session, api: str, fields: str, broker: int | None, api_version
     except ValueError as error:
         raise KctlError(f"the request is not JSON: {error}", exit_code=Exit.USAGE) from None
     request = from_json(request_class(key), given, APIS[key].name)
-    if not session.settings.yes and _changes(APIS[key].name):
+    if not session.settings.yes and not only_reads(key):
         what = f"{APIS[key].name} may change the cluster, and kctl cannot say what it would do"
         raise KctlError(what, exit_code=Exit.REFUSED, hints=("-y sends it",))
     if session.settings.dry_run:
         print_lines((json.dumps(to_json(request), ensure_ascii=False, indent=2),))
         return Exit.DONE
-    if session.access.protected and _changes(APIS[key].name):
+    if not only_reads(key):
+        keep_writing()
+    if session.access.protected and not only_reads(key):
         label = session.access.label
         confirm_typed(f"{APIS[key].name} may change {label}, which is protected.", label)
-    if broker is None and _changes(APIS[key].name):
+    if broker is None and not only_reads(key):
         broker = session.cluster.controller_id
     connection = session.connection(broker)
     response = session.exchange(connection, request, api_version)
     print_lines((json.dumps(to_json(response), ensure_ascii=False, indent=2),))
     return Exit.DONE
-
-
-_READING = ("Describe", "List", "Metadata", "ApiVersions", "Fetch", "FindCoordinator", "OffsetFetch", "OffsetForLeader")
-
-
-def _changes(name: str) -> bool:
-    return not name.startswith(_READING)
 
 
 def _key(api: str) -> int:

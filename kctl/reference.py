@@ -17,8 +17,10 @@ _INTRODUCTION = """# kctl
 Made from the commands' own help by `make docs`; change it there.
 
 `kctl` operates kafkad and any other Kafka. Names are literal; `--match` and `--regex` take patterns. What changes
-something shows the effect and asks; `--yes` does not ask, `--dry-run` only shows. Data go to standard output,
-everything else to standard error.
+something shows the effect and asks; `--yes` does not ask, `--dry-run` only shows. What only adds and is undone by one
+command (create, clone, `acls add`, new users, tokens and contexts) is done at once, unless the context is protected,
+and prints that command. Of several names with one wrong the others are done, and the exit code says so. Data go to
+standard output, everything else to standard error.
 """
 _EXIT_CODES = {
     Exit.DONE: "all done",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from kctl.acls.asking import COLUMNS, Meant, acl_failure, bindings_of, in_force, meaning, row
-from kctl.acls.bindings import CLUSTER_NAME, OPERATIONS, PATTERNS, PERMISSIONS, RESOURCES, Binding, Resource
+from kctl.acls.bindings import CLUSTER_NAME, OPERATIONS, PATTERNS, PERMISSIONS, RESOURCES, Binding, Resource, removing
 from kctl.changes import Change
 from kctl.command import KctlCommand
 from kctl.errors import Exit, KctlError
@@ -42,11 +42,18 @@ def add(session: Session, meant: Meant, producer: bool, consumer: bool, idempote
     if len(new) < len(wanted):
         note(session.settings, f"{len(wanted) - len(new)} of them are there already")
     change = Change(session, COLUMNS, map(row, new))
-    if not new or not change.confirmed(f"Add {counted(len(new), 'ACL')}?"):
-        return Exit.DONE if new else change.done()
-    errors = _create(session, new)
+    if not new:
+        return change.done()
+    if not change.confirmed(f"Add {counted(len(new), 'ACL')}?", only_adds=True):
+        return Exit.DONE
+    refused = _create(session, new)
+    made = [binding for binding in new if binding not in refused]
     return change.done(
-        errors=errors, verified=f"{counted(len(new), 'ACL')} in force", seen=lambda: set(new) <= in_force(session)
+        map(row, made),
+        list(refused.values()),
+        verified=f"{counted(len(new), 'ACL')} in force",
+        seen=lambda: set(new) <= in_force(session),
+        undo="; ".join(removing(made, there)),
     )
 
 
@@ -67,7 +74,8 @@ def _bundle(meant: Meant, producer: bool, consumer: bool, idempotent: bool) -> I
         yield from ((group, "Read") for group in of["group"])
 
 
-def _create(session: Session, bindings: Sequence[Binding]) -> list[KctlError]:
+def _create(session: Session, bindings: Sequence[Binding]) -> dict[Binding, KctlError]:
+    """Those that were refused, and why."""
     from kafkad.wire.messages.create_acls import AclCreation, CreateAclsRequest
 
     creations = [
@@ -83,8 +91,8 @@ def _create(session: Session, bindings: Sequence[Binding]) -> list[KctlError]:
         for binding in bindings
     ]
     results = session.call(CreateAclsRequest(creations=creations)).results
-    return [
-        acl_failure(result.error_code, f"not added: {binding}", result.error_message)
+    return {
+        binding: acl_failure(result.error_code, f"not added: {binding}", result.error_message)
         for binding, result in zip(bindings, results, strict=True)
         if result.error_code
-    ]
+    }

@@ -6,7 +6,8 @@ enough to permit, and where no ACL speaks of the resource at all `allow.everyone
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
@@ -61,6 +62,39 @@ class Binding(NamedTuple):
     def __str__(self) -> str:
         where = "" if self.host == ANYWHERE else f" from {self.host}"
         return f"{self.permission} {self.principal} {self.operation} on {self.resource}{where}"
+
+
+def adding(binding: Binding) -> str:
+    """The command that adds this ACL."""
+    host = () if binding.host == ANYWHERE else (binding.host,)
+    return f"kctl acls add {_options([binding], host)}"
+
+
+def removing(bindings: Sequence[Binding], others: Collection[Binding]) -> list[str]:
+    """What removes these ACLs and none of the others: one command, or where that is not enough one for each."""
+    whom = {(binding.permission, binding.principal) for binding in bindings}
+    hosts = list(dict.fromkeys(binding.host for binding in bindings))
+    meant = product({b.resource for b in bindings}, whom, hosts, {b.operation for b in bindings})
+    every = {Binding(principal, host, what, where, permission) for where, (permission, principal), host, what in meant}
+    parts = [bindings] if every.isdisjoint(others) else [[binding] for binding in bindings]
+    return [f"kctl acls remove {_options(part, dict.fromkeys(b.host for b in part))}" for part in parts if part]
+
+
+def _options(bindings: Sequence[Binding], hosts: Iterable[str]) -> str:
+    """Every combination of what these have, as options; resources of one command are literal or prefixed together."""
+    words = [f"--{binding.permission} '{binding.principal}'" for binding in bindings]
+    words += [f"--host '{host}'" for host in hosts]
+    words += [f"--operation {binding.operation}" for binding in bindings]
+    words += [_resource_option(binding.resource) for binding in bindings]
+    if any(binding.resource.pattern == "prefixed" for binding in bindings):
+        words.append("--prefixed")
+    return " ".join(dict.fromkeys(words))
+
+
+def _resource_option(resource: Resource) -> str:
+    if resource.type == "cluster":
+        return "--cluster"
+    return f"--user-principal '{resource.name}'" if resource.type == "user" else f"--{resource.type} '{resource.name}'"
 
 
 def operation_named(word: str) -> str:

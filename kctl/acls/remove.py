@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kctl.acls.asking import COLUMNS, Filter, Meant, acl_failure, described, in_force, meaning, row
-from kctl.acls.bindings import Binding
+from kctl.acls.bindings import Binding, adding
 from kctl.changes import Change
 from kctl.command import KctlCommand
 from kctl.errors import Exit, KctlError
@@ -34,7 +34,7 @@ def remove(session: Session, meant: Meant, every: bool) -> int:
     errors = _delete(session, doomed)
     note(session.settings, "undo:")
     for binding in doomed:
-        note(session.settings, f"  {_undo(binding)}")
+        note(session.settings, f"  {adding(binding)}")
     return change.done(
         errors=errors,
         verified=f"{counted(len(doomed), 'ACL')} removed",
@@ -55,12 +55,3 @@ def _delete(session: Session, doomed: list[Binding]) -> list[KctlError]:
         for binding, result in zip(doomed, results, strict=True)
         if result.error_code
     ]
-
-
-def _undo(binding: Binding) -> str:
-    kind, name, pattern = binding.resource
-    option = {"cluster": "--cluster", "user": f"--user-principal '{name}'"}.get(kind, f"--{kind} '{name}'")
-    prefixed = " --prefixed" if pattern == "prefixed" else ""
-    host = "" if binding.host == "*" else f" --host {binding.host}"
-    whom = f"--{binding.permission} '{binding.principal}'"
-    return f"kctl acls add {whom}{host} --operation {binding.operation} {option}{prefixed}"

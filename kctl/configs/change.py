@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import click
 
@@ -72,29 +73,45 @@ def unset(session: Session, words: tuple[str, ...]) -> int:
 
 
 def change_settings(session: Session, resources: Sequence[Resource], changes: Sequence[Assignment]) -> int:
-    """Checks, shows, asks, does, and reads back."""
+    """Checks, shows, asks, does, and reads back; a resource that cannot be changed leaves the others to be."""
     for resource in resources:
         if resource.has_quotas:
             hint = f"kctl quotas set changes the quotas of {resource.kind}s"
             raise KctlError(f"{resource} has quotas, not settings", exit_code=Exit.USAGE, hints=(hint,))
     found, errors = described(session, resources, synonyms=True)
-    for error in errors:
-        raise error
-    rows = [row for resource in resources for row in plan(resource, found[resource], changes)]
-    wanted = dict.fromkeys(resources, changes)
-    for error in altered(session, wanted, validate_only=True):
-        raise error
-    change = Change(session, COLUMNS, rows)
-    if not any(row["changes"] for row in rows):
-        note(session.settings, "nothing to do: it is so already")
+    planned, wrong = plan_all(found, changes)
+    wanted = dict.fromkeys(planned, changes)
+    refused = altered(session, wanted, validate_only=True) if wanted else {}
+    rows = {resource: planned[resource] for resource in planned if resource not in refused}
+    change = Change(session, COLUMNS, chain.from_iterable(rows.values()), [*errors, *wrong, *refused.values()])
+    if not any(row["changes"] for own in rows.values() for row in own):
+        if rows:
+            note(session.settings, "nothing to do: it is so already")
         return change.done()
     if not change.confirmed("Apply?"):
-        return Exit.DONE
-    refused = altered(session, wanted, validate_only=False)
-    if refused:
-        return change.done(errors=refused)
-    undo = undo_command(found, changes)
-    return change.done(verified="read back", seen=lambda: is_so(session, rows, resources), undo=undo)
+        return change.code
+    refused = altered(session, dict.fromkeys(rows, changes), validate_only=False)
+    made = [resource for resource in rows if resource not in refused]
+    return change.done(
+        errors=list(refused.values()),
+        verified="read back",
+        seen=lambda: is_so(session, [row for resource in made for row in rows[resource]], made),
+        undo=undo_command({resource: found[resource] for resource in made}, changes),
+    )
+
+
+def plan_all(
+    found: Mapping[Resource, Sequence[Entry]], changes: Sequence[Assignment]
+) -> tuple[dict[Resource, list[Row]], list[KctlError]]:
+    """What the changes do to each resource, and why they cannot be made on others."""
+    planned: dict[Resource, list[Row]] = {}
+    errors = []
+    for resource, entries in found.items():
+        try:
+            planned[resource] = plan(resource, entries, changes)
+        except KctlError as error:
+            errors.append(error)
+    return planned, errors
 
 
 def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignment]) -> list[Row]:

@@ -122,8 +122,10 @@ def described(
     return {resource: found[resource] for resource in asked if resource in found}, errors
 
 
-def altered(session: Session, changes: Mapping[Resource, Sequence[Any]], *, validate_only: bool) -> list[KctlError]:
-    """Sends changes of settings (`Assignment`s), each by itself; what was refused."""
+def altered(
+    session: Session, changes: Mapping[Resource, Sequence[Any]], *, validate_only: bool
+) -> dict[Resource, KctlError]:
+    """Sends changes of settings (`Assignment`s), each by itself; the resources that were refused, and why."""
     from kafkad.wire.messages.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,
@@ -141,16 +143,16 @@ def altered(session: Session, changes: Mapping[Resource, Sequence[Any]], *, vali
             for broker, items in at_broker.items()
         ]
     )
-    errors: list[KctlError] = []
-    for answer in answers:
+    refused: dict[Resource, KctlError] = {}
+    for broker, answer in zip(at_broker, answers, strict=True):
         if isinstance(answer, KctlError):
-            errors.append(answer)
+            refused |= {resource: answer for resource in changes if broker_of(resource) == broker}
             continue
         for result in answer.responses:
             if result.error_code:
                 resource = Resource(_kind(result.resource_type), result.resource_name)
-                errors.append(_failure(session, resource, result.error_code, result.error_message))
-    return errors
+                refused[resource] = _failure(session, resource, result.error_code, result.error_message)
+    return refused
 
 
 def broker_of(resource: Resource) -> int | None:

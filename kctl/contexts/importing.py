@@ -11,9 +11,9 @@ from kctl.access import access_of
 from kctl.changes import confirm
 from kctl.command import KctlCommand, pass_settings
 from kctl.contexts.file import OTHERS, check_name
-from kctl.contexts.shown import harmless, harmless_setting, load, save
+from kctl.contexts.shown import harmless, harmless_setting, load, save, undo_of_new
 from kctl.errors import Exit
-from kctl.output import Column, Document, Row, Writer
+from kctl.output import Column, Document, Row, Writer, keep_writing
 from kctl.paths import files
 from kctl.properties import Translated, read, translate
 from kctl.settings import Settings
@@ -47,11 +47,15 @@ def import_properties(settings: Settings, file: str, name: str) -> int:
             check(fields[field])
     access_of([fields])
     contexts = load()
-    if name in contexts.contexts and not settings.dry_run:
+    is_new = name not in contexts.contexts
+    if not is_new and not settings.dry_run:
         confirm(settings, f'There is a context "{name}". Replace it?')
+    keep_writing()
     others = {OTHERS: translated.unknown} if translated.unknown else {}
     Writer(settings, COLUMNS, Document(settings.command, dry_run=settings.dry_run)).write(_rows(translated))
     save(settings, contexts.with_context(name, fields | others), f"context {name} is made of {file}")
+    if is_new:
+        undo_of_new(settings, name)
     return Exit.DONE
 
 

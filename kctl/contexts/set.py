@@ -10,7 +10,7 @@ import click
 from kctl.access import FIELDS, VARIANTS, access_of, values_of
 from kctl.command import KctlCommand, pass_settings
 from kctl.contexts.file import OTHERS, check_name
-from kctl.contexts.shown import COLUMNS, context_names, load, save_one
+from kctl.contexts.shown import COLUMNS, context_names, load, save_one, undo_of_new
 from kctl.errors import Exit, KctlError
 from kctl.output import note
 from kctl.settings import Settings
@@ -53,7 +53,10 @@ def set_fields(settings: Settings, name: str, fields: tuple[str, ...]) -> int:
     before = contexts.contexts.get(name, {})
     after = changed(before, [_parsed(field) for field in fields])
     values_of({field: value for field, value in after.items() if field != OTHERS})
-    save_one(settings, contexts.with_context(name, after), name, f"context {name} is {'changed' if before else 'made'}")
+    is_new = name not in contexts.contexts
+    save_one(settings, contexts.with_context(name, after), name, f"context {name} is {'made' if is_new else 'changed'}")
+    if is_new:
+        undo_of_new(settings, name)
     try:
         access_of([{field: value for field, value in after.items() if field != OTHERS}])
     except KctlError as error:

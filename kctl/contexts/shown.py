@@ -11,7 +11,7 @@ import click
 from kctl.access import SECRETS
 from kctl.contexts.file import Contexts, path, read, write
 from kctl.errors import KctlError
-from kctl.output import Column, Document, Row, Writer, note
+from kctl.output import Column, Document, Row, Writer, keep_writing, note
 from kctl.settings import Settings
 
 HIDDEN = "(hidden)"
@@ -36,9 +36,16 @@ def save(settings: Settings, contexts: Contexts, what: str) -> None:
     """Unless it is a dry run; `what` is done by it."""
     if settings.dry_run:
         note(settings, f"dry run: nothing was changed; otherwise {what}")
-    else:
-        write(path(os.environ), contexts)
-        note(settings, what)
+        return
+    keep_writing()
+    write(path(os.environ), contexts)
+    note(settings, what)
+
+
+def undo_of_new(settings: Settings, name: str) -> None:
+    """How to be rid of a context that was not there before."""
+    if not settings.dry_run:
+        note(settings, f"undo: kctl contexts delete {name}")
 
 
 def save_one(settings: Settings, contexts: Contexts, name: str, what: str) -> None:

@@ -47,35 +47,38 @@ def _whom(group: Group) -> list[str]:
     return [f"{names[member.id]}@{member.host}" for member in group.members]
 
 
-def inactive(session: Session, names: Iterable[str], *, wait: bool = False, can_wait: bool = False) -> dict[str, Group]:
-    """These groups, if nobody is in any of them; with `wait` as soon as that is so."""
+def inactive(session: Session, names: Iterable[str]) -> dict[str, Group]:
+    """These groups, if nobody is in any of them."""
+    groups: dict[str, Group] = {}
+    for name, group in described_groups(session, names).items():
+        if isinstance(group, KctlError):
+            raise group
+        if group.is_active:
+            raise active_error(group)
+        groups[name] = group
+    return groups
+
+
+def inactive_ones(
+    session: Session, names: Iterable[str], *, wait: bool = False
+) -> tuple[dict[str, Group], list[KctlError]]:
+    """Those of these groups that nobody is in (with `wait` as soon as that is so), and why the others are not among
+    them."""
     names = list(names)
     told: set[str] = set()
     while True:
-        groups: dict[str, Group] = {}
-        for name, group in described_groups(session, names).items():
-            if isinstance(group, KctlError):
-                raise group
-            groups[name] = group
+        known = described_groups(session, names)
+        groups = {name: group for name, group in known.items() if not isinstance(group, KctlError)}
         active = [group for group in groups.values() if group.is_active]
-        if not active:
-            return groups
-        if not wait:
-            raise _all(active, can_wait)
+        if not (active and wait):
+            errors = [group for group in known.values() if isinstance(group, KctlError)]
+            errors += [active_error(group, can_wait=True) for group in active]
+            return {name: group for name, group in groups.items() if not group.is_active}, errors
         for group in active:
             if group.name not in told:
                 told.add(group.name)
                 note(session.settings, f"waiting until group {group.name} is empty: {' '.join(_whom(group))}")
         pause(_WAIT_SECONDS)
-
-
-def _all(active: list[Group], can_wait: bool) -> KctlError:
-    errors = [active_error(group, can_wait=can_wait) for group in active]
-    if len(errors) == 1:
-        return errors[0]
-    first = errors[0]
-    others = ", ".join(group.name for group in active[1:])
-    return KctlError(first.what, exit_code=Exit.REFUSED, code=first.code, hints=(*first.hints, f"also: {others}"))
 
 
 def read_commits(session: Session, names: Iterable[str]) -> dict[str, Commits]:

@@ -57,9 +57,9 @@ def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
     ]
     if not rows:
         return answer(session, COLUMNS, [], errors, text=lambda: ())
-    change = Change(session, COLUMNS, rows)
+    change = Change(session, COLUMNS, rows, errors)
     if not change.confirmed(f"Delete {len(rows)} group{'s' if len(rows) > 1 else ''}?"):
-        return answer(session, COLUMNS, [], errors, text=lambda: ()) if errors else Exit.DONE
+        return change.code
     names = [str(row["group"]) for row in rows]
     before = {
         name: {where: commit.offset for where, commit in commits.items()}
@@ -67,10 +67,7 @@ def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
     }
     undo = undo_command(before, save_undo(Path(undo_dir), before))
     refused = [result for result in session.ask_coordinators(names, _request, _read).values() if result]
-    errors += refused
-    if not refused:
-        errors += _still_there(session, names)
-    return change.done(rows, errors, verified=f"{len(names)} gone", undo=undo)
+    return change.done(rows, refused or _still_there(session, names), verified=f"{len(names)} gone", undo=undo)
 
 
 def _request(names: list[str]) -> Any:

@@ -11,7 +11,7 @@ import click
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.changes import Change
-from kctl.command import KctlCommand
+from kctl.command import KctlCommand, answer
 from kctl.completing import group_names
 from kctl.errors import Exit, KctlError, did_you_mean, failure
 from kctl.groups.changing import read_commits, save_undo, undo_command
@@ -50,19 +50,23 @@ def delete_offsets(session: Session, group: str, topics: tuple[str, ...], all_to
     commits = read_commits(session, [group])[group]
     if not commits:
         raise nothing_of(session, group)
-    wheres = sorted(commits) if all_topics else _in_scope(group, [parse_scope(text) for text in topics], commits)
+    scopes = [parse_scope(text) for text in topics]
+    wheres, unknown = (sorted(commits), []) if all_topics else _in_scope(group, scopes, commits)
+    if not wheres:
+        return answer(session, COLUMNS, (), unknown)
     rows = [{"group": group, **where._asdict(), "current": commits[where].offset} for where in wheres]
-    change = Change(session, COLUMNS, rows)
+    change = Change(session, COLUMNS, rows, unknown)
     if not change.confirmed(f"Delete {len(rows)} offset{'s' if len(rows) > 1 else ''} of group {group}?"):
-        return Exit.DONE
+        return change.code
     before = {group: {where: commits[where].offset for where in wheres}}
     undo = undo_command(before, save_undo(Path(undo_dir), before))
     errors = _delete(session, group, wheres) or _still_there(session, group, wheres)
     return change.done(rows, errors, verified=f"{counted(len(rows), 'offset')} gone", undo=undo)
 
 
-def _in_scope(group: str, scopes: Iterable[Scope], commits: Commits) -> list[TopicPartition]:
+def _in_scope(group: str, scopes: Iterable[Scope], commits: Commits) -> tuple[list[TopicPartition], list[KctlError]]:
     found: set[TopicPartition] = set()
+    errors = []
     for scope in scopes:
         own = {
             where
@@ -72,9 +76,9 @@ def _in_scope(group: str, scopes: Iterable[Scope], commits: Commits) -> list[Top
         if not own:
             hints = did_you_mean(scope.topic, sorted({where.topic for where in commits} - {scope.topic}))
             what = f'group "{group}" has committed nothing of topic "{scope.topic}"'
-            raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=hints)
+            errors.append(KctlError(what, exit_code=Exit.NOT_FOUND, hints=hints))
         found |= own
-    return sorted(found)
+    return sorted(found), errors
 
 
 def _delete(session: Session, group: str, wheres: Iterable[TopicPartition]) -> list[KctlError]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from kafkad.names import TopicPartition
 from kctl.changes import Change
 from kctl.choosing import unknown
-from kctl.errors import Exit, KctlError, failure
+from kctl.errors import KctlError, failure
 from kctl.groups.changing import commit_offsets, save_undo, still_as_shown, undo_command, verify
 from kctl.groups.committed import Commits
 from kctl.groups.looking import ranges_of
@@ -112,15 +112,23 @@ def _row(name: str, one: Planned, times: Mapping[TopicPartition, int]) -> Row:
     }
 
 
-def carry_out(session: Session, plans: Plans, shown: Mapping[str, Commits], undo_directory: Path, what: str) -> IntEnum:
-    """Shows the plan, asks, and does it; `shown` are the commits that it was made of."""
+def carry_out(
+    session: Session,
+    plans: Plans,
+    shown: Mapping[str, Commits],
+    undo_directory: Path,
+    what: str,
+    unable: Sequence[KctlError] = (),
+) -> IntEnum:
+    """Shows the plan, asks, and does it; `shown` are the commits that it was made of, `unable` says which groups that
+    were asked for are not in it."""
     rows = plan_rows(session, plans)
     columns = [column for column in COLUMNS if column.name != "group"] if _is_text_of_one(session, plans) else COLUMNS
-    change = Change(session, columns, rows)
+    change = Change(session, columns, rows, unable)
     note(session.settings, what)
     said = effect(one for plan in plans.values() for one in plan)
     if not change.confirmed(f"{said[0].upper()}{said[1:]}. Apply?"):
-        return Exit.DONE
+        return change.code
     still_as_shown(session, shown)
     before = {name: {one.where: one.current for one in plan if one.current is not None} for name, plan in plans.items()}
     fresh = {name: [one.where for one in plan if one.current is None] for name, plan in plans.items()}

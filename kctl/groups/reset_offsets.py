@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,17 @@ import click
 
 from kafkad.names import TopicPartition
 from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand
+from kctl.command import KctlCommand, answer
 from kctl.completing import group_names
-from kctl.errors import Exit, KctlError
-from kctl.groups.changing import inactive, of_known_type, read_commits
+from kctl.errors import Exit, KctlError, exit_code
+from kctl.groups.changing import inactive_ones, of_known_type, read_commits
 from kctl.groups.committed import Commits
 from kctl.groups.looking import chosen_groups, nothing_of
 from kctl.groups.offsets_file import FileOffset, csv_text, parse_offsets
 from kctl.groups.options import scopes_option, undo_dir_option
 from kctl.groups.planning import COLUMNS, Plans, Wanted, carry_out, partitions_in, plan_all
 from kctl.groups.targets import CURRENT, EARLIEST, GIVEN, LATEST, Target, parse_ago, parse_target
-from kctl.output import note, time_text
+from kctl.output import note, render_errors, time_text
 from kctl.parsing import parse_time_ms
 from kctl.paths import files
 from kctl.scopes import Scope, parse_scope
@@ -71,10 +72,12 @@ def reset_offsets(session: Session, /, chosen: Choice, **options: Any) -> int:
     _scope_given(options, from_file is not None)
     if options["execute"]:
         session.settings.yes = True
-    groups = inactive(session, names, wait=options["wait"], can_wait=True)
+    groups, errors = inactive_ones(session, names, wait=options["wait"])
+    if not groups:
+        return answer(session, COLUMNS, (), errors)
     of_known_type(groups.values())
-    commits = read_commits(session, names)
-    wanted = {name: _wanted(session, name, target, from_file, commits[name], options) for name in names}
+    commits = read_commits(session, groups)
+    wanted = {name: _wanted(session, name, target, from_file, commits[name], options) for name in groups}
     wanted = {name: want for name, want in wanted.items() if want.partitions}
     if not wanted:
         hint = "name topics with --topic"
@@ -82,9 +85,10 @@ def reset_offsets(session: Session, /, chosen: Choice, **options: Any) -> int:
         raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(hint,))
     plans = plan_all(session, wanted, commits)
     if options["export"]:
-        return _export(plans)
+        return _export(session, plans, errors)
     what = _said(plans, target, options, session.settings.utc)
-    return carry_out(session, plans, {name: commits[name] for name in plans}, Path(options["undo_dir"]), what)
+    shown = {name: commits[name] for name in plans}
+    return carry_out(session, plans, shown, Path(options["undo_dir"]), what, errors)
 
 
 def _names(session: Session, chosen: Choice, options: Mapping[str, Any]) -> list[str]:
@@ -201,10 +205,12 @@ def _within(session: Session, given: Iterable[TopicPartition], topics: list[str]
     return partitions_in(session, [Scope(where.topic, (where.partition,)) for where in wheres]) if wheres else []
 
 
-def _export(plans: Plans) -> Exit:
+def _export(session: Session, plans: Plans, errors: Sequence[KctlError]) -> IntEnum:
     lines = [FileOffset(name, one.where, one.new) for name, plan in plans.items() for one in plan]
     sys.stdout.write(csv_text(lines))
-    return Exit.DONE
+    sys.stdout.flush()
+    render_errors(errors, session.settings)
+    return exit_code(errors)
 
 
 def _said(plans: Plans, target: Target, options: Mapping[str, Any], utc: bool) -> str:

@@ -39,6 +39,7 @@ RACKS = ("strict", "prefer", "off")
 class Goal(NamedTuple):
     """What is asked of the partitions of `topics` (None: of all).
 
+    `rf`: how many replicas; with `drain` and all topics the most for partitions that leave a broker.
     `to`: the only brokers that receive; with nothing else asked, those that hold every replica in the end.
     `repair_racks`: replicas that share a rack move although nothing else asks for it.
     """

@@ -51,14 +51,14 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
         hint = "kctl partitions status shows the moves under way"
         raise KctlError("name a plan or partitions, or use --all", exit_code=Exit.USAGE, hints=(hint,))
     seen = under_way(session)
-    chosen = seen.standings if everything else _chosen(what, seen)
+    chosen, unknown = (seen.standings, []) if everything else _chosen(what, seen)
     plan = what[0] if len(what) == 1 and is_file(what[0]) else None
     throttled = Throttled(session, StateFile(plan), None) if plan else None
-    if not chosen:
+    if not chosen and not unknown:
         note(session.settings, "none of these moves is under way")
-    change = Change(session, COLUMNS, _rows(seen, chosen))
+    change = Change(session, COLUMNS, _rows(seen, chosen), unknown)
     if chosen and not change.confirmed(f"Cancel {counted(len(chosen), 'move')}?"):
-        return Exit.DONE
+        return change.code
     errors = _cancel(session, chosen)
     names = {each.partition.name for each in chosen}
     if plan and not errors:
@@ -68,16 +68,19 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
     return change.done(errors=errors, verified=f"{counted(len(chosen), 'move')} no longer under way")
 
 
-def _chosen(words: Sequence[str], seen: Look) -> list[Standing]:
+def _chosen(words: Sequence[str], seen: Look) -> tuple[list[Standing], list[KctlError]]:
     if len(words) == 1 and is_file(words[0]):
         names = set(read_plan(words[0]).places)
-        return [each for each in seen.standings if each.partition.name in names]
-    names = {partition.name for partition in named(words, seen.snapshot.partitions)}
+        return [each for each in seen.standings if each.partition.name in names], []
+    partitions, errors = named(words, seen.snapshot.partitions)
+    moving = {each.partition.name for each in seen.standings}
+    still = [str(partition.name) for partition in partitions if partition.name not in moving]
+    names = {partition.name for partition in partitions}
     chosen = [each for each in seen.standings if each.partition.name in names]
-    if not chosen:
-        what = f"none of these partitions moves: {', '.join(words)}"
-        raise KctlError(what, exit_code=Exit.NOT_FOUND, code="NO_REASSIGNMENT_IN_PROGRESS")
-    return chosen
+    if not chosen and still:
+        what = f"none of these partitions moves: {', '.join(still)}"
+        errors.append(KctlError(what, exit_code=Exit.NOT_FOUND, code="NO_REASSIGNMENT_IN_PROGRESS"))
+    return chosen, errors
 
 
 def _rows(seen: Look, chosen: Sequence[Standing]) -> list[Row]:

@@ -36,7 +36,7 @@ def write_settings(session: Session, values: Mapping[Setting, str | None]) -> li
     changes: dict[Resource, list[Assignment]] = defaultdict(list)
     for (kind, owner, name), value in values.items():
         changes[Resource(kind, owner)].append(Assignment(name, DELETE if value is None else SET, value))
-    return altered(session, changes, validate_only=False)
+    return list(altered(session, changes, validate_only=False).values())
 
 
 def are_so(session: Session, values: Mapping[Setting, str | None]) -> bool:

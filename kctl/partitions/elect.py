@@ -84,23 +84,28 @@ def elect(session: Session, what: Sequence[str], everything: bool, kind: str) ->
         raise KctlError("name topics or partitions, or use --all", exit_code=Exit.USAGE)
     decide = preferred if kind == "preferred" else unclean
     states = _states(session, None)
-    chosen = sorted(each for each, _ in states.values()) if everything else named(what, _partitions(states))
+    unknown: list[KctlError] = []
+    if everything:
+        chosen = sorted(each for each, _ in states.values())
+    else:
+        chosen, unknown = named(what, _partitions(states))
     elections = [decide(each, states[each.name][1], session.cluster.brokers) for each in chosen]
     wanted = [each for each in elections if each.new is not None]
     rows = _rows(session, wanted if everything else elections, kind)
     impossible = [_impossible(each) for each in elections if each.why.startswith("cannot")]
-    change = Change(session, COLUMNS, rows)
-    if not wanted:
+    change = Change(session, COLUMNS, rows, [*unknown, *impossible])
+    if not wanted and elections:
         note(session.settings, _nothing(elections, kind))
-        return change.done(errors=impossible)
+    if not wanted:
+        return change.done()
     if not _confirmed(change, wanted, kind):
-        return Exit.DONE
+        return change.code
     refused = elect_leaders(session, [e.partition.name for e in wanted], PREFERRED if kind == "preferred" else UNCLEAN)
     elected = [each for each in wanted if each.partition.name not in refused]
     leaders = _new_leaders(session, elected)
     done = [_result(row, leaders, refused) for row in rows]
     unseen = [_unseen(each) for each in elected if each.partition.name not in leaders]
-    return change.done(done, [*refused.values(), *impossible, *unseen], verified=counted(len(leaders), "new leader"))
+    return change.done(done, [*refused.values(), *unseen], verified=counted(len(leaders), "new leader"))
 
 
 def _unseen(election: Election) -> KctlError:

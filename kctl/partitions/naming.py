@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kafkad.names import TopicPartition
 from kctl.choosing import unknown
@@ -18,22 +18,26 @@ def is_file(word: str) -> bool:
     return os.path.sep in word or (word.endswith(".json") and os.path.exists(word))
 
 
-def named(words: Sequence[str], partitions: Iterable[Partition]) -> list[Partition]:
-    """Those of the partitions that the words name, in their order."""
+def named(words: Sequence[str], partitions: Iterable[Partition]) -> tuple[list[Partition], list[KctlError]]:
+    """Those of the partitions that the words name, in their order, and what is wrong with the other words."""
     there = {partition.name: partition for partition in partitions}
     topics: dict[str, list[Partition]] = {}
     for partition in there.values():
         topics.setdefault(partition.topic, []).append(partition)
     found: dict[TopicPartition, Partition] = {}
+    errors = []
     for word in words:
-        if is_file(word):
-            chosen = [_there(where, there) for where in parse_partitions(text_of(word), word)]
-        elif word in topics:
-            chosen = topics[word]
-        else:
-            chosen = [_there(_parsed(word, topics), there)]
-        found |= {partition.name: partition for partition in chosen}
-    return sorted(found.values(), key=lambda partition: partition.name)
+        try:
+            found |= {partition.name: partition for partition in _meant(word, topics, there)}
+        except KctlError as error:
+            errors.append(error)
+    return sorted(found.values(), key=lambda partition: partition.name), errors
+
+
+def _meant(word: str, topics: Mapping[str, list[Partition]], there: dict[TopicPartition, Partition]) -> list[Partition]:
+    if is_file(word):
+        return [_there(where, there) for where in parse_partitions(text_of(word), word)]
+    return topics[word] if word in topics else [_there(_parsed(word, topics), there)]
 
 
 def _parsed(word: str, topics: Iterable[str]) -> TopicPartition:

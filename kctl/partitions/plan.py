@@ -109,7 +109,12 @@ def _asking(function: Callable[..., R]) -> Callable[..., R]:
             type=click.Choice(RACKS),
             help="Whether replicas must, should or need not be in different racks.  [default: prefer]",
         ),
-        click.option("--rf", type=click.IntRange(min=1), metavar="N", help="How many replicas to have."),
+        click.option(
+            "--rf",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="How many replicas to have; in a drain of all topics: the most for what has to leave a broker.",
+        ),
         click.option(
             "--to",
             multiple=True,

@@ -74,7 +74,7 @@ def _required(board: Board, at: int, goal: Goal) -> list[int]:
     """The replicas that the goal asks of one partition, balance apart."""
     partition = board.partitions[at]
     staying = [broker for broker in partition.replicas if _may_stay(broker, goal)]
-    wanted = len(partition.replicas) if goal.rf is None else goal.rf
+    wanted = replicas_wanted(partition, goal)
     while len(staying) > wanted:
         staying.remove(_most_dispensable(board, staying))
     planned: list[int | None] = [broker if broker in staying else None for broker in partition.replicas]
@@ -86,6 +86,16 @@ def _required(board: Board, at: int, goal: Goal) -> list[int]:
     if goal.repairs_racks:
         planned = _without_rack_mates(board, at, planned, goal)
     return _filled(board, at, planned, goal)
+
+
+def replicas_wanted(partition: Partition, goal: Goal) -> int:
+    """A drain of everything keeps replication as it is: there `rf` is the most for what has to leave a broker."""
+    now = len(partition.replicas)
+    if goal.rf is None:
+        return now
+    if goal.drain and goal.topics is None:
+        return now if goal.drain.isdisjoint(partition.replicas) else min(now, goal.rf)
+    return goal.rf
 
 
 def _may_stay(broker: int, goal: Goal) -> bool:
@@ -161,7 +171,9 @@ def _too_few(board: Board, at: int, planned: Sequence[int | None], goal: Goal) -
     able = board.receivers(goal)
     usable = {broker for broker in planned if broker is not None} | set(able)
     if len(usable) < len(planned):
-        what_helps = f"--rf {len(usable)} or --skip" if usable else "start a broker, or name others with --to"
+        what_helps = f"--rf {len(usable)} or --skip"
+        if not usable or goal.exclusive:
+            what_helps = "start a broker, or name others with --to" + (", or --skip" if usable else "")
         remain = "1 remains" if len(usable) == 1 else f"{len(usable)} remain"
         return Impossible(f"RF {len(planned)} needs {counted(len(planned), 'broker')}, {remain}", what_helps)
     rooms = [room for broker in able if broker not in planned and (room := board.room(broker)) is not None]

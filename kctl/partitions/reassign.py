@@ -10,7 +10,8 @@ import click
 from kafkad.names import TopicPartition
 from kctl.command import KctlCommand
 from kctl.completing import broker_ids, topic_names
-from kctl.errors import Exit, KctlError
+from kctl.errors import Exit, KctlError, exit_code
+from kctl.output import render_errors
 from kctl.partitions.apply import COLUMNS, Options, carry_out, carrying_options
 from kctl.partitions.naming import named
 from kctl.partitions.plan_file import Place, Plan, parse_assignment
@@ -57,12 +58,18 @@ def move_dir(session: Session, what: Sequence[str], broker: int, path: str, opti
     if path not in known:
         hints = (f"there are: {', '.join(known)}",)
         raise KctlError(f"broker {broker} has no log directory {path}", exit_code=Exit.NOT_FOUND, hints=hints)
-    chosen = named(what, take(session).partitions)
-    if elsewhere := [partition for partition in chosen if broker not in partition.replicas]:
-        what_is_wrong = f"partition {elsewhere[0].name} has no replica on broker {broker}"
-        raise KctlError(what_is_wrong, exit_code=Exit.NOT_FOUND)
-    places = {each.name: Place(each.replicas).with_directory(broker, path) for each in chosen}
-    return carry_out(session, _file_name("move-dir"), Plan(places), options._replace(elect=False), save=True)
+    chosen, errors = named(what, take(session).partitions)
+    errors += [
+        KctlError(f"partition {each.name} has no replica on broker {broker}", exit_code=Exit.NOT_FOUND)
+        for each in chosen
+        if broker not in each.replicas
+    ]
+    places = {e.name: Place(e.replicas).with_directory(broker, path) for e in chosen if broker in e.replicas}
+    render_errors(errors, session.settings)
+    code = exit_code(errors)
+    if not places:
+        return code
+    return carry_out(session, _file_name("move-dir"), Plan(places), options._replace(elect=False), save=True) or code
 
 
 def _file_name(verb: str) -> str:

@@ -17,7 +17,17 @@ from kctl.parsing import parse_size
 from kctl.partitions.apply import spelled
 from kctl.partitions.dynamic import are_so, read_settings, throttle_settings, write_settings
 from kctl.partitions.reassignments import active_moves
-from kctl.partitions.throttling import DIRECTORY_RATE, Setting, Transfer, Values, left_over, lists, rates, united
+from kctl.partitions.throttling import (
+    DIRECTORY_RATE,
+    Setting,
+    Transfer,
+    Values,
+    left_over,
+    lists,
+    rates,
+    united,
+    way_back,
+)
 from kctl.session import Session, pass_session
 from kctl.sizes import log_dirs
 
@@ -119,8 +129,7 @@ def _set(session: Session, found: Throttles, rate: int) -> int:
     }
     for setting, value in lists(found.transfers).items():
         new[setting] = united(found.values.get(setting), value)
-    undo = spelled(session.settings, "partitions throttle clear")
-    return _change(session, found, new, f"Throttle {counted(len(found.transfers), 'move')}?", undo)
+    return _change(session, found, new, f"Throttle {counted(len(found.transfers), 'move')}?")
 
 
 def _clear(session: Session, found: Throttles) -> int:
@@ -130,13 +139,14 @@ def _clear(session: Session, found: Throttles) -> int:
     needed = len(found.values) - len(found.left)
     question = f"Remove {len(found.values)} settings"
     question += f", {needed} of which throttle moves under way?" if needed else "?"
-    return _change(session, found, dict.fromkeys(found.values, None), question, "")
+    return _change(session, found, dict.fromkeys(found.values, None), question)
 
 
-def _change(session: Session, found: Throttles, new: Mapping[Setting, str | None], question: str, undo: str) -> int:
+def _change(session: Session, found: Throttles, new: Mapping[Setting, str | None], question: str) -> int:
     change = Change(session, _CHANGES, _rows(found, new))
     if not change.confirmed(question):
         return Exit.DONE
+    undo = "; ".join(spelled(session.settings, words) for words in way_back(found.values, new))
     errors = write_settings(session, new)
     seen = partial(are_so, session, new)
     return change.done(errors=[*found.errors, *errors], verified="read back", seen=seen, undo=undo)

@@ -88,6 +88,25 @@ def left_over(values: Values, transfers: Iterable[Transfer]) -> dict[Setting, st
     return {setting: value for setting, value in values.items() if value is not None and not needed(setting)}
 
 
+def way_back(before: Values, new: Values) -> list[str]:
+    """The commands that bring back what was set before, of the settings that are about to change."""
+    changing = [setting for setting, value in new.items() if before.get(setting) != value]
+    if not any(before.values()):
+        return ["partitions throttle clear"]
+    rates_before = {before.get(setting) for setting in new if setting.kind == BROKER}
+    is_other_rate = all(setting.kind == BROKER and new[setting] is not None for setting in changing)
+    if is_other_rate and len(rates_before) == 1 and None not in rates_before:
+        return [f"partitions throttle set {rates_before.pop()}"]
+    commands = []
+    for owner in dict.fromkeys((setting.kind, setting.owner) for setting in changing):
+        own = [setting for setting in changing if (setting.kind, setting.owner) == owner]
+        back = [f"'{setting.name}={before[setting]}'" for setting in own if before.get(setting) is not None]
+        gone = [setting.name for setting in own if before.get(setting) is None]
+        commands += [f"configs set {'/'.join(owner)} {' '.join(back)}"] if back else []
+        commands += [f"configs unset {'/'.join(owner)} {' '.join(gone)}"] if gone else []
+    return commands
+
+
 def without(listed: str, partitions: Iterable[int]) -> str | None:
     """A list of replicas less those of some partitions; None if nothing is left of it."""
     numbers = {str(partition) for partition in partitions}

@@ -14,7 +14,7 @@ from kctl.changes import confirm_typed
 from kctl.choosing import Choice
 from kctl.command import answer
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Row, note
+from kctl.output import Column, Row, keep_writing, note
 from kctl.progress import ProgressLine
 from kctl.records.batches import NOBODY, Batch, Producer
 from kctl.records.formats import Headers, Parsed
@@ -61,7 +61,8 @@ class _Taken:
 
 
 def confirm_protected(session: Session, what: str) -> None:
-    """Before anything is written to a protected cluster; -y does not spare anybody that."""
+    """Before anything is written, which then goes on whoever reads; -y does not spare anybody a protected cluster."""
+    keep_writing()
     if session.access.protected:
         label = session.access.label
         confirm_typed(f"{what} will be written on {label}, which is protected.", label)

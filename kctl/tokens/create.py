@@ -7,7 +7,7 @@ import click
 from kctl.changes import Change
 from kctl.command import KctlCommand, answer
 from kctl.errors import Exit
-from kctl.output import Column
+from kctl.output import Column, note
 from kctl.parsing import parse_duration_ms
 from kctl.session import Session, pass_session
 from kctl.tokens.asking import COLUMNS, described, principal, token_failure
@@ -35,7 +35,8 @@ def create(session: Session, owner: str | None, renewer: tuple[str, ...], max_li
 
     lifetime = None if max_lifetime is None else parse_duration_ms(max_lifetime)
     plan = {"owner": owner or "whoever asks", "renewers": list(renewer), "max_lifetime_ms": lifetime}
-    if not Change(session, _PLAN, [plan]).confirmed("Create this token?"):
+    change = Change(session, _PLAN, [plan])
+    if not change.confirmed("Create this token?", only_adds=True):
         return Exit.DONE
     kind, name = principal(owner) if owner else (None, None)
     renewers = [CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in map(principal, renewer)]
@@ -50,4 +51,6 @@ def create(session: Session, owner: str | None, renewer: tuple[str, ...], max_li
         raise token_failure(response.error_code, "no token was made")
     session.wait_until(lambda: any(token.token_id == response.token_id for token in described(session)))
     made = [token.row() for token in described(session) if token.token_id == response.token_id]
-    return answer(session, COLUMNS, made)
+    code = answer(session, COLUMNS, made)
+    note(session.settings, f"undo: kctl tokens expire {response.token_id}")
+    return code

@@ -39,51 +39,58 @@ def add_partitions(session: Session, chosen: Choice, partitions: int) -> int:
     Example: kctl topics add-partitions orders -p 12
     """
     topics, errors = chosen_topics(session, chosen)
-    for error in errors:
-        raise error
-    counts = {name: len(topic.partitions) for name, topic in topics.items()}
-    check_growth(counts, partitions)
+    counts, shrinking = check_growth({name: len(topic.partitions) for name, topic in topics.items()}, partitions)
     growing = {name: partitions for name, count in counts.items() if count < partitions}
+    refused = grow(session, growing, validate_only=True)
+    counts = {name: count for name, count in counts.items() if name not in refused}
+    growing = {name: count for name, count in growing.items() if name not in refused}
     rows = [
         {"topic": name, "current": count, "new": partitions, "added": partitions - count}
         for name, count in counts.items()
     ]
-    change = Change(session, COLUMNS, rows)
+    change = Change(session, COLUMNS, rows, [*errors, *shrinking, *refused.values()])
     if not growing:
-        note(session.settings, f"nothing to do: there are {partitions} already")
+        if counts:
+            note(session.settings, f"nothing to do: there are {partitions} already")
         return change.done()
-    refused = grow(session, growing, validate_only=True)
-    for error in refused:
-        raise error
     note(session.settings, "records of a key written from now on may go to another partition than those before")
     if not change.confirmed("Add partitions? They cannot be taken away again."):
-        return Exit.DONE
+        return change.code
     refused = grow(session, growing, validate_only=False)
     return change.done(
-        errors=refused, verified="all brokers know the new partitions", seen=lambda: have_grown(session, growing)
+        errors=list(refused.values()),
+        verified="all brokers know the new partitions",
+        seen=lambda: have_grown(session, growing),
     )
 
 
-def check_growth(counts: Mapping[str, int], wanted: int) -> None:
-    for name, count in counts.items():
-        if count > wanted:
-            what = f'topic "{name}" has {count} partitions; {wanted} would remove data, which Kafka cannot do'
-            raise KctlError(what, exit_code=Exit.USAGE, code="INVALID_PARTITIONS")
+def check_growth(counts: Mapping[str, int], wanted: int | None) -> tuple[dict[str, int], list[KctlError]]:
+    """The topics that can have so many partitions (None: any), and why the others cannot."""
+    larger = {name: count for name, count in counts.items() if wanted is not None and count > wanted}
+    errors = [
+        KctlError(
+            f'topic "{name}" has {count} partitions; {wanted} would remove data, which Kafka cannot do',
+            exit_code=Exit.USAGE,
+            code="INVALID_PARTITIONS",
+        )
+        for name, count in larger.items()
+    ]
+    return {name: count for name, count in counts.items() if name not in larger}, errors
 
 
-def grow(session: Session, counts: Mapping[str, int], *, validate_only: bool) -> list[KctlError]:
-    """Asks for these numbers of partitions in all; what was refused."""
+def grow(session: Session, counts: Mapping[str, int], *, validate_only: bool) -> dict[str, KctlError]:
+    """Asks for these numbers of partitions in all; the topics for which it was refused, and why."""
     from kafkad.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 
     if not counts:
-        return []
+        return {}
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()],
         timeout_ms=session.broker_timeout_ms,
         validate_only=validate_only,
     )
     answer = session.ask_controller(request, lambda answer: (result.error_code for result in answer.results))
-    return [failure(r.error_code, f'topic "{r.name}"', r.error_message) for r in answer.results if r.error_code]
+    return {r.name: failure(r.error_code, f'topic "{r.name}"', r.error_message) for r in answer.results if r.error_code}
 
 
 def have_grown(session: Session, counts: Mapping[str, int]) -> bool:

@@ -8,7 +8,7 @@ from kctl.changes import Change
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand
 from kctl.completing import topic_names
-from kctl.configs.change import is_so, plan, undo_command
+from kctl.configs.change import is_so, plan_all, undo_command
 from kctl.configs.resources import Resource, altered, described
 from kctl.configs.values import DELETE, Assignment, parse_assignments
 from kctl.errors import Exit, KctlError
@@ -43,31 +43,36 @@ def alter(
     if partitions is None and not changes:
         raise KctlError("say what to change: -p, --config or --unset", exit_code=Exit.USAGE)
     topics, errors = chosen_topics(session, chosen)
-    for error in errors:
-        raise error
-    counts = {name: len(topic.partitions) for name, topic in topics.items()}
-    check_growth(counts, partitions or max(counts.values()))
+    counts, wrong = check_growth({name: len(topic.partitions) for name, topic in topics.items()}, partitions)
+    errors += wrong
+    found, wrong = described(session, [Resource("topic", name) for name in counts] if changes else [], synonyms=True)
+    planned, more = plan_all(found, changes)
+    errors += [*wrong, *more]
+    wanted = dict.fromkeys(planned, changes)
+    refused = altered(session, wanted, validate_only=True) if wanted else {}
+    planned = {resource: rows for resource, rows in planned.items() if resource not in refused}
+    counts = {name: count for name, count in counts.items() if not changes or Resource("topic", name) in planned}
     growing = {name: partitions for name, count in counts.items() if partitions is not None and count < partitions}
-    resources = [Resource("topic", name) for name in topics] if changes else []
-    found, errors = described(session, resources, synonyms=True)
-    planned = [row for resource in resources for row in plan(resource, found[resource], changes)]
-    wanted = dict.fromkeys(resources, changes)
-    errors += altered(session, wanted, validate_only=True) + grow(session, growing, validate_only=True)
-    for error in errors:
-        raise error
-    change = Change(session, COLUMNS, _rows(counts, growing, planned))
-    if not growing and not any(row["changes"] for row in planned):
-        note(session.settings, "nothing to do: it is so already")
+    unable = grow(session, growing, validate_only=True)
+    errors += [*refused.values(), *unable.values()]
+    growing = {name: count for name, count in growing.items() if name not in unable}
+    planned = {resource: rows for resource, rows in planned.items() if resource.name not in unable}
+    rows = [row for own in planned.values() for row in own]
+    change = Change(session, COLUMNS, _rows(counts, growing, rows), errors)
+    if not growing and not any(row["changes"] for row in rows):
+        if rows or counts.keys() - unable.keys():
+            note(session.settings, "nothing to do: it is so already")
         return change.done()
     if not change.confirmed("Apply?"):
-        return Exit.DONE
-    refused = grow(session, growing, validate_only=False) + altered(session, wanted, validate_only=False)
-    if refused:
-        return change.done(errors=refused)
+        return change.code
+    failed = grow(session, growing, validate_only=False)
+    refused = altered(session, dict.fromkeys(planned, changes), validate_only=False) if planned else {}
+    made = [resource for resource in planned if resource not in refused]
     return change.done(
+        errors=[*failed.values(), *refused.values()],
         verified="read back",
-        seen=lambda: have_grown(session, growing) and is_so(session, planned, resources),
-        undo=undo_command(found, changes),
+        seen=lambda: have_grown(session, growing) and is_so(session, rows, made),
+        undo=undo_command({resource: found[resource] for resource in made}, changes),
     )
 
 

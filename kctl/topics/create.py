@@ -15,7 +15,7 @@ from kctl.completing import topic_names
 from kctl.configs.resources import Resource, described
 from kctl.configs.values import misspelt
 from kctl.errors import Exit, KctlError, failure
-from kctl.output import Column, Document, Row, Writer, note, print_lines
+from kctl.output import Column, Document, Row, Writer, note
 from kctl.paths import files, text_of
 from kctl.session import Session, pass_session
 from kctl.topics.wanted import (
@@ -96,14 +96,27 @@ def create(
         wanted += [_over(topic, given) for topic in _read(file)]
     if not wanted:
         raise KctlError("no topic is named", exit_code=Exit.USAGE, hints=("name topics, or a file with -f",))
-    for topic in wanted:
-        check_name(topic.name)
+    wanted, wrong = _with_a_name(wanted)
     if like:
         model = model_of(session, like)
         wanted = [_over(topic, model) for topic in wanted]
     if fixed_start:
         wanted = [_fixed(session, topic) for topic in wanted]
-    return create_topics(session, wanted, if_not_exists=if_not_exists)
+    return create_topics(session, wanted, wrong, if_not_exists=if_not_exists)
+
+
+def _with_a_name(wanted: Sequence[Wanted]) -> tuple[list[Wanted], list[KctlError]]:
+    """Those that can be called so; KctlError if none can."""
+    named, errors = [], []
+    for topic in wanted:
+        try:
+            check_name(topic.name)
+            named.append(topic)
+        except KctlError as error:
+            errors.append(error)
+    if not named:
+        raise errors[0]
+    return named, errors
 
 
 def _read(file: str) -> list[Wanted]:
@@ -156,45 +169,49 @@ def _fixed(session: Session, topic: Wanted) -> Wanted:
 def create_topics(
     session: Session,
     wanted: Sequence[Wanted],
+    wrong: Sequence[KctlError] = (),
     *,
     if_not_exists: bool = False,
     then: Callable[[], int] | None = None,
 ) -> int:
-    """Checks, shows, asks, creates, and reads back; what comes `then`, if all went well, has the last word."""
+    """Checks, creates those with which nothing is wrong, and reads back; what comes `then`, if all went well, has the
+    last word."""
     there = _there(session, [topic.name for topic in wanted])
-    errors = _conflicts(session, wanted, there) if if_not_exists else [_exists(name) for name in there]
+    unfit = _conflicts(session, wanted, there) if if_not_exists else {name: _exists(name) for name in there}
     new = [topic for topic in wanted if topic.name not in there]
     if new:
-        errors += check(session, new)
-    for error in errors[1:]:
-        note(session.settings, f"also: {error.what}")
-    if errors:
-        raise errors[0]
-    rows = [row(topic, "exists" if topic.name in there else None, there.get(topic.name)) for topic in wanted]
-    change = Change(session, COLUMNS, rows)
+        unfit |= check(session, new)
+    new = [topic for topic in new if topic.name not in unfit]
+    fit = [topic for topic in wanted if topic.name not in unfit]
+    rows = [row(topic, "exists" if topic.name in there else None, there.get(topic.name)) for topic in fit]
+    change = Change(session, COLUMNS, rows, [*wrong, *unfit.values()])
     if not new:
-        note(session.settings, "nothing to do: all of them exist, as asked for")
+        if fit:
+            note(session.settings, "nothing to do: all of them exist, as asked for")
         return change.done()
-    if not change.confirmed(f"Create {len(new)} topic{'s' * (len(new) > 1)}?"):
-        return Exit.DONE
+    if not change.confirmed(f"Create {len(new)} topic{'s' * (len(new) > 1)}?", only_adds=True):
+        return change.code
     refused = request(session, new, validate_only=False)
     created = [topic for topic in new if topic.name not in refused]
     placements = read_back(session, [topic.name for topic in created])
     done = [
         row(t, "created" if t in created else "exists", placements.get(t.name))
-        for t in wanted
+        for t in fit
         if t not in new or t in created
     ]
-    if session.settings.is_text and not session.settings.quiet:
-        print_lines(_placement_lines(session, placements))
+    undo = f"kctl topics delete {' '.join(topic.name for topic in created)}" if created else ""
     complete = len(placements) == len(created)
     if not complete:
         note(session.settings, "not all brokers know the new topics yet")
     if then and complete and created:
+        note(session.settings, f"topic {created[0].name} is created; undo: {undo}")
         return then()
-    undo = f"kctl topics delete {' '.join(topic.name for topic in created)}" if created else ""
     return change.done(
-        done, list(refused.values()), verified="all brokers know the topics" if complete else "", undo=undo
+        done,
+        list(refused.values()),
+        verified="all brokers know the topics" if complete else "",
+        undo=undo,
+        more=None if session.settings.quiet else lambda: _placement_lines(session, placements),
     )
 
 
@@ -215,28 +232,40 @@ def _exists(name: str) -> KctlError:
     return KctlError(f'topic "{name}" exists already', code="TOPIC_ALREADY_EXISTS", hints=(hint,))
 
 
-def _conflicts(session: Session, wanted: Sequence[Wanted], there: Placements) -> list[KctlError]:
+def _conflicts(session: Session, wanted: Sequence[Wanted], there: Placements) -> dict[str, KctlError]:
     both = [topic for topic in wanted if topic.name in there]
     found, errors = described(session, [Resource("topic", topic.name) for topic in both if topic.configs])
+    for error in errors:
+        raise error
+    conflicts = {}
     for topic in both:
         configs = {entry.name: entry.value for entry in found.get(Resource("topic", topic.name), [])}
         if different := differences(topic, there[topic.name], configs):
             what = f'topic "{topic.name}" exists and is not as asked for: {"; ".join(different)}'
-            errors.append(KctlError(what, exit_code=Exit.REFUSED, code="TOPIC_ALREADY_EXISTS"))
-    return errors
+            conflicts[topic.name] = KctlError(what, exit_code=Exit.REFUSED, code="TOPIC_ALREADY_EXISTS")
+    return conflicts
 
 
-def check(session: Session, wanted: Sequence[Wanted]) -> list[KctlError]:
-    """What is wrong, by our own knowledge first, then by the broker's."""
+def check(session: Session, wanted: Sequence[Wanted]) -> dict[str, KctlError]:
+    """What is wrong with which topics, by our own knowledge first, then by the broker's."""
     alive = list(session.cluster.brokers)
+    unfit: dict[str, KctlError] = {}
     for topic in wanted:
-        check_brokers(topic, alive)
-    if names := {name for topic in wanted for name in topic.configs}:
-        known = _known_configs(session, wanted[0])
-        for name in names:
-            if wrong := misspelt(name, known):
-                raise wrong
-    return list(request(session, wanted, validate_only=True).values())
+        try:
+            check_brokers(topic, alive)
+        except KctlError as error:
+            unfit[topic.name] = error
+    unfit |= _misspelt(session, [topic for topic in wanted if topic.name not in unfit])
+    fit = [topic for topic in wanted if topic.name not in unfit]
+    return unfit | (request(session, fit, validate_only=True) if fit else {})
+
+
+def _misspelt(session: Session, wanted: Sequence[Wanted]) -> dict[str, KctlError]:
+    if not any(topic.configs for topic in wanted):
+        return {}
+    known = _known_configs(session, wanted[0])
+    found = [(topic.name, misspelt(name, known)) for topic in wanted for name in topic.configs]
+    return {name: wrong for name, wrong in found if wrong}
 
 
 def _known_configs(session: Session, topic: Wanted) -> list[str]:

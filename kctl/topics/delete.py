@@ -44,32 +44,35 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool) ->
     topics, errors = chosen_topics(session, chosen)
     if if_exists:
         errors = [error for error in errors if error.exit_code != Exit.NOT_FOUND]
-    own = [name for name, topic in topics.items() if topic.is_internal]
-    if own and not internal:
-        what = f"{', '.join(own)}: Kafka keeps its own state there"
-        raise KctlError(what, exit_code=Exit.REFUSED, hints=("--internal deletes it nevertheless",))
-    for error in errors:
-        raise error
-    if not topics:
+    if not internal:
+        errors += [_of_kafka(name) for name, topic in topics.items() if topic.is_internal]
+        topics = {name: topic for name, topic in topics.items() if not topic.is_internal}
+    if not topics and not errors:
         note(session.settings, "nothing to do: there is no such topic")
-        return Exit.DONE
+    if not topics:
+        return Change(session, COLUMNS, (), errors).done()
     found = topic_details(session, topics, ("min.insync.replicas",))
     for text in found.notes:
         note(session.settings, text)
     readers, unknown = readers_of(session, topics)
     for error in unknown:
         note(session.settings, f"whether groups read them is not known: {error.what}")
-    change = Change(session, COLUMNS, [_row(topic, readers.get(topic.name, [])) for topic in found.topics])
+    change = Change(session, COLUMNS, [_row(topic, readers.get(topic.name, [])) for topic in found.topics], errors)
     names = list(topics)
     question = f"Delete {names[0]}" if len(names) == 1 else f"Delete {len(names)} topics"
     if not change.confirmed(question, type_this=names[0] if len(names) == 1 else str(len(names))):
-        return Exit.DONE
+        return change.code
     refused = request(session, names)
     return change.done(
         errors=list(refused.values()),
         verified="no broker knows them any more",
         seen=lambda: are_gone(session, names),
     )
+
+
+def _of_kafka(name: str) -> KctlError:
+    hints = ("--internal deletes it nevertheless",)
+    return KctlError(f"{name}: Kafka keeps its own state there", exit_code=Exit.REFUSED, hints=hints)
 
 
 def _row(topic: TopicDetails, readers: Sequence[Reader]) -> Row:

@@ -89,23 +89,23 @@ def truncate(
     if offset_json_file is not None:
         if chosen or partitions:
             raise KctlError("the file says which topics and partitions", exit_code=Exit.USAGE)
-        targets = _from_file(offset_json_file)
+        targets, errors = _from_file(offset_json_file), list[KctlError]()
     else:
         chosen.required()
-        targets = _targets(session, chosen, before, partitions)
-    cuts = _cuts(session, targets)
-    return _truncate(session, [cut for cut in cuts if cut.deleted > 0], cuts)
+        targets, errors = _targets(session, chosen, before, partitions)
+    cuts, unknown = _cuts(session, targets)
+    return _truncate(session, [cut for cut in cuts if cut.deleted > 0], cuts, [*errors, *unknown])
 
 
-def _targets(session: Session, chosen: Choice, before: str | None, partitions: str | None) -> dict[TopicPartition, int]:
-    """The new start of each partition; LATEST: its end."""
+def _targets(
+    session: Session, chosen: Choice, before: str | None, partitions: str | None
+) -> tuple[dict[TopicPartition, int], list[KctlError]]:
+    """The new start of each partition (LATEST: its end), and what cannot be found out."""
     topics, errors = chosen_topics(session, chosen)
     wanted = set(parse_numbers(partitions)) if partitions else None
     for name, topic in topics.items():
         for partition in sorted((wanted or set()) - {p.partition_index for p in topic.partitions}):
             errors.append(KctlError(f'topic "{name}" has no partition {partition}', exit_code=Exit.NOT_FOUND))
-    for error in errors:
-        raise error
     asked = [
         TopicPartition(name, index)
         for name, topic in topics.items()
@@ -113,23 +113,21 @@ def _targets(session: Session, chosen: Choice, before: str | None, partitions: s
         if wanted is None or index in wanted
     ]
     if before is None:
-        return dict.fromkeys(asked, LATEST)
+        return dict.fromkeys(asked, LATEST), errors
     if before.isdigit():
-        return dict.fromkeys(asked, int(before))
+        return dict.fromkeys(asked, int(before)), errors
     if not before.startswith("@"):
         raise KctlError(f'"{before}" is no offset and no @TIME', exit_code=Exit.USAGE, hints=("as in @-7d or 1200",))
     when = parse_time_ms(before, int(time.time() * 1000), session.settings.utc)
-    found = _all_known(offsets_at(session, dict.fromkeys(asked, when)))
-    return {where: at.offset if at.offset >= 0 else LATEST for where, at in found.items()}
+    found, unknown = _known(offsets_at(session, dict.fromkeys(asked, when)))
+    return {where: at.offset if at.offset >= 0 else LATEST for where, at in found.items()}, [*errors, *unknown]
 
 
-def _all_known(found: Mapping[TopicPartition, OffsetAt | KctlError]) -> dict[TopicPartition, OffsetAt]:
-    known: dict[TopicPartition, OffsetAt] = {}
-    for where, at in found.items():
-        if isinstance(at, KctlError):
-            raise at
-        known[where] = at
-    return known
+def _known(
+    found: Mapping[TopicPartition, OffsetAt | KctlError],
+) -> tuple[dict[TopicPartition, OffsetAt], list[KctlError]]:
+    known = {where: at for where, at in found.items() if not isinstance(at, KctlError)}
+    return known, [at for at in found.values() if isinstance(at, KctlError)]
 
 
 def _from_file(path: str) -> dict[TopicPartition, int]:
@@ -161,9 +159,10 @@ def parse_offset_file(document: Any, where: str) -> dict[TopicPartition, int]:
     return found
 
 
-def _cuts(session: Session, targets: Mapping[TopicPartition, int]) -> list[Cut]:
-    starts = _all_known(offsets_at(session, dict.fromkeys(targets, EARLIEST)))
-    ends = _all_known(offsets_at(session, dict.fromkeys(targets, LATEST)))
+def _cuts(session: Session, targets: Mapping[TopicPartition, int]) -> tuple[list[Cut], list[KctlError]]:
+    starts, errors = _known(offsets_at(session, dict.fromkeys(targets, EARLIEST)))
+    ends, more = _known(offsets_at(session, dict.fromkeys(starts, LATEST)))
+    targets = {where: target for where, target in targets.items() if where in ends}
     of_topics: dict[str, list[int]] = {}
     for topic, partition in targets:
         of_topics.setdefault(topic, []).append(partition)
@@ -177,24 +176,25 @@ def _cuts(session: Session, targets: Mapping[TopicPartition, int]) -> list[Cut]:
         leader = leaders[where]
         size = None if isinstance(leader, KctlError) else sizes.get((where, leader))
         cuts.append(Cut(where, start, new_start(target, start, end), end, size))
-    return cuts
+    return cuts, [*errors, *more]
 
 
 def new_start(target: int, start: int, end: int) -> int:
     return end if target == LATEST else min(max(target, start), end)
 
 
-def _truncate(session: Session, cuts: list[Cut], shown: list[Cut]) -> int:
-    change = Change(session, COLUMNS, [_row(cut) for cut in shown])
+def _truncate(session: Session, cuts: list[Cut], shown: list[Cut], unable: list[KctlError]) -> int:
+    change = Change(session, COLUMNS, [_row(cut) for cut in shown], unable)
     if not cuts:
-        note(session.settings, "nothing to do: no record is before that")
+        if shown:
+            note(session.settings, "nothing to do: no record is before that")
         return change.done()
     topics = sorted({cut.where.topic for cut in cuts})
     size = sum(cut.deleted_bytes or 0 for cut in cuts)
     what = f"{sum(cut.deleted for cut in cuts):,} records (about {size_text(size)})"
     whose = topics[0] if len(topics) == 1 else f"{len(topics)} topics"
     if not change.confirmed(f"Delete {what} of {whose}", type_this=topics[0] if len(topics) == 1 else str(len(topics))):
-        return Exit.DONE
+        return change.code
     answers = _delete(session, {cut.where: cut.new_start for cut in cuts})
     errors = [answer for answer in answers.values() if isinstance(answer, KctlError)]
     done = {where: mark for where, mark in answers.items() if not isinstance(mark, KctlError)}

@@ -6,7 +6,6 @@ import click
 
 from kctl.changes import Change
 from kctl.command import KctlCommand, answer
-from kctl.errors import Exit
 from kctl.output import counted
 from kctl.session import Session, pass_session
 from kctl.users.credentials import COLUMNS, MECHANISMS, altered, described
@@ -27,14 +26,13 @@ def delete(session: Session, users: tuple[str, ...], mechanism: str | None) -> i
     doomed = [credential for credential in found if mechanism in (None, credential.mechanism)]
     if not doomed:
         return answer(session, COLUMNS, (), errors)
-    change = Change(session, COLUMNS, [credential.row() for credential in doomed])
+    change = Change(session, COLUMNS, [credential.row() for credential in doomed], errors)
     names = sorted({credential.user for credential in doomed})
     if not change.confirmed("Delete these credentials?", type_this=names[0] if len(names) == 1 else str(len(names))):
-        return Exit.DONE
+        return change.code
     deletions = [ScramCredentialDeletion(name=one.user, mechanism=MECHANISMS[one.mechanism]) for one in doomed]
-    errors += altered(session, deletions=deletions)
     return change.done(
-        errors=errors,
+        errors=altered(session, deletions=deletions),
         verified=f"{counted(len(doomed), 'credential')} deleted",
         seen=lambda: not set(doomed) & set(described(session)[0]),
     )

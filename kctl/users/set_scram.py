@@ -36,7 +36,8 @@ from kctl.users.credentials import (
 def set_scram(session: Session, user: str, mechanism: str, iterations: int) -> int:
     """Set the password with which a user logs in by SCRAM.
 
-    The password is asked for on a terminal, or is the first line of standard input. Only its salted hash is sent.
+    The password is asked for on a terminal, or is the first line of standard input. Only its salted hash is sent. It
+    asks before it replaces a password: the old one cannot be brought back.
 
     Example: kctl users set-scram alice
     """
@@ -46,8 +47,9 @@ def set_scram(session: Session, user: str, mechanism: str, iterations: int) -> i
     password = "" if session.settings.dry_run else _password(user)
     had, _ = described(session, [user])
     change = Change(session, COLUMNS, [credential.row()])
-    replaced = "Replace the" if any(one.mechanism == mechanism for one in had) else "Set the"
-    if not change.confirmed(f'{replaced} {mechanism} password of "{user}"?'):
+    is_new = not any(one.mechanism == mechanism for one in had)
+    question = f'{"Set" if is_new else "Replace"} the {mechanism} password of "{user}"?'
+    if not change.confirmed(question, only_adds=is_new):
         return Exit.DONE
     from secrets import token_bytes
 
@@ -64,7 +66,7 @@ def set_scram(session: Session, user: str, mechanism: str, iterations: int) -> i
         errors=errors,
         verified=f"{user} has it",
         seen=lambda: credential in described(session, [user])[0],
-        undo="" if errors else f"kctl users delete {user} --mechanism {mechanism}",
+        undo="" if errors or not is_new else f"kctl users delete {user} --mechanism {mechanism}",
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -33,8 +36,9 @@ class Asked:
         monkeypatch.setattr(changes.click, "prompt", replies)
         monkeypatch.setattr(changes.click, "confirm", replies)
 
-    def confirmed(self, type_this: str = "") -> bool:
-        return Change(self, (), ()).confirmed("Delete 3 topics?", type_this=type_this)  # type: ignore[arg-type]
+    def confirmed(self, type_this: str = "", only_adds: bool = False) -> bool:
+        change = Change(self, (), ())  # type: ignore[arg-type]
+        return change.confirmed("Delete 3 topics?", type_this=type_this, only_adds=only_adds)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +83,15 @@ def test_what_is_refused(
     assert error.value.exit_code is Exit.REFUSED
 
 
+def test_what_only_adds_is_not_asked_but_for_a_protected_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    assert asked.confirmed(only_adds=True)
+    asked = Asked(monkeypatch, answer="prod", protected=True)
+    asked.settings.yes = True
+    assert asked.confirmed(only_adds=True)
+    assert asked.questions == ['Delete 3 topics? prod is protected. Type "prod" to go on']
+
+
 def test_raw_changes_nothing_that_is_protected(
     on_broker: Kctl, broker: KafkadProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,3 +122,29 @@ def test_what_ctrl_c_leaves_behind(on_broker: Kctl, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(where, interrupted)
     ran = on_broker("topics", "delete", "ctrl-c", "-y")
     assert (ran.code, ran.err) == (Exit.INTERRUPTED, f"interrupted: {told}\n")
+
+
+@pytest.mark.parametrize("sends", ["stdout", "both"])
+def test_change_is_made_whoever_reads(on_broker: Kctl, broker: KafkadProcess, sends: str) -> None:
+    """`kctl … -y | head -1`, where the reader is gone before the first line."""
+    topic = f"unread-{sends}"
+    on_broker("topics", "create", topic, "-p", 300, "-r", 1)
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "topics", "delete", topic, "absent", "-y"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=writing, stderr=writing if sends == "both" else None, check=False
+    )
+    os.close(writing)
+    assert ran.returncode == Exit.NOT_FOUND, "the true exit code: one of them is not there"
+    assert on_broker("topics", "describe", topic).code == Exit.NOT_FOUND
+
+
+def test_what_is_not_read_of_a_list_is_no_failure(on_broker: Kctl, broker: KafkadProcess) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(
+        [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "topics", "list"], stdout=writing, check=False
+    )
+    os.close(writing)
+    assert ran.returncode == Exit.DONE

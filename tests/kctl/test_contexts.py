@@ -27,7 +27,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_life_of_a_context(kctl: Kctl, file: Path) -> None:
     ran = kctl("contexts", "set", "prod", "bootstrap=a:1,b:2", "client_id=me", "protected=yes")
-    assert ran == (Exit.DONE, "", "context prod is made\n")
+    assert ran == (Exit.DONE, "", "context prod is made\nundo: kctl contexts delete prod\n")
     assert kctl("contexts", "set", "dev", "bootstrap=c").code == Exit.DONE
     assert kctl("contexts", "list").out == (
         "NAME  CURRENT  BOOTSTRAP  PROTOCOL   SASL  USER  PROTECTED\n"
@@ -130,7 +130,8 @@ def test_import(kctl: Kctl, file: Path, tmp_path: Path, monkeypatch: pytest.Monk
         "ssl.truststore.location=ca.pem\ngroup.id=x\nschema.registry.password=sesame\n"
     )
     ran = kctl("contexts", "import", "client.properties", "--name", "prod")
-    assert (ran.code, ran.err) == (Exit.DONE, "context prod is made of client.properties\n")
+    told = "context prod is made of client.properties\nundo: kctl contexts delete prod\n"
+    assert (ran.code, ran.err) == (Exit.DONE, told)
     assert [line.split() for line in ran.out.splitlines()] == [
         ["SETTING", "FIELD", "VALUE"],
         ["bootstrap.servers", "bootstrap", "a:1"],

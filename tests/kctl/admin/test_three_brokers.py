@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import time
 from typing import Any
@@ -74,13 +75,22 @@ def test_adding_twice_adds_nothing(on_three: Kctl) -> None:
     assert on_three("-y", "acls", "remove", "--deny", "cat").code == Exit.DONE
 
 
-def test_nothing_is_changed_unasked(on_three: Kctl) -> None:
-    word = ["acls", "add", "--allow", "dan", "--topic", "acl-u", "--operation", "Read"]
-    assert on_three(*word).code == Exit.REFUSED
-    dry = on_three("--dry-run", *word, "-o", "json")
+def test_what_only_adds_is_not_asked_and_its_undo_removes_it_alone(on_three: Kctl) -> None:
+    word = ["acls", "add", "--allow", "dan", "--topic", "acl-u"]
+    dry = on_three("--dry-run", *word, "--operation", "Read", "-o", "json")
     assert dry.code == Exit.DONE
     assert json.loads(dry.out)["dry_run"] is True
     assert items(on_three, "acls", "list", "--principal", "dan") == []
+    assert on_three(*word, "--operation", "Read", "--host", "10.0.0.1").code == Exit.DONE
+    ran = on_three(*word, "--producer", "--transactional-id", "acl-x", "--idempotent")
+    assert (ran.code, len(items(on_three, "acls", "list", "--principal", "dan"))) == (Exit.DONE, 7)
+    undo = ran.err.partition("undo: kctl ")[2].splitlines()[0]
+    assert on_three(*word, "--operation", "Read", "--host", "10.0.0.1").code == Exit.DONE
+    assert on_three(*shlex.split(undo)).code == Exit.REFUSED, "what is lost is asked for"
+    assert on_three("-y", *shlex.split(undo)).code == Exit.DONE
+    (left,) = items(on_three, "acls", "list", "--principal", "dan")
+    assert (left["operation"], left["host"]) == ("Read", "10.0.0.1")
+    assert on_three("-y", "acls", "remove", "--allow", "dan").code == Exit.DONE
 
 
 def test_scram_users(on_three: Kctl, three: Three, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,13 +98,19 @@ def test_scram_users(on_three: Kctl, three: Three, monkeypatch: pytest.MonkeyPat
     import sys
 
     monkeypatch.setattr(sys, "stdin", io.StringIO("sesame\n"))
-    assert on_three("-y", "users", "set-scram", "eve", "--iterations", "4096").code == Exit.DONE
+    ran = on_three("users", "set-scram", "eve", "--iterations", "4096")
+    assert (ran.code, "undo: kctl users delete eve" in ran.err) == (Exit.DONE, True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("mustard\n"))
+    assert on_three("users", "set-scram", "eve").code == Exit.REFUSED, "the old password would be lost"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("sesame\n"))
+    ran = on_three("-y", "users", "set-scram", "eve", "--iterations", "4096")
+    assert (ran.code, "undo" in ran.err) == (Exit.DONE, False)
     (found,) = items(on_three, "users", "list", "eve")
     assert found == {"user": "eve", "mechanism": "SCRAM-SHA-512", "iterations": 4096}
     described = kafka(three, "configs", "--describe", "--entity-type", "users", "--entity-name", "eve")
     assert "SCRAM-SHA-512=iterations=4096" in described
     assert on_three("users", "list", "nobody").code == Exit.NOT_FOUND
-    assert on_three("-y", "users", "delete", "eve").code == Exit.DONE
+    assert on_three("-y", "users", "delete", "nobody", "eve").code == Exit.NOT_FOUND, "the other one is deleted"
     assert on_three("users", "list", "eve").code == Exit.NOT_FOUND
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkad.names import TopicPartition
-from kctl.errors import Exit, KctlError
+from kctl.errors import Exit
 from kctl.partitions.board import Broker, Partition
 from kctl.partitions.cancel import removals
 from kctl.partitions.effect import effects, rack_losses, seconds
@@ -133,7 +133,7 @@ def test_partitions_by_topic_number_and_file(tmp_path: Path) -> None:
     file.write_text('{"partitions": [{"topic": "a-1", "partition": 1}]}')
 
     def names(*words: str) -> list[str]:
-        return [str(each.name) for each in named(words, there)]
+        return [str(each.name) for each in named(words, there)[0]]
 
     assert names("a") == ["a-0", "a-1"]
     assert names("a-1") == ["a-1-0", "a-1-1"], "a topic of that name is meant, not a partition of another"
@@ -150,6 +150,6 @@ def test_partitions_by_topic_number_and_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_partition_that_is_not_there(word: str, what: str) -> None:
-    with pytest.raises(KctlError) as failed:
-        named([word], [Partition("a", 0, (1,), 1)])
-    assert (failed.value.what, failed.value.exit_code) == (what, Exit.NOT_FOUND)
+    found, (error,) = named([word, "a:0"], [Partition("a", 0, (1,), 1)])
+    assert (error.what, error.exit_code) == (what, Exit.NOT_FOUND)
+    assert [each.name for each in found] == [TopicPartition("a", 0)], "the others are meant nevertheless"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.partitions.board import Broker, Goal, Partition
-from kctl.partitions.planner import Copy, Move, plan
+from kctl.partitions.planner import Copy, Move, plan, replicas_wanted
 
 THREE = [Broker(1, "a"), Broker(2, "b"), Broker(3, "c")]
 SIX = [Broker(broker, "abc"[broker % 3]) for broker in range(1, 7)]
@@ -34,6 +34,15 @@ def after(partitions: Sequence[Partition], moves: Sequence[Move]) -> list[Partit
     """The partitions once the moves are made."""
     done = {move.partition.name: move.planned for move in moves if move.planned}
     return [each._replace(replicas=done.get(each.name, each.replicas)) for each in partitions]
+
+
+def test_fewer_replicas_in_a_drain_widen_nothing() -> None:
+    """`--rf 2`, as the impossible rows of a drain advise."""
+    parts = [*of("t", (2, 1, 3)), *of("single", (1,), (3,)), *of("other", (1, 2, 3))]
+    moves = {str(move.partition.name): move.planned for move in plan(THREE, parts, drain(3, rf=2))}
+    assert moves.pop("single-1") in ((1,), (2,))
+    assert {name: len(planned or ()) for name, planned in moves.items()} == {"t-0": 2, "other-0": 2}
+    assert planned(plan(THREE, of("t", (1,)), drain(3, rf=2, topics=frozenset({"t"})))) == [(1, 2)], "as is asked"
 
 
 def test_drain_replaces_a_replica_in_its_place_and_leaves_the_others() -> None:
@@ -209,7 +218,7 @@ def test_a_plan_is_sound(cluster: tuple[list[Broker], list[Partition]], goal: Go
             assert move.help
             continue
         added = set(move.planned) - set(move.partition.replicas)
-        assert len(set(move.planned)) == len(move.planned) == (goal.rf or len(move.partition.replicas))
+        assert len(set(move.planned)) == len(move.planned) == replicas_wanted(move.partition, goal)
         assert move.planned != move.partition.replicas
         assert added <= alive - goal.drain
         assert not goal.to or added <= goal.to

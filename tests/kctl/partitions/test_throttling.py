@@ -21,6 +21,7 @@ from kctl.partitions.throttling import (
     rates,
     render_state,
     united,
+    way_back,
     without,
 )
 
@@ -123,3 +124,34 @@ def test_state_survives_its_file(entries: dict[Setting, tuple[str, str | None]],
 def test_a_state_file_of_something_else_is_refused(text: str) -> None:
     with pytest.raises(KctlError, match="f is not what apply wrote"):
         parse_state(text, "f")
+
+
+ONE, TWO = (Setting(BROKER, broker, RATES[0]) for broker in "12")
+LISTED = Setting(TOPIC, "t", LEADERS)
+
+
+@pytest.mark.parametrize(
+    ("before", "new", "commands"),
+    [
+        ({}, {ONE: "5", LISTED: "0:1"}, ["partitions throttle clear"]),
+        ({ONE: "9", TWO: "9", LISTED: "0:1"}, {ONE: "5", TWO: "5", LISTED: "0:1"}, ["partitions throttle set 9"]),
+        (
+            {ONE: "9"},
+            {ONE: "5", TWO: "5", LISTED: "0:1"},
+            [
+                f"configs set broker/1 '{RATES[0]}=9'",
+                f"configs unset broker/2 {RATES[0]}",
+                f"configs unset topic/t {LEADERS}",
+            ],
+        ),
+        (
+            {ONE: "9", LISTED: "*"},
+            {ONE: None, LISTED: None},
+            [f"configs set broker/1 '{RATES[0]}=9'", f"configs set topic/t '{LEADERS}=*'"],
+        ),
+    ],
+)
+def test_way_back_restores_what_was_set(
+    before: dict[Setting, str | None], new: dict[Setting, str | None], commands: list[str]
+) -> None:
+    assert way_back(before, new) == commands

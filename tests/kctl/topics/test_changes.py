@@ -42,10 +42,43 @@ def test_create_dry_run_creates_nothing(on_broker: Kctl) -> None:
     assert names(on_broker, "create-dry") == []
 
 
-def test_create_needs_somebody_to_ask(on_broker: Kctl) -> None:
+def test_create_does_not_ask_but_for_a_protected_cluster(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = on_broker("topics", "create", "create-unasked", "-p", 1, "-r", 1)
-    assert ran.code == Exit.REFUSED
-    assert "nobody is there to confirm" in ran.err
+    assert ran.code == Exit.DONE
+    assert ran.out.splitlines()[1].split() == ["create-unasked", "1", "1", "-", "created"]
+    assert ran.err.endswith("undo: kctl topics delete create-unasked\n")
+    assert on_broker("topics", "clone", "create-unasked", "create-cloned").code == Exit.DONE
+    monkeypatch.setenv("KCTL_PROTECTED", "true")
+    assert on_broker("topics", "create", "create-protected", "-y").code == Exit.REFUSED
+    assert names(on_broker, "create-*d") == ["create-cloned", "create-unasked"]
+
+
+def test_of_several_names_the_others_are_done(on_broker: Kctl) -> None:
+    ran = on_broker("topics", "create", "some-a", "some b", "some-b", "-p", 2, "-r", 1)
+    assert (ran.code, ran.err.count("error:")) == (Exit.USAGE, 1)
+    ran = on_broker("topics", "create", "some-a", "some-c", "-p", 2, "-r", 1)
+    assert (ran.code, 'topic "some-a" exists already' in ran.err) == (Exit.FAILED, True)
+    assert names(on_broker, "some-*") == ["some-a", "some-b", "some-c"]
+    for words in (
+        ["alter", "some-a", "some-x", "--config", "retention.ms=1d"],
+        ["add-partitions", "some-a", "some-x", "-p", 3],
+        ["truncate", "some-a", "some-x", "--all"],
+        ["alter", "some-b", "some-x", "-p", 4],
+    ):
+        dry = on_broker("topics", *words, "--dry-run")
+        assert (dry.code, "does not exist" in dry.err) == (Exit.NOT_FOUND, True), words
+        ran = on_broker("topics", *words, "-y")
+        assert (ran.code, ran.err.count("does not exist")) == (Exit.NOT_FOUND, 1), words
+    ran = on_broker("configs", "set", "topic/some-x", "topic/some-b", "retention.ms=2d", "-y")
+    assert (ran.code, "verified: read back" in ran.err) == (Exit.NOT_FOUND, True)
+    found = json.loads(on_broker("topics", "list", "--match", "some-*", "-o", "json").out)["items"]
+    assert [(row["partitions"], row["retention_ms"]) for row in found] == [
+        (3, 86_400_000),
+        (4, 172_800_000),
+        (2, 604_800_000),
+    ]
+    ran = on_broker("topics", "add-partitions", "some-a", "some-c", "-p", 2, "-y")
+    assert (ran.code, "would remove data" in ran.err) == (Exit.USAGE, True)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +163,10 @@ def test_delete_what_is_not_there(on_broker: Kctl) -> None:
     on_broker("topics", "create", "kept-delett", "-p", 1, "-r", 1, "-y")
     ran = on_broker("topics", "delete", "kept-delett", "kept-deletd", "-y")
     assert (ran.code, "does not exist" in ran.err) == (Exit.NOT_FOUND, True)
-    assert names(on_broker, "kept-delett") == ["kept-delett"]  # all or nothing: a name may be misspelt
+    assert "verified: no broker knows them any more" in ran.err
+    assert names(on_broker, "kept-delett") == []
+    ran = on_broker("topics", "delete", "kept-deletd", "-y", "-o", "json")
+    assert (ran.code, json.loads(ran.out)["items"]) == (Exit.NOT_FOUND, [])
     assert on_broker("topics", "delete", "kept-deletd", "-y", "--if-exists").code == Exit.DONE
     assert on_broker("topics", "delete", "-y").code == Exit.USAGE
 
