@@ -1,7 +1,7 @@
 """Asking many brokers for the parts of an answer that each of them has, again where that helps.
 
 A round asks everybody concerned at once. What is wrong for the moment only (a leader that moved, a coordinator that
-loads) is worth another round; a broker that did not answer is not asked again, but whoever took over from it is.
+loads, a broker that does not answer before another one takes over from it) is worth another round.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _RETRIABLE = {
 
 
 class Rounds(Generic[K, V]):
-    """`find` says which broker to ask about each key, `build` makes its request, `read` takes its answer apart."""
+    """`find` says which broker to ask about each key, `build` makes its request, `read` takes its answer apart.
+
+    A broker that does not answer is asked again, or who took over from it, while it is worth waiting for.
+    """
 
     def __init__(
         self,
@@ -41,14 +44,15 @@ class Rounds(Generic[K, V]):
         build: Callable[[list[K]], Any],
         read: Callable[[Any], Iterable[tuple[K, int, V]]],
         timeout: float,
+        is_worth_waiting_for: Callable[[int], bool] = lambda broker: True,
     ) -> None:
         self._name = name
         self._find = find
         self._build = build
         self._read = read
         self._timeout = timeout
+        self._is_worth_waiting_for = is_worth_waiting_for
         self._results: dict[K, V | KctlError] = {}
-        self._gave_up: dict[int, KctlError] = {}
 
     def run(
         self,
@@ -76,8 +80,7 @@ class Rounds(Generic[K, V]):
         for broker, answer in answers.items():
             if isinstance(answer, KctlError):
                 self._results |= dict.fromkeys(at_broker[broker], answer)
-                if isinstance(answer, Disconnected):
-                    self._gave_up[broker] = answer
+                if isinstance(answer, Disconnected) and self._is_worth_waiting_for(broker):
                     patience |= dict.fromkeys(at_broker[broker], self._timeout)
                 continue
             for key, code, value in self._read(answer):
@@ -98,8 +101,6 @@ class Rounds(Generic[K, V]):
                     patience[key] = min(self._timeout, _LEADERLESS_SECONDS)
                 elif place.code == ErrorCode.COORDINATOR_NOT_AVAILABLE.name:
                     patience[key] = self._timeout
-            elif place in self._gave_up:  # it is still the one to ask, and does not answer
-                self._results[key] = self._gave_up[place]
             else:
                 at_broker.setdefault(place, []).append(key)
         return at_broker, patience

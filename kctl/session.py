@@ -1,7 +1,8 @@
 """A cluster as a command sees it: its brokers, and whom to ask for what.
 
 Requests go out to all brokers concerned before the first answer is read. What a broker answers for the moment only (a
-leader moved, a coordinator loads) is asked again within the time-out; a broker that is down fails what only it knows.
+leader moved, a coordinator loads) is asked again within the time-out, and so is who takes over from a broker that does
+not answer; what only that broker knows fails then. A cluster of which nobody ever answered fails at once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import click
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.access import Access
-from kctl.connection import Address, Connection, Disconnected, connect_all, connect_first
+from kctl.connection import Address, Connection, Disconnected, connect_all, connect_first, only_reads
 from kctl.errors import Exit, KctlError, failure
 from kctl.rounds import BACKOFF_SECONDS, Rounds
 from kctl.settings import Settings
@@ -27,6 +28,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 K = TypeVar("K")
 V = TypeVar("V")
+
+_LONGEST_BACKOFF_SECONDS = 1.0
 
 GROUP, TRANSACTION = 0, 1
 """Kinds of keys that have a coordinator."""
@@ -68,8 +71,12 @@ class Session:
         self._open: dict[Address, Connection] = {}
         self._first: Connection | None = None
         self._cluster: Cluster | None = None
+        self._known: list[Address] = []
+        """Where brokers were when one last said so."""
         self._leaders: dict[TopicPartition, int | KctlError] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._silent: dict[int, float] = {}
+        """Since when brokers have not answered: each is waited for once in a run, however many questions it has."""
         self._news: list[Any] = []
         """Topics as Metadata had them, whose leaders are not in `_leaders` yet."""
 
@@ -95,6 +102,7 @@ class Session:
         response = self.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         brokers = {node.node_id: Broker(node.node_id, node.host, node.port, node.rack) for node in response.brokers}
         self._cluster = Cluster(response.cluster_id, response.controller_id, dict(sorted(brokers.items())))
+        self._known = [broker.address for broker in self._cluster.brokers.values()]
         self._news.extend(response.topics)
         return response
 
@@ -122,8 +130,23 @@ class Session:
         return dict(zip(requests, answers, strict=True))
 
     def call_many(self, asked: Sequence[Asked]) -> list[Any]:
-        """All requests out, then all answers in, in the same order; a KctlError in the place of one that failed."""
+        """All requests out, then all answers in, in the same order; a KctlError in the place of one that failed.
+
+        What any broker may answer is asked of another one if the first breaks off.
+        """
         deadline = self._clock() + self.settings.timeout
+        answers = self._call_once(asked, deadline)
+        while again := [at for at, one in enumerate(asked) if one[0] is None and _may_repeat(one[1], answers[at])]:
+            if self._clock() >= deadline:
+                break
+            self._sleep(BACKOFF_SECONDS)
+            for at, answer in zip(again, self._call_once([asked[at] for at in again], deadline), strict=True):
+                answers[at] = answer
+        if self.settings.verbose:
+            self._tell(asked, answers, deadline)
+        return answers
+
+    def _call_once(self, asked: Sequence[Asked], deadline: float) -> list[Any]:
         answers: list[Any] = [None] * len(asked)
         connections = self._connections([broker for broker, _ in asked], deadline)
         waiting: list[tuple[int, Connection]] = []
@@ -142,8 +165,6 @@ class Session:
                 answers[at] = connection.receive(deadline)
             except KctlError as error:
                 answers[at] = self._lost(connection, error)
-        if self.settings.verbose:
-            self._tell(asked, answers, deadline)
         return answers
 
     def connection(self, broker: int | None = None) -> Connection:
@@ -191,12 +212,23 @@ class Session:
         for address in list(self._open):
             if connection := self._usable(address):
                 return connection
-        addresses = [Address(*pair) for pair in self.access.bootstrap]
-        if self._cluster is not None:  # a bootstrap address may be the one that died
-            addresses = list(dict.fromkeys([*addresses, *(b.address for b in self._cluster.brokers.values())]))
-        self._first = connect_first(addresses, self.access, deadline)
+        self._first = self._connect_any(deadline)
         self._open[self._first.address] = self._first
         return self._first
+
+    def _connect_any(self, deadline: float) -> Connection:
+        """Nobody at all, at first, is a wrong address more often than an outage."""
+        addresses = [Address(*pair) for pair in self.access.bootstrap]
+        if not self._known:
+            return connect_first(addresses, self.access, deadline)
+        addresses = list(dict.fromkeys([*addresses, *self._known]))  # a bootstrap address may be the one that died
+        while True:
+            try:
+                return connect_first(addresses, self.access, deadline)
+            except KctlError as error:
+                if error.exit_code is not Exit.UNREACHABLE or self._clock() >= deadline:
+                    raise
+            self._sleep(BACKOFF_SECONDS)
 
     def _usable(self, address: Address) -> Connection | None:
         connection = self._open.get(address)
@@ -230,8 +262,11 @@ class Session:
         deadline = self._clock() + self.settings.timeout
         while True:
             controller = self.cluster.controller_id
-            answer = self.call(request, controller if controller in self.cluster.brokers else None)
-            if ErrorCode.NOT_CONTROLLER not in codes(answer) or self._clock() >= deadline:
+            (answer,) = self.call_many([(controller if controller in self.cluster.brokers else None, request)])
+            if isinstance(answer, KctlError):
+                if not _may_repeat(request, answer) or self._clock() >= deadline:
+                    raise answer
+            elif ErrorCode.NOT_CONTROLLER not in codes(answer) or self._clock() >= deadline:
                 return answer
             self._sleep(BACKOFF_SECONDS)
             self.refresh()
@@ -269,14 +304,32 @@ class Session:
         build: Callable[[list[K]], Any],
         read: Callable[[Any], Iterable[tuple[K, int, V]]],
     ) -> dict[K, V | KctlError]:
+        seconds = BACKOFF_SECONDS
+
         def pause() -> None:
-            self._sleep(BACKOFF_SECONDS)
+            nonlocal seconds
+            self._sleep(seconds)
+            seconds = min(2 * seconds, _LONGEST_BACKOFF_SECONDS)
             self._leaders.clear()
             self._coordinators.clear()
             self._news.clear()
+            self._cluster = None
 
-        rounds = Rounds(name, find, build, read, self.settings.timeout)
-        return rounds.run(keys, self.call_each, self._clock, pause)
+        rounds = Rounds(name, find, build, read, self.settings.timeout, self._is_worth_waiting_for)
+        return rounds.run(keys, self._call_noting_silence, self._clock, pause)
+
+    def _call_noting_silence(self, requests: Mapping[int, Any]) -> dict[int, Any]:
+        begin = self._clock()
+        answers = self.call_each(requests)
+        for broker, answer in answers.items():
+            if isinstance(answer, Disconnected):
+                self._silent.setdefault(broker, begin)
+            else:
+                self._silent.pop(broker, None)
+        return answers
+
+    def _is_worth_waiting_for(self, broker: int) -> bool:
+        return self._clock() - self._silent.get(broker, self._clock()) < self.settings.timeout
 
     def leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | KctlError]:
         return self._leaders_of(list(partitions))
@@ -336,6 +389,10 @@ class Session:
         for connection in self._open.values():
             connection.close()
         self._open.clear()
+
+
+def _may_repeat(request: Any, answer: Any) -> bool:
+    return isinstance(answer, Disconnected) and (not answer.in_doubt or only_reads(request.__schema__.key))
 
 
 def _leaderless(where: TopicPartition) -> KctlError:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from threading import Thread
 
 import pytest
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
+from kafkad.wire.frames import encode_response
+from kafkad.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from kafkad.wire.messages.create_topics import CreateTopicsRequest
+from kafkad.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from kctl.access import Access
 from kctl.connection import Address, Disconnected, connect_first
 from kctl.errors import Exit, KctlError, failure
@@ -19,6 +26,8 @@ from kctl.session import Session
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.oracle.kafka import free_port
+
+METADATA, API_VERSIONS, CREATE_TOPICS = 3, 18, 19
 
 
 @pytest.fixture
@@ -86,7 +95,14 @@ def test_a_broker_that_is_down_fails_what_only_it_knows() -> None:
     down = Disconnected("broker 2 is down")
     cluster = Cluster({"a": 0, "b": down})
     assert cluster.run({"a": 1, "b": 2}) == {"a": "a@1", "b": down}
-    assert cluster.asked == [["a", "b"], []], "it is looked for once more, and not asked again"
+    assert (cluster.asked[:2], cluster.now) == ([["a", "b"], ["b"]], 3), "it may be back, or another in its place"
+
+
+def test_who_takes_over_from_a_broker_that_is_down_is_asked() -> None:
+    down = Disconnected("broker 2 is down")
+    cluster = Cluster({"a": down}, {"a": down}, {"a": 0})
+    assert cluster.run({"a": 2}) == {"a": "a@2"}
+    assert cluster.now == 2
 
 
 def test_a_partition_without_a_leader_is_waited_for_a_second() -> None:
@@ -144,7 +160,6 @@ def test_the_first_that_answers_is_enough(broker: KafkadProcess) -> None:
 
 def test_something_else_than_kafka() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        from threading import Thread
 
         def speak() -> None:
             peer, _ = server.accept()
@@ -158,3 +173,92 @@ def test_something_else_than_kafka() -> None:
             connect_first([Address("127.0.0.1", server.getsockname()[1])], Access(), time.monotonic() + 10)
         thread.join()
     assert "does not speak Kafka's protocol" in "\\n".join(told.value.hints)
+
+
+class Flaky:
+    """A broker that answers ApiVersions and Metadata, and breaks off when told to."""
+
+    def __init__(self, peers: dict[int, Address]) -> None:
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.address = Address("127.0.0.1", self.server.getsockname()[1])
+        self.peers = peers
+        self.answers = True
+        self.asked: list[int] = []
+        Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = self.server.accept()
+                Thread(target=self._speak, args=(peer,), daemon=True).start()
+
+    def _speak(self, peer: socket.socket) -> None:
+        with peer, suppress(OSError):
+            while head := peer.recv(4, socket.MSG_WAITALL):
+                frame = peer.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
+                key, version, correlation = struct.unpack_from(">hhi", frame)
+                self.asked.append(key)
+                if not self.answers:
+                    return
+                peer.sendall(encode_response(key, version, correlation, self._answer(key)))
+
+    def _answer(self, key: int) -> object:
+        if key == METADATA:
+            nodes = [MetadataResponseBroker(node_id=node, host=a.host, port=a.port) for node, a in self.peers.items()]
+            return MetadataResponse(brokers=nodes, controller_id=1)
+        served = (METADATA, API_VERSIONS, CREATE_TOPICS)
+        return ApiVersionsResponse(api_keys=[ApiVersion(api_key=api, min_version=0, max_version=4) for api in served])
+
+    def die(self) -> None:
+        """Whoever is connected learns of it in the middle of an answer."""
+        self.answers = False
+        self.server.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Flaky, Flaky]]:
+    peers: dict[int, Address] = {}
+    brokers = Flaky(peers), Flaky(peers)
+    peers |= {1: brokers[0].address, 2: brokers[1].address}
+    yield brokers
+    for broker in brokers:
+        broker.server.close()
+
+
+def test_what_any_broker_knows_is_asked_of_another_when_one_dies(pair: tuple[Flaky, Flaky]) -> None:
+    dying, other = pair
+    session = Session(Settings(), Access(bootstrap=(tuple(dying.address),)))
+    assert list(session.cluster.brokers) == [1, 2]
+    dying.die()
+    assert list(session.refresh().brokers) == [1, 2], "the other one is known from the metadata"
+    assert METADATA in other.asked
+    session.close()
+
+
+def test_what_may_have_been_done_is_not_asked_twice(pair: tuple[Flaky, Flaky]) -> None:
+    dying, other = pair
+    session = Session(Settings(), Access(bootstrap=(tuple(dying.address),)))
+    assert session.cluster.controller_id == 1
+    session.connection(1)
+    dying.answers = False
+    with pytest.raises(Disconnected) as told:
+        session.ask_controller(CreateTopicsRequest(topics=[]), lambda answer: [])
+    assert told.value.in_doubt and CREATE_TOPICS not in other.asked
+    session.close()
+
+
+def test_a_silent_broker_is_waited_for_once_in_a_run() -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    settings = Settings()
+    settings.timeout = 5
+    session = Session(settings, Access(), lambda: now[0], sleep)
+    down = Disconnected("broker 2 is down")
+    session.call_each = lambda requests: dict.fromkeys(requests, down)  # type: ignore[method-assign]
+    session.coordinators = lambda keys, kind=0: dict.fromkeys(keys, 2)  # type: ignore[method-assign]
+    for _ in range(3):
+        assert session.ask_coordinators(["g"], list, lambda answer: ()) == {"g": down}
+    assert 5 <= now[0] < 7
