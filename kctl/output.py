@@ -25,6 +25,7 @@ Row = Mapping[str, Any]
 
 _MEASURED = 500
 """Rows that decide how wide the columns of a table are; in later rows a longer value just pushes the line."""
+_TOLD_ONE_BY_ONE = 3
 _YEAR_10000 = 253_402_300_800
 _RIGHT = {"number", "size", "duration"}
 _CUT = {"text", "list"}
@@ -404,6 +405,13 @@ def render_error(error: KctlError, settings: Settings, stream: TextIO) -> None:
 
 
 def render_errors(errors: Iterable[KctlError], settings: Settings) -> None:
-    """On standard error, each once: a broker that is gone is the same trouble for all that it led."""
+    """On standard error, each once: a broker that is gone is the same trouble for all that it led. More than a few with
+    the same code are counted; json and yaml have them all."""
+    kinds: dict[Any, list[KctlError]] = {}
     for error in {(error.what, error.code, error.hints): error for error in errors}.values():
-        render_error(error, settings, sys.stderr)
+        kinds.setdefault((error.code, error.hints) if error.code else error, []).append(error)
+    for same in kinds.values():
+        for error in same[:_TOLD_ONE_BY_ONE]:
+            render_error(error, settings, sys.stderr)
+        if (more := len(same) - _TOLD_ONE_BY_ONE) > 0:
+            render_error(KctlError(f"and {more:,} more of the same", code=same[0].code), settings, sys.stderr)

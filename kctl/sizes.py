@@ -35,25 +35,32 @@ class LogDir(NamedTuple):
 def log_dirs(
     session: Session, brokers: Iterable[int] | None = None, partitions: Mapping[str, Iterable[int]] | None = None
 ) -> tuple[list[LogDir], list[KctlError]]:
-    """The directories of these brokers (all), with the replicas of these topics (all); and the brokers that said
-    nothing."""
+    """The directories of these brokers (all), with the replicas of these topics (all); and why others are not told."""
+    answers = log_dirs_of(session, session.cluster.brokers if brokers is None else brokers, partitions)
+    found = [directory for own in answers.values() if not isinstance(own, KctlError) for directory in own]
+    return found, [error for error in answers.values() if isinstance(error, KctlError)]
+
+
+def log_dirs_of(
+    session: Session, brokers: Iterable[int], partitions: Mapping[str, Iterable[int]] | None = None
+) -> dict[int, list[LogDir] | KctlError]:
+    """The same by broker."""
     from kafkad.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
     topics = None
     if partitions is not None:
         topics = [DescribableLogDirTopic(topic=name, partitions=list(which)) for name, which in partitions.items()]
     request = DescribeLogDirsRequest(topics=topics)
-    asked = session.cluster.brokers if brokers is None else brokers
-    found: list[LogDir] = []
-    errors: list[KctlError] = []
-    for broker, response in session.call_each(dict.fromkeys(asked, request)).items():
-        if isinstance(response, KctlError):
-            errors.append(response)
-        elif response.error_code:
-            errors.append(failure(response.error_code, f"log directories of broker {broker}"))
-        else:
-            found.extend(_directory(broker, result) for result in response.results)
-    return found, errors
+    answers = session.call_each(dict.fromkeys(brokers, request))
+    return {broker: _directories(broker, response) for broker, response in answers.items()}
+
+
+def _directories(broker: int, response: Any) -> list[LogDir] | KctlError:
+    if isinstance(response, KctlError):
+        return response
+    if response.error_code:
+        return failure(response.error_code, f"log directories of broker {broker} cannot be seen")
+    return [_directory(broker, result) for result in response.results]
 
 
 def _directory(broker: int, result: Any) -> LogDir:

@@ -22,7 +22,11 @@ COLUMNS = (
     Column("port", "Its port.", "number"),
     Column("rack", "Its rack."),
     Column("version", "The release of Kafka that serves the same APIs."),
-    Column("state", "ok; down: named in replica lists only; no answer; directory offline.", "state"),
+    Column(
+        "state",
+        "ok; down: named in replica lists only; no answer; directory offline; answers: no more can be seen.",
+        "state",
+    ),
     Column("controller", "Whether it is the controller."),
     Column("leaders", "Partitions it leads.", "number"),
     Column("partitions", "Partitions it holds a replica of.", "number"),

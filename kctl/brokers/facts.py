@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.brokers.release import release
+from kctl.connection import Disconnected
 from kctl.errors import KctlError
-from kctl.sizes import LogDir, log_dirs
+from kctl.sizes import LogDir, log_dirs_of
 
 if TYPE_CHECKING:
     from kctl.output import Row
@@ -51,21 +52,23 @@ class BrokerFacts(NamedTuple):
 
 
 def broker_facts(session: Session, topics: Iterable[Any]) -> tuple[list[BrokerFacts], list[LogDir], list[KctlError]]:
-    """In the order of their ids; the directories that answered; and who did not answer."""
+    """In the order of their ids; the directories that can be seen; and why others cannot."""
     led, held, lagging = counts(topics)
-    directories, silent = log_dirs(session)
     cluster = session.cluster
+    answers = log_dirs_of(session, cluster.brokers)
+    directories = [directory for own in answers.values() if not isinstance(own, KctlError) for directory in own]
     found = []
     for broker in sorted({*cluster.brokers, *held}):
         known = cluster.brokers.get(broker)
-        own = [directory for directory in directories if directory.broker == broker]
+        answer = answers.get(broker, [])
+        own = [] if isinstance(answer, KctlError) else answer
         found.append(
             BrokerFacts(
                 id=broker,
                 host=known.host if known else None,
                 port=known.port if known else None,
                 rack=known.rack if known else None,
-                release=_release(session, broker) if own else None,
+                release=None if known is None or isinstance(answer, Disconnected) else _release(session, broker),
                 leaders=led.get(broker, 0),
                 partitions=held.get(broker, 0),
                 under_replicated=lagging.get(broker, 0),
@@ -73,10 +76,10 @@ def broker_facts(session: Session, topics: Iterable[Any]) -> tuple[list[BrokerFa
                 free_bytes=_sum(directory.free for directory in own),
                 total_bytes=_sum(directory.total for directory in own),
                 is_controller=broker == cluster.controller_id,
-                state=_state(known is not None, own),
+                state=_state(known is not None, answer),
             )
         )
-    return found, directories, silent
+    return found, directories, [answer for answer in answers.values() if isinstance(answer, KctlError)]
 
 
 def counts(topics: Iterable[Any]) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
@@ -104,9 +107,11 @@ def _sum(parts: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _state(registered: bool, directories: list[LogDir]) -> str:
+def _state(registered: bool, directories: list[LogDir] | KctlError) -> str:
     if not registered:
         return "down"
-    if not directories:
+    if isinstance(directories, Disconnected):
         return "no answer"
+    if isinstance(directories, KctlError):
+        return "answers"  # whether its directories are well is not known
     return "directory offline" if any(directory.error for directory in directories) else "ok"

@@ -23,7 +23,11 @@ COLUMNS = (
     Column("total_bytes", "Size of its disks.", "size", "DISK", wide=True),
     Column("controller", "Whether it is the controller.", machine=True),
     Column("controller_shown", "Whether it is the controller.", header="CONTROLLER", shown=True),
-    Column("state", "ok; down: named in replica lists only; no answer; directory offline.", "state"),
+    Column(
+        "state",
+        "ok; down: named in replica lists only; no answer; directory offline; answers: no more can be seen.",
+        "state",
+    ),
 )
 
 

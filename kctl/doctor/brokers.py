@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kctl.acls.bindings import ANYWHERE, CLUSTER_NAME, EVERYBODY
-from kctl.doctor.facts import ACLS, SETTINGS, THROTTLES, Facts
+from kctl.doctor.facts import ACLS, BROKER_SETTINGS, DIRECTORIES, THROTTLES, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.output import counted, duration_text, size_text
 
@@ -30,7 +30,8 @@ def brokers_down(facts: Facts) -> Iterator[Finding]:
     for broker in silent:
         where = f"{broker.host}:{broker.port}"
         summary = f"broker {broker.id} is registered, and does not answer at {where}"
-        yield Finding(Severity.ERROR, summary, (f"broker/{broker.id}",), f"kctl contexts test -b {where}")
+        fix = f"kctl contexts test -b {where}"
+        yield Finding(Severity.ERROR, summary, (f"broker/{broker.id}",), fix, "registered brokers do not answer")
 
 
 def no_controller(facts: Facts) -> Iterator[Finding]:
@@ -43,11 +44,17 @@ def directories(facts: Facts) -> Iterator[Finding]:
         name = f"{directory.path} of broker {directory.broker}"
         fix = f"kctl brokers log-dirs {directory.broker}"
         if directory.error is not None:
-            yield Finding(Severity.ERROR, f"log directory {name} is offline ({directory.error.code})", (name,), fix)
+            yield Finding(
+                Severity.ERROR,
+                f"log directory {name} is offline ({directory.error.code})",
+                (name,),
+                fix,
+                "log directories are offline",
+            )
         elif directory.total and directory.free is not None and directory.free < _FULL_WARN * directory.total:
             severity = Severity.ERROR if directory.free < _FULL_ERROR * directory.total else Severity.WARN
             free = f"{directory.free / directory.total:.0%} free ({size_text(directory.free)})"
-            yield Finding(severity, f"the disk of {name} has {free}", (name,), fix)
+            yield Finding(severity, f"the disk of {name} has {free}", (name,), fix, "disks are nearly full")
 
 
 def filling(facts: Facts) -> Iterator[Finding]:
@@ -155,14 +162,14 @@ def certificate(facts: Facts) -> Iterator[Finding]:
 CHECKS = (
     Check("brokers-down", "Brokers that hold replicas and are not there, or do not answer.", brokers_down),
     Check("controller", "A cluster without a controller.", no_controller),
-    Check("disks", "Log directories that are offline or nearly full.", directories),
-    Check("filling", "Disks that will soon be full, with --sample.", filling),
+    Check("disks", "Log directories that are offline or nearly full.", directories, (DIRECTORIES,)),
+    Check("filling", "Disks that will soon be full, with --sample.", filling, (DIRECTORIES,)),
     Check("leaders", "Brokers that lead far more partitions than others.", leaders),
     Check("racks", "Brokers without a rack.", racks),
     Check("versions", "Brokers of different releases.", releases),
     Check("throttles", "Throttles that no move needs any more.", left_throttles, (THROTTLES,)),
     Check("moves", "Replicas that are being moved.", moves, (THROTTLES,)),
-    Check("settings", "Settings of brokers that lose data or make topics by mistake.", settings, (SETTINGS,)),
+    Check("settings", "Settings of brokers that lose data or make topics by mistake.", settings, (BROKER_SETTINGS,)),
     Check("acls", "ACLs that let everybody change everything.", open_to_all, (ACLS,)),
     Check("certificate", "A TLS certificate that expires soon.", certificate),
 )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
 from kctl.command import KctlCommand, answer
 from kctl.doctor import brokers, groups, topics
 from kctl.doctor.facts import Facts, gather, grown
-from kctl.doctor.finding import Check, Finding, Severity
-from kctl.errors import Exit, KctlError, did_you_mean
-from kctl.output import Column, Row, counted, note, time_text
+from kctl.doctor.finding import Check, Finding, Severity, folded
+from kctl.errors import Exit, KctlError, did_you_mean, exit_code
+from kctl.output import Column, Row, counted, time_text
 from kctl.parsing import parse_duration_ms
 from kctl.session import Session, pass_session
 from kctl.sizes import log_dirs
@@ -20,7 +20,7 @@ from kctl.sizes import log_dirs
 CHECKS = (*topics.CHECKS, *brokers.CHECKS, *groups.CHECKS)
 COLUMNS = (
     Column("id", "Which check found it."),
-    Column("severity", "error, warn or info."),
+    Column("severity", "error, warn or info; unknown: it could not be looked at, or not everywhere."),
     Column("summary", "What is wrong."),
     Column("items", "What is concerned.", "list"),
     Column("fix", "What shows more of it, or mends it."),
@@ -48,7 +48,8 @@ Found = tuple[Check, Finding]
 def doctor(session: Session, only: str | None, skip: str | None, fail_on: str, sample: str | None, checks: bool) -> int:
     """Look at the whole cluster, and say what is not in order.
 
-    Findings come with the command that shows more or mends it. Nothing is changed.
+    Findings come with the command that shows more or mends it. Nothing is changed. What could not be looked at, for
+    want of rights or of an answer, is named; the exit code then is that of its errors, unless there are findings.
 
     Which software a client is, and of which version, brokers tell nobody but JMX (clientSoftwareName and
     clientSoftwareVersion): old-clients goes by what members of groups say when they join, and sees no producers.
@@ -66,17 +67,25 @@ def doctor(session: Session, only: str | None, skip: str | None, fail_on: str, s
         facts = _looked_at_twice(session, facts, parse_duration_ms(sample, unit="s") / 1000)
     found = look(facts, chosen)
     spent = time.monotonic() - begin
-    for error in facts.errors:
-        note(session.settings, f"could not look everywhere: {error.what}")
-    answer(session, COLUMNS, map(_row, found), text=lambda: _text(session, facts, chosen, found, spent))
+    unseen = not_looked_at(facts, chosen)
+    rows = [*map(_row, found), *(_unseen_row(check, errors) for check, errors in unseen.items())]
+    answer(session, COLUMNS, rows, text=lambda: _text(session, facts, chosen, found, unseen, spent))
     worst = max((finding.severity for _, finding in found), default=Severity.INFO - 1)
-    return Exit.FINDINGS if worst >= Severity[fail_on.upper()] else Exit.DONE
+    if worst >= Severity[fail_on.upper()]:
+        return Exit.FINDINGS
+    return exit_code([error for errors in unseen.values() for error in errors])
 
 
 def look(facts: Facts, checks: Sequence[Check]) -> list[Found]:
     """What the checks find, the worst first."""
-    found = [(check, finding) for check in checks for finding in check.find(facts)]
+    found = [(check, finding) for check in checks for finding in folded(check.find(facts))]
     return sorted(found, key=lambda one: -one[1].severity)
+
+
+def not_looked_at(facts: Facts, checks: Sequence[Check]) -> dict[Check, tuple[KctlError, ...]]:
+    """The checks that could not see all that they need, and why: of them nothing is claimed beyond what they found."""
+    missing = {check: [error for need in check.needs for error in facts.unseen.get(need, ())] for check in checks}
+    return {check: tuple(errors) for check, errors in missing.items() if errors}
 
 
 def _looked_at_twice(session: Session, facts: Facts, seconds: float) -> Facts:
@@ -111,8 +120,24 @@ def _row(one: Found) -> Row:
     }
 
 
+def _unseen_row(check: Check, errors: Sequence[KctlError]) -> Row:
+    summary = f"not looked at, or not everywhere: {_why(errors)}"
+    return {"id": check.id, "severity": "unknown", "summary": summary, "items": [], "fix": None}
+
+
+def _why(errors: Sequence[KctlError]) -> str:
+    first = errors[0]
+    code = f" ({first.code})" if first.code else ""
+    return f"{first.what}{code}{f', and {len(errors) - 1:,} more' if len(errors) > 1 else ''}"
+
+
 def _text(
-    session: Session, facts: Facts, checks: Sequence[Check], found: Sequence[Found], seconds: float
+    session: Session,
+    facts: Facts,
+    checks: Sequence[Check],
+    found: Sequence[Found],
+    unseen: Mapping[Check, Sequence[KctlError]],
+    seconds: float,
 ) -> Iterator[str]:
     name = session.access.context or session.cluster.cluster_id or "cluster"
     alive = sum(broker.host is not None for broker in facts.brokers)
@@ -122,14 +147,25 @@ def _text(
     yield f"{name} ({size})  {time_text(facts.now_ms, session.settings.utc)}  {seconds:.1f}s"
     for _, finding in found:
         yield from _lines(session, finding)
-    silent = [check.id for check in checks if check not in [check for check, _ in found]]
+    reasons: dict[str, list[str]] = {}
+    for check, errors in unseen.items():
+        reasons.setdefault(_why(errors), []).append(check.id)
+    for why, ids in reasons.items():
+        yield from _wrapped("?", f"not looked at, or not everywhere: {', '.join(ids)}")
+        yield f"       {why}"
+    talking = {check for check, _ in found} | unseen.keys()
+    silent = [check.id for check in checks if check not in talking]
     if silent:
-        from textwrap import wrap
+        green = click.style("ok", fg="green") if session.settings.colored() else ""
+        yield from _wrapped("ok", ", ".join(silent), green)
 
-        word = click.style("ok", fg="green") if session.settings.colored() else "ok"
-        first, *others = wrap(", ".join(silent), _LINE)
-        yield f"{word}     {first}"
-        yield from (f"       {line}" for line in others)
+
+def _wrapped(word: str, text: str, styled: str = "") -> Iterator[str]:
+    from textwrap import wrap
+
+    first, *others = wrap(text, _LINE)
+    yield f"{styled or word}{' ' * (7 - len(word))}{first}"
+    yield from (f"       {line}" for line in others)
 
 
 def _lines(session: Session, finding: Finding) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.acls.asking import Filter
 from kctl.acls.asking import described as acls_described
@@ -19,7 +20,7 @@ from kctl.groups.history import read_history
 from kctl.groups.looking import Look, chosen_groups, look_at
 from kctl.groups.partition_lag import PartitionLag
 from kctl.groups.recent import Recent, recent
-from kctl.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, offsets_at
+from kctl.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.partitions.throttle import Throttles, throttles
 from kctl.sizes import LogDir
 from kctl.txns.hanging import find_hanging
@@ -29,9 +30,16 @@ if TYPE_CHECKING:
 
 SETTINGS, GROUPS, THROTTLES, TRANSACTIONS, ACLS = "settings", "groups", "throttles", "transactions", "acls"
 RETENTION, NEWEST, PROGRESS = "retention", "newest", "progress"
+DIRECTORIES, BROKER_SETTINGS = "directories", "broker settings"
 
-TOPIC_SETTINGS = ("min.insync.replicas", "unclean.leader.election.enable", "retention.ms", "cleanup.policy")
-BROKER_SETTINGS = (
+TOPIC_SETTINGS = (
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+    "retention.ms",
+    "retention.bytes",
+    "cleanup.policy",
+)
+SETTINGS_OF_BROKERS = (
     "auto.create.topics.enable",
     "unclean.leader.election.enable",
     "offsets.topic.replication.factor",
@@ -48,7 +56,7 @@ Settings = Mapping[str, str | None]
 
 
 class Facts(NamedTuple):
-    """Empty where nothing was asked, or nobody answered: `errors` say what."""
+    """Empty where nothing was asked, or nothing could be seen: `unseen` says what, and why."""
 
     now_ms: int
     controller_id: int
@@ -79,7 +87,13 @@ class Facts(NamedTuple):
     growth: Mapping[tuple[int, str], float] = {}
     """Bytes a second by which the free space of a broker's directory shrinks, where it was looked at twice."""
     certificate_days: float | None = None
-    errors: tuple[KctlError, ...] = ()
+    unseen: Mapping[str, tuple[KctlError, ...]] = {}
+    """What checks need and could not be looked at, or not wholly."""
+
+    def without(self, need: str, errors: Iterable[KctlError]) -> Facts:
+        """The same, where these kept somebody from seeing all that is needed."""
+        told = (*self.unseen.get(need, ()), *errors)
+        return self._replace(unseen={**self.unseen, need: told}) if told else self
 
 
 def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
@@ -94,9 +108,8 @@ def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
         directories=tuple(directories),
         versions={broker: session.connection(broker).versions for broker in answering},
         certificate_days=session.connection().certificate_days(now_ms),
-        errors=tuple(errors),
-    )
-    if SETTINGS in needs:
+    ).without(DIRECTORIES, errors)
+    if SETTINGS in needs or BROKER_SETTINGS in needs:
         facts = _with_settings(session, facts, answering)
     if GROUPS in needs:
         facts = _with_groups(session, facts)
@@ -111,7 +124,7 @@ def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
     if TRANSACTIONS in needs:
         facts = _with_transactions(session, facts)
     if ACLS in needs:
-        facts = facts._replace(acls=_acls(session))
+        facts = _with_acls(session, facts)
     return facts
 
 
@@ -126,23 +139,28 @@ def grown(before: Iterable[LogDir], after: Iterable[LogDir], seconds: float) -> 
     return found
 
 
-def _acls(session: Session) -> tuple[Binding, ...]:
-    """None where there is no authorizer, or where the one who asks may not see them: that is for kctl acls to say."""
+_NO_ACLS = (ErrorCode.SECURITY_DISABLED.name, ErrorCode.UNSUPPORTED_VERSION.name)
+
+
+def _with_acls(session: Session, facts: Facts) -> Facts:
+    """Without an authorizer there are none."""
     try:
-        return tuple(acls_described(session, Filter()))
-    except KctlError:
-        return ()
+        return facts._replace(acls=tuple(acls_described(session, Filter())))
+    except KctlError as error:
+        return facts if error.code in _NO_ACLS else facts.without(ACLS, [error])
 
 
 def _with_settings(session: Session, facts: Facts, answering: Iterable[int]) -> Facts:
     of_topics, told = described(session, [Resource("topic", topic.name) for topic in facts.topics], TOPIC_SETTINGS)
-    of_brokers, more = described(session, [Resource("broker", str(broker)) for broker in answering], BROKER_SETTINGS)
+    of_brokers, more = described(
+        session, [Resource("broker", str(broker)) for broker in answering], SETTINGS_OF_BROKERS
+    )
+    facts = facts.without(SETTINGS, told).without(BROKER_SETTINGS, more)
     return facts._replace(
         topic_settings={of.name: {entry.name: entry.value for entry in entries} for of, entries in of_topics.items()},
         broker_settings={
             int(of.name): {entry.name: entry.value for entry in entries} for of, entries in of_brokers.items()
         },
-        errors=(*facts.errors, *told, *more),
     )
 
 
@@ -150,9 +168,16 @@ def _with_groups(session: Session, facts: Facts) -> Facts:
     looks, told = look_at(session, chosen_groups(session, Choice("group", (), (), ())))
     committed = {lag.where for look in looks.values() for lag in look.lags if lag.committed is not None}
     there = {TopicPartition(t.name, p.partition_index) for t in facts.topics for p in t.partitions if p.leader_id >= 0}
-    starts = offsets_at(session, dict.fromkeys(sorted(committed & there), EARLIEST))
-    known = {where: at.offset for where, at in starts.items() if not isinstance(at, KctlError)}
-    return facts._replace(groups=looks, starts=known, errors=(*facts.errors, *told))
+    starts, more = _known(offsets_at(session, dict.fromkeys(sorted(committed & there), EARLIEST)))
+    facts = facts.without(GROUPS, [*told, *more])
+    return facts._replace(groups=looks, starts={where: at.offset for where, at in starts.items()})
+
+
+def _known(
+    found: Mapping[TopicPartition, OffsetAt | KctlError],
+) -> tuple[dict[TopicPartition, OffsetAt], list[KctlError]]:
+    known = {where: at for where, at in found.items() if not isinstance(at, KctlError)}
+    return known, [at for at in found.values() if isinstance(at, KctlError)]
 
 
 def _with_retention(session: Session, facts: Facts) -> Facts:
@@ -165,14 +190,14 @@ def _with_retention(session: Session, facts: Facts) -> Facts:
         for where in sorted(lagging)
         if (kept := retention_ms(facts.topic_settings.get(where.topic, {}))) is not None
     }
-    found = offsets_at(session, times)
+    found, errors = _known(offsets_at(session, times))
+    return facts.without(RETENTION, errors)._replace(soon_gone=_reached(facts, found))
+
+
+def _reached(facts: Facts, found: Mapping[TopicPartition, OffsetAt]) -> dict[TopicPartition, int]:
+    """Where no record is so young, the end of the partition."""
     ends = {lag.where: lag.end for look in facts.groups.values() for lag in look.lags}
-    reached = {
-        where: at.offset if at.offset >= 0 else ends[where] or 0
-        for where, at in found.items()
-        if not isinstance(at, KctlError)
-    }
-    return facts._replace(soon_gone=reached)
+    return {where: at.offset if at.offset >= 0 else ends[where] or 0 for where, at in found.items()}
 
 
 def _suspects(session: Session, group: Group) -> tuple[str, ...]:
@@ -191,20 +216,16 @@ def _with_progress(session: Session, facts: Facts) -> Facts:
         if lag.member is not None and lag.committed is not None and lag.lag
     }
     since_ms = facts.now_ms - SILENT_MS
-    found = offsets_at(session, dict.fromkeys(sorted(held), since_ms))
-    ends = {lag.where: lag.end for look in facts.groups.values() for lag in look.lags}
-    waited_for = {
-        where: at.offset if at.offset >= 0 else ends[where] or 0
-        for where, at in found.items()
-        if not isinstance(at, KctlError)
-    }
+    found, errors = _known(offsets_at(session, dict.fromkeys(sorted(held), since_ms)))
+    facts = facts.without(PROGRESS, errors)
+    waited_for = _reached(facts, found)
     late = {name for name, look in facts.groups.items() if any(is_late(lag, waited_for) for lag in look.lags)}
     if not late:
         return facts
     try:
         return facts._replace(waited_for=waited_for, recent=recent(session, sorted(late), since_ms))
     except KctlError as error:
-        return facts._replace(errors=(*facts.errors, error))
+        return facts.without(PROGRESS, [error])
 
 
 def is_late(lag: PartitionLag, waited_for: Mapping[TopicPartition, int]) -> bool:
@@ -220,19 +241,25 @@ def retention_ms(settings: Settings) -> int | None:
     return kept if kept >= 0 else None
 
 
+def deletes(settings: Settings) -> bool:
+    """Whether retention removes anything, by age or by size."""
+    by_size = "delete" in (settings.get("cleanup.policy") or "") and int(settings.get("retention.bytes") or -1) >= 0
+    return by_size or retention_ms(settings) is not None
+
+
 def _with_newest(session: Session, facts: Facts) -> Facts:
     """Brokers before 3.0 cannot tell."""
     where = [TopicPartition(t.name, p.partition_index) for t in facts.topics for p in t.partitions if p.leader_id >= 0]
-    found = offsets_at(session, dict.fromkeys(where, MAX_TIMESTAMP))
-    return facts._replace(newest={one: at.timestamp for one, at in found.items() if not isinstance(at, KctlError)})
+    found, errors = _known(offsets_at(session, dict.fromkeys(where, MAX_TIMESTAMP)))
+    return facts.without(NEWEST, errors)._replace(newest={one: at.timestamp for one, at in found.items()})
 
 
 def _with_throttles(session: Session, facts: Facts) -> Facts:
     try:
         found = throttles(session)
     except KctlError as error:
-        return facts._replace(errors=(*facts.errors, error))
-    return facts._replace(throttles=found, errors=(*facts.errors, *found.errors))
+        return facts.without(THROTTLES, [error])
+    return facts.without(THROTTLES, found.errors)._replace(throttles=found)
 
 
 def _with_transactions(session: Session, facts: Facts) -> Facts:
@@ -240,12 +267,13 @@ def _with_transactions(session: Session, facts: Facts) -> Facts:
     where = [TopicPartition(t.name, p.partition_index) for t in facts.topics for p in t.partitions if p.leader_id >= 0]
     stable = offsets_at(session, dict.fromkeys(where, LATEST), committed=True)
     ends = offsets_at(session, dict.fromkeys(where, LATEST))
+    facts = facts.without(TRANSACTIONS, [*_known(stable)[1], *_known(ends)[1]])
     open_ones = [one for one in where if _differ(stable[one], ends[one])]
     try:
         rows, told = find_hanging(session, open_ones, facts.now_ms, _MAX_TIMEOUT_MS)
     except KctlError as error:
         rows, told = [], [error]
-    return facts._replace(hanging=tuple(rows), errors=(*facts.errors, *told))
+    return facts.without(TRANSACTIONS, told)._replace(hanging=tuple(rows))
 
 
 def _differ(stable: Any, end: Any) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from kafkad.names import TopicPartition
 from kctl.doctor.facts import (
     GROUPS,
     PROGRESS,
@@ -13,6 +14,7 @@ from kctl.doctor.facts import (
     SILENT_MS,
     SOON,
     Facts,
+    deletes,
     is_late,
     retention_ms,
 )
@@ -31,7 +33,8 @@ def rebalancing(facts: Facts) -> Iterator[Finding]:
             summary = f"group {name} is rebalancing ({look.group.state}, {counted(len(look.group.members), 'member')})"
             if held_up := facts.suspects.get(name):
                 summary += f"; not known to have joined: {', '.join(held_up)}"
-            yield Finding(Severity.WARN, summary, (name,), f"kctl groups rebalance {name} --explain")
+            fix = f"kctl groups rebalance {name} --explain"
+            yield Finding(Severity.WARN, summary, (name,), fix, "groups are rebalancing")
 
 
 def stuck(facts: Facts) -> Iterator[Finding]:
@@ -51,7 +54,8 @@ def stuck(facts: Facts) -> Iterator[Finding]:
                     f"{counted(total(late).lag or 0, 'record')} to read"
                 )
                 fix = f"kctl groups describe {name}; kctl groups rebalance {name} --member {member.id}"
-                yield Finding(Severity.WARN, summary, tuple(str(lag.where) for lag in late), fix)
+                items = tuple(str(lag.where) for lag in late)
+                yield Finding(Severity.WARN, summary, items, fix, "members commit nothing, with records to read")
 
 
 def old_clients(facts: Facts) -> Iterator[Finding]:
@@ -72,18 +76,35 @@ def old_clients(facts: Facts) -> Iterator[Finding]:
 
 
 def lost(facts: Facts) -> Iterator[Finding]:
-    """Retention was faster than the group: what it would read next is gone."""
+    """What a group would read next is gone. Where nobody reads, nobody misses it."""
+    unread: dict[str, int] = {}
     for name, look in facts.groups.items():
         gone = {
             lag.where: facts.starts[lag.where] - lag.committed
             for lag in look.lags
             if lag.committed is not None and lag.where in facts.starts and lag.committed < facts.starts[lag.where]
         }
-        if gone:
-            records = sum(gone.values())
-            summary = f"group {name} never read {counted(records, 'record')} that retention has removed"
+        if gone and look.group.state == EMPTY:
+            unread[name] = sum(gone.values())
+        elif gone:
+            summary = (
+                f"group {name} never read {counted(sum(gone.values()), 'record')} that {_who_removed(facts, gone)}"
+            )
             fix = f"kctl groups describe {name}; more retention, or faster members"
-            yield Finding(Severity.ERROR, summary, tuple(map(str, gone)), fix)
+            plural = "groups never read records that are gone"
+            yield Finding(Severity.ERROR, summary, tuple(map(str, gone)), fix, plural)
+    if unread:
+        records = counted(sum(unread.values()), "record")
+        summary = f"{counted(len(unread), 'group')} without members stand before {records} that are gone"
+        yield Finding(Severity.INFO, summary, tuple(unread), "kctl groups describe GROUP; kctl groups delete GROUP")
+
+
+def _who_removed(facts: Facts, gone: Iterable[TopicPartition]) -> str:
+    """A start that moved past what retention may delete by age or size was set: DeleteRecords, kctl topics truncate."""
+    settings = [facts.topic_settings.get(where.topic) for where in gone]
+    if all(own is not None and not deletes(own) for own in settings):
+        return "were deleted (kctl topics truncate, kafka-delete-records): its topics have no retention"
+    return "retention has removed, or somebody deleted (kctl topics truncate, kafka-delete-records)"
 
 
 def overtaken(facts: Facts) -> Iterator[Finding]:
@@ -99,7 +120,9 @@ def overtaken(facts: Facts) -> Iterator[Finding]:
             left = duration_text(int(kept * SOON))
             summary = f"group {name} has {left} at most to read {counted(sum(going.values()), 'record')}"
             fix = f"kctl groups lag {name}; more retention, or faster members"
-            yield Finding(Severity.WARN, f"{summary} before retention removes them", tuple(map(str, going)), fix)
+            plural = "groups have little time left before retention removes what they have not read"
+            summary += " before retention removes them"
+            yield Finding(Severity.WARN, summary, tuple(map(str, going)), fix, plural)
 
 
 def deserted(facts: Facts) -> Iterator[Finding]:
@@ -136,7 +159,7 @@ CHECKS = (
     Check("rebalancing", "Groups in a rebalance.", rebalancing, (GROUPS, PROGRESS)),
     Check("stuck", "Members that have records to read, and commit nothing.", stuck, (GROUPS, PROGRESS)),
     Check("old-clients", "Members with a client that may be too old.", old_clients, (GROUPS,)),
-    Check("lost-records", "Groups that retention has overtaken.", lost, (GROUPS,)),
+    Check("lost-records", "Groups whose next records are gone.", lost, (GROUPS, SETTINGS)),
     Check("overtaken", "Groups that retention is about to overtake.", overtaken, (GROUPS, SETTINGS, RETENTION)),
     Check("deserted-groups", "Groups with lag and nobody who reads.", deserted, (GROUPS,)),
     Check("deleted-topics", "Groups with offsets of topics that are gone.", deleted_topics, (GROUPS,)),

@@ -143,7 +143,7 @@ def hanging(facts: Facts) -> Iterator[Finding]:
     for row in facts.hanging:
         where = f"{row['topic']}-{row['partition']}"
         summary = f"a transaction hangs on {where} since {duration_text(row['age_ms'])}: {row['why']}"
-        yield Finding(Severity.ERROR, summary, (where,), row["fix"])
+        yield Finding(Severity.ERROR, summary, (where,), row["fix"], "transactions hang (kctl txns hanging)")
 
 
 def from_the_future(facts: Facts) -> Iterator[Finding]:

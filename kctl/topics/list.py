@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -14,10 +14,11 @@ from kctl.command import KctlCommand, answer
 from kctl.completing import topic_names
 from kctl.configs.of_topics import topic_settings
 from kctl.configs.values import said
+from kctl.connection import Disconnected
 from kctl.errors import KctlError
 from kctl.output import Column, Document, Row, Writer, counted, note, size_text
 from kctl.session import Session, pass_session
-from kctl.sizes import log_dirs
+from kctl.sizes import log_dirs_of
 from kctl.topics.chosen import chosen_topics
 from kctl.topics.health import replication, topic_health
 
@@ -36,6 +37,7 @@ COLUMNS = (
     Column("leaders", "Partitions led by each broker.", "list", wide=True),
     Column("internal", "Whether Kafka keeps its own state in it.", wide=True),
     Column("offline", "Partitions without a leader.", "number", machine=True),
+    Column("unreachable", "Partitions whose leader does not answer.", "number", machine=True),
     Column("under_replicated", "Partitions with fewer replicas in sync than they have.", "number", machine=True),
     Column("under_min_isr", "Partitions with fewer in sync than min.insync.replicas.", "number", machine=True),
 )
@@ -53,24 +55,26 @@ _WIDE = ("cleanup.policy", "retention.ms")
 def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: bool, with_config: tuple[str, ...]) -> int:
     """List topics with their health and size.
 
-    Sizes are what the leaders' directories hold; a broker that does not answer leaves "-" for what only it knows.
+    Sizes are what the leaders' directories hold; a broker that does not answer leaves "-" for what only it knows, and
+    partitions that it leads are unreachable.
 
     Example: kctl topics list --unhealthy
     """
     topics, errors = chosen_topics(session, chosen, internal=internal)
     sizes, silent = _sizes(session, topics if chosen else None)
-    for error in silent:
+    for error in silent.values():
         note(session.settings, f"sizes are incomplete: {error.what}")
     settings = session.settings
+    deaf = {broker for broker, error in silent.items() if isinstance(error, Disconnected)}
     is_whole = settings.output != "table" or bool(settings.columns or settings.sort)
     keys = (*_ALWAYS, *_WIDE, *with_config) if is_whole else (*_ALWAYS, *with_config)
     configs = _configs(session, topics, keys)
     rows = []
     for name, topic in topics.items():
-        row = _row(topic, sizes, configs.get(name, {}), with_config)
+        row = _row(topic, sizes, configs.get(name, {}), with_config, deaf)
         rows.append(row | _rest(topic, configs.get(name, {})) if is_whole else row)
     if unhealthy:
-        rows = [row for row in rows if row["offline"] or row["under_replicated"] or row["under_min_isr"]]
+        rows = [row for row in rows if _is_unhealthy(row)]
     columns = (*COLUMNS, *(Column(name, "A setting.", header=name) for name in with_config))
     return answer(session, columns, rows, errors, text=lambda: _text(session, columns, rows))
 
@@ -91,36 +95,46 @@ Sizes = dict[str, dict[int, dict[int, int]]]
 """Topic → partition → broker → bytes."""
 
 
-def _sizes(session: Session, topics: Mapping[str, Any] | None) -> tuple[Sizes, list[KctlError]]:
+def _sizes(session: Session, topics: Mapping[str, Any] | None) -> tuple[Sizes, dict[int, KctlError]]:
+    """And which brokers did not tell all of them."""
     asked = None
     if topics is not None:
         asked = {name: [p.partition_index for p in topic.partitions] for name, topic in topics.items()}
-    directories, silent = log_dirs(session, partitions=asked)
+    silent: dict[int, KctlError] = {}
     sizes: Sizes = {}
-    for directory in directories:
-        for replica in directory.replicas:
-            if not replica.future:
-                sizes.setdefault(replica.topic, {}).setdefault(replica.partition, {})[replica.broker] = replica.size
-    return sizes, silent + [directory.error for directory in directories if directory.error]
+    for broker, own in log_dirs_of(session, session.cluster.brokers, asked).items():
+        if isinstance(own, KctlError):
+            silent[broker] = own
+            continue
+        for directory in own:
+            if directory.error:
+                silent[broker] = directory.error
+            for replica in directory.replicas:
+                if not replica.future:
+                    sizes.setdefault(replica.topic, {}).setdefault(replica.partition, {})[broker] = replica.size
+    return sizes, silent
 
 
-def _row(topic: Any, sizes: Sizes, configs: Configs, extra: Sequence[str]) -> dict[str, Any]:
-    """What the table shows."""
+def _row(topic: Any, sizes: Sizes, configs: Configs, extra: Sequence[str], deaf: Collection[int]) -> dict[str, Any]:
+    """What the table shows; `deaf` are the brokers that do not answer."""
     health = topic_health(topic.partitions, _number(configs.get("min.insync.replicas")))
     own = sizes.get(topic.name, {})
     size: int | None = 0
     for partition in topic.partitions:
         led = own.get(partition.partition_index, {}).get(partition.leader_id)
         size = None if size is None or led is None else size + led
-    replicated = sum(size for replicas in own.values() for size in replicas.values()) if own else None
+    held = [own.get(p.partition_index, {}).get(broker) for p in topic.partitions for broker in p.replica_nodes]
+    known = [size for size in held if size is not None]
+    unreachable = sum(partition.leader_id in deaf for partition in topic.partitions)
     return {
         "topic": topic.name,
         "partitions": len(topic.partitions),
         "replication": replication(topic.partitions),
-        "health": health.word,
+        "health": f"{unreachable} unreachable" if unreachable and not health.offline else health.word,
         "size_bytes": size,
-        "replicated_bytes": replicated,
+        "replicated_bytes": sum(known) if len(known) == len(held) else None,
         "offline": health.offline,
+        "unreachable": unreachable,
         "under_replicated": health.under_replicated,
         "under_min_isr": health.under_min_isr,
         **{name: configs.get(name) for name in extra},
@@ -154,10 +168,24 @@ def _text(session: Session, columns: Sequence[Column], rows: Sequence[Row]) -> I
         yield _summary(rows)
 
 
+def _is_unhealthy(row: Row) -> bool:
+    return bool(row["offline"] or row["unreachable"] or row["under_replicated"] or row["under_min_isr"])
+
+
 def _summary(rows: Sequence[Row]) -> str:
-    size, replicated = (sum(row[name] or 0 for row in rows) for name in ("size_bytes", "replicated_bytes"))
+    """Nothing is claimed of what could not be seen."""
+    if not rows:
+        return "0 topics: there is none, or none that may be seen"
+    size, replicated = (_sum(rows, name) for name in ("size_bytes", "replicated_bytes"))
     partitions = sum(row["partitions"] for row in rows)
-    unhealthy = sum(bool(row["offline"] or row["under_replicated"] or row["under_min_isr"]) for row in rows)
+    unhealthy = sum(map(_is_unhealthy, rows))
     health = f"{unhealthy} unhealthy" if unhealthy else "all healthy"
-    sizes = f"{size_text(size)} ({size_text(replicated)} with replicas)"
+    sizes = "size not known" if size == replicated == "-" else f"{size} ({replicated} with replicas)"
     return f"{counted(len(rows), 'topic')}, {counted(partitions, 'partition')}, {sizes}; {health}"
+
+
+def _sum(rows: Sequence[Row], name: str) -> str:
+    known = [row[name] for row in rows if row[name] is not None]
+    if not known:
+        return "-"
+    return f"{'' if len(known) == len(rows) else 'at least '}{size_text(sum(known))}"

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Document, Writer, duration_text, rfc3339, size_text, text_of
+from kctl.output import Column, Document, Writer, duration_text, render_errors, rfc3339, size_text, text_of
 from kctl.settings import Settings
 
 COLUMNS = (
@@ -226,3 +226,14 @@ def test_impossible_times() -> None:
     assert rfc3339(2**62) is None
     assert text_of(Column("t", "", "time"))(2**62) == f"{2**62} ms"
     assert text_of(Column("t", "", "time"))(-1) == "-"
+
+
+def test_many_errors_of_a_kind_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    errors = [KctlError(f"partition t-{number} has no leader", code="LEADER_NOT_AVAILABLE") for number in range(195)]
+    render_errors([*errors, KctlError("another")], Settings())
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[2:] == [
+        "error: partition t-2 has no leader (LEADER_NOT_AVAILABLE)",
+        "error: and 192 more of the same (LEADER_NOT_AVAILABLE)",
+        "error: another",
+    ]

@@ -10,8 +10,8 @@ from kafkad.names import TopicPartition
 from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from kctl.acls.bindings import Binding, Resource
 from kctl.brokers.facts import BrokerFacts
-from kctl.doctor.command import CHECKS, look
-from kctl.doctor.facts import Facts, grown, retention_ms
+from kctl.doctor.command import CHECKS, look, not_looked_at
+from kctl.doctor.facts import DIRECTORIES, Facts, grown, retention_ms
 from kctl.doctor.finding import Finding, Severity
 from kctl.errors import KctlError
 from kctl.groups.committed import Commit
@@ -193,12 +193,46 @@ def group(state: str, *lags: PartitionLag) -> Look:
         ("deserted-groups", group("Empty", PartitionLag(WHERE, 5, 9, 4)), INFO, "with lag and no members"),
         ("deleted-topics", group("Stable", PartitionLag(WHERE, 5, None, None, None, DELETED)), INFO, "that are gone"),
         ("lost-records", group("Stable", PartitionLag(WHERE, 5, 20, 15)), ERROR, "never read 3 records"),
+        ("lost-records", group("Empty", PartitionLag(WHERE, 5, 20, 15)), INFO, "1 group without members stand"),
     ],
 )
 def test_groups(check: str, look_at: Look, severity: Severity, told: str) -> None:
     (finding,) = found(HEALTHY._replace(groups={"g": look_at}, starts={WHERE: 8}), check)
     assert finding.severity == severity
     assert told in finding.summary
+
+
+def test_who_removed_what_was_not_read() -> None:
+    """Where retention removes nothing, somebody did."""
+    facts = HEALTHY._replace(groups={"g": group("Stable", PartitionLag(WHERE, 5, 20, 15))}, starts={WHERE: 8})
+    kept = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    for settings, told in (
+        (kept, "were deleted (kctl topics truncate"),
+        (kept | {"cleanup.policy": "compact", "retention.ms": "1000"}, "were deleted (kctl topics truncate"),
+        (kept | {"retention.bytes": "1000"}, "retention has removed, or somebody deleted"),
+        (kept | {"retention.ms": "1000"}, "retention has removed, or somebody deleted"),
+    ):
+        (finding,) = found(facts._replace(topic_settings={"orders": settings}), "lost-records")
+        assert told in finding.summary, settings
+
+
+def test_many_of_a_kind_are_told_as_one() -> None:
+    names = [f"g-{number:03}" for number in range(195)]
+    look_at = group("Stable", PartitionLag(WHERE, 5, 20, 15))
+    looks = {name: look_at._replace(group=look_at.group._replace(name=name)) for name in names}
+    (finding,) = found(HEALTHY._replace(groups=looks, starts={WHERE: 8}), "lost-records")
+    assert finding.summary == "195 groups never read records that are gone"
+    empty = {name: look._replace(group=look.group._replace(state="Empty")) for name, look in looks.items()}
+    (finding,) = found(HEALTHY._replace(groups=empty, starts={WHERE: 8}), "lost-records")
+    assert (finding.severity, finding.items) == (INFO, tuple(names))
+    assert "195 groups without members stand before 585 records that are gone" in finding.summary
+    few = dict(list(looks.items())[:3])
+    assert len(found(HEALTHY._replace(groups=few, starts={WHERE: 8}), "lost-records")) == 3
+
+
+def test_what_was_not_looked_at_is_not_said_to_be_in_order() -> None:
+    facts = HEALTHY.without(DIRECTORIES, [KctlError("no rights")]).without(DIRECTORIES, [])
+    assert {check.id for check in not_looked_at(facts, CHECKS)} == {"disks", "filling"}
 
 
 HELD = Member("m-1", None, "c", "h", assigned=(WHERE,))
@@ -218,6 +252,7 @@ def test_a_member_that_gets_nothing_done() -> None:
         "c (h) of group g has committed nothing for 5 minutes or longer, with 15 records to read",
         ("orders-0",),
         "kctl groups describe g; kctl groups rebalance g --member m-1",
+        "members commit nothing, with records to read",
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kctl.errors import Exit
+from kctl.topics.list import _row, _summary
 from tests.kctl.conftest import Kctl, Three, until
 
 
@@ -81,3 +82,25 @@ def test_settings_as_columns(on_broker: Kctl) -> None:
         2,
     )
     assert on_broker("topics", "list", "--unhealthy", "--match", "list-sett*", "-o", "name").out == "list-settings\n"
+
+
+class Silent:
+    """A partition that broker 2 leads, which does not answer."""
+
+    partition_index, leader_id, replica_nodes, isr_nodes = 0, 2, (2, 1), (2, 1)
+
+
+class Led:
+    name = "led"
+    partitions = (Silent,)
+
+
+def test_nothing_is_claimed_of_what_cannot_be_reached() -> None:
+    row = _row(Led, {"led": {0: {1: 500}}}, {"min.insync.replicas": "1"}, (), {2})
+    assert (row["health"], row["size_bytes"], row["replicated_bytes"]) == ("1 unreachable", None, None)
+    assert _summary([row]) == "1 topic, 1 partition, size not known; 1 unhealthy"
+    seen = _row(Led, {"led": {0: {1: 500, 2: 600}}}, {"min.insync.replicas": "1"}, (), ())
+    assert (seen["health"], seen["size_bytes"], seen["replicated_bytes"]) == ("ok", 600, 1100)
+    assert (
+        _summary([row, seen]) == "2 topics, 2 partitions, at least 600 B (at least 1.1 KB with replicas); 1 unhealthy"
+    )
