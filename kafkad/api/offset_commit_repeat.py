@@ -19,6 +19,8 @@ from kafkad.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommit
 _REPEATS_FROM = 8
 """In a request: api key, version and correlation id come first."""
 _MOST_KNOWN = 128
+_LONGEST_KNOWN = 1024
+"""Bytes of a request that is remembered: it names a client, a group, a member, an instance and a topic."""
 _FIRST, _FIRST_WITH_EPOCH, _FIRST_FLEXIBLE = 2, 6, 8
 """Version 1 has a time in every offset."""
 
@@ -81,6 +83,8 @@ class RepeatedCommits:
         [asked] = topic.partitions
         metadata = (asked.committed_metadata or "").encode()
         if len(metadata) > _LONGEST:
+            return
+        if len(frame) > _LONGEST_KNOWN:
             return
         self._tail = _tail_size(self.version, len(metadata))
         prefix = bytes(frame[_REPEATS_FROM : -self._tail])

@@ -65,6 +65,8 @@ _BASE_OFFSET = struct.Struct(">q")
 _PREFIX_AT: Final = 8
 """In a frame: api key, version, correlation id; from the client id on, requests repeat themselves."""
 _MOST_TARGETS: Final = 10_000
+_LONGEST_PREFIX: Final = 512
+"""Bytes of a request up to its partition index, which hold a client id and a topic: longer ones are not remembered."""
 _FIRST_WITH_START_OFFSET: Final = 5
 _ACKS_ALL, _ACKS_NONE = -1, 0
 _VALID_ACKS = (0, 1, -1)
@@ -111,6 +113,7 @@ class ProduceApi:
         self._probe = probe
         self._tasks: set[asyncio.Task[None]] = set()
         self._targets: dict[int, dict[bytes, Target]] = {version: {} for version in range(3, 14)}
+        replicas.on_partitions_stopped.append(self._forget_stopped)
 
     @property
     def idle(self) -> bool:
@@ -373,9 +376,11 @@ class ProduceApi:
 
     def _remember(self, connection: Connection, frame: memoryview, work: Work) -> None:
         request, version = work.request, work.version
-        targets = self._targets[version]
-        if len(targets) >= _MOST_TARGETS:
-            targets.clear()
+        if request.repeats > _LONGEST_PREFIX:
+            return
+        if sum(map(len, self._targets.values())) >= _MOST_TARGETS:
+            for targets in self._targets.values():
+                targets.clear()
         topic = request.topics[0]
         name = self._name_of(topic)
         partition = self._replicas.find(name, topic.partitions[0][0])
@@ -383,4 +388,10 @@ class ProduceApi:
             template = Template(request, version)
             fill = template.fill if version >= _FIRST_WITH_START_OFFSET else template.fill_v2
             connection.produce_prefix = request.repeats
-            targets[bytes(frame[_PREFIX_AT : request.repeats])] = Target(partition, request, fill)
+            self._targets[version][bytes(frame[_PREFIX_AT : request.repeats])] = Target(partition, request, fill)
+
+    def _forget_stopped(self) -> None:
+        """Or partitions of deleted topics would stay, with all that belongs to their logs."""
+        for targets in self._targets.values():
+            for prefix in [prefix for prefix, target in targets.items() if target.partition.stopped]:
+                del targets[prefix]

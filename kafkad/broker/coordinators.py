@@ -61,7 +61,7 @@ class Coordinators:
         self.offsets = OffsetCommitter(self.groups, offsets, clock, timers)
         self.stored_offsets = StoredOffsets(store, offsets.max_metadata_size)
         self._expiry = OffsetExpiry(self.groups, self.offsets, clock, timers)
-        replicas.on_topics_deleted = self._expiry.topics_deleted
+        replicas.on_topics_deleted.append(self._expiry.topics_deleted)
 
     def start(self) -> None:
         self.groups.start()

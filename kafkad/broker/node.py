@@ -217,6 +217,7 @@ class Node:
             config=lambda: self._settings.config,
             topic_exists=lambda topic: topic in self._replicas.metadata.topics,
         )
+        self._replicas.on_topics_deleted.append(self._configs.forget_topics)
         self._configs.listen(ConfigNode.TOPICS, lambda topic, overrides: self._replicas.topic_config_changed(topic))
         self._configs.listen(ConfigNode.BROKERS, lambda name, overrides: self._brokers_changed())
 

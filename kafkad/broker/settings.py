@@ -13,6 +13,10 @@ from kafkad.net.server import Limits
 log = logging.getLogger(__name__)
 
 
+_MOST_RESOLVED = 1000
+"""Sets of overrides: whoever changes a topic's settings again and again leaves one behind each time."""
+
+
 class Settings:
     """`static` comes from the command line and the file, `config` is that with what the metadata store overrides."""
 
@@ -40,6 +44,8 @@ class Settings:
         key = frozenset(overrides.items())
         resolved = self._resolved.get(key)
         if resolved is None:
+            if len(self._resolved) >= _MOST_RESOLVED:
+                self._resolved.clear()
             resolved = self._resolved[key] = LogConfig.resolve(overrides, self.config)
         return resolved
 

@@ -22,6 +22,8 @@ from kafkad.wire.primitives import MalformedError
 
 NO_TIMESTAMP = -1
 _MOST_KEYS = 4096
+_LONGEST_KEPT = 512
+"""Clients choose the names; keys with longer ones are made each time."""
 """Of offsets, remembered as bytes: 1 MB."""
 
 _OFFSET_KEY, _GROUP_KEY = 1, 2
@@ -141,15 +143,23 @@ def _read_plain_offset(key: bytes, value: bytes) -> OffsetCommitted | None:
     return tuple.__new__(OffsetCommitted, (*position, offset, leader_epoch, "", committed_at, NO_TIMESTAMP))
 
 
-@lru_cache(_MOST_KEYS)
 def offset_key(group: str, topic: str, partition: int) -> bytes:
     """HOT: who commits will commit again."""
+    if len(group) + len(topic) <= _LONGEST_KEPT:
+        return _kept_offset_key(group, topic, partition)
+    return _offset_key(group, topic, partition)
+
+
+def _offset_key(group: str, topic: str, partition: int) -> bytes:
     group_raw, topic_raw = group.encode(), topic.encode()
     try:
         start = _KEY_START.pack(_OFFSET_KEY, len(group_raw))
         return b"".join((start, group_raw, _INT16.pack(len(topic_raw)), topic_raw, _INT32.pack(partition)))
     except struct.error as error:
         raise schema.EncodeError(f"an offset of group {group[:40]!r}: {error}") from None
+
+
+_kept_offset_key = lru_cache(_MOST_KEYS)(_offset_key)
 
 
 def _read_offset_key(key: bytes) -> tuple[str, str, int]:

@@ -25,7 +25,10 @@ from kafkad.log.producers import DEFAULT_EXPIRATION_MS
 from kafkad.log.removal import Removal
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 
+MOST_DELETED = 10_000
 _FLUSH_THREADS = 4
+_MOST_PREFERRED = 10_000
+"""Partitions that may never come: the wish that is oldest is forgotten first."""
 
 OnFailure = Callable[[LogDirectory, list[TopicPartition]], None]
 
@@ -56,6 +59,8 @@ class LogManager:
         self.clock = clock
         self._directory_of: dict[TopicPartition, LogDirectory] = {}
         self._deleted: set[TopicPartition] = set()
+        self._deleted_many = False
+        """More than are remembered: any new partition may have had a predecessor of its name."""
         self._preferred: dict[TopicPartition, str] = {}
 
     # --- start
@@ -242,7 +247,7 @@ class LogManager:
             log = open_log(
                 place, path, topic_partition, topic_id, config, self.files, self.clock, self._producer_expiration_ms
             )
-        if topic_partition in self._deleted:
+        if self._deleted_many or topic_partition in self._deleted:
             log.producers.forget_past()  # those of the topic that had this name go on counting where they were
         self.adopt(topic_partition, log, place)
         return log
@@ -284,7 +289,11 @@ class LogManager:
 
     def prefer(self, topic_partition: TopicPartition, path: str) -> None:
         """Where the partition shall be put if it is ever made here."""
-        self._preferred[topic_partition] = self.live_directory(path).path
+        wanted = self.live_directory(path).path
+        self._preferred.pop(topic_partition, None)
+        if len(self._preferred) >= _MOST_PREFERRED:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[topic_partition] = wanted
 
     def live_directory(self, path: str) -> LogDirectory:
         """KafkaError when it is none of `log.dirs`, or offline."""
@@ -329,8 +338,14 @@ class LogManager:
         if log is not None:
             directory = self._directory_of.pop(topic_partition)
             del directory.logs[topic_partition]
-            self._deleted.add(topic_partition)
+            self._note_deleted(topic_partition)
             self.put_away(directory, log)
+
+    def _note_deleted(self, topic_partition: TopicPartition) -> None:
+        self._deleted.add(topic_partition)
+        if len(self._deleted) > MOST_DELETED:
+            self._deleted.clear()
+            self._deleted_many = True
 
     def put_away(self, directory: LogDirectory, log: Log) -> None:
         """Close a log that is no longer anybody's and have its files removed later."""

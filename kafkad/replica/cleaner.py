@@ -171,6 +171,7 @@ class Cleaner:
         does that, for `Upkeep` passes over logs that are being compacted, which may be always."""
         turns = Turns()
         self._marks = {tp: mark for tp, mark in self._marks.items() if self._is_valid(tp, mark)}
+        self._deaths = {tp for tp in self._deaths if self._logs.get(tp) is not None}
         found = []
         for partition in list(self._replicas):
             await turns.give_way()

@@ -72,8 +72,10 @@ class DynamicConfigs:
         for name, node in zip(names, nodes, strict=True):
             self._keep(name, _decoded(f"{Config.TOPICS}/{name}", node[0]) if node is not None else _NONE)
 
-    def forget_topic(self, name: str) -> None:
-        self._topics.pop(name, None)
+    def forget_topics(self, names: Iterable[str]) -> None:
+        """Deleted ones: that leaves no note."""
+        for name in names:
+            self._topics.pop(name, None)
 
     async def catch_up(self) -> None:
         """Takes in all changes written before this call; their listeners have been called when it returns."""

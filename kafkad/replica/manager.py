@@ -65,8 +65,10 @@ class ReplicaManager:
         self._silent_until: dict[str, float] = {}
         self._without_room: dict[TopicPartition, tuple[bytes, bool]] = {}
         """What could not be made on a full disk, and the controller takes for dead: topic id, whether it is new."""
-        self.on_topics_deleted: Callable[[list[str]], None] = lambda topics: None
+        self.on_topics_deleted: list[Callable[[list[str]], None]] = []
         """Told of topics that the cluster has no more."""
+        self.on_partitions_stopped: list[Callable[[], None]] = []
+        """Told when partitions have been taken away, which nobody should hold any more: they are `stopped`."""
         self.on_replicas_changed: Callable[[], None] = lambda: None
         """Told that replicas are gone with their log directory, or are here after all."""
         self.role_watchers: dict[str, Callable[[Partition], None]] = {}
@@ -138,7 +140,8 @@ class ReplicaManager:
         if not refused:
             deleted = self.metadata.apply(request)
             if deleted:
-                self.on_topics_deleted(deleted)
+                for told in self.on_topics_deleted:
+                    told(deleted)
         return UpdateMetadataResponse(error_code=refused)
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
@@ -155,6 +158,8 @@ class ReplicaManager:
                 response.partition_errors.append(
                     StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
                 )
+        for told in self.on_partitions_stopped:
+            told()
         if any(state.delete_partition for topic in request.topic_states for state in topic.partition_states):
             await self._settle_deletions()
         return response

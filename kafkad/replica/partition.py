@@ -54,6 +54,7 @@ class Partition:
         "log",
         "probe",
         "role",
+        "stopped",
         "tp",
         "waits",
     )
@@ -68,6 +69,8 @@ class Partition:
         self.role = Role()
         self.leader_epoch = NO_EPOCH
         self.is_leader = False
+        self.stopped = False
+        """Deleted here, or handed over to another broker."""
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
         self.fetch_waits: dict[FetchWait, None] = {}
         self.commit_waits: deque[tuple[int, OnCommitted]] = deque()
@@ -111,6 +114,7 @@ class Partition:
 
     def retire(self) -> None:
         """It is being deleted or handed over; whoever still holds it must look the partition up again."""
+        self.stopped = True
         self.is_leader = False
         self._settle()
         self._refuse_commit_waits()

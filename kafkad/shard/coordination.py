@@ -18,7 +18,9 @@ from kafkad.shard.shard import M, Shard, Surroundings
 
 log = logging.getLogger(__name__)
 
-_MOST_KEYS = 100_000
+_MOST_KEYS = 10_000
+_LONGEST_KEY = 256
+"""Clients choose the names of groups; a longer one is hashed each time."""
 
 
 class LoadTimes:
@@ -96,9 +98,10 @@ class Coordination(Generic[M]):
         shard = self._shards.get(index)
         if shard is None:
             raise self._absence(key, index)
-        if len(self._by_key) >= _MOST_KEYS:
-            self._by_key.clear()
-        self._by_key[key] = shard
+        if len(key) <= _LONGEST_KEY:
+            if len(self._by_key) >= _MOST_KEYS:
+                self._by_key.clear()
+            self._by_key[key] = shard
         return shard
 
     def _absence(self, key: str, index: int) -> KafkaError:

@@ -130,6 +130,7 @@ class OneBroker:
         )
         self.coordinators.start()
         self.context = self._make_context(features)
+        self.replicas.on_topics_deleted.append(self.configs.forget_topics)
         self.configs.listen("topics", lambda topic, overrides: self.replicas.topic_config_changed(topic))
         self.configs.listen("brokers", lambda name, overrides: self._broker_changed())
 

@@ -13,6 +13,7 @@ from kafkad.clock import SystemClock
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log import checkpoint
+from kafkad.log import manager as manager_module
 from kafkad.log.files import Files, disk_errors
 from kafkad.log.loading import DuplicatePartitionError, LoadingStopped, Progress
 from kafkad.log.log import Log
@@ -312,6 +313,20 @@ def test_a_topic_made_anew_goes_on_with_its_predecessors_producers(tmp_path: Pat
         append_one(manager.create(T0, TOPIC_ID, CONFIG), batch(**producer))
     manager.delete(T0)
     append_one(manager.create(T0, TOPIC_ID, CONFIG), batch(**producer))
+    manager.close()
+
+
+def test_after_very_many_deletions_any_topic_may_be_a_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager_module, "MOST_DELETED", 3)
+    manager = started(tmp_path)
+    for number in range(4):
+        manager.create(TopicPartition(f"t{number}", 0), TOPIC_ID, CONFIG)
+        manager.delete(TopicPartition(f"t{number}", 0))
+    assert not manager._deleted
+    again = manager.create(TopicPartition("t0", 0), TOPIC_ID, CONFIG)
+    append_one(again, batch(producer_id=9, producer_epoch=0, base_sequence=5))
     manager.close()
 
 
