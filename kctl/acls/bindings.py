@@ -114,7 +114,8 @@ def principal_named(word: str) -> str:
 
 
 class Verdict(NamedTuple):
-    allowed: bool
+    allowed: bool | None
+    """None: a setting decides that the brokers do not tell."""
     why: str
     decided_by: Binding | None = None
 
@@ -128,14 +129,16 @@ def decide(
     superusers: Iterable[str] = (),
     allow_without_acl: bool | None = False,
 ) -> Verdict:
-    """Whether `principal` at `host` may do `operation` on the one thing that `resource` names."""
+    """Whether `principal` at `host` may do `operation` on the one thing that `resource` names; `allow_without_acl` is
+    None where the brokers hide it."""
     if principal in superusers:
         return Verdict(True, f"{principal} is a superuser")
     about = [binding for binding in bindings if _covers(binding.resource, resource)]
     if not about:
-        value = "unless the brokers set it" if allow_without_acl is None else f"={str(allow_without_acl).lower()}"
-        setting = f"allow.everyone.if.no.acl.found {value}".replace(" =", "=")
-        return Verdict(bool(allow_without_acl), f"no ACL speaks of {resource}, and {setting}")
+        nothing = f"no ACL speaks of {resource}, and"
+        if allow_without_acl is None:
+            return Verdict(None, f"{nothing} the brokers do not tell allow.everyone.if.no.acl.found, which decides")
+        return Verdict(allow_without_acl, f"{nothing} allow.everyone.if.no.acl.found={str(allow_without_acl).lower()}")
     who = [b for b in about if b.principal in (principal, EVERYBODY) and b.host in (host, ANYWHERE)]
     for binding in who:
         if binding.permission == "deny" and binding.operation in (operation, "All"):

@@ -21,7 +21,7 @@ from kctl.output import Column, note
 from kctl.session import Session, pass_session
 
 COLUMNS = (
-    Column("allowed", "yes or no."),
+    Column("allowed", "yes or no; unknown: a setting decides that the brokers do not tell."),
     Column("principal", "Who."),
     Column("operation", "What."),
     Column("resource", "On which thing."),
@@ -39,7 +39,7 @@ def check(session: Session, principal: str, operation: str, resource: str, host:
     """Say whether a principal may do something, and which ACL decides.
 
     The resource is a topic, or group/NAME, transactional-id/NAME, cluster … As the authorizer does it: superusers
-    first, then a deny, then an allow. Exit code 7 if it is not allowed.
+    first, then a deny, then an allow. Exit code 7 if it is not allowed, or not known to be.
 
     Example: kctl acls check User:alice Write orders
     """
@@ -54,7 +54,7 @@ def check(session: Session, principal: str, operation: str, resource: str, host:
         bindings, who, host, what, where, superusers, None if without is None else without.lower() == "true"
     )
     found = {
-        "allowed": "yes" if verdict.allowed else "no",
+        "allowed": {True: "yes", False: "no", None: "unknown"}[verdict.allowed],
         "principal": who,
         "operation": what,
         "resource": str(where),

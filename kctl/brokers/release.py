@@ -24,3 +24,8 @@ def release(versions: Mapping[int, tuple[int, int]]) -> str:
         if versions.get(key, (0, -1))[1] >= version:
             return name
     return f"before {_SIGNS[-1][0]}"
+
+
+def caps_min_isr(versions: Mapping[int, tuple[int, int]]) -> bool:
+    """Whether it never asks for more replicas in sync than a partition has: brokers since 3.7 (KIP-966)."""
+    return versions.get(_PRODUCE, (0, -1))[1] >= 10

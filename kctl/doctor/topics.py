@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafkad.names import GROUPS_TOPIC, TopicPartition
+from kctl.brokers.release import caps_min_isr
 from kctl.doctor.facts import NEWEST, SETTINGS, TRANSACTIONS, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.output import counted, duration_text
+from kctl.topics.health import Needed
 
 _AHEAD_MS = 5 * 60 * 1000
 """Clocks differ, and so much does no harm."""
@@ -20,9 +22,10 @@ def _partitions(facts: Facts) -> Iterator[tuple[TopicPartition, Any]]:
             yield TopicPartition(topic.name, partition.partition_index), partition
 
 
-def _min_isr(facts: Facts, topic: str) -> int | None:
+def _needed(facts: Facts, topic: str) -> Needed:
     value = facts.topic_settings.get(topic, {}).get("min.insync.replicas")
-    return int(value) if value and value.isdigit() else None
+    capped = all(map(caps_min_isr, facts.versions.values()))
+    return Needed(int(value) if value and value.isdigit() else None, capped)
 
 
 def offline(facts: Facts) -> Iterator[Finding]:
@@ -40,7 +43,7 @@ def under_min_isr(facts: Facts) -> Iterator[Finding]:
     below: list[str] = []
     at: list[str] = []
     for where, one in _partitions(facts):
-        least = _min_isr(facts, where.topic)
+        least = _needed(facts, where.topic).of(len(one.replica_nodes))
         if least is None or one.leader_id < 0:
             continue
         if len(one.isr_nodes) < least:
@@ -97,8 +100,8 @@ def min_isr_settings(facts: Facts) -> Iterator[Finding]:
     impossible: list[str] = []
     strict: list[str] = []
     for topic in facts.topics:
-        least = _min_isr(facts, topic.name)
         replicas = max((len(partition.replica_nodes) for partition in topic.partitions), default=0)
+        least = _needed(facts, topic.name).of(replicas)
         if least is not None and replicas and least > replicas:
             impossible.append(topic.name)
         elif least is not None and replicas > 1 and least == replicas:

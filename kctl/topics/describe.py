@@ -77,8 +77,9 @@ def describe(
     """Show partitions, replicas, offsets and settings of topics.
 
     A "!" after the leader says that another broker is to lead by preference. HEALTH is ok, or some of offline,
-    under-min-isr (fewer in sync than min.insync.replicas: writes with acks=all fail), at-min-isr, under-replicated,
-    not-preferred, moving, rack-unaware. Without names it describes all topics but Kafka's own, and leaves out offsets.
+    under-min-isr (fewer in sync than min.insync.replicas asks for: writes with acks=all fail), at-min-isr,
+    under-replicated, not-preferred, moving, rack-unaware. Without names it describes all topics but Kafka's own, and
+    leaves out offsets.
 
     Example: kctl topics describe orders
     """
@@ -207,7 +208,7 @@ def _headline(topic: TopicDetails) -> str:
         f"{count} partition{'s' * (count != 1)} x {topic.replication}",
         size,
         f"{records} record{'s' * (records != '1')}",
-        f"min.insync.replicas {'-' if topic.min_isr is None else topic.min_isr}",
+        f"min.insync.replicas {_min_isr_text(topic)}",
     ]
     if topic.internal:
         parts.append("internal")
@@ -226,14 +227,20 @@ def health_line(topic: TopicDetails, cluster: Cluster) -> str:
     return line + _consequence(topic, counts)
 
 
+def _min_isr_text(topic: TopicDetails) -> str:
+    if topic.min_isr is None or topic.min_isr == topic.needed:
+        return "-" if topic.min_isr is None else str(topic.min_isr)
+    return f"{topic.min_isr} (these brokers ask for {topic.needed}: there are no more replicas)"
+
+
 def _consequence(topic: TopicDetails, counts: Counter[str]) -> str:
     if counts["offline"]:
         return "; nothing can be written to or read from what is offline"
     least = min(len(partition.isr) for partition in topic.partitions)
     if counts["under-min-isr"]:
-        return f"; writes with acks=all fail ({least} in sync, {topic.min_isr} needed)"
-    if counts["under-replicated"] and topic.min_isr is not None:
-        return f"; writes continue ({least} in sync, {topic.min_isr} needed)"
+        return f"; writes with acks=all fail ({least} in sync, {topic.needed} needed)"
+    if counts["under-replicated"] and topic.needed is not None:
+        return f"; writes continue ({least} in sync, {topic.needed} needed)"
     return ""
 
 

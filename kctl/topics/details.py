@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.names import TopicPartition, id_text
+from kctl.brokers.release import caps_min_isr
 from kctl.configs.of_topics import topic_settings
 from kctl.configs.resources import Entry
 from kctl.errors import KctlError
 from kctl.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.sizes import log_dirs, replica_sizes
-from kctl.topics.health import Surroundings, partition_health, replication
+from kctl.topics.health import Needed, Surroundings, partition_health, replication
 
 if TYPE_CHECKING:
     from kctl.session import Session
@@ -61,6 +62,8 @@ class TopicDetails(NamedTuple):
     internal: bool
     replication: int
     min_isr: int | None
+    needed: int | None
+    """How many of its replicas have to be in sync for acks=all: brokers since 3.7 ask for no more than there are."""
     partitions: list[PartitionDetails]
     configs: list[Entry]
 
@@ -110,20 +113,22 @@ def topic_details(
         sizes.setdefault(where, {})[broker] = size
     offsets = _offsets(session, topics) if with_offsets else {}
     moving = _moving(session, everything)
+    capped = caps_min_isr(session.connection().versions)
     racks = {broker.id: broker.rack for broker in session.cluster.brokers.values()}
     found = []
     for name, topic in topics.items():
         entries = configs.get(name, [])
         min_isr = min_isr_of(entries)
-        around = Surroundings(min_isr, racks, moving.get(name, frozenset()))
+        needed = Needed(min_isr, capped)
+        around = Surroundings(needed, racks, moving.get(name, frozenset()))
         partitions = [
             _partition(name, partition, sizes, offsets, around)
             for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
         ]
         topic_id = id_text(topic.topic_id) if any(topic.topic_id) else None
-        found.append(
-            TopicDetails(name, topic_id, topic.is_internal, replication(topic.partitions), min_isr, partitions, entries)
-        )
+        replicas = replication(topic.partitions)
+        least = needed.of(replicas)
+        found.append(TopicDetails(name, topic_id, topic.is_internal, replicas, min_isr, least, partitions, entries))
     return Found(found, list(notes))
 
 
@@ -196,7 +201,7 @@ def _partition(
         start_offset=first.offset if first else None,
         end_offset=end.offset if end else None,
         size_bytes=own.get(partition.leader_id),
-        replicated_bytes=sum(own.values()) if own else None,
+        replicated_bytes=total(own.get(broker) for broker in partition.replica_nodes),
         last_timestamp=newest.timestamp if newest and newest.timestamp >= 0 else None,
         health=partition_health(partition, around),
     )

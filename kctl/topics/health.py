@@ -30,7 +30,18 @@ class TopicHealth(NamedTuple):
         return "single-replica" if self.single_replica else "ok"
 
 
-def topic_health(partitions: Sequence[Any], min_isr: int | None = None) -> TopicHealth:
+class Needed(NamedTuple):
+    """What min.insync.replicas asks of a partition; None: the setting is not known. Brokers since 3.7 are `capped`:
+    they never ask for more in sync than there are replicas."""
+
+    min_isr: int | None
+    capped: bool
+
+    def of(self, replicas: int) -> int | None:
+        return min(self.min_isr, replicas) if self.min_isr is not None and self.capped else self.min_isr
+
+
+def topic_health(partitions: Sequence[Any], needed: Needed) -> TopicHealth:
     """Of the partitions of a Metadata response."""
     offline = under = below = 0
     single = bool(partitions)
@@ -39,14 +50,14 @@ def topic_health(partitions: Sequence[Any], min_isr: int | None = None) -> Topic
         offline += partition.leader_id < 0
         under += in_sync < replicas
         single = single and replicas == 1
-        below += min_isr is not None and in_sync < min_isr
-    return TopicHealth(offline, under, single, None if min_isr is None else below)
+        below += in_sync < (needed.of(replicas) or 0)
+    return TopicHealth(offline, under, single, None if needed.min_isr is None else below)
 
 
 class Surroundings(NamedTuple):
     """What decides whether a partition is well, beside the partition itself."""
 
-    min_isr: int | None
+    needed: Needed
     racks: Mapping[int, str | None]
     """Of each broker that is there."""
     moving: frozenset[int] = frozenset()
@@ -59,9 +70,10 @@ def partition_health(partition: Any, around: Surroundings) -> list[str]:
     words = []
     if partition.leader_id < 0:
         words.append("offline")
-    if around.min_isr is not None and in_sync < around.min_isr:
+    needed = around.needed.of(len(replicas))
+    if needed is not None and in_sync < needed:
         words.append("under-min-isr")
-    elif around.min_isr is not None and in_sync == around.min_isr and in_sync < len(replicas):
+    elif in_sync == needed and in_sync < len(replicas):
         words.append("at-min-isr")
     if in_sync < len(replicas):
         words.append("under-replicated")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kafkad.names import id_text
+from kctl.brokers.release import caps_min_isr
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand, answer
 from kctl.completing import topic_names
@@ -20,7 +21,7 @@ from kctl.output import Column, Document, Row, Writer, counted, note, size_text
 from kctl.session import Session, pass_session
 from kctl.sizes import log_dirs_of
 from kctl.topics.chosen import chosen_topics
-from kctl.topics.health import replication, topic_health
+from kctl.topics.health import Needed, replication, topic_health
 
 COLUMNS = (
     Column("topic", "The topic's name."),
@@ -39,7 +40,12 @@ COLUMNS = (
     Column("offline", "Partitions without a leader.", "number", machine=True),
     Column("unreachable", "Partitions whose leader does not answer.", "number", machine=True),
     Column("under_replicated", "Partitions with fewer replicas in sync than they have.", "number", machine=True),
-    Column("under_min_isr", "Partitions with fewer in sync than min.insync.replicas.", "number", machine=True),
+    Column(
+        "under_min_isr",
+        "Partitions with fewer in sync than min.insync.replicas asks for.",
+        "number",
+        machine=True,
+    ),
 )
 _ALWAYS = ("min.insync.replicas",)
 """What health needs to know."""
@@ -65,13 +71,14 @@ def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: boo
     for error in silent.values():
         note(session.settings, f"sizes are incomplete: {error.what}")
     settings = session.settings
+    capped = caps_min_isr(session.connection().versions)
     deaf = {broker for broker, error in silent.items() if isinstance(error, Disconnected)}
     is_whole = settings.output != "table" or bool(settings.columns or settings.sort)
     keys = (*_ALWAYS, *_WIDE, *with_config) if is_whole else (*_ALWAYS, *with_config)
     configs = _configs(session, topics, keys)
     rows = []
     for name, topic in topics.items():
-        row = _row(topic, sizes, configs.get(name, {}), with_config, deaf)
+        row = _row(topic, sizes, configs.get(name, {}), with_config, deaf, capped)
         rows.append(row | _rest(topic, configs.get(name, {})) if is_whole else row)
     if unhealthy:
         rows = [row for row in rows if _is_unhealthy(row)]
@@ -115,9 +122,11 @@ def _sizes(session: Session, topics: Mapping[str, Any] | None) -> tuple[Sizes, d
     return sizes, silent
 
 
-def _row(topic: Any, sizes: Sizes, configs: Configs, extra: Sequence[str], deaf: Collection[int]) -> dict[str, Any]:
+def _row(
+    topic: Any, sizes: Sizes, configs: Configs, extra: Sequence[str], deaf: Collection[int], capped: bool
+) -> dict[str, Any]:
     """What the table shows; `deaf` are the brokers that do not answer."""
-    health = topic_health(topic.partitions, _number(configs.get("min.insync.replicas")))
+    health = topic_health(topic.partitions, Needed(_number(configs.get("min.insync.replicas")), capped))
     own = sizes.get(topic.name, {})
     size: int | None = 0
     for partition in topic.partitions:

@@ -11,7 +11,7 @@ from kctl.errors import KctlError
 from kctl.output import Column, Row
 from kctl.parsing import parse_duration_ms
 from kctl.session import Session, pass_session
-from kctl.txns.asking import Listed, Transaction, described, listed
+from kctl.txns.asking import OPEN, Listed, Transaction, described, listed
 
 COLUMNS = (
     Column("transactional_id", "What its producer calls itself."),
@@ -41,7 +41,7 @@ def list_transactions(session: Session, older: str | None, state: tuple[str, ...
     details = described(session, [one.transactional_id for one in found])
     rows = [_row(one, details[one.transactional_id], now) for one in found]
     if older is not None:
-        rows = [row for row in rows if (row["age_ms"] or -1) >= older_ms]
+        rows = [row for row in rows if row["age_ms"] is not None and row["age_ms"] >= older_ms]
     return answer(session, COLUMNS, rows, errors)
 
 
@@ -54,7 +54,7 @@ def _row(one: Listed, details: Transaction | KctlError, now: int) -> Row:
     }
     if isinstance(details, KctlError):
         return {**row, "age_ms": None}
-    is_open = details.start_ms >= 0
+    is_open = details.state in OPEN and details.start_ms >= 0  # one that has ended still has its beginning
     return {
         **row,
         "producer_epoch": details.producer_epoch,

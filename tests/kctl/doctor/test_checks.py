@@ -24,7 +24,7 @@ from kctl.partitions.throttling import Setting, Transfer
 from kctl.sizes import LogDir
 
 ERROR, WARN, INFO = Severity.ERROR, Severity.WARN, Severity.INFO
-API = {0: (0, 11)}
+API, BEFORE_3_7 = {0: (0, 11)}, {0: (0, 9)}
 
 
 def broker(number: int, **changed: Any) -> BrokerFacts:
@@ -79,6 +79,11 @@ def test_a_healthy_cluster_has_no_findings() -> None:
     assert look(HEALTHY, CHECKS) == []
 
 
+def test_brokers_since_3_7_ask_for_no_more_in_sync_than_there_are_replicas() -> None:
+    single = HEALTHY._replace(topics=(topic("orders", (1, [1], [1])),))
+    assert found(single, "min-isr-settings") == found(single, "min-isr") == []
+
+
 def test_ids_are_unique() -> None:
     assert len({check.id for check in CHECKS}) == len(CHECKS)
 
@@ -94,7 +99,13 @@ def test_ids_are_unique() -> None:
         ("single-replica", {"topics": (topic("t", (1, [1], [1])),)}, INFO, "1 topic with one replica"),
         ("single-replica", {"topics": (topic("__consumer_offsets", (1, [1], [1])),)}, WARN, "groups stand still"),
         ("min-isr-settings", {"topics": (topic("orders", (1, [1, 2], [1, 2])),)}, WARN, "one failure stops writes"),
-        ("min-isr-settings", {"topics": (topic("orders", (1, [1], [1])),)}, ERROR, "more replicas in sync than"),
+        (
+            "min-isr-settings",
+            {"topics": (topic("orders", (1, [1], [1])),), "versions": {1: BEFORE_3_7}},
+            ERROR,
+            "more replicas in sync than",
+        ),
+        ("min-isr", {"topics": (topic("orders", (1, [1], [1])),), "versions": {1: BEFORE_3_7}}, ERROR, "is refused"),
         (
             "unclean-elections",
             {"topic_settings": {"t": {"unclean.leader.election.enable": "true"}}},

@@ -23,7 +23,7 @@ def partition(index: int, health: list[str], isr: list[int]) -> PartitionDetails
 
 
 def topic(*partitions: PartitionDetails, min_isr: int | None = 2) -> TopicDetails:
-    return TopicDetails("a", None, False, 3, min_isr, list(partitions), [])
+    return TopicDetails("a", None, False, 3, min_isr, min_isr, list(partitions), [])
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,10 @@ def test_nothing_unhealthy(on_broker: Kctl) -> None:
 
 def test_more_needed_in_sync_than_there_are(on_broker: Kctl) -> None:
     created(on_broker, "describe-strict", "-p", 1, "-r", 1, "--config", "min.insync.replicas=2")
-    ran = on_broker("topics", "describe", "describe-strict", "--unhealthy")
-    assert "writes with acks=all fail (1 in sync, 2 needed)" in ran.out
+    ran = on_broker("topics", "describe", "describe-strict")
+    assert "min.insync.replicas 2 (these brokers ask for 1: there are no more replicas)" in ran.out
+    assert "health  ok" in ran.out
+    assert on_broker("produce", "describe-strict", "--value", "v", "--acks", "all").code == Exit.DONE
 
 
 def test_unknown_topics(on_broker: Kctl) -> None:
