@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 import click
 
+from kafkad.names import TopicPartition
 from kctl.choosing import Choice, choosing
 from kctl.command import KctlCommand
 from kctl.completing import group_names, topic_names
 from kctl.errors import Exit, KctlError, exit_code
-from kctl.output import Column, note, render_errors
+from kctl.output import Column, counted, note, render_errors
+from kctl.records.bounds import Span
 from kctl.records.filters import wanted
 from kctl.records.following import Additions, Growth
 from kctl.records.planning import Range, extents, parse_range, partitions_to_read, spans
@@ -53,12 +55,13 @@ COLUMNS = (
 @click.option(
     "--key",
     metavar="GLOB",
-    help="Only keys that match. One without * ? [ is looked for only in the partition where it belongs.",
+    help="Only keys that match. One without * ? [ is looked for where Java's and librdkafka's producers put it, and if "
+    "it is not there in all partitions.",
 )
 @click.option(
     "--all-partitions",
     is_flag=True,
-    help="Look for an exact --key everywhere: its producer may have its own partitioner.",
+    help="Look for an exact --key everywhere: the topic may have grown, or its producer its own partitioner.",
 )
 @click.option("--value", metavar="GLOB", help="Only values that match.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=GLOB", help="Only with such a header; repeatable.")
@@ -142,13 +145,39 @@ def _chunks(
 
         membership = Membership(options["group"], options["assignor"], options["instance"])
         return read_as_member(session, search, growth, limits, membership)
+    if options["last"] and (options["start"] or options["stop"] or options["follow"]):
+        raise KctlError("--last stands alone: leave out --from, --to and --follow", exit_code=Exit.USAGE)
+    return _searched(session, search, growth, limits, options, key)
+
+
+def _searched(
+    session: Session, search: Search, growth: Growth, limits: Range, options: dict[str, Any], key: str | None
+) -> Generator[Chunk]:
+    """Where the key belongs, and everywhere else if it is not there."""
     partitions = partitions_to_read(growth.topics, options["partitions"], key)
-    if options["last"]:
-        if options["start"] or options["stop"] or options["follow"]:
-            raise KctlError("--last stands alone: leave out --from, --to and --follow", exit_code=Exit.USAGE)
-        known, search.failed = extents(session, partitions, limits.committed)
-        return search.last(options["last"], known)
-    found, search.failed = spans(session, partitions, limits)
-    if not limits.follow or options["partitions"]:
-        return search.forward(found)
-    return search.forward(found, Additions(session, growth, limits, partitions, key))
+    added = Additions(session, growth, limits, partitions, key) if limits.follow and not options["partitions"] else dict
+    others = set(partitions_to_read(growth.topics, options["partitions"], None)) - set(partitions)
+    if others:
+        read = ", ".join(map(str, partitions)) or "none"
+        note(session.settings, f"the key is looked for where producers put it by default: {read}")
+    yield from _read(session, search, partitions, limits, options["last"], added)
+    if others and not search.matched and not limits.follow:
+        note(session.settings, f"it is not there: looking in the other {counted(len(others), 'partition')} too")
+        yield from _read(session, search, sorted(others), limits, options["last"])
+
+
+def _read(
+    session: Session,
+    search: Search,
+    partitions: Sequence[TopicPartition],
+    limits: Range,
+    last: int | None,
+    added: Callable[[], Mapping[TopicPartition, Span]] = dict,
+) -> Generator[Chunk]:
+    if last:
+        known, failed = extents(session, partitions, limits.committed)
+        search.failed |= failed
+        return search.last(last, known)
+    found, failed = spans(session, partitions, limits)
+    search.failed |= failed
+    return search.forward(found, added)

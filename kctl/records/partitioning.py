@@ -43,6 +43,13 @@ def partition_of_key(key: bytes, partitions: int) -> int:
     return (murmur2(key) & _POSITIVE) % partitions
 
 
+def partitions_of_key(key: bytes, partitions: int) -> set[int]:
+    """Where the default partitioners put records with this key: Java's, and librdkafka's by its CRC-32."""
+    from zlib import crc32
+
+    return {partition_of_key(key, partitions), crc32(key) % partitions}
+
+
 def partitioner(how: str, partitions: int, usable: Sequence[int], batch_size: int, chance: Random) -> Choose:
     """`how` is one of PARTITIONERS, which differ for records without a key, or the `module:callable` that decides.
 

@@ -10,7 +10,7 @@ from kctl.errors import Exit, KctlError
 from kctl.offsets import EARLIEST, LATEST, offsets_at
 from kctl.records.bounds import FIRST, FOR_EVER, LAST, TIME, Bound, Extent, Span, parse_bound, place
 from kctl.records.filters import is_exact
-from kctl.records.partitioning import partition_of_key
+from kctl.records.partitioning import partitions_of_key
 from kctl.scopes import parse_numbers
 from kctl.session import Session
 
@@ -37,7 +37,7 @@ def parse_range(options: Mapping[str, Any], now_ms: int, utc: bool) -> Range:
 
 
 def partitions_to_read(topics: Mapping[str, Any], numbers: str | None, key: str | None) -> list[TopicPartition]:
-    """Those asked for. `key`, if it is an exact one, leaves only the partition that it belongs to."""
+    """Those asked for. `key`, if it is an exact one, leaves only those where producers put it by default."""
     wanted = sorted(parse_numbers(numbers)) if numbers else None
     found: list[TopicPartition] = []
     for name, topic in topics.items():
@@ -48,8 +48,8 @@ def partitions_to_read(topics: Mapping[str, Any], numbers: str | None, key: str 
             raise KctlError(what, exit_code=Exit.NOT_FOUND)
         chosen = there if wanted is None else wanted
         if key is not None and is_exact(key):
-            own = partition_of_key(key.encode("utf-8", "surrogateescape"), len(there))
-            chosen = [number for number in chosen if number == own]
+            own = partitions_of_key(key.encode("utf-8", "surrogateescape"), len(there))
+            chosen = [number for number in chosen if number in own]
         found += [TopicPartition(name, number) for number in chosen]
     return found
 

@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 
+import confluent_kafka
 import pytest
 
+from kctl.records.partitioning import partition_of_key, partitions_of_key
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.kctl.records.conftest import WAIT, Feed, NewTopic
@@ -90,10 +93,46 @@ def test_last_is_in_the_order_of_time(on_broker: Kctl, orders: str) -> None:
 
 def test_exact_key_is_looked_for_where_it_belongs(on_broker: Kctl, orders: str) -> None:
     ran = on_broker("consume", orders, "--key", "user-7")
-    assert ran.err == "searched 40, matched 4\n"
+    assert ran.err == (
+        f"the key is looked for where producers put it by default: {orders}-0, {orders}-2\nsearched 80, matched 8\n"
+    )
     ran = on_broker("consume", orders, "--key", "user-7", "--all-partitions")
     assert ran.err == "searched 120, matched 12\n"
     assert on_broker("consume", orders, "--key", "user-7", "-q").err == ""
+
+
+def test_key_of_librdkafka_and_of_java_is_found_where_each_puts_it(
+    broker: KafkadProcess, on_broker: Kctl, topic: NewTopic
+) -> None:
+    name = topic(12)
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+    keys = [f"key-{number}" for number in range(20)]
+    for key in keys:
+        producer.produce(name, key=key, value=f"c:{key}")
+        assert on_broker("produce", name, "--key", key, "--value", f"java:{key}").code == 0
+    producer.flush()
+    for key in keys:
+        ran = on_broker("consume", name, "--key", key)
+        assert sorted(ran.out.split()) == [f"c:{key}", f"java:{key}"]
+        assert "too" not in ran.err, "the others need not be read"
+    java, c = partition_of_key(b"key-0", 12), zlib.crc32(b"key-0") % 12
+    told = ", ".join(f"{name}-{number}" for number in sorted({java, c}))
+    ran = on_broker("consume", name, "--key", "key-0", "--last", 5)
+    assert ran.err.startswith(f"the key is looked for where producers put it by default: {told}\nsearched ")
+
+
+def test_key_that_is_not_where_it_belongs_is_looked_for_everywhere(on_broker: Kctl, topic: NewTopic) -> None:
+    """Its producer had its own partitioner, or the topic has grown since."""
+    name = topic(12)
+    (elsewhere, *_) = set(range(12)) - partitions_of_key(b"k", 12)
+    assert on_broker("produce", name, "--key", "k", "--value", "found", "--partition", elsewhere).code == 0
+    for words in ((), ("--last", 3), ("--from", "0")):
+        ran = on_broker("consume", name, "--key", "k", *words)
+        assert (ran.code, ran.out) == (0, "found\n")
+        assert "it is not there: looking in the other 1" in ran.err
+    ran = on_broker("consume", name, "--key", "absent", "--fail-empty")
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.endswith("searched 1, matched 0\n"), "all of them were read"
 
 
 def test_count_and_limit_stop_early(on_broker: Kctl, orders: str) -> None:
