@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 
@@ -56,6 +57,7 @@ async def stored_ids(store: MetaStore) -> IdOf:
     names = await store.children(TOPICS)
     nodes = dict(zip(names, await store.get_many([Topic.path(name) for name in names]), strict=True))
 
+    @functools.cache
     def id_of(topic: str) -> TopicId:
         node = nodes.get(topic)
         return NO_TOPIC_ID if node is None else Topic.decode(node[0]).topic_id

@@ -189,19 +189,21 @@ class Loader:
 
     def _topic_id(self, directory: LogDirectory, partition: FoundPartition) -> TopicId:
         """What `partition.metadata` says; if it says nothing, what the metadata store does."""
-        path = os.path.join(partition.path, checkpoint.PARTITION_METADATA)
-        stored = self._id_of(partition.name.topic_partition.topic)
+        path = f"{partition.path}/{checkpoint.PARTITION_METADATA}"
+        problem = None
         try:
             topic_id = checkpoint.read_topic_id(path, self._files)
-        except checkpoint.CheckpointError:
-            if stored == NO_TOPIC_ID:
-                raise
-            topic_id = None
-        if topic_id is None and stored != NO_TOPIC_ID:
+        except checkpoint.CheckpointError as error:
+            topic_id, problem = None, error
+        if topic_id is not None:
+            return topic_id
+        stored = self._id_of(partition.name.topic_partition.topic)
+        if stored != NO_TOPIC_ID:
             directory.write_id(partition.path, stored)
             self.mended.append(path)
-            return stored
-        return topic_id or NO_TOPIC_ID
+        elif problem is not None:
+            raise problem
+        return stored
 
 
 def open_log(
