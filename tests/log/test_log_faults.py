@@ -357,7 +357,8 @@ def test_log_of_a_full_disk_opens_and_is_read(home: Home) -> None:
     home.files.heal()
     log.flush()
     assert log.recovery_point == 20
-    fill(log, 5)
+    for _ in range(5):
+        append(log, batch(), epoch=3)
     log = home.reopen()
     assert (log.end_offset, log.epochs.latest) == (25, 3)
     assert [record.offset for record in records(log)] == list(range(25))
