@@ -18,6 +18,7 @@ from kafkad.errors import StorageError
 _FALLOC_FL_KEEP_SIZE = 1
 _SYNC_FILE_RANGE_WRITE = 2
 _PIECE = 32 << 10
+_READ = 32 << 10
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PASSING = _FULL | {errno.EMFILE, errno.ENFILE}
 
@@ -84,6 +85,10 @@ class Files:
         """When it was last read and last changed."""
         os.utime(path, ns=times_ns)
 
+    def changed_ms(self, path: str) -> int:
+        """When its inode changed last: for a directory that nobody uses, when it got its name."""
+        return os.stat(path).st_ctime_ns // 1_000_000
+
     def open_log_file(self, path: str, flags: int = os.O_RDWR) -> LogFile:
         return LogFile(self.open(path, flags | os.O_CLOEXEC, 0o644))
 
@@ -92,9 +97,11 @@ class Files:
         file = self.open_log_file(path, os.O_RDONLY)
         parts = []
         at = 0
-        while part := self.pread(file.fd, 1 << 20, at):
+        while part := self.pread(file.fd, _READ, at):
             parts.append(part)
             at += len(part)
+            if len(part) < _READ:
+                break
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_to_hole(self, path: str) -> bytes:
@@ -107,6 +114,13 @@ class Files:
             os.lseek(file.fd, end, os.SEEK_DATA)
             return self.read(path)
         return self.pread(file.fd, end, 0)
+
+    def is_empty(self, path: str) -> bool:
+        """Whether there is a file, with nothing in it."""
+        try:
+            return self.size(path) == 0
+        except FileNotFoundError:
+            return False
 
     def write_all(self, fd: int, data: bytes | memoryview, at: int) -> None:
         """Everything or an OSError."""

@@ -223,6 +223,8 @@ class IndexedFile:
             times.stored = len(times)
 
     def _store(self, suffix: str, data: bytes, at: int) -> None:
+        if not at and not data and self.files.is_empty(self.path(suffix)):
+            return
         file = self.files.open_log_file(self.path(suffix), os.O_WRONLY | os.O_CREAT)
         if data:
             self.files.write_all(file.fd, data, at)

@@ -20,7 +20,7 @@ from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirector
 from kafkad.log.files import Files, may_pass
 from kafkad.log.loading import ConfigFor, IdOf, Loader, Progress, open_log, put_away
 from kafkad.log.log import Log
-from kafkad.log.names import current_name
+from kafkad.log.names import current_name, parse_name
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS
 from kafkad.log.removal import Removal
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
@@ -128,13 +128,22 @@ class LogManager:
         loader.load(config_for)
         self.strays = loader.strays
         self.mended = loader.mended
-        now_ms = self.clock.now_ms()
         for path in loader.deleted:
-            self.removal.add(path, now_ms + LogConfig().file_delete_delay_ms)
+            self._remove_later(path, config_for)
         for directory in self.live:
             for topic_partition, log in directory.logs.items():
                 self.adopt(topic_partition, log, directory)
         self._need_one()
+
+    def _remove_later(self, path: str, config_for: ConfigFor) -> None:
+        """What was deleted before the start goes when its time comes as well: it was renamed when that happened."""
+        name = parse_name(os.path.basename(path))
+        assert name is not None
+        now_ms = self.clock.now_ms()
+        deleted_ms = now_ms
+        with contextlib.suppress(OSError):
+            deleted_ms = min(self.files.changed_ms(path), now_ms)
+        self.removal.add(path, deleted_ms + config_for(name.topic_partition.topic).file_delete_delay_ms)
 
     def adopt(self, topic_partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
         """Take in an open log of `directory` as the one of its partition."""

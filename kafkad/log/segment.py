@@ -31,6 +31,8 @@ SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 _NOT_OPEN = -1
 _CANNOT_RESERVE = -1
 _RESERVE_FROM = 1 << 20
+_SMALL = 4096
+"""Bytes that are sooner read than two indexes are opened."""
 _RESERVE_STEPS = (4 << 20, 64 << 20)
 
 
@@ -291,8 +293,10 @@ class Segment(IndexedFile):
         """The offset after the last batch, found from the last index entry on."""
         if not self.size:
             return self.base
-        offsets = self.offsets
-        start = offsets.entry(len(offsets) - 1)[1] if len(offsets) else 0
+        start = 0
+        if self.size > _SMALL:
+            offsets = self.offsets
+            start = offsets.entry(len(offsets) - 1)[1] if len(offsets) else 0
         end = self.base
         for _, header in walk(self.files.pread, self.file.fd, start, self.size):
             end = header[BASE_OFFSET] + header[LAST_DELTA] + 1

@@ -25,7 +25,7 @@ from kafkad.wire.frames import RequestHeader, encode_request
 from kafkad.wire.messages.metadata import MetadataRequest
 from tests.bench.measured import LoadGenerator, memory_mb, prepare
 from tests.broker import KafkadProcess, RawClient
-from tests.clients.asker import Asker, Plain
+from tests.clients.asker import Asker, Plain, batch
 from tests.clients.probes import fetch, list_offsets
 
 GB = 1 << 30
@@ -148,9 +148,12 @@ def many_partitions(bench: Bench) -> Iterator[Figure]:
         yield Figure("create 1,000 topics", seconds(lambda: create(asker, *thousand)), 10, "s")
         for i in range(90):
             create(asker, new_topic(f"large-{i}", 100))
+        write_to_each(asker, {f"topic-{i}": 1 for i in range(1000)} | {f"large-{i}": 100 for i in range(90)})
         asker.client.close()
         assert kafkad.stop() == 0
-        yield Figure("start with 10,000 partitions", seconds(kafkad.start), 6, "s")
+        yield Figure("start with 10,000 partitions after a clean stop", seconds(kafkad.start), 3, "s")
+        kafkad.kill()
+        yield Figure("start with 10,000 partitions after a kill", seconds(kafkad.start), 6, "s")
         asker = Asker(kafkad.port)
 
         def metadata() -> None:
@@ -160,6 +163,15 @@ def many_partitions(bench: Bench) -> Iterator[Figure]:
         yield Figure("memory with 10,000 partitions (PSS)", memory_mb(kafkad.pid), 250, "MB")
         yield Figure("Metadata of 10,000 partitions", raw_metadata_ms(kafkad.port), 40, "ms")
         asker.client.close()
+
+
+def write_to_each(asker: Asker, topics: dict[str, int]) -> None:
+    records = batch(3)
+    for topic, partitions in topics.items():
+        data = [{"index": i, "records": records} for i in range(partitions)]
+        topic_data = [{"name": topic, "partition_data": data}]
+        answer = asker.ask("Produce", 7, {"acks": -1, "timeout_ms": 30000, "topic_data": topic_data})
+        assert not any(part.error_code for part in answer.responses[0].partition_responses)
 
 
 def raw_metadata_ms(port: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -260,6 +261,17 @@ def test_what_waited_for_removal_at_a_stop_is_removed_after_the_next_start(disks
         again.removal.remove(path)
     assert not [name for name in os.listdir(disks[0]) if name.endswith("-delete")]
     again.close()
+
+
+def test_the_delay_of_a_removal_begins_with_the_deletion(disks: tuple[Path, Path]) -> None:
+    manager = started(disks[0])
+    manager.create(T0, TOPIC_ID, CONFIG)
+    manager.delete(T0)
+    manager.close()
+    for seconds, gone in ((40, False), (80, True)):
+        again = started(disks[0], clock=FakeClock(int(time.time() * 1000) + seconds * 1000))
+        assert bool(again.take_due_removals()) is gone
+        again.close()
 
 
 def test_a_topic_of_the_same_name_but_another_id_is_refused(disks: tuple[Path, Path]) -> None:
