@@ -31,13 +31,14 @@ def test_nothing_of_a_failed_append_stays(home: Home, fault: str, before: int) -
     fill(log, before)
     size = log.size
     if fault == "error":
-        home.files.fail("pwrite", errno.ENOSPC)
+        home.files.fail("pwrite", errno.ENOSPC, once=False)
     elif fault == "torn":
         home.files.tear_next_write(70)
     else:
         home.files.shorten_next_write(70)
     with pytest.raises(StorageError) as failed:
         fill(log, 1)
+    home.files.heal()
     assert failed.value.directory == str(home.directory.parent)
     assert (log.end_offset, log.size, os.path.getsize(path_of(log, ".log"))) == (before, size, size)
     fill(log, 20)
