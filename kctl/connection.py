@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 3.0
 _LONGEST_FRAME = 512 * 1024 * 1024
+_SMALL_FRAME = 4 * 1024 * 1024
+"""Larger ones are records, for the most part; they stay in the buffer that they were received in."""
 _TLS_ALERTS = {0x150300, 0x150301, 0x150302, 0x150303}
 """What TLS answers to something else begins with, read as a length: over 336 MB."""
 _OTHER_PORT = ("a TLS port? -X security.protocol=SSL or SASL_SSL", "or the port of something else?")
@@ -83,6 +85,7 @@ class Connection:
         self._correlation = 0
         self._sent: deque[_Sent] = deque()
         self._has_answered = False
+        self._buffer = bytearray()
 
     def version_of(self, request: Any) -> int | None:
         """The highest version both sides know, of a request or its class; None: the broker does not serve it."""
@@ -127,7 +130,7 @@ class Connection:
     def receive(self, deadline: float) -> Any:
         """The answer to the oldest request that has none yet."""
         sent = self._sent.popleft()
-        frame = self.receive_frame(deadline, APIS[sent.key].name)
+        frame = self._frame(deadline, APIS[sent.key].name)
         try:
             correlation, at = read_response_header(sent.key, sent.version, frame)
             if correlation != sent.correlation:
@@ -141,6 +144,10 @@ class Connection:
         return response
 
     def receive_frame(self, deadline: float, what: str) -> bytes:
+        return bytes(self._frame(deadline, what))
+
+    def _frame(self, deadline: float, what: str) -> memoryview | bytes:
+        """To be read before the next one is asked for: a large one stands in the buffer of all."""
         (length,) = _LENGTH.unpack(self._receive(4, deadline, what))
         if not 0 <= length <= _LONGEST_FRAME or length >> 8 in _TLS_ALERTS:
             self.close()
@@ -148,11 +155,13 @@ class Connection:
                 f"{self.address} does not speak Kafka's protocol here",
                 hints=_OTHER_PORT,
             )
-        return self._receive(length, deadline, what)
+        frame = self._receive(length, deadline, what)
+        return bytes(frame) if length <= _SMALL_FRAME else frame  # many strings are read faster from bytes
 
-    def _receive(self, size: int, deadline: float, what: str) -> bytes:
-        got = bytearray(size)
-        view = memoryview(got)
+    def _receive(self, size: int, deadline: float, what: str) -> memoryview:
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        view = memoryview(self._buffer)[:size]
         at = 0
         try:
             while at < size:
@@ -163,7 +172,7 @@ class Connection:
                 at += count
         except OSError as error:
             raise self._broken(f"while it answered {what}", error) from error
-        return bytes(got)
+        return view
 
     def call(self, request: Any, deadline: float, version: int | None = None) -> Any:
         self.send(request, version)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from kafkad.wire.compression import CompressionError, compress, decompress
@@ -227,7 +228,7 @@ def parse_records(data: bytes, header: tuple[int, ...], at: int = 0) -> Iterator
             if size < -1:
                 raise RecordsError(f"a value of {size} bytes", at)
             if data[cursor]:
-                headers, cursor = _read_headers(data, cursor, at)
+                headers, cursor = read_headers(data, cursor, at)
             else:
                 headers = ()
                 cursor += 1
@@ -240,7 +241,7 @@ def parse_records(data: bytes, header: tuple[int, ...], at: int = 0) -> Iterator
         raise RecordsError(f"{len(data) - cursor} bytes after the last of {count} records", at)
 
 
-def _read_headers(data: bytes, cursor: int, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def read_headers(data: bytes, cursor: int, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, cursor = read_varint(data, cursor)
     if not 0 <= count <= len(data) - cursor:
         raise RecordsError(f"{count} record headers", at)
@@ -289,6 +290,10 @@ def write_varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+_varint = lru_cache(maxsize=1 << 14)(write_varint)
+"""Lengths and deltas of neighbouring records are few, and the same again and again."""
 
 
 def build_batch(
@@ -373,25 +378,33 @@ def seal(view: memoryview, at: int, end: int) -> int:
 
 def encode_records(records: Sequence[Record], base_offset: int, base_timestamp: int) -> bytes:
     """Records one after the other as they stand in a v2 batch before compression."""
-    parts = []
-    for offset, timestamp, key, value, headers in records:
-        body = b"".join(
-            (
-                b"\0",
-                write_varint(timestamp - base_timestamp),
-                write_varint(offset - base_offset),
-                _sized(key),
-                _sized(value),
-                _encode_headers(headers) if headers else b"\0",
-            )
-        )
-        parts.append(write_varint(len(body)))
-        parts.append(body)
-    return b"".join(parts)
+    return b"".join(
+        [
+            encode_record(offset - base_offset, timestamp - base_timestamp, key, value, headers)
+            for offset, timestamp, key, value, headers in records
+        ]
+    )
+
+
+def encode_record(
+    offset_delta: int,
+    timestamp_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: tuple[tuple[str, bytes | None], ...],
+) -> bytes:
+    """One record as it stands in a v2 batch."""
+    varint = _varint
+    head = b"\0%b%b%b" % (varint(timestamp_delta), varint(offset_delta), _NULL if key is None else _sized(key))
+    tail = _encode_headers(headers) if headers else b"\0"
+    if value is None:
+        return b"%b%b\1%b" % (varint(len(head) + 1 + len(tail)), head, tail)
+    size = varint(len(value))
+    return b"%b%b%b%b%b" % (varint(len(head) + len(size) + len(value) + len(tail)), head, size, value, tail)
 
 
 def _sized(data: bytes | None) -> bytes:
-    return _NULL if data is None else write_varint(len(data)) + data
+    return _NULL if data is None else _varint(len(data)) + data
 
 
 def _encode_headers(headers: tuple[tuple[str, bytes | None], ...]) -> bytes:

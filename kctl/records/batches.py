@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from kafkad.wire.records import HEADER_SIZE, Record, build_batch, next_sequence
+from kafkad.wire.compression import compress
+from kafkad.wire.records import (
+    HEADER_SIZE,
+    TRANSACTIONAL,
+    BatchHeader,
+    Record,
+    assemble_batch,
+    encode_record,
+    next_sequence,
+    parse_records,
+)
 
-_RECORD_OVERHEAD = 20
-"""About what a record takes beside key, value and headers."""
+_NO_LIMIT = 2**63
 
 
 class Producer(NamedTuple):
@@ -23,24 +32,67 @@ NOBODY = Producer()
 
 
 class Batch:
-    """`marks` are what came with each record, such as its line; `tries` and `sequence` are those of its sendings."""
+    """Records as they will stand in it, before compression. `marks` are what came with each, such as its line; `tries`
+    and `sequence` are those of its sendings."""
 
-    __slots__ = ("bytes", "marks", "records", "sequence", "since", "tries")
+    __slots__ = ("base_timestamp", "bytes", "marks", "max_timestamp", "records", "sequence", "since", "tries")
 
-    def __init__(self, since: float) -> None:
-        self.records: list[Record] = []
+    def __init__(self, since: float, base_timestamp: int = 0) -> None:
+        self.records: list[bytes] = []
         self.marks: list[int] = []
         self.bytes = HEADER_SIZE
         self.since = since
+        self.base_timestamp = self.max_timestamp = base_timestamp
         self.sequence = -1
         self.tries = 0
 
+    def add(self, record: Record, mark: int, limit: int = _NO_LIMIT) -> int:
+        """The number of bytes it takes; 0 if the batch would be larger than `limit` with it, and is not empty."""
+        _, timestamp, key, value, headers = record
+        records = self.records
+        encoded = encode_record(len(records), timestamp - self.base_timestamp, key, value, headers)
+        size = len(encoded)
+        if self.bytes + size > limit and records:
+            return 0
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        records.append(encoded)
+        self.marks.append(mark)
+        self.bytes += size
+        return size
 
-def record_size(record: Record) -> int:
-    size = _RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers:
-        size += len(name) + len(value or b"") + 4
-    return size
+    def built(self, producer: Producer, codec: int, level: int | None) -> bytearray:
+        """As it goes to the broker."""
+        body = b"".join(self.records)
+        return assemble_batch(self._header(producer, codec), compress(codec, body, level) if codec else body)
+
+    def _header(self, producer: Producer, codec: int) -> BatchHeader:
+        return BatchHeader(
+            base_offset=0,
+            length=0,
+            leader_epoch=-1,
+            magic=2,
+            crc=0,
+            attributes=codec | (TRANSACTIONAL if producer.transactional else 0),
+            last_offset_delta=len(self.records) - 1,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            base_sequence=self.sequence,
+            record_count=len(self.records),
+        )
+
+    def part(self, start: int, stop: int) -> Batch:
+        """The records from `start` up to, but not including, `stop` as a batch of their own."""
+        chosen = list(parse_records(b"".join(self.records), self._header(NOBODY, 0)))[start:stop]
+        part = Batch(self.since, chosen[0].timestamp)
+        for record, mark in zip(chosen, self.marks[start:stop], strict=True):
+            part.add(record, mark)
+        part.tries = self.tries
+        if self.sequence >= 0:
+            part.sequence = next_sequence(self.sequence, start)
+        return part
 
 
 class PartitionQueue:
@@ -55,15 +107,14 @@ class PartitionQueue:
 
     def add(self, record: Record, mark: int, limit: int, now: float) -> int:
         """The number of bytes it takes. The first batch does not grow while it is on its way, or had been."""
-        size = record_size(record)
-        last = self.batches[-1] if self.batches else None
-        if last is None or last.bytes + size > limit or last.tries or (self.in_flight and len(self.batches) == 1):
-            last = Batch(now)
-            self.batches.append(last)
-        last.records.append(record._replace(offset=len(last.records)))
-        last.marks.append(mark)
-        last.bytes += size
-        return size
+        batches = self.batches
+        if batches:
+            last = batches[-1]
+            if not (last.tries or (self.in_flight and len(batches) == 1)) and (size := last.add(record, mark, limit)):
+                return size
+        last = Batch(now, record.timestamp)
+        batches.append(last)
+        return last.add(record, mark)
 
     def is_due(self, now: float, linger: float) -> bool:
         """Whether its first batch is to be sent: full (another one waits behind it), or old enough."""
@@ -78,30 +129,13 @@ class PartitionQueue:
             batch.sequence = self._next_sequence
             self._next_sequence = next_sequence(self._next_sequence, len(batch.records))
         batch.tries += 1
-        data = build_batch(
-            batch.records,
-            codec=codec,
-            level=level,
-            producer_id=producer.id,
-            producer_epoch=producer.epoch,
-            base_sequence=batch.sequence,
-            transactional=producer.transactional,
-        )
-        return bytes(data)
+        return bytes(batch.built(producer, codec, level))
 
     def split(self) -> None:
         """The first batch into two, which a broker refused as too large."""
         whole = self.batches.popleft()
         middle = len(whole.records) // 2
-        for start, end in ((middle, len(whole.records)), (0, middle)):
-            part = Batch(whole.since)
-            part.records = [record._replace(offset=at) for at, record in enumerate(whole.records[start:end])]
-            part.marks = whole.marks[start:end]
-            part.bytes = HEADER_SIZE + sum(map(record_size, part.records))
-            part.tries = 1
-            if whole.sequence >= 0:
-                part.sequence = next_sequence(whole.sequence, start)
-            self.batches.appendleft(part)
+        self.batches.extendleft((whole.part(middle, len(whole.records)), whole.part(0, middle)))
 
     def drop(self) -> Batch:
         """Give up the first batch, which the broker surely has not taken: its numbers are free again."""

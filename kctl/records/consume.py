@@ -20,7 +20,7 @@ from kctl.records.bounds import Span
 from kctl.records.filters import wanted
 from kctl.records.following import Additions, Growth
 from kctl.records.planning import Range, extents, parse_range, partitions_to_read, spans
-from kctl.records.printing import print_records
+from kctl.records.printing import print_records, prints_values
 from kctl.records.searching import Chunk, Search
 from kctl.session import Session, pass_session
 from kctl.topics.chosen import chosen_topics
@@ -113,7 +113,9 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
     if not topics:
         raise errors[0]
     count = options["count"] or settings.limit
-    search = Search(session, test, committed=limits.committed, count=count)
+    plain = test is None and not (options["group"] or options["last"])
+    plain = plain and prints_values(settings, options["line_format"])
+    search = Search(session, test, committed=limits.committed, count=count, values_only=plain)
     try:
         with closing(_chunks(session, search, Growth(session, chosen, topics), limits, options)) as chunks:
             print_records(settings, COLUMNS, options["line_format"], chunks)

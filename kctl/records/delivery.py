@@ -85,7 +85,7 @@ class Rehearsal:
 
     def add(self, where: TopicPartition, record: Record, mark: int) -> None:
         batch = Batch(0)
-        batch.records.append(record)
+        batch.add(record, mark)
         self._on_delivered(Delivered(where, -1, batch))
 
     def poll(self, seconds: float) -> None:
@@ -178,21 +178,21 @@ class Delivery:
     def send(self, parsed: Parsed, line: int) -> None:
         """ValueError when it names a partition or a time that cannot be."""
         wishes = self._wishes
-        key = wishes.key if parsed.key is None else parsed.key
-        timestamp = parsed.timestamp if parsed.timestamp is not None else wishes.timestamp
+        key, value, headers, timestamp, partition, _ = parsed
+        if key is None:
+            key = wishes.key
         if timestamp is None:
-            timestamp = time.time_ns() // 1_000_000
+            timestamp = time.time_ns() // 1_000_000 if wishes.timestamp is None else wishes.timestamp
         if not -1 <= timestamp < _LATEST:
             raise ValueError(f"has the time {timestamp}, which is none")
-        if wishes.keep_partition and parsed.partition is not None:
-            if not 0 <= parsed.partition < self._count:
-                raise ValueError(f"names partition {parsed.partition}; {self._topic} has 0 to {self._count - 1}")
-            partition = parsed.partition
+        if partition is not None and wishes.keep_partition:
+            if not 0 <= partition < self._count:
+                raise ValueError(f"names partition {partition}; {self._topic} has 0 to {self._count - 1}")
         elif wishes.partition is not None:
             partition = wishes.partition
         else:
-            partition = self._choose(key, parsed.value)
-        record = Record(0, timestamp, key, parsed.value, parsed.headers + wishes.headers)
+            partition = self._choose(key, value)
+        record = tuple.__new__(Record, (0, timestamp, key, value, headers + wishes.headers))
         self._sender.add(self._where[partition], record, line)
 
     def poll(self) -> None:

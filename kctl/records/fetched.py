@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from kafkad.names import TopicPartition
@@ -16,6 +17,7 @@ from kafkad.wire.records import (
     iter_records,
     read_header,
 )
+from kafkad.wire.values import values_of
 from kctl.errors import KctlError
 from kctl.records.transactions import Aborted
 
@@ -68,27 +70,51 @@ class Fetched:
 
     def records(self) -> Iterator[Record]:
         """KctlError at a batch that is damaged, after the records before it."""
+        for at, header in self._shown():
+            with self._telling():
+                yield from self._records_of(at, header)
+
+    def values(self) -> Iterator[list[bytes | None]]:
+        """Likewise the values of these records, for much less: those of each batch."""
+        for at, header in self._shown():
+            with self._telling():
+                found = self._values_of(at, header)
+            yield found
+
+    def _shown(self) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches that no aborted transaction hides."""
         aborted = Aborted(self._aborted) if self._aborted else None
         for at, header in self._batches:
             self._check(at, header)
-            try:
-                yield from self._of_batch(at, header, aborted)
-            except RecordsError as error:
-                raise self._damaged(str(error)) from None
+            if not header.is_control:
+                if aborted is None or not aborted.hides(header):
+                    yield at, header
+            elif aborted is not None:
+                with self._telling():
+                    for record in iter_records(self._view, at, header):
+                        aborted.marker(header, record)
 
-    def _of_batch(self, at: int, header: BatchHeader, aborted: Aborted | None) -> Iterator[Record]:
-        if header.is_control:
-            if aborted is not None:
-                for record in iter_records(self._view, at, header):
-                    aborted.marker(header, record)
-            return iter(())
-        if aborted is not None and aborted.hides(header):
-            return iter(())
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except RecordsError as error:
+            raise self._damaged(str(error)) from None
+
+    def _records_of(self, at: int, header: BatchHeader) -> Iterable[Record]:
         records = iter_records(self._view, at, header)
-        first, end = self.start, self.end
-        if header.magic == 2 and header.base_offset >= first and header.last_offset < end:
+        if self._is_asked_for(header):
             return records
-        return (record for record in records if first <= record.offset < end)
+        return (record for record in records if self.start <= record.offset < self.end)
+
+    def _values_of(self, at: int, header: BatchHeader) -> list[bytes | None]:
+        if self._is_asked_for(header):
+            return values_of(self._view, at, header)
+        return [record.value for record in self._records_of(at, header)]
+
+    def _is_asked_for(self, header: BatchHeader) -> bool:
+        """All of it, as its header says surely; a message of an old format may hold others."""
+        return header.magic == 2 and header.base_offset >= self.start and header.last_offset < self.end
 
 
 def _is_whole(view: memoryview, at: int) -> bool:

@@ -8,13 +8,14 @@ from select import select
 
 from kctl.errors import KctlError
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
+"""Between two of them is where somebody who interrupts is heard."""
 _LONGEST_LINE = 256 << 20
 
 
 def lines(descriptor: int, patience: float) -> Iterator[list[bytes]]:
     """The lines that have come, without their ends; an empty list when none came within `patience` seconds."""
-    rest = b""
+    rest: list[bytes] = []
     while True:
         if not select([descriptor], [], [], patience)[0]:
             yield []
@@ -22,13 +23,17 @@ def lines(descriptor: int, patience: float) -> Iterator[list[bytes]]:
         chunk = os.read(descriptor, _CHUNK)
         if not chunk:
             break
-        *whole, rest = (rest + chunk).split(b"\n")
-        if len(rest) > _LONGEST_LINE:
-            raise KctlError(f"a line of more than {_LONGEST_LINE >> 20} MiB")
-        if whole:
-            yield [line.removesuffix(b"\r") for line in whole]
-    if rest:
-        yield [rest]
+        rest.append(chunk)
+        if b"\n" not in chunk:
+            if len(rest) * _CHUNK > _LONGEST_LINE and sum(map(len, rest)) > _LONGEST_LINE:
+                raise KctlError(f"a line of more than {_LONGEST_LINE >> 20} MiB")
+            continue
+        data = b"".join(rest)
+        *whole, last = data.split(b"\n")
+        rest = [last]
+        yield [line.removesuffix(b"\r") for line in whole] if b"\r" in data else whole
+    if any(rest):
+        yield [b"".join(rest)]
 
 
 def all_of(descriptor: int) -> bytes:

@@ -43,24 +43,29 @@ def _encoder(settings: Settings, line_format: str | None) -> Encode | None:
     return _json if settings.output == "json" else _values
 
 
+def prints_values(settings: Settings, line_format: str | None) -> bool:
+    """Whether values are all that is printed."""
+    return _encoder(settings, line_format) is _values
+
+
 def _json(chunk: Chunk) -> bytes:
     from kctl.records.jsonlines import json_line
 
-    topic, partition, records = chunk
+    topic, partition, records, _ = chunk
     return "".join([json_line(Located(topic, partition, record)) + "\n" for record in records]).encode()
 
 
 def _values(chunk: Chunk) -> bytes:
-    lines = [record.value or b"" for record in chunk.records]
-    lines.append(b"")
-    return b"\n".join(lines)
+    values = [record.value for record in chunk.records] if chunk.values is None else chunk.values
+    lines = [value or b"" for value in values] if None in values else values
+    return b"\n".join([*lines, b""])
 
 
 def _rows(chunks: Iterable[Chunk], for_people: bool) -> Iterator[Row]:
     from kctl.segments.values import renderer
 
     render = renderer("auto", machine=not for_people)
-    for topic, partition, records in chunks:
+    for topic, partition, records, _ in chunks:
         for record in records:
             yield _row(topic, partition, record, render)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from heapq import heappush, heappushpop
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
@@ -18,6 +18,7 @@ from kctl.records.located import Located
 from kctl.records.reading import Reader
 from kctl.session import Session
 
+T = TypeVar("T")
 _POLL_SECONDS = 0.5
 _FEW_RECORDS_BYTES = 1 << 20
 
@@ -26,6 +27,8 @@ class Chunk(NamedTuple):
     topic: str
     partition: int
     records: list[Record]
+    values: list[bytes | None] | None = None
+    """Of the records, instead of them."""
 
 
 class Search:
@@ -39,7 +42,9 @@ class Search:
         committed: bool = False,
         count: int | None = None,
         asked_to_stop: Callable[[], bool] = lambda: False,
+        values_only: bool = False,
     ) -> None:
+        """With `values_only`, chunks have no records: their values are all that is `wanted`."""
         self.searched = 0
         self.matched = 0
         self.failed: dict[TopicPartition, KctlError] = {}
@@ -48,6 +53,7 @@ class Search:
         self._committed = committed
         self._count = count
         self._asked_to_stop = asked_to_stop
+        self._values_only = values_only
         self._progress = ProgressLine(session.settings)
         self._total = 0
         self._done = 0
@@ -84,6 +90,7 @@ class Search:
                 while not reader.done:
                     for fetched in reader.poll(_POLL_SECONDS):
                         records = self._records(fetched)
+                        self.matched += len(records)
                         before[fetched.where] += len(records)
                         _keep(latest, fetched.where, records, number)
                     self.show()
@@ -112,13 +119,20 @@ class Search:
             note(self._session.settings, text)
 
     def chunk(self, fetched: Fetched) -> Chunk:
-        records = self._records(fetched)
+        if self._values_only:
+            values = self._counted(self._read(fetched, fetched.values()))
+            return Chunk(*fetched.where, [], values)
+        return Chunk(*fetched.where, self._counted(self._records(fetched)))
+
+    def _counted(self, found: list[T]) -> list[T]:
+        """As many of them as are still wanted."""
+        self.matched += len(found)
         if self._count is not None and self.matched > self._count:
-            del records[len(records) - (self.matched - self._count) :]
+            del found[len(found) - (self.matched - self._count) :]
             self.matched = self._count
-        if records:
+        if found:
             self._progress.clear()  # they may go to the same terminal
-        return Chunk(*fetched.where, records)
+        return found
 
     @property
     def enough(self) -> bool:
@@ -127,17 +141,22 @@ class Search:
     def _records(self, fetched: Fetched) -> list[Record]:
         topic, partition = fetched.where
         wanted = self._wanted
-        records: list[Record] = []
-        try:
-            records.extend(fetched.records())  # as far as it is whole, when it is not
-        except KctlError as error:
-            self.failed[fetched.where] = error
-        self.searched += len(records)
-        self._done += fetched.next - fetched.start
+        records = self._read(fetched, [fetched.records()])
         if wanted is not None:
             records = [record for record in records if wanted(Located(topic, partition, record))]
-        self.matched += len(records)
         return records
+
+    def _read(self, fetched: Fetched, parts: Iterable[Iterable[T]]) -> list[T]:
+        """As far as it is whole, when it is not."""
+        read: list[T] = []
+        try:
+            for part in parts:
+                read.extend(part)
+        except KctlError as error:
+            self.failed[fetched.where] = error
+        self.searched += len(read)
+        self._done += fetched.next - fetched.start
+        return read
 
     def show(self) -> None:
         self._progress.show(self._line)

@@ -106,7 +106,7 @@ class Sender:
             queue = self._queues[where] = PartitionQueue()
         batches = len(queue.batches)
         self._buffered += queue.add(record, mark, self._options.batch_bytes, self._clock())
-        if len(queue.batches) > max(batches, 1):  # one has just become full
+        if len(queue.batches) > batches > 0:  # one has just become full
             self.poll(0)
             while self._buffered > _BUFFERED_BYTES and self.broken is None:
                 self.poll(0.1)

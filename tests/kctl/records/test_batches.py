@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import BatchHeader, Record, build_batch, crc_matches, iter_batches, iter_records
-from kctl.records.batches import Batch, PartitionQueue, Producer, record_size
+from kctl.records.batches import Batch, PartitionQueue, Producer
 from kctl.records.transactions import Aborted
 
 IDEMPOTENT = Producer(7, 1)
@@ -101,11 +101,31 @@ def test_numbers_of_a_batch_given_up_go_to_the_next() -> None:
     assert sequences(queue) == [(0, 2)]
 
 
-def test_size_is_never_less_than_what_it_becomes() -> None:
-    for one in (Record(0, 0, None, None), record(b"x" * 100_000), Record(0, 2**62, b"", b"", (("h" * 300, None),) * 9)):
-        batch = Batch(0)
-        batch.records.append(one)
-        assert len(build_batch([one])) <= 61 + record_size(one) + 10
+def test_bytes_of_a_batch_are_those_it_has_without_compression() -> None:
+    names = (("h" * 300, None), ("\u20ac" * 300, b"1")) * 9
+    for one in (Record(0, 0, None, None), record(b"x" * 100_000), Record(0, 2**62, b"", b"", names)):
+        batch = Batch(0, base_timestamp=-1)
+        for _ in range(200):
+            batch.add(one, 1)
+        assert batch.bytes == len(batch.built(Producer(), 0, None))
+
+
+def test_times_of_records_are_kept() -> None:
+    queue = PartitionQueue()
+    times = [2**40, 5, 2**41, -1]
+    for time in times:
+        queue.add(Record(0, time, None, b"v"), 1, 10**6, now=0)
+    header, records = decoded(queue.encoded(IDEMPOTENT, 0))
+    assert [one.timestamp for one in records] == times
+    assert (header.base_timestamp, header.max_timestamp) == (2**40, 2**41)
+    queue.split()
+    assert [one.timestamp for _ in range(2) for one in decoded(drained(queue))[1]] == times
+
+
+def drained(queue: PartitionQueue) -> bytes:
+    data = queue.encoded(IDEMPOTENT, 0)
+    queue.batches.popleft()
+    return data
 
 
 def header(base: int, last: int, producer: int, *, transactional: bool = True) -> BatchHeader:

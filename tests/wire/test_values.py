@@ -1,0 +1,75 @@
+"""The values of records, read without the records: the same values, and the same bytes refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkad.wire.records import Record, RecordsError, build_batch, iter_records, read_header
+from kafkad.wire.values import values_of
+
+_data = st.none() | st.binary(max_size=200) | st.integers(0, 20_000).map(bytes)
+_records = st.lists(
+    st.builds(
+        Record,
+        st.just(0),
+        st.integers(0, 2**40),
+        _data,
+        _data,
+        st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2).map(tuple),
+    ),
+    min_size=1,
+    max_size=100,
+)
+
+
+def batch_of(records: list[Record], codec: int = 0) -> bytes:
+    return bytes(build_batch([record._replace(offset=at * 40) for at, record in enumerate(records)], codec=codec))
+
+
+def both(data: bytes) -> tuple[list[bytes | None] | str, list[bytes | None] | str]:
+    """What the records say, and what their values alone say."""
+    view = memoryview(data)
+    header = read_header(view, 0)
+    found: list[list[bytes | None] | str] = []
+    for read in (
+        lambda: [record.value for record in iter_records(view, 0, header)],
+        lambda: values_of(view, 0, header),
+    ):
+        try:
+            found.append(read())
+        except RecordsError:
+            found.append("refused")
+    return found[0], found[1]
+
+
+@given(_records, st.sampled_from([0, 1, 3]))
+def test_values_are_those_of_the_records(records: list[Record], codec: int) -> None:
+    whole, values = both(batch_of(records, codec))
+    assert values == whole == [record.value for record in records]
+
+
+@given(_records, st.data())
+def test_damaged_records_are_refused_alike(records: list[Record], data: st.DataObject) -> None:
+    """A varint of more bytes than there can be is refused by the one and fits nothing in the other."""
+    damaged = bytearray(batch_of(records))
+    at = data.draw(st.integers(61, len(damaged) - 1))
+    damaged[at] = data.draw(st.integers(0, 255))
+    whole, values = both(bytes(damaged))
+    assert values == whole or (whole == "refused" and values != "refused" and len(values) == len(records))
+
+
+@pytest.mark.parametrize("count", [-1, 0, 2, 4, 2**31 - 1])
+def test_wrong_counts_are_refused(count: int) -> None:
+    data = bytearray(batch_of([Record(0, 0, None, b"v")] * 3))
+    data[57:61] = count.to_bytes(4, "big", signed=True)
+    assert both(bytes(data)) == ("refused", "refused")
+
+
+def test_values_before_and_after_others() -> None:
+    """In a Fetch's records a batch is one of many."""
+    one, two = batch_of([Record(0, 0, b"k", b"one")]), batch_of([Record(0, 0, None, b"two"), Record(0, 0, None, None)])
+    for view in (memoryview(one + two), memoryview(b"xx" + one + two)[2:], memoryview(bytearray(one + two))):
+        header = read_header(view, len(one))
+        assert values_of(view, len(one), header) == [b"two", None]
