@@ -6,13 +6,14 @@ the log from its start and writes what stays into new segments. Runs in a proces
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from kafkad.clock import Clock
 from kafkad.log import old_formats
-from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, MAGIC, Header
+from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH, MAGIC, Header
 from kafkad.log.bodies import AT_ONCE, Keys, read_keys
 from kafkad.log.cleaned import CleanedSegment
 from kafkad.log.compaction import (
@@ -20,6 +21,7 @@ from kafkad.log.compaction import (
     CompactionResult,
     CompactionStats,
     Offer,
+    Poison,
     Replacement,
     UncleanableError,
 )
@@ -27,14 +29,19 @@ from kafkad.log.files import Files
 from kafkad.log.indexed import INDEX, LARGEST_RELATIVE_OFFSET, LOG, TIME_INDEX, segment_path
 from kafkad.log.keymap import KeyMap
 from kafkad.log.names import base_of
-from kafkad.log.sieve import Sieve, body_of, check_crc, is_spent
+from kafkad.log.sieve import Kept, Sieve, body_of, check_crc, is_spent
 from kafkad.log.source import Source
 from kafkad.log.transactions import Transactions
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
 from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
-from kafkad.wire.records import CONTROL, TRANSACTIONAL
+from kafkad.wire.records import CONTROL, PREFIX_SIZE, TRANSACTIONAL
 
 _COUNT = 12
+_MOST_OFFSETS = 1 << 24
+"""That a batch may span: more records than any has."""
+_MOST_NAMED = 100
+_UNREADABLE = (IndexError, OverflowError, ValueError, struct.error)
+"""What reading records that make no sense may raise."""
 
 MOST_IN_ONE = 64
 """Segments that become one: the broker renames their files in one turn of its event loop."""
@@ -88,6 +95,7 @@ class Compaction:
             if name.endswith(TXN_INDEX) and (base := base_of(name)) is not None
         )
         self._counts: Counter[str] = Counter()
+        self._poison: dict[int, Poison] = {}
 
     def run(self) -> CompactionResult:
         """UncleanableError when the log is damaged, OSError as the disk has it. Then `.cleaned` files may be left."""
@@ -112,7 +120,8 @@ class Compaction:
             map_seconds=(mapped - started) / 1000,
             seconds=(self._clock.monotonic_ms() - started) / 1000,
         )
-        return CompactionResult(keys.latest + 1, stats)
+        named = sorted(self._poison)[:_MOST_NAMED]
+        return CompactionResult(keys.latest + 1, stats, tuple(self._poison[offset] for offset in named))
 
     def _extents(self) -> list[Extent]:
         segments = self._job.segments
@@ -163,8 +172,10 @@ class Compaction:
         try:
             for data, at, header in source.batches(self._step, self._spend):
                 check_crc(data, at, header)
-                records += abs(header[_COUNT])
-                for some, some_entries in _keys_of(data, at, header, transactions):
+                found = self._keys_of(source, data, at, header, transactions)
+                if header[BASE_OFFSET] not in self._poison:
+                    records += abs(header[_COUNT])
+                for some, some_entries in found:
                     keys += some
                     entries += some_entries
                     if len(keys) >= AT_ONCE:
@@ -175,6 +186,21 @@ class Compaction:
         finally:
             self._counts["map_records_read"] += records
             self._counts["map_bytes_read"] += source.position - begin
+
+    def _keys_of(
+        self, source: Source, data: bytes, at: int, header: Header, transactions: Transactions
+    ) -> Sequence[Keys]:
+        """All that a batch has, or nothing: where a part of it cannot be read, readers get none of it."""
+        try:
+            return _readable_keys(data, at, header, transactions)
+        except _UNREADABLE as error:
+            self._note_poison(source, header, error)
+            return ()
+
+    def _note_poison(self, source: Source, header: Header, error: Exception) -> None:
+        offset = header[BASE_OFFSET]
+        following = offset + header[LAST_DELTA] + 1
+        self._poison.setdefault(offset, Poison(source.path, source.position, offset, following, str(error)))
 
     def _aborted(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in [start, end), as the indexes of all segments have them."""
@@ -218,8 +244,9 @@ class Compaction:
     def _sift(self, source: Source, sieve: Sieve, new: CleanedSegment) -> None:
         records = 0
         for data, at, header in source.batches(self._step, self._spend):
-            records += abs(header[_COUNT])
-            kept = sieve.sift(data, at, header)
+            kept = self._kept(source, sieve, data, at, header)
+            if header[BASE_OFFSET] not in self._poison:
+                records += abs(header[_COUNT])
             if kept is not None:
                 new.append(*kept)
                 if new.waiting >= self._step:
@@ -227,15 +254,41 @@ class Compaction:
         self._counts["records_read"] += records
         self._counts["bytes_read"] += source.position
 
+    def _kept(self, source: Source, sieve: Sieve, data: bytes, at: int, header: Header) -> Kept | None:
+        """What stays of a batch: all of one that cannot be read, as long as it is not damaged."""
+        if header[BASE_OFFSET] not in self._poison:
+            try:
+                _check_span(header)
+                return sieve.sift(data, at, header)
+            except _UNREADABLE as error:
+                check_crc(data, at, header)
+                self._note_poison(source, header, error)
+        check_crc(data, at, header)
+        return header, data[at : at + PREFIX_SIZE + header[LENGTH]]
 
-def _keys_of(data: bytes, at: int, header: Header, transactions: Transactions) -> Iterable[Keys]:
-    """Of the batch at data[at], if it is no marker and was not aborted."""
+
+def _readable_keys(data: bytes, at: int, header: Header, transactions: Transactions) -> Sequence[Keys]:
+    """Of the batch at data[at], if it is no marker and was not aborted. One of _UNREADABLE if it makes no sense."""
     if header[MAGIC] < 2:
-        return (old_formats.read_keys(data, at),)
+        return [old_formats.read_keys(data, at)]
     kind = header[ATTRIBUTES] & (CONTROL | TRANSACTIONAL)
     if kind & CONTROL:
         is_spent(data, at, header, transactions)
         return ()
     if kind and transactions.is_aborted(header):
         return ()
-    return read_keys(body_of(data, at, header), header[BASE_OFFSET], header[_COUNT])
+    _check_span(header)
+    found = list(read_keys(body_of(data, at, header), header[BASE_OFFSET], header[_COUNT]))
+    latest = -1
+    for _, entries in found:
+        if entries and (entries[0] <= latest or entries != sorted(entries)):
+            raise ValueError("records that are not in the order of their offsets")
+        latest = entries[-1] if entries else latest
+    if latest >> 1 > header[BASE_OFFSET] + header[LAST_DELTA]:
+        raise ValueError(f"a record with offset {latest >> 1}, outside of its batch")
+    return found
+
+
+def _check_span(header: Header) -> None:
+    if header[LAST_DELTA] >= _MOST_OFFSETS:
+        raise ValueError(f"a batch that claims {header[LAST_DELTA] + 1} offsets")

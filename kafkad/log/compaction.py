@@ -79,10 +79,24 @@ class CompactionStats(NamedTuple):
     seconds: float = 0.0
 
 
+class Poison(NamedTuple):
+    """A batch with the right checksum whose records cannot be read: nobody knows its keys, so it stays as it is."""
+
+    path: str
+    """Of the segment in which it was found; behind compaction it may stand in another."""
+    position: int
+    offset: int
+    following: int
+    """The offset at which readers get on."""
+    reason: str
+
+
 class CompactionResult(NamedTuple):
     next_dirty: int
     """Where the next cleaning begins: `upto`, or less when the keys did not fit into the buffer."""
     stats: CompactionStats
+    poison: tuple[Poison, ...] = ()
+    """What was stepped around; the first of it, should there be very much."""
 
 
 class UncleanableError(Exception):

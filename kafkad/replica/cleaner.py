@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +26,7 @@ from kafkad.log.compaction import (
     CompactionJob,
     CompactionResult,
     CompactionStats,
+    Poison,
     Replacement,
     SegmentToClean,
     UncleanableError,
@@ -97,6 +98,8 @@ class Cleaner:
         self._task: asyncio.Task[None] | None = None
         self._workers: list[asyncio.Task[None]] = []
         self._deaths: set[TopicPartition] = set()
+        self._named: dict[TopicPartition, set[int]] = {}
+        """Batches that cannot be read, by their offsets: each is named once."""
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -161,6 +164,7 @@ class Cleaner:
                 self.probe.jobs[number] = result.stats
                 chosen.log.cleaned_until = result.next_dirty
                 _report(chosen, result.stats)
+                self._name_poison(chosen, result.poison)
                 await self._write_checkpoints()
             return result is not None
         finally:
@@ -172,6 +176,7 @@ class Cleaner:
         turns = Turns()
         self._marks = {tp: mark for tp, mark in self._marks.items() if self._is_valid(tp, mark)}
         self._deaths = {tp for tp in self._deaths if self._logs.get(tp) is not None}
+        self._named = {tp: named for tp, named in self._named.items() if self._logs.get(tp) is not None}
         found = []
         for partition in list(self._replicas):
             await turns.give_way()
@@ -305,6 +310,22 @@ class Cleaner:
         if self._logs.get(chosen.tp) is chosen.log:
             with contextlib.suppress(OSError):
                 await self._in_thread(partial(swap.discard_all, self._logs.files, chosen.log.directory))
+
+    def _name_poison(self, chosen: Chosen, found: Sequence[Poison]) -> None:
+        named = self._named.setdefault(chosen.tp, set()) if found else set()
+        for poison in found:
+            if poison.offset not in named:
+                log.error(
+                    "%s has a batch at offset %d that cannot be read (%s at position %d: %s). Compaction leaves it as "
+                    "it is; a consumer that does not get past it has to be set to offset %d",
+                    chosen.tp,
+                    poison.offset,
+                    poison.path,
+                    poison.position,
+                    poison.reason,
+                    poison.following,
+                )
+        named.update(poison.offset for poison in found)
 
     # -- logs that cannot be compacted -----------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from kafkad.log.compaction import (
     CompactionResult,
     CompactionStats,
     Offer,
+    Poison,
     UncleanableError,
 )
 from kafkad.log.log import Log
@@ -58,13 +59,13 @@ class HeldCompactor:
         self.job = None
         self._future.set_exception(error)
 
-    def do(self, log: Log, groups: int = 1) -> None:
+    def do(self, log: Log, groups: int = 1, poison: tuple[Poison, ...] = ()) -> None:
         assert self.job is not None
         segments = [segment for segment in log.segments if segment.base < self.job.upto]
         assert [(s.base, s.size) for s in segments] == [tuple(s) for s in self.job.segments]
         at = len(segments) // groups
         stats = CompactionStats(bytes_read=1000, bytes_written=250, seconds=7.5, buffer_utilization=0.25)
-        result = CompactionResult(self.job.upto, stats)
+        result = CompactionResult(self.job.upto, stats, poison)
         self.job = None
         for part in filter(None, (segments[:at], segments[at:])):
             self.offer(clean(log, part))
@@ -311,6 +312,25 @@ def test_what_cannot_be_compacted_is_reported_once_and_left_alone(
     scene.configure("a", segment_bytes="1001")
     assert not scene.cleaner.uncleanable
     scene.until_job()
+
+
+def test_a_batch_that_cannot_be_read_is_named_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.dirty("a")
+    poison = Poison("/data/a-0/00000000000000000000.log", 4711, 17, 20, "a record of 1000 bytes where 3 are left")
+    for job in range(2):
+        scene.until_job()
+        scene.worker.do(scene.log(), poison=(poison,))
+        scene.until(lambda: scene.worker.job is None and scene.checkpoint())
+        scene.look()
+        if not job:
+            scene.fill("a")
+    [said] = [record.message for record in caplog.records if "cannot be read" in record.message]
+    assert said == (
+        "a-0 has a batch at offset 17 that cannot be read (/data/a-0/00000000000000000000.log at position 4711: a "
+        "record of 1000 bytes where 3 are left). Compaction leaves it as it is; a consumer that does not get past it "
+        "has to be set to offset 20"
+    )
+    assert not scene.cleaner.uncleanable
 
 
 def test_a_worker_that_dies_twice_over_a_log_gives_it_up(scene: Scene) -> None:
