@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 TURN_S: Final = 0.005
 _LEAST_S: Final = 0.0002
 """What a step gets at least, however many wait: less is spent on going round."""
+
+_AT_ONCE_S: Final = 0.001
+"""How long a job may take when it is begun. Most are done then."""
 
 Step = Callable[[float], None]
 """Works until about the given time, and adds itself again when it is not through."""
@@ -66,3 +70,79 @@ class Lane:
         self._going = bool(steps)
         if steps:
             self._call_soon(self._turn)
+
+
+T = TypeVar("T")
+A = TypeVar("A")
+Pieces = Generator[None, None, T]
+"""Work that can stop wherever it yields, and be taken up again in a later turn."""
+
+
+def each(make: Callable[[A], T], items: Iterable[A]) -> Pieces[list[T]]:
+    """What `make` makes of every item, a piece for each of them."""
+    made = []
+    for item in items:
+        made.append(make(item))
+        yield
+    return made
+
+
+def at_once(pieces: Pieces[T]) -> T:
+    """All of it, without giving way to anybody."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+class Jobs:
+    """Large work in the lane. What takes little memory goes on side by side; of the rest one is done after the other,
+    so that what it holds is gone before the next begins."""
+
+    __slots__ = ("_alone", "_lane")
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._alone: deque[Callable[[float], bool]] = deque()
+
+    def do(self, pieces: Pieces[T], *, alone: bool) -> asyncio.Future[T]:
+        """Its result, which is there at once if the work is short."""
+        end: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        work = partial(_work, pieces, end, self._lane.clock)
+        if not (alone and self._alone) and work(self._lane.clock() + _AT_ONCE_S):
+            return end
+        if not alone:
+            self._lane.add(partial(self._side_by_side, work))
+            return end
+        self._alone.append(work)
+        if len(self._alone) == 1:
+            self._lane.add(self._one_by_one)
+        return end
+
+    def _side_by_side(self, work: Callable[[float], bool], until: float) -> None:
+        if not work(until):
+            self._lane.add(partial(self._side_by_side, work))
+
+    def _one_by_one(self, until: float) -> None:
+        if self._alone[0](until):
+            self._alone.popleft()
+        if self._alone:
+            self._lane.add(self._one_by_one)
+
+
+def _work(pieces: Pieces[T], end: asyncio.Future[T], clock: Callable[[], float], until: float) -> bool:
+    """Whether it is through."""
+    try:
+        while True:
+            next(pieces)
+            if clock() >= until:
+                return False
+    except StopIteration as stop:
+        if not end.done():
+            end.set_result(stop.value)
+    except Exception as error:
+        if not end.done():
+            end.set_exception(error)
+    return True

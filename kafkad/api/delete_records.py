@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.names import INTERNAL_TOPICS
 from kafkad.replica.manager import ReplicaManager
+from kafkad.turns import Pieces, each
 from kafkad.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -15,16 +18,12 @@ from kafkad.wire.messages.delete_records import (
 )
 
 
-def handle(context: Context, request: Request, message: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_delete(context.replicas, topic.name, asked) for asked in topic.partitions],
-            )
-            for topic in message.topics
-        ]
-    )
+def handle(context: Context, request: Request, message: DeleteRecordsRequest) -> Pieces[DeleteRecordsResponse]:
+    topics = []
+    for topic in message.topics:
+        partitions = yield from each(partial(_delete, context.replicas, topic.name), topic.partitions)
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+    return DeleteRecordsResponse(topics=topics)
 
 
 def _delete(replicas: ReplicaManager, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from kafkad import loggers
 from kafkad.api.config_resources import ResourceType, check_own_broker
@@ -11,6 +12,7 @@ from kafkad.config import Source
 from kafkad.config.describe import ConfigRow, describe_broker, describe_cluster_default, describe_topic
 from kafkad.controller.topics import check_name
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.turns import Pieces, each
 from kafkad.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -23,10 +25,12 @@ from kafkad.wire.messages.describe_configs import (
 _LAST_WITH_IS_DEFAULT = 0
 
 
-def handle(context: Context, request: Request, message: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_described(context, request.version, message, resource) for resource in message.resources]
-    )
+def handle(context: Context, request: Request, message: DescribeConfigsRequest) -> Pieces[DescribeConfigsResponse]:
+    """A resource that is named twice is answered once, for the keys that it is named with last, as in Kafka."""
+    resources = {(resource.resource_type, resource.resource_name): resource for resource in message.resources}
+    yield
+    describe = partial(_described, context, request.version, message)
+    return DescribeConfigsResponse(results=(yield from each(describe, resources.values())))
 
 
 def _described(

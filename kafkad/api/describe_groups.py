@@ -6,6 +6,7 @@ from kafkad.api.context import Context, Request
 from kafkad.api.operations import NOT_ASKED_FOR, ON_GROUP
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import Description, State
+from kafkad.turns import Pieces, each
 from kafkad.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -16,11 +17,10 @@ from kafkad.wire.messages.describe_groups import (
 _FIRST_WITH_NOT_FOUND = 6
 
 
-def handle(context: Context, request: Request, message: DescribeGroupsRequest) -> DescribeGroupsResponse:
+def handle(context: Context, request: Request, message: DescribeGroupsRequest) -> Pieces[DescribeGroupsResponse]:
     operations = ON_GROUP if message.include_authorized_operations else NOT_ASKED_FOR
-    return DescribeGroupsResponse(
-        groups=[_describe(context, group, request.version, operations) for group in message.groups]
-    )
+    groups = yield from each(lambda group: _describe(context, group, request.version, operations), message.groups)
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _describe(context: Context, group: str, version: int, operations: int) -> DescribedGroup:

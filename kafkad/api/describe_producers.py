@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafkad.api.context import Context, Request
 from kafkad.controller.topics import check_name
 from kafkad.errors import KafkaError
 from kafkad.log.producers import ProducerDescription
+from kafkad.turns import Pieces, each
 from kafkad.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -15,16 +18,12 @@ from kafkad.wire.messages.describe_producers import (
 )
 
 
-def handle(context: Context, request: Request, message: DescribeProducersRequest) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_describe(context, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in message.topics
-        ]
-    )
+def handle(context: Context, request: Request, message: DescribeProducersRequest) -> Pieces[DescribeProducersResponse]:
+    topics = []
+    for topic in message.topics:
+        partitions = yield from each(partial(_describe, context, topic.name), topic.partition_indexes)
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return DescribeProducersResponse(topics=topics)
 
 
 def _describe(context: Context, topic: str, index: int) -> PartitionResponse:

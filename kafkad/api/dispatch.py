@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from importlib import import_module
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, TypeVar
 
 from kafkad.api.context import Context, Request
 from kafkad.api.fetch import FetchApi
@@ -19,13 +19,20 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection, Later
 from kafkad.net.reply import PENDING, Pending, Reply
+from kafkad.turns import Jobs, Pieces
 from kafkad.wire.apis import request_class, response_class
-from kafkad.wire.frames import encode_response, read_request_header
-from kafkad.wire.schema import MalformedError, decode
+from kafkad.wire.frames import encode_response, encode_response_in_pieces, read_request_header
+from kafkad.wire.schema import MalformedError, decode, decode_in_pieces
 
 log = logging.getLogger(__name__)
 
 _START = struct.Struct(">hhi")
+_LARGE_FRAME = 4 * 1024
+"""Larger requests are read and answered in pieces."""
+_SMALL_IN_MEMORY = 64 * 1024
+"""Of larger ones, one is worked on at a time: what is made of them takes up to fifty times their size."""
+
+T = TypeVar("T")
 
 _Answer = Reply | Later | Pending | None
 Handler = Callable[[Context, Request, Any], Any]
@@ -34,7 +41,9 @@ Handler = Callable[[Context, Request, Any], Any]
 class Dispatcher:
     """Handed to the server: called once per frame, on the event loop."""
 
-    def __init__(self, context: Context, produce: ProduceApi, fetch: FetchApi, probes: dict[int, RequestProbe]) -> None:
+    def __init__(
+        self, context: Context, produce: ProduceApi, fetch: FetchApi, probes: dict[int, RequestProbe], jobs: Jobs
+    ) -> None:
         """`probes` has one for every route."""
         self._context = context
         self._produce = produce
@@ -42,6 +51,7 @@ class Dispatcher:
         self._handlers: dict[int, Handler] = {}
         self._waiting: set[asyncio.Future[Any]] = set()
         self._probes = probes
+        self._jobs = jobs
 
     @property
     def idle(self) -> bool:
@@ -85,60 +95,145 @@ class Dispatcher:
 
     def _route(self, connection: Connection, route: Route, frame: memoryview, started: int) -> Reply | Pending:
         header, body_at = read_request_header(frame, 0)
+        if len(frame) > _LARGE_FRAME:
+            request = Request(header, connection, connection.own(frame))
+            asked = _Asked(route, request, None, started)
+            return self._in_pieces(asked, self._read_and_handled(asked, body_at))
         message = decode(request_class(route.key), header.api_version, frame[body_at:])
-        request = Request(header, connection, frame)
+        asked = _Asked(route, Request(header, connection, frame), message, started)
+        try:
+            return self._settle(asked, self._handler(route)(self._context, asked.request, message))
+        except KafkaError as error:
+            return self._encode(asked, _error_response(route, error))
+
+    def _handler(self, route: Route) -> Handler:
         handler = self._handlers.get(route.key)
         if handler is None:
             module, _, name = route.handler.partition(":")
             handler = self._handlers[route.key] = getattr(import_module(module), name)
-        try:
-            response = handler(self._context, request, message)
-        except KafkaError as error:
-            response = _error_response(route, error)
+        return handler
+
+    def _settle(self, asked: _Asked, response: Any) -> Reply | Pending:
+        """What the handler returned becomes the reply, now or later."""
+        if isinstance(response, Generator):
+            return self._in_pieces(asked, response)
         if isinstance(response, Coroutine):
             response = asyncio.ensure_future(response)
         if isinstance(response, asyncio.Future):
-            self._waiting.add(response)
-            response.add_done_callback(partial(self._answer, connection, route, request, message, started))
+            self._wait(response, partial(self._handled, asked))
             return PENDING
-        return self._encode(route, request, message, response, started)
+        return self._encode(asked, response)
 
-    def _answer(
-        self,
-        connection: Connection,
-        route: Route,
-        request: Request,
-        message: Any,
-        started: int,
-        done: asyncio.Future[Any],
-    ) -> None:
-        self._waiting.discard(done)
-        if done.cancelled():
-            connection.close()
-            return
+    def _wait(self, future: asyncio.Future[Any], then: Callable[[asyncio.Future[Any]], None]) -> None:
+        self._waiting.add(future)
+        future.add_done_callback(then)
+
+    # -- large requests, and those whose answers may be --------------------------------------------------------------
+
+    def _read_and_handled(self, asked: _Asked, body_at: int) -> Pieces[Any]:
+        request, route = asked.request, asked.route
+        body = request.frame[body_at:]
+        asked.message = yield from decode_in_pieces(request_class(route.key), request.version, body, route.items)
+        response = self._handler(route)(self._context, request, asked.message)
+        return (yield from response) if isinstance(response, Generator) else response
+
+    def _in_pieces(self, asked: _Asked, handled: Pieces[Any]) -> Reply | Pending:
+        alone = len(asked.request.frame) > _SMALL_IN_MEMORY
+        job = self._jobs.do(self._answered(asked, handled), alone=alone)
+        if not job.done():
+            self._wait(job, partial(self._answer, asked))
+            return PENDING
+        answer = job.result()
+        return self._settle(asked, answer) if isinstance(answer, Awaitable) else answer
+
+    def _answered(self, asked: _Asked, handled: Pieces[Any]) -> Pieces[Any]:
+        """The reply; or what a handler has to wait for."""
         try:
+            response = yield from handled
+        except KafkaError as error:
+            response = _error_response(asked.route, error)
+        return response if isinstance(response, Awaitable) else (yield from self._encoded(asked, response))
+
+    def _encoded(self, asked: _Asked, response: Any) -> Pieces[Reply]:
+        header = asked.request.header
+        reply = yield from encode_response_in_pieces(
+            header.api_key, header.api_version, header.correlation_id, response
+        )
+        self._note(asked, response)
+        return reply
+
+    # -- answers that come later ---------------------------------------------------------------------------------------
+
+    def _handled(self, asked: _Asked, done: asyncio.Future[Any]) -> None:
+        """A handler has what it waited for."""
+
+        def reply() -> None:
             try:
                 response = done.result()
             except KafkaError as error:
-                response = _error_response(route, error)
-            connection.reply(self._encode(route, request, message, response, started))
+                response = _error_response(asked.route, error)
+            answer = self._in_pieces(asked, _told(response))
+            if not isinstance(answer, Pending):
+                asked.request.connection.reply(answer)
+
+        self._end_wait(asked, done, reply)
+
+    def _answer(self, asked: _Asked, done: asyncio.Future[Any]) -> None:
+        """A job is done."""
+
+        def reply() -> None:
+            answer = done.result()
+            if isinstance(answer, Awaitable):
+                self._settle(asked, answer)
+            else:
+                asked.request.connection.reply(answer)
+
+        self._end_wait(asked, done, reply)
+
+    def _end_wait(self, asked: _Asked, done: asyncio.Future[Any], reply: Callable[[], None]) -> None:
+        self._waiting.discard(done)
+        connection, name = asked.request.connection, asked.route.name
+        try:
+            reply()
+        except asyncio.CancelledError:
+            connection.close()
         except MalformedError as error:
-            log.warning("closing %s: its %s cannot be read: %s", connection.peer, route.name, error)
+            log.warning("closing %s: its %s cannot be read: %s", connection.peer, name, error)
             connection.close()
         except Exception:
-            log.exception("closing %s: its %s met an error of ours", connection.peer, route.name)
+            log.exception("closing %s: its %s met an error of ours", connection.peer, name)
             connection.close()
 
-    def _encode(self, route: Route, request: Request, message: Any, response: Any, started: int) -> Reply:
-        self._context.audit.note(request, message, response)
-        header = request.header
-        reply = encode_response(route.key, header.api_version, header.correlation_id, response)
-        probe = self._probes[route.key]
-        probe.record((perf_counter_ns() - started) // 1000)
+    def _encode(self, asked: _Asked, response: Any) -> Reply:
+        header = asked.request.header
+        reply = encode_response(header.api_key, header.api_version, header.correlation_id, response)
+        self._note(asked, response)
+        return reply
+
+    def _note(self, asked: _Asked, response: Any) -> None:
+        self._context.audit.note(asked.request, asked.message, response)
+        probe = self._probes[asked.route.key]
+        probe.record((perf_counter_ns() - asked.started) // 1000)
         code = getattr(response, "error_code", 0)
         if code:
             probe.error(ErrorCode(code).name)
-        return reply
+
+
+class _Asked:
+    """One request on its way through its handler."""
+
+    __slots__ = ("message", "request", "route", "started")
+
+    def __init__(self, route: Route, request: Request, message: Any, started: int) -> None:
+        self.route = route
+        self.request = request
+        self.message = message
+        self.started = started
+
+
+def _told(response: T) -> Pieces[T]:
+    yield from ()
+    return response
 
 
 def _record_wait(probe: RequestProbe, started: int, local_end: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.turns import Turns
 from kafkad.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP, _TRANSACTION, _SHARE = range(3)
@@ -21,10 +22,14 @@ _UNAVAILABLE = "The coordinator is not available."
 async def handle(context: Context, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
     batched = request.version >= _FIRST_BATCHED
     keys = message.coordinator_keys if batched else [message.key]
+    turns = Turns()
     try:
         _check_kind(message.key_type, request.version)
         await context.group_coordination.prepare()
-        found = [_find(context, request.listener, key) for key in keys]
+        found = []
+        for key in keys:
+            found.append(_find(context, request.listener, key))
+            await turns.give_way()
     except KafkaError as error:
         found = [_refused(key, error) for key in keys]
     if batched:

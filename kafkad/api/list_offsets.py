@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from functools import partial
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
+from kafkad.turns import Pieces, each
 from kafkad.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 
@@ -39,10 +39,20 @@ Found = tuple[int, int, int]
 _NOTHING: Found = (-1, -1, -1)
 
 
-def handle(context: Context, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
-    asked = Counter((topic.name, one.partition_index) for topic in message.topics for one in topic.partitions)
-    answer = _Answer(context.replicas, message, request.version, {key for key, times in asked.items() if times > 1})
-    return ListOffsetsResponse(topics=[answer.topic(topic) for topic in message.topics])
+def handle(context: Context, request: Request, message: ListOffsetsRequest) -> Pieces[ListOffsetsResponse]:
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic in message.topics:
+        for one in topic.partitions:
+            key = topic.name, one.partition_index
+            (repeated if key in seen else seen).add(key)
+            yield
+    answer = _Answer(context.replicas, message, request.version, repeated)
+    topics = []
+    for topic in message.topics:
+        partitions = yield from each(partial(answer.partition, topic.name), topic.partitions)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
 
 
 class _Answer:
@@ -56,12 +66,7 @@ class _Answer:
         self._version = version
         self._repeated = repeated
 
-    def topic(self, topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
-        return ListOffsetsTopicResponse(
-            name=topic.name, partitions=[self._partition(topic.name, asked) for asked in topic.partitions]
-        )
-
-    def _partition(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    def partition(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         code = ErrorCode.NONE
         timestamp, offset, epoch = _NOTHING
         try:

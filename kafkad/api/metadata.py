@@ -13,6 +13,7 @@ from kafkad.controller.topics import NewTopic, TopicResult, check_name
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID
 from kafkad.replica.metadata import TopicMetadata
+from kafkad.turns import Pieces, at_once, each
 from kafkad.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -30,21 +31,25 @@ _CREATION_ERRORS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVAL
 Answer = MetadataResponse | Coroutine[Any, Any, MetadataResponse]
 
 
-def handle(context: Context, request: Request, message: MetadataRequest) -> Answer:
+def handle(context: Context, request: Request, message: MetadataRequest) -> Pieces[Answer]:
     topics = message.topics
     if topics is None or (not topics and request.version == 0):
         found = context.replicas.metadata.topics.values()
-        return _Answer(context, request, message).whole(found, [])
+        return (yield from _Answer(context, request, message).whole(list(found), []))
     if _is_malformed(topics, request.version):
         return _refused(topics)
+    yield
     answer = _Answer(context, request, message)
     if request.version >= _FIRST_WITH_TOPIC_IDS and any(topic.topic_id != NO_TOPIC_ID for topic in topics):
-        return _by_id(context, answer, topics)
+        return (yield from _by_id(context, answer, topics))
     names = list(dict.fromkeys(topic.name or "" for topic in topics))
+    yield
     missing = [name for name in names if name not in context.replicas.metadata.topics]
+    yield
     if missing and _may_create(context, request, message):
         return _create(context, answer, names, missing)
-    return answer.whole(_known(context, names), [_unknown(name) for name in missing])
+    unknown = yield from each(_unknown, missing)
+    return (yield from answer.whole(_known(context, names), unknown))
 
 
 def _is_malformed(topics: list[MetadataRequestTopic], version: int) -> bool:
@@ -63,7 +68,7 @@ def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
     )
 
 
-def _by_id(context: Context, answer: _Answer, topics: list[MetadataRequestTopic]) -> MetadataResponse:
+def _by_id(context: Context, answer: _Answer, topics: list[MetadataRequestTopic]) -> Pieces[MetadataResponse]:
     """Once there is an id in a request, names in it count for nothing, as in Kafka."""
     metadata = context.replicas.metadata
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != NO_TOPIC_ID)
@@ -73,7 +78,8 @@ def _by_id(context: Context, answer: _Answer, topics: list[MetadataRequestTopic]
         for topic_id, name in names.items()
         if name is None
     ]
-    return answer.whole(_known(context, [name for name in names.values() if name is not None]), missing)
+    known = _known(context, [name for name in names.values() if name is not None])
+    return (yield from answer.whole(known, missing))
 
 
 def _known(context: Context, names: Iterable[str]) -> list[TopicMetadata]:
@@ -107,7 +113,7 @@ async def _create(context: Context, answer: _Answer, names: list[str], missing: 
     context.audit.created_on_demand(answer.request, [result.name for result in results if result.error is None])
     there = context.replicas.metadata.topics
     failed = [_not_created(result) for result in results if result.name not in there]
-    return answer.whole(_known(context, names), failed)
+    return at_once(answer.whole(_known(context, names), failed))
 
 
 def _not_created(result: TopicResult) -> MetadataResponseTopic:
@@ -133,10 +139,11 @@ class _Answer:
         self._topic_operations = ON_TOPIC if message.include_topic_authorized_operations else NOT_ASKED_FOR
         self._wants_cluster_operations = message.include_cluster_authorized_operations
 
-    def whole(self, found: Iterable[TopicMetadata], failed: list[MetadataResponseTopic]) -> MetadataResponse:
+    def whole(self, found: list[TopicMetadata], failed: list[MetadataResponseTopic]) -> Pieces[MetadataResponse]:
         for topic in failed:
             if topic.name is not None:
                 topic.topic_authorized_operations = self._topic_operations
+        topics = yield from each(self._topic, found)
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
@@ -144,7 +151,7 @@ class _Answer:
             ],
             cluster_id=self._context.cluster_id,
             controller_id=self._context.replicas.metadata.controller_id,
-            topics=[*failed, *map(self._topic, found)],
+            topics=failed + topics,
             cluster_authorized_operations=ON_CLUSTER if self._wants_cluster_operations else NOT_ASKED_FOR,
         )
 

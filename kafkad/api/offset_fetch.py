@@ -9,6 +9,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import Fetched
 from kafkad.group.offsets import Position
 from kafkad.names import NO_TOPIC_ID
+from kafkad.turns import Pieces, at_once
 from kafkad.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -29,28 +30,31 @@ _BY_ID = 10
 
 def handle(
     context: Context, request: Request, message: OffsetFetchRequest
-) -> OffsetFetchResponse | Coroutine[None, None, OffsetFetchResponse]:
+) -> Pieces[OffsetFetchResponse | Coroutine[None, None, OffsetFetchResponse]]:
     version = request.version
     if version >= _MANY_GROUPS:
-        by_id = version >= _BY_ID
-        groups = [_group(context, group, message.require_stable, by_id) for group in message.groups]
+        groups = []
+        for group in message.groups:
+            answer = yield from _group(context, group, message.require_stable, version >= _BY_ID)
+            groups.append(answer)
         return OffsetFetchResponse(groups=groups)
     positions = None
     if message.topics is not None:
         named = ((topic.name, index) for topic in message.topics for index in topic.partition_indexes)
         positions = list(dict.fromkeys(named))  # whatever is named twice is answered once
+    yield
     if version == 0:
         return _from_store(context, message.group_id, positions or ())
     try:
-        found = context.offsets.fetch(message.group_id, positions, message.require_stable)
+        found = yield from context.offsets.fetch(message.group_id, positions, message.require_stable)
     except KafkaError as error:
         if version >= _ERROR_OF_ALL:
             return OffsetFetchResponse(error_code=error.code)
         found = [Fetched(position, error=error.code) for position in positions or ()]
-    return _of_one_group(found)
+    return (yield from _of_one_group(found))
 
 
-def _of_one_group(found: Iterable[Fetched]) -> OffsetFetchResponse:
+def _of_one_group(found: Iterable[Fetched]) -> Pieces[OffsetFetchResponse]:
     topics: dict[str, OffsetFetchResponseTopic] = {}
     for (name, index), offset, epoch, metadata, error in found:
         topic = topics.get(name)
@@ -65,6 +69,7 @@ def _of_one_group(found: Iterable[Fetched]) -> OffsetFetchResponse:
                 error_code=error,
             )
         )
+        yield
     return OffsetFetchResponse(topics=list(topics.values()))
 
 
@@ -78,26 +83,27 @@ async def _from_store(context: Context, group: str, positions: Sequence[Position
             found.append(await context.stored_offsets.fetch(group, position))
         else:
             found.append(Fetched(position, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    return _of_one_group(found)
+    return at_once(_of_one_group(found))
 
 
 def _group(
     context: Context, asked: OffsetFetchRequestGroup, require_stable: bool, by_id: bool
-) -> OffsetFetchResponseGroup:
+) -> Pieces[OffsetFetchResponseGroup]:
     response = OffsetFetchResponseGroup(group_id=asked.group_id)
-    positions, unknown = _positions(context, asked.topics, by_id)
+    positions, unknown = yield from _positions(context, asked.topics, by_id)
     try:
-        found = context.offsets.fetch(asked.group_id, positions, require_stable)
+        found = yield from context.offsets.fetch(asked.group_id, positions, require_stable)
     except KafkaError as error:
         response.error_code = error.code
         return response
-    response.topics = [*_topics(context, found, by_id), *unknown]
+    topics = yield from _topics(context, found, by_id)
+    response.topics = topics + unknown
     return response
 
 
 def _positions(
     context: Context, topics: Sequence[OffsetFetchRequestTopics] | None, by_id: bool
-) -> tuple[list[Position] | None, list[OffsetFetchResponseTopics]]:
+) -> Pieces[tuple[list[Position] | None, list[OffsetFetchResponseTopics]]]:
     """What to look up, None for all, and the answers for ids that no topic has."""
     if topics is None:
         return None, []
@@ -111,10 +117,11 @@ def _positions(
             code = ErrorCode.UNKNOWN_TOPIC_ID
             partitions = [_partition(Fetched(("", index), error=code)) for index in topic.partition_indexes]
             unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
+        yield
     return positions, unknown
 
 
-def _topics(context: Context, found: Iterable[Fetched], by_id: bool) -> list[OffsetFetchResponseTopics]:
+def _topics(context: Context, found: Iterable[Fetched], by_id: bool) -> Pieces[list[OffsetFetchResponseTopics]]:
     """Asked by id, a topic that has none, or is gone, cannot be told of."""
     known = context.replicas.metadata.topics
     topics: dict[str, OffsetFetchResponseTopics] = {}
@@ -125,6 +132,7 @@ def _topics(context: Context, found: Iterable[Fetched], by_id: bool) -> list[Off
             topic_id = known[name].id if by_id and name in known else NO_TOPIC_ID
             topic = topics[name] = OffsetFetchResponseTopics(name=name, topic_id=topic_id)
         topic.partitions.append(_partition(one))
+        yield
     return [topic for topic in topics.values() if not by_id or topic.topic_id != NO_TOPIC_ID]
 
 

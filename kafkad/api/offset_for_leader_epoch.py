@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafkad.api.context import Context, Request
 from kafkad.errors import KafkaError
 from kafkad.replica.manager import ReplicaManager
+from kafkad.turns import Pieces, each
 from kafkad.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -14,16 +17,14 @@ from kafkad.wire.messages.offset_for_leader_epoch import (
 )
 
 
-def handle(context: Context, request: Request, message: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_end_of(context.replicas, topic.topic, asked) for asked in topic.partitions],
-            )
-            for topic in message.topics
-        ]
-    )
+def handle(
+    context: Context, request: Request, message: OffsetForLeaderEpochRequest
+) -> Pieces[OffsetForLeaderEpochResponse]:
+    topics = []
+    for topic in message.topics:
+        partitions = yield from each(partial(_end_of, context.replicas, topic.topic), topic.partitions)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _end_of(replicas: ReplicaManager, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -63,6 +63,7 @@ from kafkad.replica.producer_ids import ProducerIds
 from kafkad.replica.upkeep import Upkeep
 from kafkad.replica.waits import Waits
 from kafkad.systemd import Notifier
+from kafkad.turns import Jobs
 
 log = logging.getLogger(__name__)
 
@@ -283,7 +284,7 @@ class Node:
         self._fetch = FetchApi(self._replicas, sessions, self._clock, self._probes[FETCH])
         self._fetch.max_bytes = config.int("fetch.max.bytes")
         self._produce = ProduceApi(self._replicas, self._clock, self._slow_path, self._durable, self._probes[PRODUCE])
-        self._dispatcher = Dispatcher(self._context, self._produce, self._fetch, self._probes)
+        self._dispatcher = Dispatcher(self._context, self._produce, self._fetch, self._probes, Jobs(self._server.lane))
         self._upkeep = Upkeep(self._logs, self._replicas, self._durable, lambda: self._settings.config, self._threads)
         self._upkeep.start()
         self._cleaner = Cleaner(self._replicas, lambda: self._settings.config, self._threads)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from kafkad.group.records import NO_TIMESTAMP, OffsetCommitted, offset_key, offs
 from kafkad.metrics import Family, counters
 from kafkad.shard import Coordination, Repeating, Shard
 from kafkad.timers import Timers
+from kafkad.turns import Pieces
 
 DEFAULT_RETENTION = -1
 _FIRST_SEQUENCE = 0
@@ -144,22 +145,23 @@ class OffsetCommitter:
         """For a commit that is likely to be repeated."""
         return StandingCommit(self, self._coordination.shard(who.group), who, (topic, partition), self._clock)
 
-    def fetch(self, group: str, positions: Sequence[Position] | None, require_stable: bool) -> list[Fetched]:
+    def fetch(self, group: str, positions: Sequence[Position] | None, require_stable: bool) -> Pieces[list[Fetched]]:
         """What the group committed to these, or to all that it committed to."""
         offsets = self._coordination.shard(group).machine.offsets
         if positions is None:
-            committed: Mapping[Position, Committed | None] = offsets.of_group(group)
+            committed: Iterable[tuple[Position, Committed | None]] = list(offsets.of_group(group).items())
         else:
-            committed = {position: offsets.committed(group, *position) for position in positions}
+            committed = ((position, offsets.committed(group, *position)) for position in dict.fromkeys(positions))
         unstable = offsets.pending(group).union(self.waiting.get(group, ())) if require_stable else ()
         found = []
-        for position, one in committed.items():
+        for position, one in committed:
             if position in unstable:
                 found.append(Fetched(position, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
             elif one is None:
                 found.append(Fetched(position))
             else:
                 found.append(Fetched(position, one.offset, one.leader_epoch, one.metadata))
+            yield
         return found
 
     async def delete(self, group: str, positions: Sequence[Position]) -> Codes:

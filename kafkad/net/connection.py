@@ -81,6 +81,7 @@ class Connection:
         "_awaited",
         "_busy",
         "_have",
+        "_keeps",
         "_large",
         "_lowest",
         "_out",
@@ -132,6 +133,8 @@ class Connection:
         self._queued = False
         self.held = 0
         """Bytes of requests that are kept here."""
+        self._keeps = False
+        """The frame in `_large` is needed until its reply is there."""
         self._have = 0
         self._lowest = 1
         self._out: deque[Part] | None = None
@@ -185,6 +188,10 @@ class Connection:
         if self.closed:
             return
         self._busy = False
+        if self._keeps:
+            self._keeps = False
+            self._give_back()
+            self._hold(0)
         if self.on_reply is not None:
             on_reply, self.on_reply = self.on_reply, None
             on_reply()
@@ -207,6 +214,13 @@ class Connection:
         if ready:
             self._send(ready[0] if len(ready) == 1 else joined(ready))
         self._go_on()
+
+    def own(self, frame: memoryview) -> memoryview:
+        """The same bytes, for as long as the reply to them is PENDING: otherwise they are received over."""
+        if self._large is None:
+            return memoryview(bytearray(frame))
+        self._keeps = True
+        return frame
 
     def close(self) -> None:
         if self.closed:
@@ -314,6 +328,9 @@ class Connection:
         left = have - at
         if not left:
             self._partial = self._rest = None
+            if self._keeps and self._busy:
+                return
+            self._keeps = False
             if self._large is not None:
                 self._give_back()
             else:

@@ -14,7 +14,18 @@ from typing import Any
 
 from kafkad.wire import primitives
 from kafkad.wire.primitives import ArrayPackers, EncodeError, MalformedError, array_reader
-from kafkad.wire.schema import Decoder, Encoder, Field, Message, Schema, within
+from kafkad.wire.schema import (
+    Decoder,
+    DecoderInPieces,
+    Encoder,
+    EncoderInPieces,
+    Field,
+    Message,
+    Schema,
+    within,
+)
+
+PIECE = 64
 
 _VARIABLE = frozenset({"string", "bytes", "array", "struct"})
 
@@ -25,6 +36,16 @@ def compile_encoder(cls: type, version: int) -> Encoder:
 
 def compile_decoder(cls: type, version: int) -> Decoder:
     return _Decoder(cls, version, _is_flexible(cls, version)).compile()
+
+
+def compile_encoder_in_pieces(cls: type, version: int) -> EncoderInPieces:
+    """The same, as a generator that stops after every `PIECE` items of arrays."""
+    return _Encoder(cls, version, _is_flexible(cls, version), in_pieces=True).compile()
+
+
+def compile_decoder_in_pieces(cls: type, version: int) -> DecoderInPieces:
+    """The same, as a generator; it refuses more items of arrays than it is told."""
+    return _Decoder(cls, version, _is_flexible(cls, version), in_pieces=True).compile()
 
 
 def _is_flexible(cls: type, version: int) -> bool:
@@ -121,11 +142,21 @@ def _item_kind(field: Field) -> Field:
 class _Compiler:
     """What encoder and decoder share: the walk over the fields of a struct."""
 
-    def __init__(self, cls: type, version: int, flexible: bool) -> None:
+    def __init__(self, cls: type, version: int, flexible: bool, *, in_pieces: bool = False) -> None:
         self.cls = cls
         self.version = version
         self.flexible = flexible
+        self.in_pieces = in_pieces
         self.source = _Source()
+
+    def begin(self) -> None:
+        self.source.line(f"piece = {PIECE}; yield" if self.in_pieces else "pass")
+
+    def end_of_item(self) -> None:
+        """At the end of the body of a loop over items."""
+        if self.in_pieces:
+            self.source.line("piece -= 1")
+            self.source.line(f"if not piece: piece = {PIECE}; yield")
 
     def present(self, cls: type) -> tuple[list[Field], list[Field]]:
         """The fields of `cls` that this version has: those in order, and those with a tag."""
@@ -162,9 +193,9 @@ def _tag(field: Field) -> int:
 
 
 class _Encoder(_Compiler):
-    def compile(self) -> Encoder:
+    def compile(self) -> Callable[..., Any]:
         with self.source.block("def write(out, m):"):
-            self.source.line("pass")
+            self.begin()
             self._struct(self.cls, "m", "out")
         return self.source.compile("write", self.origin("encoder"))
 
@@ -265,6 +296,7 @@ class _Encoder(_Compiler):
                 self._struct(item.item, each, out)
             else:
                 self._value(item, each, out)
+            self.end_of_item()
 
 
 def _refusal(cls: type, field: Field, version: int) -> Callable[[], None]:
@@ -275,9 +307,10 @@ def _refusal(cls: type, field: Field, version: int) -> Callable[[], None]:
 
 
 class _Decoder(_Compiler):
-    def compile(self) -> Decoder:
+    def compile(self) -> Callable[..., Any]:
         self.source.names |= {"new": object.__new__, "MalformedError": MalformedError}
-        with self.source.block("def read(data, at):"):
+        with self.source.block("def read(data, at, most):" if self.in_pieces else "def read(data, at):"):
+            self.begin()
             self._struct(self.cls, "m")
             self.source.line("return m, at")
         return self.source.compile("read", self.origin("decoder"))
@@ -307,7 +340,7 @@ class _Decoder(_Compiler):
         get, count = self.source.primitive("get_uvarint"), self.source.variable("count")
         tag, end = self.source.variable("tag"), self.source.variable("end")
         with block("else:"):
-            line(f"{count}, at = {get}(data, at)")
+            line(f"{count}, at = {self.source.primitive('get_tag_count')}(data, at)")
             with block(f"for _ in range({count}):"):
                 line(f"{tag}, at = {get}(data, at)")
                 line(f"{end}, at = {get}(data, at)")
@@ -357,10 +390,12 @@ class _Decoder(_Compiler):
             get = self.source.name("get_array", array_reader(item.kind, self.flexible))
             line(f"{target}, at = {get}(data, at)")
             self._check_null(field, target)
+            self._count_items(f"len({target} or ())")
             return
         count, items, each = (self.source.variable(what) for what in ("count", "items", "m"))
         get_count = self.source.primitive("get_compact_count" if self.flexible else "get_count")
         line(f"{count}, at = {get_count}(data, at)")
+        self._count_items(count)
         line(f"{items} = [] if {count} >= 0 else None")
         self._check_null(field, items)
         with self.source.block(f"for _ in range({count}):"):
@@ -369,4 +404,10 @@ class _Decoder(_Compiler):
             else:
                 self._value(item, each)
             line(f"{items}.append({each})")
+            self.end_of_item()
         line(f"{target} = {items}")
+
+    def _count_items(self, count: str) -> None:
+        if self.in_pieces:
+            self.source.line(f"most -= {count}")
+            self.source.line("if most < 0: raise MalformedError('it names more than is taken in one request')")

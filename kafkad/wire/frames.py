@@ -7,12 +7,13 @@ may not know the version in which it is answered.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from struct import Struct, error
 from typing import Any, NamedTuple
 
 from kafkad.wire.apis import is_flexible
 from kafkad.wire.primitives import Buffer, MalformedError, get_nullable_string, or_null, put_string, skip_tags
-from kafkad.wire.schema import write
+from kafkad.wire.schema import write, write_in_pieces
 
 API_VERSIONS = 18
 CONTROLLED_SHUTDOWN = 7
@@ -81,6 +82,15 @@ def read_response_header(key: int, version: int, data: Buffer, at: int = 0) -> t
 def encode_response(key: int, version: int, correlation_id: int, message: Any) -> bytes:
     """A whole response frame, with its length."""
     return _finish(bytearray(b"\0\0\0\0" + response_header(key, version, correlation_id)), message, version)
+
+
+def encode_response_in_pieces(
+    key: int, version: int, correlation_id: int, message: Any
+) -> Generator[None, None, bytearray]:
+    out = bytearray(b"\0\0\0\0" + response_header(key, version, correlation_id))
+    yield from write_in_pieces(out, message, version)
+    _CORRELATION.pack_into(out, 0, len(out) - 4)
+    return out
 
 
 def _finish(out: bytearray, message: Any, version: int) -> bytes:

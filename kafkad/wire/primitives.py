@@ -17,6 +17,7 @@ Reader = Callable[[Buffer, int], tuple[Any, int]]
 Writer = Callable[[bytearray, Any], None]
 
 MAX_STRING = 0x7FFF
+MAX_TAGS = 1000
 _KEPT_SIZES = 128
 _QUICK_SIZES = 9
 
@@ -50,9 +51,17 @@ def get_uvarint(data: Buffer, at: int) -> tuple[int, int]:
     raise MalformedError(f"a number of more than five bytes before {at}")
 
 
+def get_tag_count(data: Buffer, at: int) -> tuple[int, int]:
+    """How many tagged fields follow. Kafka's messages have a handful; a million of them would only cost time."""
+    count, at = get_uvarint(data, at)
+    if count > MAX_TAGS:
+        raise MalformedError(f"{count} tagged fields before {at}")
+    return count, at
+
+
 def skip_tags(data: Buffer, at: int) -> int:
     """Past a tagged-field section of which nothing is wanted."""
-    count, at = get_uvarint(data, at)
+    count, at = get_tag_count(data, at)
     for _ in range(count):
         _, at = get_uvarint(data, at)
         size, at = get_uvarint(data, at)

@@ -16,7 +16,7 @@ As in Kafka: a value that is not the default, in a field that the version does n
 from __future__ import annotations
 
 import struct as _struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 from kafkad.wire.primitives import Buffer, EncodeError, MalformedError
@@ -27,11 +27,13 @@ __all__ = [
     "MalformedError",
     "Message",
     "decode",
+    "decode_in_pieces",
     "encode",
     "message",
     "nested",
     "read",
     "write",
+    "write_in_pieces",
 ]
 
 T = TypeVar("T")
@@ -215,6 +217,8 @@ def nested(cls: type[T]) -> type[T]:
 
 Encoder = Callable[[bytearray, Any], None]
 Decoder = Callable[[Buffer, int], tuple[Any, int]]
+EncoderInPieces = Callable[[bytearray, Any], Generator[None, None, None]]
+DecoderInPieces = Callable[[Buffer, int, int], Generator[None, None, tuple[Any, int]]]
 
 _encoders: dict[tuple[type, int], Encoder] = {}
 _decoders: dict[tuple[type, int], Decoder] = {}
@@ -262,3 +266,45 @@ def read(cls: type[T], version: int, data: Buffer, at: int) -> tuple[T, int]:
 def decode(cls: type[T], version: int, data: Buffer) -> T:
     """The message that `data` start with; what is left over is ignored, as Kafka does (librdkafka sends such bytes)."""
     return read(cls, version, data, 0)[0]
+
+
+# In pieces: generators that stop again and again, so that nobody waits while a large message is worked on.
+
+
+_encoders_in_pieces: dict[tuple[type, int], EncoderInPieces] = {}
+_decoders_in_pieces: dict[tuple[type, int], DecoderInPieces] = {}
+
+
+def _encoder_in_pieces(cls: type, version: int) -> EncoderInPieces:
+    from kafkad.wire.compiler import compile_encoder_in_pieces
+
+    encoder = _encoders_in_pieces[cls, version] = compile_encoder_in_pieces(cls, version)
+    return encoder
+
+
+def _decoder_in_pieces(cls: type, version: int) -> DecoderInPieces:
+    from kafkad.wire.compiler import compile_decoder_in_pieces
+
+    decoder = _decoders_in_pieces[cls, version] = compile_decoder_in_pieces(cls, version)
+    return decoder
+
+
+def write_in_pieces(out: bytearray, value: Any, version: int) -> Generator[None, None, None]:
+    """As `write`."""
+    cls = type(value)
+    encoder = _encoders_in_pieces.get((cls, version)) or _encoder_in_pieces(cls, version)
+    try:
+        yield from encoder(out, value)
+    except (AttributeError, TypeError, OverflowError, UnicodeEncodeError, _struct.error) as error:
+        raise EncodeError(f"{cls.__name__} v{version}: {error}") from error
+
+
+def decode_in_pieces(cls: type[T], version: int, data: Buffer, most: int) -> Generator[None, None, T]:
+    """As `decode`. MalformedError too when arrays have more than `most` items altogether."""
+    decoder = _decoders_in_pieces.get((cls, version)) or _decoder_in_pieces(cls, version)
+    try:
+        message: T
+        message, _ = yield from decoder(data, 0, most)
+        return message
+    except (IndexError, UnicodeDecodeError, _struct.error) as error:
+        raise MalformedError(f"{cls.__name__} v{version}: {error}") from error

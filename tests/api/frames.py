@@ -18,6 +18,7 @@ from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection, Later
 from kafkad.net.reply import PENDING, Reply
 from kafkad.replica.durable import Durable
+from kafkad.turns import Jobs, Lane
 from kafkad.wire.apis import response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.schema import decode
@@ -52,6 +53,13 @@ class FakeConnection:
     def close(self) -> None:
         self.closed = True
 
+    def own(self, frame: memoryview) -> memoryview:
+        return memoryview(bytearray(frame))
+
+
+def jobs() -> Jobs:
+    return Jobs(Lane(lambda callback: asyncio.get_running_loop().call_soon(callback)))
+
 
 class Frames:
     """One client's connection to a broker."""
@@ -64,7 +72,7 @@ class Frames:
         durable = Durable(broker.replicas.logs.files, broker.threads)
         produce = ProduceApi(broker.replicas, clock, self.slow_path, durable, self.probes[PRODUCE])
         self.fetch = FetchApi(broker.replicas, FetchSessions(10, 120_000, Random(1)), clock, self.probes[FETCH])
-        self.dispatcher = Dispatcher(broker.context, produce, self.fetch, self.probes)
+        self.dispatcher = Dispatcher(broker.context, produce, self.fetch, self.probes, jobs())
         self.connection = FakeConnection(broker)
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
@@ -37,6 +37,7 @@ from kafkad.replica.moves import ReplicaMoves
 from kafkad.replica.producer_ids import ProducerIds
 from kafkad.replica.waits import Waits
 from kafkad.timers import Timers
+from kafkad.turns import at_once
 from kafkad.wire.frames import RequestHeader
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from kafkad.wire.schema import decode, encode
@@ -202,6 +203,8 @@ class OneBroker:
         header = RequestHeader(key, version, 1, "test")
         asked = Request(header, cast(Connection, self.connection), memoryview(b""))
         response = handler(self.context, asked, request)
+        if isinstance(response, Generator):
+            response = at_once(response)
         if isinstance(response, Coroutine | asyncio.Future):
             response = await response
         self.context.audit.note(asked, request, response)

@@ -20,6 +20,7 @@ from kafkad.wire.frames import RequestHeader, encode_request, read_response_head
 from kafkad.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkad.wire.primitives import MalformedError
 from kafkad.wire.schema import decode
+from tests.api.frames import jobs
 
 KEY, VERSION = 12, 4
 
@@ -47,7 +48,7 @@ class Asked:
         probe = RequestProbe(route.name)
         self.connection = FakeConnection()
         context = cast(Context, SimpleNamespace(audit=Audit()))
-        self.dispatcher = Dispatcher(context, cast(Any, None), cast(Any, None), {KEY: probe})
+        self.dispatcher = Dispatcher(context, cast(Any, None), cast(Any, None), {KEY: probe}, jobs())
         self.dispatcher._handlers[KEY] = lambda context, request, message: answer
         message = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
         frame = encode_request(RequestHeader(KEY, VERSION, 77, "c"), message)[4:]
@@ -57,7 +58,7 @@ class Asked:
     @property
     def code(self) -> int:
         [reply] = self.connection.replies
-        data = reply if isinstance(reply, bytes) else b"".join(reply)
+        data = reply if isinstance(reply, bytes | bytearray) else b"".join(reply)
         correlation_id, at = read_response_header(KEY, VERSION, data[4:])
         assert correlation_id == 77
         return cast(int, decode(HeartbeatResponse, VERSION, data[4 + at :]).error_code)

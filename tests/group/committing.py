@@ -12,6 +12,7 @@ from kafkad.group.expiry import OffsetExpiry
 from kafkad.group.machine import GroupMachine, OnEnd
 from kafkad.group.records import GroupRecord
 from kafkad.shard import Coordination
+from kafkad.turns import at_once
 from tests.group.life import Life
 
 MINUTE = 60_000
@@ -88,10 +89,10 @@ class Offsets(Life):
         return codes
 
     def fetch(self, *positions: tuple[str, int], group: str = "g", require_stable: bool = False) -> list[Fetched]:
-        return self.committer.fetch(group, positions, require_stable)
+        return at_once(self.committer.fetch(group, positions, require_stable))
 
     def fetch_all(self, group: str = "g", require_stable: bool = False) -> list[Fetched]:
-        return self.committer.fetch(group, None, require_stable)
+        return at_once(self.committer.fetch(group, None, require_stable))
 
     def delete_offsets(self, *positions: tuple[str, int], group: str = "g") -> Codes | ErrorCode:
         try:
