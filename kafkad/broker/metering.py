@@ -104,6 +104,14 @@ def _waiting_families(replicas: ReplicaManager, logs: LogManager) -> Iterator[Fa
     yield Family("kafka_server_delayedoperationpurgatory_purgatorysize", GAUGE, "Requests that wait.", waiting)
     offline = sum(directory.failure is not None for directory in logs.directories)
     yield from gauges("kafka_log_logmanager", {"offlinelogdirectorycount": offline}, "Log directories")
+    kept, cut = ([damage for _, damage in some] for some in (logs.damages.kept(), logs.damages.cut()))
+    found = {
+        "damaged_places": len(kept),
+        "damaged_bytes": sum(max(damage.size, 0) for damage in kept),
+        "torn_tails": len(cut),
+        "torn_bytes": sum(damage.size for damage in cut),
+    }
+    yield from gauges("kafkad_log", found, "Damage found in logs since the start (torn: cut off after a crash)")
 
 
 def _controller_families(replicas: ReplicaManager, controller: Controller) -> Iterator[Family]:

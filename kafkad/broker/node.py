@@ -28,7 +28,14 @@ from kafkad.broker.lifecycle import BrokerState, Lifecycle
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.broker.progress import RecoveryProgress
 from kafkad.broker.settings import Settings
-from kafkad.broker.takeover import stored_ids, take_over, tell_of_mended, tell_of_offline, tell_of_strays
+from kafkad.broker.takeover import (
+    stored_ids,
+    take_over,
+    tell_of_damage,
+    tell_of_mended,
+    tell_of_offline,
+    tell_of_strays,
+)
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError, validate_topic_configs
 from kafkad.controller.channel import LocalChannel
@@ -124,7 +131,9 @@ class Node:
             self._loop.add_signal_handler(number, self._stopping.set)
         self._server = Server(self._loop, self._settings.limits())
         self._bind(config)
-        self._logs = LogManager(config.log_dirs, Files(), self._clock, on_failure=tell_of_offline)
+        self._logs = LogManager(
+            config.log_dirs, Files(), self._clock, on_failure=tell_of_offline, on_damage=tell_of_damage
+        )
         await self._serve_http()
         self._logs.lock()
         await self._open_store(config.metadata_dir)
@@ -323,7 +332,9 @@ class Node:
         offline = [directory.path for directory in self._logs.directories if directory.failure is not None]
         if offline:
             return Condition(False, f"log directories are offline: {', '.join(offline)}")
-        return self._lifecycle.health()
+        health = self._lifecycle.health()
+        damaged = [f"damaged: {damage.text(tp)}" for tp, damage in self._logs.damages.kept()]
+        return Condition(health.good, "\n".join([health.text, *damaged]))
 
     def _announce(self) -> None:
         self._lifecycle.enter(BrokerState.RUNNING)

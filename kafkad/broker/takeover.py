@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from kafkad.config import Config
 from kafkad.controller.adoption import FoundTopic, adopt, has_topics
 from kafkad.controller.internal_topics import internal_topic
+from kafkad.log.damage import Damage
 from kafkad.log.directories import LogDirectory
 from kafkad.log.loading import IdOf
 from kafkad.log.log import Log
@@ -77,6 +78,10 @@ def tell_of_mended(logs: LogManager) -> None:
 def tell_of_offline(directory: LogDirectory, lost: list[TopicPartition]) -> None:
     """Of what cannot be used at the start; later failures are the replica manager's to tell."""
     log.error("%s; %s is offline until the broker is started again", directory.failure, directory.path)
+
+
+def tell_of_damage(tp: TopicPartition, damage: Damage) -> None:
+    log.log(logging.WARNING if damage.was_cut else logging.ERROR, "%s", damage.text(tp))
 
 
 def tell_of_strays(logs: LogManager, replicas: ReplicaManager) -> None:

@@ -25,6 +25,7 @@ from kafkad.log.batches import (
     Header,
     header_at,
 )
+from kafkad.log.damage import Damage
 from kafkad.log.files import Files, disk_errors, short_write, storage_error
 from kafkad.log.producers import read_marker
 from kafkad.log.recovery import Loaded
@@ -42,6 +43,10 @@ _Copied = tuple[int, Header, ControlRecord | None]
 
 
 def _nobody_waits() -> None:
+    pass
+
+
+def _nobody_cares(tp: TopicPartition, damage: Damage) -> None:
     pass
 
 
@@ -75,6 +80,8 @@ class Appender:
         "epochs",
         "flushed_ms",
         "flushed_until",
+        "found",
+        "on_damage",
         "on_flushed",
         "placed",
         "producers",
@@ -121,6 +128,10 @@ class Appender:
         """Its closed segments are being read to be replaced: retention leaves them alone meanwhile."""
         self.durable_name = -1
         """The base of the last segment whose name acks=all has had put on the disk (`kafkad.acks.fsync`)."""
+        self.found = loaded.damage
+        """What was damaged when it was opened."""
+        self.on_damage: Callable[[TopicPartition, Damage], None] = _nobody_cares
+        """Told of damage that a reader meets."""
         self.placed = False
         """Whether the disk is known to have the name of its directory, and its topic id."""
         self.retired = False

@@ -17,6 +17,7 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log import recovery
 from kafkad.log.batches import BadBatch
+from kafkad.log.damage import UNKNOWN_END, Damage
 from kafkad.log.files import Files, Slice, disk_errors, storage_error
 from kafkad.log.flush import Flush
 from kafkad.log.indexed import LOG, Hole
@@ -170,6 +171,9 @@ class Log(Trimmer):
 
     def _damaged(self, error: BadBatch | RecordsError, where: Segment | None = None) -> KafkaError:
         path = where.path(LOG) if where else self.directory
+        if where is not None and isinstance(error, BadBatch):
+            what = (UNKNOWN_END, where.base, UNKNOWN_END, error.reason, False)
+            self.on_damage(self.topic_partition, Damage(path, error.position, *what))
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path} is damaged: {error}")
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:

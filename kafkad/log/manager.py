@@ -16,6 +16,7 @@ from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.checkpoint import HIGH_WATERMARKS, META_PROPERTIES, PARTITION_METADATA, CheckpointError, read_topic_id
+from kafkad.log.damage import Damage, Damages
 from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory
 from kafkad.log.files import Files, may_pass
 from kafkad.log.loading import ConfigFor, IdOf, Loader, Progress, open_log, put_away
@@ -31,6 +32,7 @@ _MOST_PREFERRED = 10_000
 """Partitions that may never come: the wish that is oldest is forgotten first."""
 
 OnFailure = Callable[[LogDirectory, list[TopicPartition]], None]
+OnDamage = Callable[[TopicPartition, Damage], None]
 
 
 class NoLogDirectoryError(Exception):
@@ -45,6 +47,7 @@ class LogManager:
         clock: Clock,
         *,
         on_failure: OnFailure = lambda directory, lost: None,
+        on_damage: OnDamage = lambda tp, damage: None,
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> None:
         """`paths` is `log.dirs`; one named twice counts once."""
@@ -54,6 +57,8 @@ class LogManager:
         self.strays: list[str] = []
         self.mended: list[str] = []
         self.on_failure = on_failure
+        self.on_damage = on_damage
+        self.damages = Damages()
         self._producer_expiration_ms = producer_expiration_ms
         self.files = files
         self.clock = clock
@@ -148,9 +153,17 @@ class LogManager:
     def adopt(self, topic_partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
         """Take in an open log of `directory` as the one of its partition."""
         log.producers.expiration_ms = self._producer_expiration_ms
+        log.on_damage = self._damaged
+        for damage in log.found:
+            self._damaged(topic_partition, damage)
         directory.logs[topic_partition] = log
         self.logs[topic_partition] = log
         self._directory_of[topic_partition] = directory
+
+    def _damaged(self, topic_partition: TopicPartition, damage: Damage) -> None:
+        """Tell of a place once."""
+        if self.damages.add(topic_partition, damage):
+            self.on_damage(topic_partition, damage)
 
     def found_topics(self) -> list[FoundTopic]:
         """What the directories hold, for a first start on an empty metadata store."""
@@ -344,6 +357,7 @@ class LogManager:
                 due_ms = self.clock.now_ms() + LogConfig().file_delete_delay_ms
                 self.removal.add(put_away(directory, broken.path, topic_partition, self.files), due_ms)
         log = self.logs.pop(topic_partition, None)
+        self.damages.forget(topic_partition)
         if log is not None:
             directory = self._directory_of.pop(topic_partition)
             del directory.logs[topic_partition]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafkad.config import LogConfig
 from kafkad.log import leftovers
@@ -28,6 +28,7 @@ from kafkad.log.batches import (
     read_whole,
     walk,
 )
+from kafkad.log.damage import Damage
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files, as_far_as_there_is_room
 from kafkad.log.indexed import INDEX, LOG, TIME_INDEX, Hole
@@ -57,6 +58,7 @@ class Loaded:
     """What comes before it is on the disk."""
     new_names: bool
     """Whether the disk may not know of all its files yet."""
+    damage: list[Damage] = field(default_factory=list)
 
 
 def load(
@@ -219,6 +221,8 @@ class _Check:
             except BadBatch as bad:
                 if following is None and self.end >= self.loaded.durable_until and not _is_misnamed(segment, bad):
                     segment.files.truncate(segment.file.fd, bad.position)
+                    cut = (size - bad.position, self.end, self.end, bad.reason, True)
+                    self.loaded.damage.append(Damage(segment.path(LOG), bad.position, *cut))
                     size = position = bad.position
                 else:
                     position = self._note_hole(segment, bad, size, limit)
@@ -276,6 +280,8 @@ class _Check:
         if following is None:
             following = limit if limit != _NO_LIMIT else max(self.end, self.loaded.durable_until)
         segment.holes = (*segment.holes, Hole(bad.position, end, self.end, following))
+        kept = (end - bad.position, self.end, following, bad.reason, False)
+        self.loaded.damage.append(Damage(segment.path(LOG), bad.position, *kept))
         self.end = following
         return end
 

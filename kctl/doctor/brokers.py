@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kctl.acls.bindings import ANYWHERE, CLUSTER_NAME, EVERYBODY
-from kctl.doctor.facts import ACLS, BROKER_SETTINGS, DIRECTORIES, THROTTLES, Facts
+from kctl.doctor.facts import ACLS, BROKER_SETTINGS, DIRECTORIES, HEALTH, THROTTLES, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.output import counted, duration_text, size_text
 
@@ -55,6 +55,15 @@ def directories(facts: Facts) -> Iterator[Finding]:
             severity = Severity.ERROR if directory.free < _FULL_ERROR * directory.total else Severity.WARN
             free = f"{directory.free / directory.total:.0%} free ({size_text(directory.free)})"
             yield Finding(severity, f"the disk of {name} has {free}", (name,), fix, "disks are nearly full")
+
+
+def damaged_logs(facts: Facts) -> Iterator[Finding]:
+    """Of kafkad brokers with an http.listener; nobody else tells."""
+    for broker, places in facts.damaged.items():
+        for place in places:
+            partition = place.partition(": ")[0]
+            fix = f"log of broker {broker}; kctl check-log DIRECTORY there"
+            yield Finding(Severity.ERROR, f"a log is damaged: {place}", (partition,), fix, "logs are damaged")
 
 
 def filling(facts: Facts) -> Iterator[Finding]:
@@ -163,6 +172,7 @@ CHECKS = (
     Check("brokers-down", "Brokers that hold replicas and are not there, or do not answer.", brokers_down),
     Check("controller", "A cluster without a controller.", no_controller),
     Check("disks", "Log directories that are offline or nearly full.", directories, (DIRECTORIES,)),
+    Check("damage", "Damaged logs of kafkad brokers with an http.listener.", damaged_logs, (BROKER_SETTINGS, HEALTH)),
     Check("filling", "Disks that will soon be full, with --sample.", filling, (DIRECTORIES,)),
     Check("leaders", "Brokers that lead far more partitions than others.", leaders),
     Check("racks", "Brokers without a rack.", racks),

@@ -13,6 +13,7 @@ from kctl.acls.bindings import Binding
 from kctl.brokers.facts import BrokerFacts, broker_facts
 from kctl.choosing import Choice
 from kctl.configs.resources import Resource, described
+from kctl.doctor.health import damage, listener_of
 from kctl.errors import KctlError
 from kctl.groups.culprits import judge, suspects
 from kctl.groups.group import REBALANCING, Group, labels
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 SETTINGS, GROUPS, THROTTLES, TRANSACTIONS, ACLS = "settings", "groups", "throttles", "transactions", "acls"
 RETENTION, NEWEST, PROGRESS = "retention", "newest", "progress"
-DIRECTORIES, BROKER_SETTINGS = "directories", "broker settings"
+DIRECTORIES, BROKER_SETTINGS, HEALTH = "directories", "broker settings", "health"
 
 TOPIC_SETTINGS = (
     "min.insync.replicas",
@@ -45,6 +46,7 @@ SETTINGS_OF_BROKERS = (
     "offsets.topic.replication.factor",
     "transaction.max.timeout.ms",
     "broker.rack",
+    "http.listener",
 )
 _MAX_TIMEOUT_MS = 15 * 60 * 1000
 SILENT_MS = 5 * 60_000
@@ -87,6 +89,8 @@ class Facts(NamedTuple):
     growth: Mapping[tuple[int, str], float] = {}
     """Bytes a second by which the free space of a broker's directory shrinks, where it was looked at twice."""
     certificate_days: float | None = None
+    damaged: Mapping[int, tuple[str, ...]] = {}
+    """Damaged places in logs, of each broker that says them at /health."""
     unseen: Mapping[str, tuple[KctlError, ...]] = {}
     """What checks need and could not be looked at, or not wholly."""
 
@@ -111,6 +115,8 @@ def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
     ).without(DIRECTORIES, errors)
     if SETTINGS in needs or BROKER_SETTINGS in needs:
         facts = _with_settings(session, facts, answering)
+    if HEALTH in needs:
+        facts = _with_health(facts)
     if GROUPS in needs:
         facts = _with_groups(session, facts)
     if RETENTION in needs:
@@ -162,6 +168,23 @@ def _with_settings(session: Session, facts: Facts, answering: Iterable[int]) -> 
             int(of.name): {entry.name: entry.value for entry in entries} for of, entries in of_brokers.items()
         },
     )
+
+
+def _with_health(facts: Facts) -> Facts:
+    """Brokers that have `http.listener`, a setting of kafkad, are asked there; others have nothing to say."""
+    found: dict[int, tuple[str, ...]] = {}
+    unseen = []
+    for broker in facts.brokers:
+        setting = facts.broker_settings.get(broker.id, {}).get("http.listener")
+        where = listener_of(setting, broker.host or "")
+        if where is None:
+            continue
+        try:
+            found[broker.id] = tuple(damage(*where))
+        except OSError as error:
+            what = f"broker {broker.id} cannot be asked for damaged logs at http://{where[0]}:{where[1]}/health"
+            unseen.append(KctlError(f"{what}: {error}"))
+    return facts._replace(damaged=found).without(HEALTH, unseen)
 
 
 def _with_groups(session: Session, facts: Facts) -> Facts:
