@@ -3,7 +3,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 INSTALLED := .venv/.installed
 
-.PHONY: run test test-slow test-long test-all compatibility check fmt docs bench spark test-spark bench-spark
+.PHONY: man run test test-slow test-long test-all compatibility check fmt docs bench spark test-spark bench-spark
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -74,6 +74,9 @@ fmt: $(INSTALLED)-test
 docs: $(INSTALLED)-test
 	$(PY) -m kctl.reference > docs/kctl.md
 	$(PY) -m kafkad_etl.model.reference docs/etl.md
+
+man: $(INSTALLED)
+	$(PY) -m deploy.man build/man
 
 bench: $(INSTALLED)-test
 	missed=0; for table in figures groups cleaner segments records kctl; do $(PY) -m tests.bench.$$table || missed=1; done; \

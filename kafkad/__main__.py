@@ -1,4 +1,4 @@
-"""`kafkad`: command line to configuration to broker, and the exit code: 0 stopped, 1 failed, 2 bad configuration."""
+"""`kafkad`: command line to configuration to broker, and the exit code."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from kafkad.config import Config, ConfigError, load
 from kafkad.model import Endpoint
 
 BAD_CONFIGURATION = 2
+EXIT_STATUS = {0: "stopped", 1: "failed", BAD_CONFIGURATION: "the configuration cannot be used"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
 
     def read() -> Config:
         return load(options.config, options.set, os.environ)
@@ -59,18 +60,18 @@ def _allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
         prog="kafkad",
         description="A Kafka broker without a JVM. Without --config: one node on 127.0.0.1:9092, data in kafkad-data.",
     )
-    parser.add_argument("--config", metavar="FILE", help="settings: YAML, or a server.properties of Kafka as it is")
-    parser.add_argument(
+    made.add_argument("--config", metavar="FILE", help="settings: YAML, or a server.properties of Kafka as it is")
+    made.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="one setting; wins over the file; repeatable"
     )
-    parser.add_argument("--check", action="store_true", help="check the configuration and exit; touches no data")
-    parser.add_argument("--version", action="version", version=f"kafkad {__version__}")
-    return parser
+    made.add_argument("--check", action="store_true", help="check the configuration and exit; touches no data")
+    made.add_argument("--version", action="version", version=f"kafkad {__version__}")
+    return made
 
 
 def _report(config: Config) -> int:

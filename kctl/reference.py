@@ -12,17 +12,18 @@ from kctl.lazy import LazyGroup
 from kctl.settings import options
 
 _WIDTH = 100
-_INTRODUCTION = """# kctl
+_HEAD = """# kctl
 
 Made from the commands' own help by `make docs`; change it there.
-
+"""
+INTRODUCTION = """\
 `kctl` operates kafkad and any other Kafka. Names are literal; `--match` and `--regex` take patterns. What changes
 something shows the effect and asks; `--yes` does not ask, `--dry-run` only shows. What only adds and is undone by one
 command (create, clone, `acls add`, new users, tokens and contexts) is done at once, unless the context is protected,
 and prints that command. Of several names with one wrong the others are done, and the exit code says so. Data go to
 standard output, everything else to standard error.
 """
-_EXIT_CODES = {
+EXIT_CODES = {
     Exit.DONE: "all done",
     Exit.FAILED: "a broker refused, or several things failed in different ways",
     Exit.USAGE: "the command line is wrong",
@@ -40,14 +41,14 @@ def page() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield _INTRODUCTION
+    yield from (_HEAD, INTRODUCTION)
     yield "## Options of every command\n"
     context = click.Context(root, info_name="kctl", **root.context_settings)
     for option in options():
         names, text = option.get_help_record(context) or ("", "")
         yield f"- `{names}`: {text}"
     yield "\n## Exit codes\n"
-    for code, meaning in _EXIT_CODES.items():
+    for code, meaning in EXIT_CODES.items():
         yield f"- {int(code)}: {meaning}"
     yield from _commands(root, context)
 

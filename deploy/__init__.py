@@ -1,0 +1,1 @@
+"""What carries kafkad to machines: the Debian package, man pages, and what watches it."""
