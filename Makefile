@@ -3,7 +3,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 INSTALLED := .venv/.installed
 
-.PHONY: man run test test-slow test-long test-all compatibility check fmt docs bench spark test-spark bench-spark
+.PHONY: man deb run test test-slow test-long test-all compatibility check fmt docs bench spark test-spark bench-spark
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -77,6 +77,9 @@ docs: $(INSTALLED)-test
 
 man: $(INSTALLED)
 	$(PY) -m deploy.man build/man
+
+deb: $(INSTALLED)-test
+	$(PY) -m deploy.deb dist
 
 bench: $(INSTALLED)-test
 	missed=0; for table in figures groups cleaner segments records kctl; do $(PY) -m tests.bench.$$table || missed=1; done; \

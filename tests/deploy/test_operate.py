@@ -1,0 +1,73 @@
+"""docs/operate.md: every block marked as shell is run, in order, against a broker of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.oracle.kafka import free_port
+
+PAGE = Path(__file__).parents[2] / "docs" / "operate.md"
+SECONDS = 300
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(SECONDS)]
+
+MACHINE = r"""
+set -eo pipefail
+export PATH={programs}:$PATH KCTL_BOOTSTRAP=127.0.0.1:{port} HOME={home}
+kctl() {{ command kctl "$@" || [ $? -eq 7 ]; }}  # 7: done, and something is not in order
+start() {{
+    kafkad --config {home}/kafkad.yaml 2>>{home}/kafkad.log & echo $! >{home}/pid
+    until curl -fs http://127.0.0.1:{http}/ready >/dev/null; do sleep 0.1; done
+}}
+stop() {{ kill "$(cat {home}/pid)"; while kill -0 "$(cat {home}/pid)" 2>/dev/null; do sleep 0.1; done; }}
+systemctl() {{ case $1 in start) start ;; stop) stop ;; restart) stop; start ;; *) return 64 ;; esac; }}
+trap 'stop 2>/dev/null || true' EXIT
+mkdir {home}/backup
+start
+kctl topics create orders -p 2 -y -q
+seq 100 | kctl produce orders -q
+kctl consume orders --group billing -n 100 -q >/dev/null
+set -v
+"""
+
+
+def blocks() -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+
+
+def test_what_the_page_says_to_do_can_be_done(tmp_path: Path) -> None:
+    port, http = free_port(), free_port()
+    data = tmp_path / "data"
+    data.mkdir()
+    (tmp_path / "kafkad.yaml").write_text(
+        f"listeners: PLAINTEXT://127.0.0.1:{port}\nhttp.listener: 127.0.0.1:{http}\nlog.dirs: {data}\n"
+    )
+    here = {
+        "/var/lib/kafkad": str(data),
+        "/etc/kafkad/": f"{tmp_path}/",
+        "/backup/": f"{tmp_path}/backup/",
+        "http://localhost:9404": f"http://127.0.0.1:{http}",
+    }
+    script = "".join(blocks())
+    for there, place in here.items():
+        assert there in script
+        script = script.replace(there, place)
+    prelude = MACHINE.format(programs=Path(sys.executable).parent, port=port, http=http, home=tmp_path)
+    check = 'set +v\nkctl consume orders-copy -q --format "%s\\n" | wc -l\necho "all of it was done"\n'
+    done = subprocess.run(
+        ["bash"],
+        input=prelude + script + check,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if not name.startswith("KCTL")},
+    )
+    assert done.stdout.endswith("all of it was done\n"), done.stdout + done.stderr
+    assert done.returncode == 0
