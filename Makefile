@@ -26,13 +26,13 @@ endef
 
 $(INSTALLED)-spark: pyproject.toml | .venv/bin/python
 	@$(room)
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[spark]' $(PYSPARK)
-	touch $@
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[fast,spark]' $(PYSPARK)
+	touch $@ $(INSTALLED)
 
 $(INSTALLED)-test-spark: pyproject.toml | .venv/bin/python
 	@$(room)
 	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test,test-spark]' $(PYSPARK)
-	touch $@ $(INSTALLED)-test $(INSTALLED)-spark
+	touch $@ $(INSTALLED)-test $(INSTALLED)-spark $(INSTALLED)
 
 run: $(INSTALLED)
 	$(PY) -m kafkad $(ARGS)

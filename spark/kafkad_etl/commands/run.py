@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,16 +19,29 @@ if TYPE_CHECKING:
     from kafkad_etl.reporting import How
 
 HOW = ("rich", "plain", "json")
+_PROGRAM = "KAFKAD_ETL_PROGRAM"
+"""How spark/submit was called, which is this command by another name."""
+
+
+class Named(click.Context):
+    @property
+    def command_path(self) -> str:
+        return os.environ.get(_PROGRAM) or super().command_path
 
 
 class Showing(EtlCommand):
     """What it prints is no table: -o says how progress is shown."""
+
+    context_class = Named
 
     def __init__(self, *arguments: Any, **others: Any) -> None:
         super().__init__(*arguments, **others)
         (output,) = (option for option in self.params if option.name == "output" and isinstance(option, CommonOption))
         output.type = click.Choice(HOW)
         output.help = "How to show progress.  [default: rich on a terminal, else plain]"
+
+    def get_help(self, ctx: click.Context) -> str:
+        return super().get_help(ctx).replace("kctl etl run", ctx.command_path)
 
 
 @click.command("run", cls=Showing)
