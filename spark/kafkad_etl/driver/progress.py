@@ -17,6 +17,8 @@ class Progress(NamedTuple):
     """What of StreamingQueryProgress is used."""
 
     batch: int
+    ran: bool
+    """Else Spark has looked and found nothing: it says so under the number of the batch that comes next."""
     latest: Offsets
     watermark: str
     groups: int
@@ -34,6 +36,7 @@ def progress_of(text: str) -> Progress:
     watermark = found.get("eventTime", {}).get("watermark", "")
     return Progress(
         batch=found["batchId"],
+        ran="addBatch" in durations,
         latest=offsets_of(json.dumps(source.get("latestOffset"))),
         watermark="" if watermark.startswith("1970-01-01T00:00:00") else watermark,
         groups=operators[-1]["numRowsTotal"] if operators else 0,

@@ -282,7 +282,7 @@ class _Stream(_Work):
         if last is None or int(last.batchId()) < min(self._outcomes):
             return
         for progress in map(progress_of, (each.json for each in query.recentProgress)):
-            outcome = self._outcomes.pop(progress.batch, None)
+            outcome = self._outcomes.pop(progress.batch, None) if progress.ran else None
             if outcome:
                 self._front.send(batch_of(outcome, progress))
                 self._told_batch = progress.batch
