@@ -72,6 +72,7 @@ def plan(
     Example: kctl etl plan orders.yaml --mode batch
     """
     from kafkad_etl.cluster.clusters import Clusters
+    from kafkad_etl.machine import filesystems
     from kafkad_etl.model.effective import effective
     from kafkad_etl.model.guarantee import guarantee
     from kafkad_etl.model.inspection import inspect
@@ -85,6 +86,7 @@ def plan(
     doubts = inspect(loaded, found)
     asked = Asked(accept_data_loss=accept_data_loss, reset_checkpoint=reset_checkpoint)
     with Clusters(settings, job.parent) as clusters, loaded.telling_places():
+        filesystems.check(found.job)
         planned = planned_of(clusters, found.job, asked)
     planned = planned._replace(warnings=(*doubts, *planned.warnings))
     promised = str(guarantee(planned.plan.job))

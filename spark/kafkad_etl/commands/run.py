@@ -51,6 +51,7 @@ class Showing(EtlCommand):
 @asking.mode
 @click.option("--limit-rows", type=click.IntRange(min=1), metavar="N", help="End after the batch that reaches so many.")
 @click.option("--accept-data-loss", is_flag=True, help="Go on although records are gone, this time only.")
+@click.option("--trust-sql", is_flag=True, help="Let Spark decide on SQL and schemas that seem wrong.")
 @click.option("--reset-checkpoint", is_flag=True, help="Begin anew; the old checkpoint is put aside.")
 @asking.master
 @asking.java_home
@@ -89,6 +90,7 @@ def _run(settings: Settings, how: How, **given: Any) -> int:
         master=given["master"],
         java_home=given["java_home"],
         options=options_of(given["submit_options"]),
+        trusts_sql=given["trust_sql"],
         how="plain" if settings.quiet and how == "rich" else how,
     )
     with for_people(settings) as stream:

@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from kafkad_etl.model.sql import Finding
 
 
-def inspect(loaded: Loaded, effective: Effective, *, strict: bool = False) -> list[str]:
-    """Warnings; JobError for what is certainly wrong, and if `strict` for what only Spark could know better."""
+def inspect(loaded: Loaded, effective: Effective, *, strict: bool = False, trusts: bool = False) -> list[str]:
+    """Warnings; JobError for what is certainly wrong, and if `strict` for what only Spark could know better. `trusts`:
+    Spark is to decide on all of it."""
     if not _has_sql(effective.job):
         return []
     from kafkad_etl.model.sql import findings
 
     found = findings(effective)
-    refused = [finding for finding in found if finding.level == "wrong" or (strict and finding.level == "doubt")]
+    levels = () if trusts else ("wrong", "doubt") if strict else ("wrong",)
+    refused = [finding for finding in found if finding.level in levels]
     lines = {
         finding: masked("; ".join((f"{_place(loaded, finding)}: {finding.text}", *finding.hints)), effective.secrets)
         for finding in found

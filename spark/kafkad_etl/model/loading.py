@@ -69,6 +69,8 @@ class Loaded(NamedTuple):
     def within(self, path: str, line: int, column: int = 0) -> str:
         """Where line `line` (from 1) of the text at `path` is in the file: orders.yaml:31:9 transform.sql."""
         place = self.tree_lines.get(path)
+        if place is not None and not place.line:
+            return f"{self.where(path)}{f':{line}:{column}' if column else ''}"
         if place is None or (line > 1 and not place.block):
             return self.where(path)
         column = column and column + place.text_column - 1

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.messages import Schema
+from kafkad_etl.model import types
 
 _SIMPLE = {"integer": "long", "number": "double", "boolean": "boolean", "string": "string"}
 _FORMATS = {"date-time": "timestamp", "date": "date"}
@@ -74,11 +75,15 @@ def _json(text: str, where: str) -> Any:
 def _avro(document: Any, where: str) -> str:
     if not isinstance(document, dict) or document.get("type") != "record":
         raise _wrong(where, "the schema is not an Avro record", '{"type": "record", "name": …, "fields": […]}')
+    if faults := list(types.of_avro(document)):
+        raise _wrong(where, *faults)
     return json.dumps(document, separators=(",", ":"))
 
 
 def _spark(document: Any, where: str, file: Path) -> str:
     if isinstance(document, dict) and document.get("type") == "struct":
+        if faults := list(types.of_spark(document)):
+            raise _wrong(where, f"{file}: {faults[0]}", *faults[1:])
         return json.dumps(document, separators=(",", ":"))
     try:
         return json.dumps(_columns(document, "$"), separators=(",", ":"))

@@ -35,13 +35,38 @@ def faults(job: Job, connect: Connect = socket.create_connection) -> Iterator[Et
 
 
 def _of_directory(path: Path) -> Iterator[EtlError]:
-    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    """Files are written beside it, and renamed into it."""
+    path = path.absolute()
+    there, beside = _nearest(path), _nearest(path.parent)
     if not there.is_dir():
         yield EtlError(
             f"{there} is a file, and files can only be written to a directory", EtlExit.CLUSTER, key="sink.path"
         )
-    elif not os.access(there, os.W_OK | os.X_OK):
-        yield EtlError(f"{there} cannot be written by this user", EtlExit.CLUSTER, key="sink.path")
+        return
+    for directory in dict.fromkeys((there, beside)):
+        if why := unwritable(directory):
+            hints = (f"files are written beside {path} first, and renamed into it",) if directory != there else ()
+            yield EtlError(f"{directory} cannot be written: {why}", EtlExit.CLUSTER, key="sink.path", hints=hints)
+            return
+    if there == path and path.stat().st_dev != beside.stat().st_dev:
+        what = f"{path} is a mount point, and files cannot be renamed into it from beside it"
+        hint = f"a directory below it works: {path / 'data'}"
+        yield EtlError(what, EtlExit.CLUSTER, key="sink.path", hints=(hint,))
+
+
+def _nearest(path: Path) -> Path:
+    return next(each for each in (path, *path.parents) if each.exists())
+
+
+def unwritable(directory: Path) -> str:
+    """Why no file can be made there; empty: one was made, without a name where the system can do that, and is gone."""
+    from tempfile import TemporaryFile
+
+    try:
+        with TemporaryFile(dir=directory):
+            return ""
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
 
 
 def _of_hdfs(job: Job, connect: Connect) -> Iterator[EtlError]:

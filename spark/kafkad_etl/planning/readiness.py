@@ -11,6 +11,7 @@ from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import dead_letter_topics
 from kafkad_etl.job import Job
+from kafkad_etl.machine import filesystems
 from kafkad_etl.planning import masters, places, source, writing
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import Asked
@@ -64,4 +65,5 @@ def _faults(clusters: Clusters, job: Job) -> Iterator[EtlError]:
         except EtlError as error:
             yield error
     yield from places.faults(job)
+    yield from filesystems.faults(job)
     yield from masters.faults(job)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
@@ -20,6 +21,7 @@ from kafkad_etl.process.logs import Log
 from kafkad_etl.reporting import Outcome, Reporter
 
 _LOG_LINES = 5
+_LOG_SCANNED = 60
 _END_SECONDS = 20.0
 """For Spark to end by itself, once the driver has said that it is done."""
 _START_SECONDS = 45.0
@@ -53,6 +55,7 @@ class Conductor:
         self._heeded = 0
         self._last: Last = None
         self._given_up: Failed | None = None
+        self._began = False
         self._stopped = False
         self._others: SimpleQueue[Told] = SimpleQueue()
         self.on_batch: list[Callable[[Batch], None]] = []
@@ -71,6 +74,7 @@ class Conductor:
 
     def to_its_end(self, launched: Launched, log: Log) -> Last:
         """What the driver said last; None: it was interrupted. EtlError if Spark went under."""
+        self._began = True
         last = self._conduct(launched, log)
         status = settle(launched, self._interruptions)
         if not went_under(last, status):
@@ -112,10 +116,10 @@ class Conductor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._heed_others()
-        self._shown.close(outcome(self._last, self._interruptions.count))
+        self._shown.close(outcome(self._last, self._interruptions.count) if self._began else "not begun")
 
     def _pass_on(self, event: Event) -> None:
-        self._shown.event(event)
+        self._shown.event(replace(event, trace="") if isinstance(event, Failed) else event)
         if isinstance(event, Batch):
             for call in self.on_batch:
                 call(event)
@@ -127,7 +131,9 @@ class Conductor:
         if count > self._heeded:
             self._heeded = count
             now = count > 1 or not self._shown.state.application  # while Spark starts there is no batch to wait for
-            self._shown.say("stopping at once" if now else _STOPPING)
+            by = self._interruptions.by
+            said = "stopping at once" if now else _STOPPING
+            self._shown.say(said if by == signal.SIGINT else f"{by.name}: {said.replace('Ctrl-C', by.name)}")
             launched.stop(now=now)
 
     def _heed_others(self) -> None:
@@ -175,17 +181,36 @@ def settle(launched: Launched, interruptions: Interruptions, clock: Callable[[],
 
 def went_under(last: Last, status: int | None) -> bool:
     """Whether the JVM was killed, or ended without a word: what a driver says then is only that it is alone."""
-    return last is None or (isinstance(last, Failed) and status is not None and status < 0)
+    return last is None or (isinstance(last, Failed) and signal_of(status) is not None)
+
+
+_ENDED_BY = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+
+
+def signal_of(status: int | None) -> signal.Signals | None:
+    """That ended it; a JVM that SIGTERM ended says so by its exit code: 128 more."""
+    if status is None or status >= 0:
+        return next((each for each in _ENDED_BY if status == 128 + each), None)
+    return signal.Signals(-status)
+
+
+_OF_A_TRACE = re.compile(r"\s+at .*|\s*\.\.\. \d+ more|Caused by: .*|Traceback .*|\s+File .*|\s{4,}.*|\s+\^+.*")
+
+
+def without_traces(lines: Sequence[str]) -> list[str]:
+    """Those are in the log."""
+    return [line for line in lines if not _OF_A_TRACE.fullmatch(line)]
 
 
 def vanished(status: int | None, log: Log, secrets: frozenset[str]) -> EtlError:
     """The last words of a driver that went without telling us any are in the log."""
     how = "said nothing more" if status is None else f"ended with exit code {status}"
     hints = []
-    if status is not None and status < 0:
-        how = f"was killed ({signal.Signals(-status).name})"
-    if status == -signal.SIGKILL:
+    by = signal_of(status)
+    if by is not None:
+        how = f"was killed ({by.name})" if by == signal.SIGKILL else f"was ended from outside ({by.name})"
+    if by == signal.SIGKILL:
         hints.append("if nobody killed it, memory ran out: dmesg says so, and spark.driver_memory can be less")
-    if lines := log.last_lines(_LOG_LINES):
+    if lines := without_traces(log.last_lines(_LOG_SCANNED))[-_LOG_LINES:]:
         hints += ["the last lines of the log:", *(masked(line, secrets) for line in lines)]
     return EtlError(f"Spark {how} before the job was done", EtlExit.FAILED, hints=(*hints, f"log: {log.path}"))

@@ -15,6 +15,8 @@ class Interruptions:
 
     def __init__(self) -> None:
         self.count = 0
+        self.by = signal.SIGINT
+        """The last one."""
         self._before: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Self:
@@ -31,3 +33,4 @@ class Interruptions:
 
     def _counted(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
+        self.by = signal.Signals(number)

@@ -13,7 +13,7 @@ from kafkad_etl.reporting.state import State, advance, begin
 from kafkad_etl.reporting.text import summary
 
 How = Literal["rich", "plain", "json"]
-Outcome = Literal["done", "limit", "stopped", "interrupted", "failed"]
+Outcome = Literal["done", "limit", "stopped", "interrupted", "failed", "not begun"]
 
 
 class Reporter(ABC):
@@ -55,6 +55,8 @@ class Reporter(ABC):
         print(text, file=self._stream, flush=True)
 
     def close(self, outcome: Outcome) -> None:
+        if outcome == "not begun" or (outcome == "failed" and not self.state.reading):
+            return  # nothing was done: the error says it all
         for line in summary(
             self.state, outcome, self._clock() - self.state.began, guarantee=self.guarantee, log=self.log
         ):

@@ -21,6 +21,8 @@ class JsonLines(Reporter):
         """Nothing has happened."""
 
     def close(self, outcome: Outcome) -> None:
+        if outcome == "not begun":
+            return
         state = self.state
         windows = state.windows
         document = {

@@ -11,7 +11,7 @@ from kafkad_etl.checkpoint import checkpoints
 from kafkad_etl.checkpoint.locking import Lock
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import FILES
-from kafkad_etl.machine import environment
+from kafkad_etl.machine import environment, filesystems
 from kafkad_etl.messages import Compacted, Failed, Plan
 from kafkad_etl.model.effective import Effective, effective
 from kafkad_etl.model.loading import JobFile, load
@@ -45,6 +45,8 @@ def compact(request: Request, stream: TextIO) -> Done:
             EtlExit.USAGE,
             where=loaded.where("sink.type"),
         )
+    with loaded.telling_places():
+        filesystems.check(job.job)
     found = environment.find(job.job, request.java_home)
     masters.check(job.job, request.master)
     checkpoint = checkpoints.checkpoint_of(job.job, os.environ)

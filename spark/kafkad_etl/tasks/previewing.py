@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.errors import EtlExit
-from kafkad_etl.machine import environment
+from kafkad_etl.machine import environment, filesystems
 from kafkad_etl.messages import Rows
 from kafkad_etl.model.effective import effective
 from kafkad_etl.model.loading import JobFile, load
@@ -41,6 +41,8 @@ def preview(settings: Settings, request: Request, stream: TextIO) -> Done:
     """EtlError for all that goes wrong."""
     loaded = load(request.file)
     job = effective(loaded)
+    with loaded.telling_places():
+        filesystems.check(job.job)
     found = environment.find(job.job, request.java_home)
     masters.check(job.job, request.master)
     shown = Collector(Rows, stream)

@@ -15,7 +15,7 @@ from kafkad_etl.checkpoint.locking import Lock
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.errors import EtlExit
 from kafkad_etl.job import Job
-from kafkad_etl.machine import environment
+from kafkad_etl.machine import environment, filesystems
 from kafkad_etl.model.effective import effective
 from kafkad_etl.model.guarantee import guarantee
 from kafkad_etl.model.inspection import inspect
@@ -44,13 +44,16 @@ class Request(NamedTuple):
     java_home: str = ""
     options: Options = NO_OPTIONS
     how: How = "plain"
+    trusts_sql: bool = False
 
 
 def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
     """EtlError for all that goes wrong. `stream` gets what people read; data go to standard output."""
     loaded = load(request.file)
     job = effective(loaded)
-    doubts = inspect(loaded, job)
+    doubts = inspect(loaded, job, trusts=request.trusts_sql)
+    with loaded.telling_places():
+        filesystems.check(job.job, request.options.words)
     found = environment.find(job.job, request.java_home)
     master = request.options.master or request.master
     masters.check(job.job, master, request.options.conf)
@@ -67,10 +70,10 @@ def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
         promise = str(guarantee(planned.plan.job))
         if planned.has_nothing_new:
             return _nothing_new(request, planned, stream, said, promise)
-        said += begin(planned, clusters)
         log = log_of(job.job)
         shown = reporter(request.how, planned, stream, guarantee=promise, log=str(log.path))
         with loaded.telling_places(), exporting(planned.plan.job, shown):
+            said += begin(planned, clusters)
             return work_to_its_end(
                 Work(found, planned.plan, log, job.secrets, request.master, request.options, lock),
                 shown,

@@ -111,9 +111,77 @@ def test_a_cluster_that_is_not_there_is_told_before_spark_starts(
 
 def test_sql_that_is_wrong_is_named_by_its_line(run: Run) -> None:
     failed = 'Failed(kind="sql", text="no such column", step="sql", line=1, column=8)'
-    ran = run(f"{WORK}channel.send({failed}); channel.close()", "--set", "transform.sql=SELECT x FROM source")
+    ran = run(f"{WORK}channel.send({failed}); channel.close()", "--set", "transform.sql=SELECT f(value) FROM source")
     assert ran.code == EtlExit.USAGE
-    assert "transform.sql: no such column" in ran.err
+    assert "--set transform.sql:1:8: no such column" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("transform.sql", "SELECT nix FROM source", '--set transform.sql:1:8: there is no column "nix"'),
+        ("transform.sql", "SELECT value FORM source", '--set transform.sql:1:19: ends too early, after "source"'),
+        ("key", "{format: json, schema: id BIGNT}", '--set key.schema: cannot be read near "BIGNT"'),
+        ("sink", "{type: json, path: /proc/lake}", "sink.path: /proc cannot be written"),
+        ("sink", "{type: json, path: 's3a://lake/orders'}", "sink.path: s3a:// needs a jar"),
+    ],
+)
+def test_what_is_certainly_wrong_is_told_before_spark_starts_and_nothing_else(
+    run: Run, tmp_path: Path, key: str, value: str, told: str
+) -> None:
+    ran = run(f"open({str(tmp_path / 'started')!r}, 'w')", "--set", f"{key}={value}")
+    assert ran.code in (EtlExit.USAGE, EtlExit.CLUSTER, EtlExit.ENVIRONMENT)
+    assert ran.err.startswith("error: ")
+    assert told in ran.err
+    assert "guarantee" not in ran.err and "rows read" not in ran.err
+    assert not (tmp_path / "started").exists()
+
+
+def test_spark_decides_on_sql_that_is_trusted(run: Run) -> None:
+    ran = run(
+        WORK + 'channel.send(Ended("done")); channel.close()',
+        "--trust-sql",
+        "--set",
+        "transform.sql=SELECT a FORM source",
+    )
+    assert (ran.code, ran.err.splitlines()[0]) == (
+        EtlExit.DONE,
+        'warning: --set transform.sql:1:15: ends too early, after "source"',
+    )
+
+
+def test_what_spark_finds_before_it_reads_is_told_without_a_summary(run: Run) -> None:
+    failed = 'Failed(kind="sql", text="no such function", trace="at Some.scala")'
+    ran = run(f"{HELLO}channel.send({failed}); channel.close()")
+    assert (ran.code, ran.err.splitlines()[0]) == (EtlExit.USAGE, "error: no such function (USAGE)")
+    ran = run(f"{WORK}channel.send({failed}); channel.close()", "-o", "json")
+    assert "Some.scala" not in ran.out + ran.err
+
+
+def test_who_ends_a_run_from_outside_is_named(run: Run) -> None:
+    stops = """
+os.kill(os.getppid(), signal.SIGTERM)
+while channel.stop is None:
+    time.sleep(0.01)
+channel.send(Ended("stopped"))
+channel.close()
+"""
+    ran = run(WORK + stops)
+    assert ran.code == EtlExit.INTERRUPTED
+    assert "SIGTERM: stopping after the batch that runs; SIGTERM again stops at once" in ran.err
+    ran = run(WORK + "sys.exit(143)")
+    assert ran.code == EtlExit.FAILED
+    assert "error: Spark was ended from outside (SIGTERM) before the job was done" in ran.err
+
+
+def test_traces_are_in_the_log_only(run: Run) -> None:
+    ran = run(
+        WORK
+        + "print('java.io.IOException: no\\n\\tat X.run(X.java:1)\\n\\t... 3 more\\nCaused by: y', flush=True)"
+        + "; sys.exit(1)"
+    )
+    assert "       java.io.IOException: no\n" in ran.err
+    assert "X.java" not in ran.err and "more" not in ran.err
 
 
 def test_as_json_lines_every_line_is_one(run: Run) -> None:

@@ -70,7 +70,8 @@ class Analysis:
         for relation in [*([first.this] if first else []), *(join.this for join in select.args.get("joins") or ())]:
             if isinstance(relation, exp.Subquery):
                 inside.append(relation)
-                yield relation.alias.lower(), self._query(relation.this, views, outer)
+                columns = self._query(relation.this, views, outer)
+                yield relation.alias.lower(), Columns() if relation.args.get("pivots") else _renamed(relation, columns)
             elif isinstance(relation, exp.Table):
                 yield self._table(relation, views)
             else:
@@ -86,7 +87,7 @@ class Analysis:
             return name, Columns()  # a function, or a table of a catalog
         if table.name.lower() not in views:
             self.missing.append(Missing(table, table.name, tuple(views), True))
-        return name, views.get(table.name.lower(), Columns())
+        return name, _renamed(table, views.get(table.name.lower(), Columns()))
 
     def _check(self, select: exp.Select, visible: tuple[_Relation, ...]) -> None:
         if not all(columns.complete for _, columns in visible):
@@ -102,6 +103,13 @@ class Analysis:
                 self.missing.append(Missing(node.parts[1], others[0], of_relation[0].names, False))
             elif not of_relation and first.lower() not in known.keys() | aliases | _ALWAYS:
                 self.missing.append(Missing(node.parts[0], first, tuple(known.values()), False))
+
+
+def _renamed(relation: Node, columns: Columns) -> Columns:
+    """AS t (a, b) gives all of its columns other names."""
+    alias = relation.args.get("alias")
+    names = tuple(column.name for column in alias.columns) if alias is not None else ()
+    return Columns(names, True) if names else columns
 
 
 def argument(node: Node, name: str) -> Node | None:

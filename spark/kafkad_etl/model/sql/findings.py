@@ -27,6 +27,7 @@ def _findings(effective: Effective) -> Iterator[Finding]:
     job = effective.job
     source, found = _source(effective)
     yield from found
+    yield from _of_schema(effective.schemas.key, "key.schema")[1]
     yield from _named_columns(job, source)
     lookups: dict[str, Columns] = {}
     for name, lookup in job.transform.lookups.items():

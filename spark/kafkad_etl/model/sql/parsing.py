@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from kafkad_etl.model.sql.terms import Unparsed
+from kafkad_etl.model.sql.terms import Unknown, Unparsed
 
 _WINDOW = re.compile(r"\bwindow(?=\s*\()", re.IGNORECASE)
 TIME_WINDOWS = ("win_ow", "session_window")
 """sqlglot takes Spark's function `window` for a clause, so it gets another name, as long as the old one."""
+
+
+_CHANGES = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Alter)
+_AFTER_NO_COMMA = {"COMMA", "FROM", "WHERE", "R_PAREN", "GROUP_BY", "ORDER_BY", "HAVING", "LIMIT"}
+_PIECE = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|[^'\"`/-]+|.", re.DOTALL)
+"""Quoted text, a comment, or what is neither; alone, a quote has no end."""
 
 
 class Position(NamedTuple):
@@ -23,11 +30,15 @@ class Position(NamedTuple):
 
 def query_of(sql: str) -> exp.Query:
     """Exactly one SELECT."""
-    trees = [tree for tree in _parsed(_WINDOW.sub(TIME_WINDOWS[0], sql)) if tree is not None]
+    text = _WINDOW.sub(TIME_WINDOWS[0], sql)
+    trees = [tree for tree in _parsed(text) if tree is not None]
     if len(trees) != 1:
-        raise Unparsed("has to be one SELECT" if trees else "is empty")
+        raise Unparsed("has to be one SELECT" if trees else "is empty", 1, 1)
+    if isinstance(trees[0], _CHANGES):
+        raise Unparsed("has to be a SELECT: jobs change nothing by SQL", 1, 1)
     if not isinstance(trees[0], exp.Query):
-        raise Unparsed("has to be a SELECT", 1, 1)
+        raise Unknown("is no SELECT", 1, 1)
+    _need_between_commas(text)
     return trees[0]
 
 
@@ -38,11 +49,35 @@ def _parsed(text: str) -> list[Any]:
         first = error.errors[0] if error.errors else {}
         near = first.get("highlight") or ""
         said = f'cannot be read near "{near}"' if near else "cannot be read"
-        raise Unparsed(said, first.get("line") or 0, max((first.get("col") or 0) - len(near) + 1, 0)) from error
+        where = Position(first.get("line") or 0, max((first.get("col") or 0) - len(near) + 1, 0))
+        if near and where == _where(text, len(text.rstrip()) - len(near)):
+            said = f'ends too early, after "{near}"'
+        raise Unparsed(said, *where) from error
     except SqlglotError as error:
-        raise Unparsed("cannot be read: a quote or a comment has no end") from error
+        raise Unparsed("cannot be read: a quote or a comment has no end", *_where(text, _unclosed(text))) from error
     except RecursionError as error:
         raise Unparsed("is nested too deeply") from error
+
+
+def _unclosed(text: str) -> int:
+    """Where the quote or the comment begins that has no end."""
+    for piece in _PIECE.finditer(text):
+        if piece[0] in ("'", '"', "`") or (piece[0] == "/" and text.startswith("/*", piece.start())):
+            return piece.start()
+    return 0
+
+
+def _need_between_commas(text: str) -> None:
+    """sqlglot passes over a comma too much; Spark does not."""
+    tokens = sqlglot.tokenize(text, read="spark")
+    for comma, after in pairwise(tokens):
+        if comma.token_type.name == "COMMA" and after.token_type.name in _AFTER_NO_COMMA:
+            where = _where(text, after.start)
+            raise Unparsed(f'cannot be read near "{after.text}": nothing stands after the comma', *where)
+
+
+def _where(text: str, at: int) -> Position:
+    return Position(text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
 
 
 def position(node: Any, sql: str) -> Position:
@@ -50,5 +85,4 @@ def position(node: Any, sql: str) -> Position:
     starts = [one.meta["start"] for one in node.walk() if "start" in one.meta]
     if not starts:
         return Position()
-    before = sql[: min(starts)]
-    return Position(before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
+    return _where(sql, min(starts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from sqlglot import exp
 
@@ -15,6 +15,15 @@ from kafkad_etl.model.sql.terms import Columns, Finding, Unparsed
 from kctl.errors import did_you_mean
 
 _GROUP_BY_TIME = "transform.watermark, and GROUP BY window(…), or run.output: update"
+
+
+_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond")
+_SPARKS_OWN = {
+    *("current_date", "current_time", "current_timestamp", "localtimestamp", "current_user", "session_user", "user"),
+    *("current_catalog", "current_database", "current_schema", "grouping__id", "_metadata", "window_time"),
+    *("all", "default", "dayofyear", "dayofweek", "nanosecond", *_UNITS, *(f"{unit}s" for unit in _UNITS)),
+}
+"""Words without brackets that are functions, units of time or hidden columns where Spark takes them so."""
 
 
 class _Query(NamedTuple):
@@ -106,7 +115,8 @@ def _missing(missing: Missing, query: _Query) -> Finding:
     hints = did_you_mean(missing.name, missing.known) or (f"there are: {', '.join(missing.known)}",)
     if missing.is_view:
         return Finding("wrong", query.path, f'there is no view "{missing.name}"', hints, *where)
-    return Finding("doubt", query.path, f'there is no column "{missing.name}"', hints, *where)
+    level: Literal["doubt", "wrong"] = "doubt" if missing.name.lower() in _SPARKS_OWN else "wrong"
+    return Finding(level, query.path, f'there is no column "{missing.name}"', hints, *where)
 
 
 def steps_of(job: Job) -> list[_Query]:

@@ -38,5 +38,12 @@ class Unparsed(Exception):
         self.hints = hints
 
     def at(self, path: str) -> Finding:
+        return Finding("wrong", path, self.text, self.hints, self.line, self.column)
+
+
+class Unknown(Unparsed):
+    """It can be read, and is nothing that is looked at here."""
+
+    def at(self, path: str) -> Finding:
         hint = "if Spark knows it, `kctl etl run` runs it all the same"
         return Finding("doubt", path, self.text, (*self.hints, hint), self.line, self.column)

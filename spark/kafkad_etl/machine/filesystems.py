@@ -1,0 +1,100 @@
+"""Whether Spark knows the file systems that a job's paths are on: object stores need jars that Spark does not bring."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import BadZipFile, ZipFile
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import paths_of
+from kafkad_etl.job import Job
+from kafkad_etl.machine import spark_home
+from kafkad_etl.machine.environment import own_jars
+
+
+class Store(NamedTuple):
+    artifact: str
+    """In Maven; its version is that of Spark's own Hadoop, unless it has one here."""
+    contains: str
+    version: str = ""
+
+
+_HADOOP = "org/apache/hadoop/fs"
+_S3 = Store("org.apache.hadoop:hadoop-aws", f"{_HADOOP}/s3a/S3AFileSystem.class")
+_AZURE = Store("org.apache.hadoop:hadoop-azure", f"{_HADOOP}/azurebfs/AzureBlobFileSystem.class")
+_GOOGLE = Store("com.google.cloud.bigdataoss:gcs-connector", "com/google/cloud/hadoop/fs/gcs/", "hadoop3-2.2.26")
+STORES = {"s3a": _S3, "abfs": _AZURE, "abfss": _AZURE, "gs": _GOOGLE}
+_BRINGS_JARS = (
+    "spark.jars.packages",
+    "spark.jars",
+    "spark.driver.extraClassPath",
+    "spark.driver.userClassPathFirst",
+)
+_WORDS = ("--packages", "--jars", "--driver-class-path", "--properties-file", "spark.jars", "extraClassPath")
+
+
+def faults(
+    job: Job, words: Sequence[str] = (), environ: Mapping[str, str] = os.environ, home: Path | None = None
+) -> Iterator[EtlError]:
+    """`words` go to spark-submit. What others bring (packages, class paths, jars of a URL) is taken to be enough."""
+    asked = {scheme: key for key, path in paths_of(job) if (scheme := path.partition("://")[0]) in STORES}
+    if not asked or _may_be_brought(job, words, environ):
+        return
+    home = home or _home()
+    for scheme, key in asked.items():
+        store = STORES[scheme]
+        if not any(_has(Path(jar), store.contains) for jar in own_jars(job)) and not _comes_with_spark(home, store):
+            package = f"{store.artifact}:{store.version or hadoop_version(home)}"
+            what = f"{scheme}:// needs a jar that Spark does not bring: {store.artifact.partition(':')[2]}"
+            hint = f'spark.conf: {{spark.jars.packages: "{package}"}} lets Spark fetch it'
+            yield EtlError(what, EtlExit.ENVIRONMENT, key=key, hints=(hint, "or spark.jars names the files"))
+
+
+def check(job: Job, words: Sequence[str] = ()) -> None:
+    for fault in faults(job, words):
+        raise fault
+
+
+def _may_be_brought(job: Job, words: Sequence[str], environ: Mapping[str, str]) -> bool:
+    settings = any(job.spark.conf.get(name) for name in _BRINGS_JARS) or any(
+        name.startswith("spark.hadoop.fs.") and name.endswith(".impl") for name in job.spark.conf
+    )
+    given = any(word in text for text in words for word in _WORDS)
+    return settings or given or any("://" in jar for jar in own_jars(job)) or _defaults(environ)
+
+
+def _defaults(environ: Mapping[str, str]) -> bool:
+    """What this machine's own configuration of Spark brings."""
+    file = Path(environ.get("SPARK_CONF_DIR") or "/nonexistent") / "spark-defaults.conf"
+    text = file.read_text(errors="replace") if file.is_file() else ""
+    return bool(environ.get("SPARK_DIST_CLASSPATH")) or any(name in text for name in _BRINGS_JARS)
+
+
+def _home() -> Path | None:
+    try:
+        return spark_home.find().home
+    except EtlError:
+        return None
+
+
+def _comes_with_spark(home: Path | None, store: Store) -> bool:
+    name = store.artifact.partition(":")[2]
+    return home is not None and any((home / "jars").glob(f"*{name}*.jar"))
+
+
+def _has(jar: Path, name: str) -> bool:
+    try:
+        with ZipFile(jar) as file:
+            return any(each.startswith(name) for each in file.namelist())
+    except (OSError, BadZipFile):
+        return False  # that it is not there is told elsewhere
+
+
+def hadoop_version(home: Path | None) -> str:
+    names = [path.name for path in (home / "jars").glob("hadoop-client-api-*.jar")] if home else []
+    found = re.fullmatch(r"hadoop-client-api-(.+)\.jar", names[0]) if names else None
+    return found[1] if found else "3.4.1"
