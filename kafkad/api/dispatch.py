@@ -11,6 +11,7 @@ from importlib import import_module
 from time import perf_counter_ns
 from typing import Any, TypeVar
 
+from kafkad.api.answering import or_close
 from kafkad.api.context import Context, Request
 from kafkad.api.fetch import FetchApi
 from kafkad.api.produce import ProduceApi
@@ -192,17 +193,7 @@ class Dispatcher:
 
     def _end_wait(self, asked: _Asked, done: asyncio.Future[Any], reply: Callable[[], None]) -> None:
         self._waiting.discard(done)
-        connection, name = asked.request.connection, asked.route.name
-        try:
-            reply()
-        except asyncio.CancelledError:
-            connection.close()
-        except MalformedError as error:
-            log.warning("closing %s: its %s cannot be read: %s", connection.peer, name, error)
-            connection.close()
-        except Exception:
-            log.exception("closing %s: its %s met an error of ours", connection.peer, name)
-            connection.close()
+        or_close(asked.request.connection, asked.route.name, reply)
 
     def _encode(self, asked: _Asked, response: Any) -> Reply:
         header = asked.request.header

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
+from kafkad.api.answering import reply_later
 from kafkad.api.fetch_repeat import RepeatedFetch, may_repeat
 from kafkad.api.fetch_session import FetchSessions, Followed, Session
 from kafkad.clock import Clock
@@ -20,6 +21,7 @@ from kafkad.net.reply import PENDING, Part, Pending, Reply
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.replica.waits import FetchWait
+from kafkad.turns import Jobs, Pieces, at_once
 from kafkad.wire.fetch import (
     FIRST_FLEXIBLE,
     FIRST_WITH_TOPIC_IDS,
@@ -29,8 +31,16 @@ from kafkad.wire.fetch import (
     pack_start,
     pack_topic,
     read_fetch,
+    read_fetch_in_pieces,
 )
 from kafkad.wire.frames import read_request_header
+
+_PIECE = 63
+"""A bit mask: large fetches are worked on in pieces of so many partitions and one."""
+_LARGE_REQUEST = 4 * 1024
+_MANY_PARTITIONS = 200
+_SMALL_IN_MEMORY = 64 * 1024
+"""Of larger requests one is worked on at a time."""
 
 
 class Found(NamedTuple):
@@ -47,10 +57,14 @@ class Found(NamedTuple):
 
 
 class FetchApi:
-    def __init__(self, replicas: ReplicaManager, sessions: FetchSessions, clock: Clock, probe: RequestProbe) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, sessions: FetchSessions, clock: Clock, probe: RequestProbe, jobs: Jobs
+    ) -> None:
         self._replicas = replicas
         self.sessions = sessions
         self._clock = clock
+        self._jobs = jobs
+        self.now_ms = clock.monotonic_ms
         self._probe = probe
         self.max_bytes = 55 << 20
         """fetch.max.bytes"""
@@ -68,14 +82,19 @@ class FetchApi:
     def _handle(
         self, connection: Connection, request: memoryview, version: int, correlation_id: int
     ) -> Reply | Pending:
+        if len(request) > _LARGE_REQUEST:
+            large = self._large(connection, connection.own(request), version, correlation_id)
+            return self._in_pieces(connection, large, alone=len(request) > _SMALL_IN_MEMORY)
         _, body_at = read_request_header(request)
         frame = read_fetch(request, body_at, version)
         try:
-            session = self.sessions.open(frame, version >= FIRST_WITH_TOPIC_IDS, self._clock.monotonic_ms())
+            session = at_once(self.sessions.open(frame, version >= FIRST_WITH_TOPIC_IDS, self._clock.monotonic_ms()))
         except KafkaError as error:
             return _whole(pack_start(version, correlation_id, error.code, 0, 0), [], version)
         attempt = _Attempt(self, frame, session, version, correlation_id)
-        reply = attempt.reply(final=frame.max_wait_ms <= 0 or not session.followed)
+        if attempt.is_large:
+            return self._in_pieces(connection, self._attempted(connection, attempt), alone=False)
+        reply = at_once(attempt.reply(final=frame.max_wait_ms <= 0 or not session.followed))
         if reply is None:
             self._wait(connection, attempt, frame.max_wait_ms)
             return PENDING
@@ -86,9 +105,42 @@ class FetchApi:
             )
         return reply
 
+    def _large(
+        self, connection: Connection, request: memoryview, version: int, correlation_id: int
+    ) -> Pieces[Reply | Pending]:
+        _, body_at = read_request_header(request)
+        frame = yield from read_fetch_in_pieces(request, body_at, version)
+        by_id = version >= FIRST_WITH_TOPIC_IDS
+        try:
+            session = yield from self.sessions.open(frame, by_id, self._clock.monotonic_ms())
+        except KafkaError as error:
+            return _whole(pack_start(version, correlation_id, error.code, 0, 0), [], version)
+        return (yield from self._attempted(connection, _Attempt(self, frame, session, version, correlation_id)))
+
+    def _attempted(self, connection: Connection, attempt: _Attempt) -> Pieces[Reply | Pending]:
+        reply = yield from attempt.reply(final=attempt.due_ms <= self._clock.monotonic_ms())
+        if reply is None:
+            left_ms = int(attempt.due_ms - self._clock.monotonic_ms())
+            if not connection.closed:
+                self._wait(connection, attempt, max(left_ms, 1))
+            return PENDING
+        return reply
+
+    def _in_pieces(self, connection: Connection, pieces: Pieces[Reply | Pending], *, alone: bool) -> Pending:
+        def answer(reply: Reply | Pending) -> None:
+            if not isinstance(reply, Pending):
+                connection.reply(reply)
+
+        reply_later(connection, "Fetch", self._jobs.do(pieces, alone=alone), answer)
+        return PENDING
+
     def _wait(self, connection: Connection, attempt: _Attempt, max_wait_ms: int) -> None:
         def try_again(final: bool) -> bool:
-            reply = attempt.reply(final)
+            if attempt.is_large:
+                connection.on_close = None
+                self._in_pieces(connection, self._attempted(connection, attempt), alone=False)
+                return True
+            reply = at_once(attempt.reply(final))
             if reply is None:
                 return False
             connection.on_close = None
@@ -98,13 +150,15 @@ class FetchApi:
         wait: FetchWait = self._replicas.waits.fetch(attempt.partitions(), max_wait_ms, try_again)
         connection.on_close = wait.end
 
-    def read_all(self, frame: FetchFrame, session: Session) -> tuple[list[Found], int, bool]:
+    def read_all(self, frame: FetchFrame, session: Session) -> Pieces[tuple[list[Found], int, bool]]:
         """Every partition of the session within the request's bytes: (answers, bytes of records, must answer now)."""
         left = min(frame.max_bytes, self.max_bytes)
         total = 0
         urgent = False
-        found = []
-        for followed in session.followed.values():
+        found: list[Found] = []
+        for followed in list(session.followed.values()):
+            if not len(found) & _PIECE:
+                yield
             try:
                 answer = self._read(frame, followed, left, not total)
             except KafkaError as error:
@@ -173,7 +227,7 @@ def _diverging(partition: Partition, epoch: int, offset: int) -> tuple[int, int]
 class _Attempt:
     """One fetch being answered: read again each time something it waits for has moved."""
 
-    __slots__ = ("_api", "_correlation_id", "_frame", "_session", "_version")
+    __slots__ = ("_api", "_correlation_id", "_frame", "_session", "_version", "due_ms", "is_large")
 
     def __init__(self, api: FetchApi, frame: FetchFrame, session: Session, version: int, correlation_id: int) -> None:
         self._api = api
@@ -181,6 +235,8 @@ class _Attempt:
         self._session = session
         self._version = version
         self._correlation_id = correlation_id
+        self.is_large = len(session.followed) > _MANY_PARTITIONS
+        self.due_ms = api.now_ms() + (frame.max_wait_ms if session.followed else 0) if self.is_large else 0.0
 
     def partitions(self) -> list[Partition]:
         found = []
@@ -191,21 +247,24 @@ class _Attempt:
                 continue
         return found
 
-    def reply(self, final: bool) -> Reply | None:
-        found, total, urgent = self._api.read_all(self._frame, self._session)
+    def reply(self, final: bool) -> Pieces[Reply | None]:
+        found, total, urgent = yield from self._api.read_all(self._frame, self._session)
         if total < self._frame.min_bytes and not final and not urgent:
             return None
         session = self._session
         if session.id:
             session.rotate(answer.followed for answer in found if answer.records is not None)
+            news = []
+            for place, answer in enumerate(found):
+                if not place & _PIECE:
+                    yield
+                if _is_news(answer):
+                    news.append(answer)
             if session.incremental:
-                found = [answer for answer in found if _is_news(answer)]
-            else:
-                for answer in found:
-                    _is_news(answer)
-        return self._pack(found)
+                found = news
+        return (yield from self._pack(found))
 
-    def _pack(self, found: list[Found]) -> Reply:
+    def _pack(self, found: list[Found]) -> Pieces[Reply]:
         version = self._version
         topics = [(key, list(answers)) for key, answers in groupby(found, lambda answer: answer.followed.key)]
         start = pack_start(version, self._correlation_id, 0, self._session.id, len(topics))
@@ -213,7 +272,9 @@ class _Attempt:
         flexible = version >= FIRST_FLEXIBLE
         for key, answers in topics:
             body.append(pack_topic(key, len(answers), version))
-            for answer in answers:
+            for place, answer in enumerate(answers):
+                if not place & _PIECE:
+                    yield
                 _pack_answer(body, answer, version, flexible)
             if flexible:
                 body.append(b"\x00")

@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from random import Random
 
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.turns import Pieces
 from kafkad.wire.fetch import FetchFrame, Wanted
 
+_PIECE = 63
+"""A bit mask."""
 SESSIONLESS_EPOCH = -1
 FIRST_EPOCH = 0
 NO_SESSION = 0
@@ -39,15 +42,30 @@ class Session:
 
     __slots__ = ("by_id", "epoch", "followed", "id", "incremental", "used_ms")
 
-    def __init__(self, session_id: int, followed: Iterable[Followed], by_id: bool, used_ms: float) -> None:
+    def __init__(self, session_id: int, by_id: bool, used_ms: float) -> None:
         self.id = session_id
         self.epoch = 1
         self.by_id = by_id
         self.used_ms = used_ms
         self.incremental = False
-        self.followed: OrderedDict[tuple[str | bytes, int], Followed] = OrderedDict(
-            ((f.key, f.wanted.partition), f) for f in followed
-        )
+        self.followed: OrderedDict[tuple[str | bytes, int], Followed] = OrderedDict()
+
+    def update(self, frame: FetchFrame) -> Pieces[None]:
+        followed = self.followed
+        for topic in frame.topics:
+            for wanted in topic.partitions:
+                known = followed.get((topic.key, wanted.partition))
+                if known is None:
+                    followed[topic.key, wanted.partition] = Followed(topic.key, wanted)
+                    if not len(followed) & _PIECE:
+                        yield
+                else:
+                    known.wanted = wanted
+            yield
+        for key, indexes in frame.forgotten:
+            for index in indexes:
+                followed.pop((key, index), None)
+            yield
 
     def rotate(self, served: Iterable[Followed]) -> None:
         """Partitions that got data go to the end, so that a full answer never starves the others."""
@@ -70,18 +88,19 @@ class FetchSessions:
     def partitions(self) -> int:
         return sum(len(session.followed) for session in self._sessions.values())
 
-    def open(self, frame: FetchFrame, by_id: bool, now_ms: float) -> Session:
+    def open(self, frame: FetchFrame, by_id: bool, now_ms: float) -> Pieces[Session]:
         """The session this request belongs to, brought up to date; KafkaError 70, 71 or 106 as Kafka has them."""
         if frame.session_epoch in (FIRST_EPOCH, SESSIONLESS_EPOCH):
             self._sessions.pop(frame.session_id, None)
-            followed = [Followed(topic.key, wanted) for topic in frame.topics for wanted in topic.partitions]
-            session = Session(NO_SESSION, followed, by_id, now_ms)
-            if frame.session_epoch == FIRST_EPOCH and followed and self._make_room(len(followed), now_ms):
+            session = Session(NO_SESSION, by_id, now_ms)
+            yield from session.update(frame)
+            followed = len(session.followed)
+            if frame.session_epoch == FIRST_EPOCH and followed and self._make_room(followed, now_ms):
                 self._keep(session)
             return session
-        return self._continue(frame, by_id, now_ms)
+        return (yield from self._continue(frame, by_id, now_ms))
 
-    def _continue(self, frame: FetchFrame, by_id: bool, now_ms: float) -> Session:
+    def _continue(self, frame: FetchFrame, by_id: bool, now_ms: float) -> Pieces[Session]:
         session = self._sessions.get(frame.session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {frame.session_id}")
@@ -92,10 +111,10 @@ class FetchSessions:
             )
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a fetch session keeps to topic names or to ids")
-        self._update(session, frame)
         self.advance(session, now_ms)
+        yield from session.update(frame)
         if not session.followed:
-            del self._sessions[session.id]
+            self._sessions.pop(session.id, None)
             session.id = NO_SESSION
         return session
 
@@ -109,19 +128,6 @@ class FetchSessions:
         session.incremental = True
         session.used_ms = now_ms
         self._sessions.move_to_end(session.id)
-
-    def _update(self, session: Session, frame: FetchFrame) -> None:
-        followed = session.followed
-        for topic in frame.topics:
-            for wanted in topic.partitions:
-                known = followed.get((topic.key, wanted.partition))
-                if known is None:
-                    followed[topic.key, wanted.partition] = Followed(topic.key, wanted)
-                else:
-                    known.wanted = wanted
-        for key, indexes in frame.forgotten:
-            for index in indexes:
-                followed.pop((key, index), None)
 
     def _keep(self, session: Session) -> None:
         while True:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Final
 
+from kafkad.api.answering import reply_later
 from kafkad.api.commits import Commits, Failures
 from kafkad.api.produce_work import Outcome, Settled, Uncommitted, Work, after, within
 from kafkad.clock import Clock
@@ -39,6 +40,7 @@ from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
+from kafkad.turns import Jobs, Pieces
 from kafkad.wire.frames import read_request_header
 from kafkad.wire.primitives import get_uvarint
 from kafkad.wire.produce import (
@@ -64,6 +66,10 @@ _I32 = struct.Struct(">i")
 _BASE_OFFSET = struct.Struct(">q")
 _PREFIX_AT: Final = 8
 """In a frame: api key, version, correlation id; from the client id on, requests repeat themselves."""
+_LARGE_REQUEST: Final = 4 * 1024
+_MANY_PARTITIONS: Final = 500
+_PIECE: Final = 50
+"""Requests for more partitions than many are worked on in pieces of so many."""
 _MOST_TARGETS: Final = 10_000
 _LONGEST_PREFIX: Final = 512
 """Bytes of a request up to its partition index, which hold a client id and a topic: longer ones are not remembered."""
@@ -104,6 +110,7 @@ class ProduceApi:
         slow_path: SlowPath,
         durable: Durable,
         probe: RequestProbe,
+        jobs: Jobs,
     ) -> None:
         self._replicas = replicas
         self._clock = clock
@@ -111,7 +118,8 @@ class ProduceApi:
         self._durable = durable
         self._commits = Commits(durable)
         self._probe = probe
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._jobs = jobs
+        self._tasks: set[asyncio.Future[None]] = set()
         self._targets: dict[int, dict[bytes, Target]] = {version: {} for version in range(3, 14)}
         replicas.on_partitions_stopped.append(self._forget_stopped)
 
@@ -177,16 +185,35 @@ class ProduceApi:
         header, body_at = read_request_header(frame, 0)
         request = read_produce(frame, body_at, version)
         work = Work(request, version, correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)
+        if len(frame) > _LARGE_REQUEST and sum(len(topic.partitions) for topic in request.topics) > _MANY_PARTITIONS:
+            return self._in_pieces(connection, work, connection.own(frame))
         for topic in request.topics:
             self._append_topic(work, topic, frame)
         if work.waiting:
-            task = asyncio.ensure_future(self._finish(connection, work))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin(asyncio.ensure_future(self._finish(connection, work)))
             return PENDING
         if request.repeats and not work.failed:
             self._remember(connection, frame, work)
         return self._when_committed(connection, work) if work.uncommitted else self._reply(connection, work)
+
+    def _begin(self, task: asyncio.Future[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _in_pieces(self, connection: Connection, work: Work, frame: memoryview) -> Pending:
+        def append() -> Pieces[None]:
+            for topic in work.request.topics:
+                for at in range(0, len(topic.partitions), _PIECE):
+                    self._append_topic(work, topic._replace(partitions=topic.partitions[at : at + _PIECE]), frame)
+                    yield
+
+        def finish(_: None) -> None:
+            self._begin(asyncio.ensure_future(self._finish(connection, work)))
+
+        job = self._jobs.do(append(), alone=False)
+        self._begin(job)
+        reply_later(connection, "Produce", job, finish)
+        return PENDING
 
     def _append_topic(self, work: Work, topic: TopicData, frame: memoryview) -> None:
         """HOT. What can be appended on the spot is; the rest goes the long way, partition by partition."""

@@ -290,10 +290,13 @@ class Node:
             audit=Audit(),
         )
         self._probes = {route.key: RequestProbe(route.name) for route in ROUTES}
-        self._fetch = FetchApi(self._replicas, sessions, self._clock, self._probes[FETCH])
+        jobs = Jobs(self._server.lane)
+        self._fetch = FetchApi(self._replicas, sessions, self._clock, self._probes[FETCH], jobs)
         self._fetch.max_bytes = config.int("fetch.max.bytes")
-        self._produce = ProduceApi(self._replicas, self._clock, self._slow_path, self._durable, self._probes[PRODUCE])
-        self._dispatcher = Dispatcher(self._context, self._produce, self._fetch, self._probes, Jobs(self._server.lane))
+        self._produce = ProduceApi(
+            self._replicas, self._clock, self._slow_path, self._durable, self._probes[PRODUCE], jobs
+        )
+        self._dispatcher = Dispatcher(self._context, self._produce, self._fetch, self._probes, jobs)
         self._upkeep = Upkeep(self._logs, self._replicas, self._durable, lambda: self._settings.config, self._threads)
         self._upkeep.start()
         self._cleaner = Cleaner(self._replicas, lambda: self._settings.config, self._threads)

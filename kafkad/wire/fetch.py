@@ -8,10 +8,15 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from kafkad.wire.primitives import get_uvarint, skip_tags
+from kafkad.turns import Pieces, at_once
+from kafkad.wire.primitives import MalformedError, get_tag_count, get_uvarint, skip_tags
 from kafkad.wire.produce import read_count, read_text, uvarint
 
 FIRST_FLEXIBLE: Final = 12
+MOST_PARTITIONS: Final = 100_000
+"""In one request."""
+_PIECE: Final = 63
+"""A bit mask: requests are read in pieces of so many topics or partitions and one."""
 FIRST_WITH_TOPIC_IDS: Final = 13
 
 _I32 = struct.Struct(">i")
@@ -69,6 +74,11 @@ def _partition_struct(version: int) -> struct.Struct:
 
 def read_fetch(frame: memoryview, at: int, version: int) -> FetchFrame:
     """The body of a Fetch request, versions 4 to 18; `at` is where it starts, after the request header."""
+    return at_once(read_fetch_in_pieces(frame, at, version))
+
+
+def read_fetch_in_pieces(frame: memoryview, at: int, version: int) -> Pieces[FetchFrame]:
+    """The same, with stops."""
     flexible = version >= FIRST_FLEXIBLE
     replica_id = -1
     if version >= 15:
@@ -82,10 +92,10 @@ def read_fetch(frame: memoryview, at: int, version: int) -> FetchFrame:
         session_id, session_epoch = _SESSION.unpack_from(frame, at)
         at += 8
     epoch_at = at - 4
-    topics, at, first_at = _read_topics(frame, at, version, flexible)
+    topics, at, first_at = yield from _read_topics(frame, at, version, flexible)
     forgotten: list[tuple[str | bytes, list[int]]] = []
     if version >= 7:
-        forgotten, at = _read_forgotten(frame, at, version, flexible)
+        forgotten, at = yield from _read_forgotten(frame, at, version, flexible)
     if version >= 11:
         _, at = read_text(frame, at, flexible)  # the rack: every fetch is served by the leader
     if flexible:
@@ -113,19 +123,29 @@ def _read_key(frame: memoryview, at: int, version: int, flexible: bool) -> tuple
     return read_text(frame, at, flexible)
 
 
-def _read_topics(frame: memoryview, at: int, version: int, flexible: bool) -> tuple[list[WantedTopic], int, int]:
+def _read_topics(
+    frame: memoryview, at: int, version: int, flexible: bool
+) -> Pieces[tuple[list[WantedTopic], int, int]]:
     """The topics, where they end, and where the first partition of the last one starts."""
     fixed = _partition_struct(version)
     unpack, size = fixed.unpack_from, fixed.size
     count, at = read_count(frame, at, flexible)
-    topics = []
+    topics: list[WantedTopic] = []
     first_at = 0
+    left = MOST_PARTITIONS - count
     for _ in range(count):
+        if not len(topics) & _PIECE:
+            yield
         key, at = _read_key(frame, at, version, flexible)
         partitions_count, at = read_count(frame, at, flexible)
+        left -= partitions_count
+        if left < 0:
+            raise MalformedError(f"it names more than {MOST_PARTITIONS} topics and partitions")
         first_at = at
-        partitions = []
+        partitions: list[Wanted] = []
         for _ in range(partitions_count):
+            if not len(partitions) & _PIECE:
+                yield
             partitions.append(_wanted(unpack(frame, at), version))
             at += size
             if flexible:
@@ -151,12 +171,17 @@ def _wanted(fields: tuple[int, ...], version: int) -> Wanted:
 
 def _read_forgotten(
     frame: memoryview, at: int, version: int, flexible: bool
-) -> tuple[list[tuple[str | bytes, list[int]]], int]:
+) -> Pieces[tuple[list[tuple[str | bytes, list[int]]], int]]:
     count, at = read_count(frame, at, flexible)
     forgotten = []
+    left = MOST_PARTITIONS - count
     for _ in range(count):
+        yield
         key, at = _read_key(frame, at, version, flexible)
         indexes, at = read_count(frame, at, flexible)
+        left -= indexes
+        if left < 0:
+            raise MalformedError(f"it forgets more than {MOST_PARTITIONS} topics and partitions")
         forgotten.append((key, [_I32.unpack_from(frame, at + 4 * i)[0] for i in range(indexes)]))
         at += 4 * indexes
         if flexible:
@@ -166,7 +191,7 @@ def _read_forgotten(
 
 def _read_replica_state(frame: memoryview, at: int, replica_id: int) -> int:
     """From version 15 on a follower says who it is in tagged field 1."""
-    count, at = get_uvarint(frame, at)
+    count, at = get_tag_count(frame, at)
     for _ in range(count):
         tag, at = get_uvarint(frame, at)
         size, at = get_uvarint(frame, at)

@@ -22,6 +22,8 @@ from kafkad.wire.primitives import (
 )
 
 FIRST_FLEXIBLE: Final = 9
+MOST_PARTITIONS: Final = 20_000
+"""In one request."""
 FIRST_WITH_TOPIC_IDS: Final = 13
 
 _I16 = struct.Struct(">h")
@@ -82,11 +84,13 @@ def read_produce(frame: memoryview, at: int, version: int) -> ProduceFrame:
     at += 6
     topics_at = at
     count, at = read_count(frame, at, flexible)
+    left = MOST_PARTITIONS - count
     echo = bytes(frame[topics_at:at])
     topics = []
     repeats = 0
     for _ in range(count):
-        topic, at, first_index_end = _read_topic(frame, at, version, flexible)
+        topic, at, first_index_end = _read_topic(frame, at, version, flexible, left)
+        left -= len(topic.partitions)
         topics.append(topic)
         repeats = first_index_end
     if flexible:
@@ -96,7 +100,7 @@ def read_produce(frame: memoryview, at: int, version: int) -> ProduceFrame:
     return ProduceFrame(transactional_id, acks, timeout_ms, echo, topics, repeats)
 
 
-def _read_topic(frame: memoryview, at: int, version: int, flexible: bool) -> tuple[TopicData, int, int]:
+def _read_topic(frame: memoryview, at: int, version: int, flexible: bool, most: int) -> tuple[TopicData, int, int]:
     start = at
     name = topic_id = None
     if version >= FIRST_WITH_TOPIC_IDS:
@@ -105,6 +109,8 @@ def _read_topic(frame: memoryview, at: int, version: int, flexible: bool) -> tup
     else:
         name, at = read_text(frame, at, flexible)
     count, at = read_count(frame, at, flexible)
+    if count > most:
+        raise MalformedError(f"it names more than {MOST_PARTITIONS} topics and partitions")
     echo = bytes(frame[start:at])
     index_end = at + 4
     partitions, at = (_read_flexible if flexible else _read_plain)(frame, at, count)

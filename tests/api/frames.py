@@ -70,8 +70,8 @@ class Frames:
         self.slow_path = SlowPath()
         clock = SystemClock()
         durable = Durable(broker.replicas.logs.files, broker.threads)
-        produce = ProduceApi(broker.replicas, clock, self.slow_path, durable, self.probes[PRODUCE])
-        self.fetch = FetchApi(broker.replicas, FetchSessions(10, 120_000, Random(1)), clock, self.probes[FETCH])
+        produce = ProduceApi(broker.replicas, clock, self.slow_path, durable, self.probes[PRODUCE], jobs())
+        self.fetch = FetchApi(broker.replicas, FetchSessions(10, 120_000, Random(1)), clock, self.probes[FETCH], jobs())
         self.dispatcher = Dispatcher(broker.context, produce, self.fetch, self.probes, jobs())
         self.connection = FakeConnection(broker)
 

@@ -8,6 +8,7 @@ import pytest
 
 from kafkad.api.fetch_session import FetchSessions, Session
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.turns import at_once
 from kafkad.wire.fetch import FetchFrame, Wanted, WantedTopic
 
 
@@ -35,15 +36,15 @@ def followed(session: Session) -> list[tuple[str | bytes, int]]:
 
 def test_a_fetch_without_a_session_leaves_none_behind() -> None:
     kept = sessions()
-    session = kept.open(frame(0, -1, {"t": [0, 1]}), False, 0)
+    session = at_once(kept.open(frame(0, -1, {"t": [0, 1]}), False, 0))
     assert (session.id, followed(session), len(kept)) == (0, [("t", 0), ("t", 1)], 0)
 
 
 def test_a_session_remembers_what_was_named_once() -> None:
     kept = sessions()
-    first = kept.open(frame(0, 0, {"t": [0, 1], "u": [0]}), False, 0)
+    first = at_once(kept.open(frame(0, 0, {"t": [0, 1], "u": [0]}), False, 0))
     assert first.id > 0
-    again = kept.open(frame(first.id, 1, {"t": [1], "v": [7]}, {"u": [0]}, offset=5), False, 1)
+    again = at_once(kept.open(frame(first.id, 1, {"t": [1], "v": [7]}, {"u": [0]}, offset=5), False, 1))
     assert again is first
     assert followed(again) == [("t", 0), ("t", 1), ("v", 7)]
     assert [f.wanted.offset for f in again.followed.values()] == [0, 5, 5]
@@ -52,18 +53,18 @@ def test_a_session_remembers_what_was_named_once() -> None:
 
 def test_a_session_that_wants_nothing_any_more_ends() -> None:
     kept = sessions()
-    session = kept.open(frame(0, 0, {"t": [0]}), False, 0)
+    session = at_once(kept.open(frame(0, 0, {"t": [0]}), False, 0))
     session_id = session.id
-    assert kept.open(frame(session_id, 1, None, {"t": [0]}), False, 1).id == 0
+    assert at_once(kept.open(frame(session_id, 1, None, {"t": [0]}), False, 1)).id == 0
     assert len(kept) == 0
     with pytest.raises(KafkaError) as gone:
-        kept.open(frame(session_id, 2, {"t": [0]}), False, 2)
+        at_once(kept.open(frame(session_id, 2, {"t": [0]}), False, 2))
     assert gone.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_an_incremental_answer_mentions_only_news() -> None:
     kept = sessions()
-    session = kept.open(frame(0, 0, {"t": [0]}), False, 0)
+    session = at_once(kept.open(frame(0, 0, {"t": [0]}), False, 0))
     (one,) = session.followed.values()
     assert one.is_news(0, 10, 0, 0)
     assert not one.is_news(0, 10, 0, 0)
@@ -86,51 +87,51 @@ def test_what_does_not_continue_a_session_is_refused(
     session_offset: int, epoch: int, by_id: bool, code: ErrorCode
 ) -> None:
     kept = sessions()
-    session = kept.open(frame(0, 0, {"t": [0]}), False, 0)
+    session = at_once(kept.open(frame(0, 0, {"t": [0]}), False, 0))
     with pytest.raises(KafkaError) as refused:
-        kept.open(frame(session.id + session_offset, epoch), by_id, 0)
+        at_once(kept.open(frame(session.id + session_offset, epoch), by_id, 0))
     assert refused.value.code == code
 
 
 def test_closing_a_session_and_starting_anew() -> None:
     kept = sessions()
-    session = kept.open(frame(0, 0, {"t": [0]}), False, 0)
-    closed = kept.open(frame(session.id, -1, {"t": [0]}), False, 0)
+    session = at_once(kept.open(frame(0, 0, {"t": [0]}), False, 0))
+    closed = at_once(kept.open(frame(session.id, -1, {"t": [0]}), False, 0))
     assert (closed.id, len(kept)) == (0, 0)
-    session = kept.open(frame(0, 0, {"t": [0]}), False, 0)
-    fresh = kept.open(frame(session.id, 0, {"t": [0]}), False, 0)
+    session = at_once(kept.open(frame(0, 0, {"t": [0]}), False, 0))
+    fresh = at_once(kept.open(frame(session.id, 0, {"t": [0]}), False, 0))
     assert fresh.id not in (0, session.id)
     assert len(kept) == 1
 
 
 def test_epochs_wrap_past_the_largest_number() -> None:
     kept = sessions()
-    session = kept.open(frame(0, 0, {"t": [0]}), False, 0)
+    session = at_once(kept.open(frame(0, 0, {"t": [0]}), False, 0))
     session.epoch = 2**31 - 1
-    kept.open(frame(session.id, 2**31 - 1), False, 0)
+    at_once(kept.open(frame(session.id, 2**31 - 1), False, 0))
     assert session.epoch == 1
 
 
 def test_a_full_cache_gives_up_the_stale_or_the_smaller() -> None:
     kept = sessions(slots=1)
-    small = kept.open(frame(0, 0, {"t": [0]}), False, 0)
-    same = kept.open(frame(0, 0, {"u": [0]}), False, 1)
+    small = at_once(kept.open(frame(0, 0, {"t": [0]}), False, 0))
+    same = at_once(kept.open(frame(0, 0, {"u": [0]}), False, 1))
     assert (same.id, len(kept)) == (0, 1), "neither stale nor smaller"
-    larger = kept.open(frame(0, 0, {"u": [0, 1]}), False, 2)
+    larger = at_once(kept.open(frame(0, 0, {"u": [0, 1]}), False, 2))
     assert larger.id > 0
     with pytest.raises(KafkaError):
-        kept.open(frame(small.id, 1), False, 3)
-    later = kept.open(frame(0, 0, {"t": [0]}), False, 200_000)
+        at_once(kept.open(frame(small.id, 1), False, 3))
+    later = at_once(kept.open(frame(0, 0, {"t": [0]}), False, 200_000))
     assert later.id > 0
     assert kept.evictions == 2
 
 
 def test_without_slots_there_are_no_sessions() -> None:
-    assert sessions(slots=0).open(frame(0, 0, {"t": [0]}), False, 0).id == 0
+    assert at_once(sessions(slots=0).open(frame(0, 0, {"t": [0]}), False, 0)).id == 0
 
 
 def test_partitions_that_got_data_go_to_the_end() -> None:
     kept = sessions()
-    session = kept.open(frame(0, 0, {"t": [0, 1, 2]}), False, 0)
+    session = at_once(kept.open(frame(0, 0, {"t": [0, 1, 2]}), False, 0))
     session.rotate([session.followed["t", 0]])
     assert followed(session) == [("t", 1), ("t", 2), ("t", 0)]

@@ -1,0 +1,33 @@
+"""Answering when work is done: what goes wrong then closes the connection, as it does while a request is read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from kafkad.net.connection import Connection
+from kafkad.wire.primitives import MalformedError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def reply_later(connection: Connection, name: str, work: asyncio.Future[T], reply: Callable[[T], None]) -> None:
+    """Calls `reply` with the result, in a later turn of the loop; `name` is the API's."""
+    work.add_done_callback(lambda done: or_close(connection, name, lambda: reply(done.result())))
+
+
+def or_close(connection: Connection, name: str, reply: Callable[[], None]) -> None:
+    try:
+        reply()
+    except asyncio.CancelledError:
+        connection.close()
+    except MalformedError as error:
+        log.warning("closing %s: its %s cannot be read: %s", connection.peer, name, error)
+        connection.close()
+    except Exception:
+        log.exception("closing %s: its %s met an error of ours", connection.peer, name)
+        connection.close()
