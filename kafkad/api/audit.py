@@ -36,7 +36,8 @@ class Audit:
     """Made once by the broker; the dispatcher shows it every answer that is not of Produce or Fetch."""
 
     def __init__(self) -> None:
-        self._committers: dict[tuple[str, str], None] = {}
+        self._committers: dict[int, None] = {}
+        """Hashes: names of groups may be long."""
         self._writing: set[asyncio.Task[None]] = set()
 
     def note(self, request: Request, message: Any, response: Any) -> None:
@@ -61,7 +62,7 @@ class Audit:
 
     def _has_committed(self, request: Request, group: str) -> bool:
         """A consumer that is no member commits all the time: its first commit on a connection stands for all."""
-        committer = request.connection.peer, group
+        committer = hash((request.connection.peer, group))
         known = committer in self._committers
         self._committers[committer] = None
         if len(self._committers) > _REMEMBERED:
