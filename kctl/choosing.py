@@ -74,9 +74,17 @@ _COMPLETING: dict[str, Callable[..., Any]] = {"topic": topic_names, "group": gro
 
 def unknown(kind: str, name: str, known: Sequence[str]) -> KctlError:
     """`kind` "name" does not exist, with those that look like it."""
-    hints = did_you_mean(name, known)
+    hints = pattern_hint(name) or did_you_mean(name, known)
     code = _CODES.get(kind, "")
     return KctlError(f'{kind} "{name}" does not exist', exit_code=Exit.NOT_FOUND, code=code, hints=hints)
+
+
+def pattern_hint(name: str) -> tuple[str, ...]:
+    """For a name that looks like a pattern: which option takes patterns."""
+    if not set(name) & set("*?[^$"):
+        return ()
+    option = "--regex" if set(name) & set("^$+|(") or ".*" in name else "--match"
+    return (f"names are meant literally; this is a pattern: {option} '{name}'",)
 
 
 def choosing(

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import click
 
+from kctl.command import KctlCommand
 from kctl.errors import Exit, KctlError, of_file
 from kctl.lazy import LazyGroup
 from kctl.output import Document, drop, envelope, render_error
@@ -53,6 +54,7 @@ COMMANDS = {
     "raw": ("kctl.raw:raw", "Send any request, given as JSON, and print the answer."),
     "completion": ("kctl.completion:completion", "Print what makes a shell complete kctl's commands."),
     "version": ("kctl.version:version", "Print the version of kctl."),
+    "help": ("kctl.help_command:help_command", "Print what kctl, or one of its commands, does."),
 }
 
 
@@ -60,9 +62,28 @@ COMPLETE = "_KCTL_COMPLETE"
 """The variable in which the shell's completion asks."""
 
 
+MEANT = {
+    "reassign": "kctl partitions reassign, or kctl partitions plan for many at once",
+    "drain": "kctl partitions drain",
+    "elect": "kctl partitions elect",
+    "reset-offsets": "kctl groups reset-offsets",
+    "rebalance": "kctl groups rebalance for a consumer group, kctl partitions plan to spread partitions over brokers",
+    "lag": "kctl groups lag",
+    "offsets": "kctl topics offsets, or kctl groups describe for what a group has committed",
+    "zk": "kctl cluster zk",
+    "list": "kctl topics list, kctl groups list, kctl brokers list",
+    "describe": "kctl topics describe, kctl groups describe, kctl brokers describe",
+    "create": "kctl topics create",
+    "delete": "kctl topics delete, kctl groups delete",
+    "spark-submit": "kctl etl run JOB.yaml; on a cluster spark/submit JOB.yaml -- --master yarn",
+}
+"""What people type at the root who remember a command without its noun, or by another tool's name."""
+
+
 root = LazyGroup(
     "kctl",
     COMMANDS,
+    meant=MEANT,
     help="Operate kafkad, or any other Kafka. `kctl COMMAND --help` says more of each command.",
     context_settings={"max_content_width": 120},
 )
@@ -104,6 +125,8 @@ def _call(arguments: list[str], settings: Settings) -> int:
         from kctl.completion import complete
 
         return complete(instruction)
+    if arguments[:1] == ["--version"]:
+        arguments[:1] = ["version"]
     try:
         with root.make_context("kctl", arguments, obj=settings) as context:
             code = root.invoke(context)
@@ -137,7 +160,9 @@ def _told(error: Exception) -> KctlError:
         return error
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "kctl"
-        return KctlError(error.format_message(), exit_code=Exit.USAGE, hints=(f"{path} --help says what there is",))
+        return KctlError(
+            error.format_message(), exit_code=Exit.USAGE, hints=(*_meant(error), f"{path} --help says what there is")
+        )
     if isinstance(error, OSError) and error.filename:
         return of_file(error)
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
@@ -151,6 +176,13 @@ def _told(error: Exception) -> KctlError:
             return told
     what = f"{type(error).__name__}: {error}"
     return KctlError(what, hints=("this is a defect of kctl: please report it with what --debug prints",))
+
+
+def _meant(error: click.UsageError) -> tuple[str, ...]:
+    """What the command says to an option that it has not, but another tool for the same work has."""
+    option = error.option_name if isinstance(error, click.NoSuchOption) else ""
+    known = error.ctx.command.foreign if error.ctx and isinstance(error.ctx.command, KctlCommand) else {}
+    return (known[option],) if option in known else ()
 
 
 def _print_envelope(error: KctlError, settings: Settings) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,7 +28,7 @@ _SCHEMA = (
 
 class KctlCommand(click.Command):
     """`columns` are those that the command prints. A `watchable` one is run again and again by --watch; one that
-    `watches` looks again by itself."""
+    `watches` looks again by itself. `foreign` are options of other tools for the same, and what to say instead."""
 
     def __init__(
         self,
@@ -35,12 +36,14 @@ class KctlCommand(click.Command):
         columns: Sequence[Column] = (),
         watchable: bool = False,
         watches: bool = False,
+        foreign: Mapping[str, str] = MappingProxyType({}),
         **others: Any,
     ) -> None:
         super().__init__(*arguments, **others)
         self.columns = tuple(columns)
         self.watchable = watchable
         self.watches = watches
+        self.foreign = foreign
         self.params.extend(options())
         if columns:
             self.params.append(

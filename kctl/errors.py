@@ -80,6 +80,61 @@ _UNAUTHORIZED = {
 _REFUSED = {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.REASSIGNMENT_IN_PROGRESS}
 
 
+_LOGIN = "log in as somebody who may: kctl contexts list, or --command-config FILE"
+_ALLOW = "who administers the ACLs allows it: kctl acls add --allow User:NAME"
+_NEXT = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: f"{_ALLOW} --topic TOPIC with --consumer, --producer or --operation",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: f"{_ALLOW} --group GROUP with --operation Read (Describe to look, Delete)",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: f"{_ALLOW} --cluster with --operation Describe, Alter or AlterConfigs",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"{_ALLOW} --transactional-id ID with --operation Write",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: f"{_ALLOW} --delegation-token ID with --operation Describe",
+    ErrorCode.SASL_AUTHENTICATION_FAILED: "name and password are checked step by step by: kctl contexts test",
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: "-X sasl.mechanism names another one; the broker's sasl.enabled.mechanisms",
+    ErrorCode.SECURITY_DISABLED: "the brokers have no authorizer: set authorizer.class.name there",
+    ErrorCode.POLICY_VIOLATION: "the brokers' create.topic.policy.class.name or alter.config.policy.class.name forbids "
+    "it: ask for what the policy allows",
+    ErrorCode.INVALID_CONFIG: "kctl configs describe --all shows names, values and what they may be",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic's name has 1 to 249 of a-z A-Z 0-9 . _ - and is neither . nor ..",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "it may be as large as the number of brokers that are up: kctl brokers list",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "kctl topics describe shows it, kctl topics alter changes it",
+    ErrorCode.TOPIC_DELETION_DISABLED: "the brokers have delete.topic.enable=false; kctl topics truncate empties it",
+    ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes of the topic is less: kctl configs set topic/NAME "
+    "max.message.bytes=…, or produce with a smaller --batch-size or --compression",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas: kctl topics describe, "
+    "kctl brokers list",
+    ErrorCode.LEADER_NOT_AVAILABLE: "a broker that holds the partition is down: kctl brokers list, kctl doctor",
+    ErrorCode.NOT_CONTROLLER: "the controller moves: try again; kctl cluster controller",
+    ErrorCode.KAFKA_STORAGE_ERROR: "a log directory of that broker has failed: kctl brokers log-dirs",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "its partition of __consumer_offsets or __transaction_state has no leader: "
+    "kctl topics describe",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator reads its log: try again, --timeout 60s waits longer",
+    ErrorCode.REQUEST_TIMED_OUT: "it may still be done: look again, --timeout 60s waits longer",
+    ErrorCode.REASSIGNMENT_IN_PROGRESS: "kctl partitions status shows the moves, kctl partitions cancel ends them",
+    ErrorCode.NON_EMPTY_GROUP: "stop its members first: kctl groups members GROUP shows them",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the members that read the topic: kctl groups members GROUP",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "group.max.size of the brokers is the limit",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "group.min.session.timeout.ms and group.max.session.timeout.ms are the limits",
+    ErrorCode.FENCED_INSTANCE_ID: "another member uses the same --instance",
+    ErrorCode.PRODUCER_FENCED: "another producer uses the same --transactional-id",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "another producer uses the same --transactional-id",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction before is still being ended: try again; kctl txns describe ID",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction.max.timeout.ms of the brokers is the limit",
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: "a quota limits such changes: kctl quotas list; try again later",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "the brokers have no delegation.token.secret.key",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: _LOGIN,
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: _LOGIN,
+    ErrorCode.UNSUPPORTED_VERSION: "the broker is older or newer than this asks for: kctl brokers api-versions",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "another --compression",
+    ErrorCode.INVALID_TIMESTAMP: "message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic are "
+    "the limits",
+    ErrorCode.INVALID_RECORD: "a compacted topic takes only records with a key",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "start a broker that was in sync; kctl partitions elect --unclean loses "
+    "records",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the first broker of its replicas is down or lags: kctl brokers list",
+}
+"""What to do after a broker's refusal, where the command knows nothing better."""
+
+
 def code_name(code: int) -> str:
     try:
         return ErrorCode(code).name
@@ -101,7 +156,12 @@ def exit_of(code: int) -> Exit:
 def failure(code: int, what: str, message: str | None = None, hints: Sequence[str] = ()) -> KctlError:
     """A broker's refusal: `what` failed here, and what the broker said of it."""
     told = f"{what}: {message.rstrip('.')}" if message else what
-    return KctlError(told, exit_code=exit_of(code), code=code_name(code), hints=hints)
+    return KctlError(told, exit_code=exit_of(code), code=code_name(code), hints=hints or next_step(code))
+
+
+def next_step(code: int) -> tuple[str, ...]:
+    """A hint for whoever got this code from a broker; none for codes that explain themselves."""
+    return (_NEXT[code],) if code in _NEXT else ()  # type: ignore[index]  # an ErrorCode is its number
 
 
 def of_file(error: OSError) -> KctlError:

@@ -6,7 +6,9 @@ commands. A noun is known by its singular too, and `ls` and `rm` are `list` and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -22,9 +24,13 @@ Commands = dict[str, tuple[str, str]]
 
 
 class LazyGroup(click.Group):
-    def __init__(self, name: str, commands: Commands, **others: Any) -> None:
+    def __init__(
+        self, name: str, commands: Commands, meant: Mapping[str, str] = MappingProxyType({}), **others: Any
+    ) -> None:
+        """`meant`: what people may mean with a word that is no command."""
         super().__init__(name, **others)
         self.lazy = commands
+        self._meant = meant
         self.params.extend(options())
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -50,6 +56,8 @@ class LazyGroup(click.Group):
         word = args[0] if args else ""
         if word and self.full_name(word) not in self.lazy and not word.startswith("-"):
             hints = did_you_mean(word, list(self.lazy)) or (f"there are: {', '.join(self.lazy)}",)
+            if word in self._meant:
+                hints = (self._meant[word],)
             path = ctx.command_path.removeprefix("kctl").strip()
             what = f'"{path}" has no command "{word}"' if path else f'there is no command "{word}"'
             raise KctlError(what, exit_code=Exit.USAGE, hints=hints)

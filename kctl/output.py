@@ -169,6 +169,9 @@ class Writer:
         for column in self.all:
             if name in (column.name, column.title):
                 return column
+        for column in self.all:
+            if name.upper() == column.title:
+                return column
         known = [column.name for column in self.all]
         hints = did_you_mean(name, known) or (f"there are: {', '.join(known)}",)
         raise KctlError(f'there is no column "{name}"', exit_code=Exit.USAGE, hints=hints)

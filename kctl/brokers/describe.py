@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from kctl.brokers.facts import BrokerFacts, broker_facts
+from kctl.brokers.facts import KAFKAD_VERSION, BrokerFacts, broker_facts
 from kctl.command import KctlCommand, answer
 from kctl.completing import broker_ids
 from kctl.configs.resources import Entry, Resource, described
@@ -22,6 +22,7 @@ COLUMNS = (
     Column("port", "Its port.", "number"),
     Column("rack", "Its rack."),
     Column("version", "The release of Kafka that serves the same APIs."),
+    Column("kafkad", "The release of kafkad; none of another Kafka."),
     Column(
         "state",
         "ok; down: named in replica lists only; no answer; directory offline; answers: no more can be seen.",
@@ -60,7 +61,7 @@ def describe(session: Session, brokers: tuple[int, ...]) -> int:
         resource = Resource("broker", str(wanted))
         found = described(session, [resource])[0].get(resource, []) if known[wanted].state != "down" else []
         own = [directory for directory in directories if directory.broker == wanted]
-        pictures.append((known[wanted], own, [entry for entry in found if not entry.is_default]))
+        pictures.append((known[wanted], own, found))
     rows = [_row(*picture) for picture in pictures]
     return answer(session, COLUMNS, rows, errors, text=lambda: (line for p in pictures for line in _text(*p)))
 
@@ -68,6 +69,7 @@ def describe(session: Session, brokers: tuple[int, ...]) -> int:
 def _row(broker: BrokerFacts, directories: list[LogDir], configs: list[Entry]) -> Row:
     return {
         **broker.row(),
+        "kafkad": _kafkad(configs),
         "log_dirs": [
             {
                 "path": directory.path,
@@ -78,8 +80,22 @@ def _row(broker: BrokerFacts, directories: list[LogDir], configs: list[Entry]) -
             }
             for directory in directories
         ],
-        "configs": [{"name": entry.name, "value": entry.shown, "source": entry.source} for entry in configs],
+        "configs": [
+            {"name": entry.name, "value": entry.shown, "source": entry.source}
+            for entry in configs
+            if not entry.is_default
+        ],
     }
+
+
+def _kafkad(configs: list[Entry]) -> str | None:
+    return next((entry.value for entry in configs if entry.name == KAFKAD_VERSION), None)
+
+
+def _version_text(release: str | None, kafkad: str | None) -> str:
+    if kafkad is not None:
+        return f"kafkad {kafkad}, with the APIs of Kafka {release}"
+    return "-" if release is None else f"{release}, by its APIs"
 
 
 def _text(broker: BrokerFacts, directories: list[LogDir], configs: list[Entry]) -> Iterator[str]:
@@ -87,7 +103,7 @@ def _text(broker: BrokerFacts, directories: list[LogDir], configs: list[Entry]) 
     lag = f", {broker.under_replicated} out of sync" if broker.under_replicated else ""
     yield f"broker      {broker.id}  {where}  {broker.state}{'  controller' if broker.is_controller else ''}"
     yield f"rack        {broker.rack or '-'}"
-    yield f"version     {'-' if broker.release is None else f'{broker.release}, by its APIs'}"
+    yield f"version     {_version_text(broker.release, _kafkad(configs))}"
     yield f"partitions  {broker.partitions}, leads {broker.leaders}{lag}"
     for directory in directories:
         size = size_text(sum(replica.size for replica in directory.replicas))
@@ -95,5 +111,7 @@ def _text(broker: BrokerFacts, directories: list[LogDir], configs: list[Entry]) 
         state = f"  {directory.error.what}" if directory.error else ""
         yield f"directory   {directory.path}  {size}, {free} free{state}"
     for entry in configs:
+        if entry.is_default:
+            continue
         yield f"config      {entry.name} {said(entry.name, entry.shown) or entry.shown} ({entry.source})"
     yield ""

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from kctl.session import Session
 
 
+KAFKAD_VERSION = "kafkad.version"
+
+
 class BrokerFacts(NamedTuple):
     """None: not known. `host` is None for a broker that is down: nobody says where it was."""
 
@@ -80,6 +83,20 @@ def broker_facts(session: Session, topics: Iterable[Any]) -> tuple[list[BrokerFa
             )
         )
     return found, directories, [answer for answer in answers.values() if isinstance(answer, KctlError)]
+
+
+def kafkad_versions(session: Session, brokers: Iterable[BrokerFacts]) -> dict[int, str]:
+    """Of those that are kafkad and say so, to whoever may ask for their settings."""
+    from kctl.configs.resources import Resource, described
+
+    asked = [Resource("broker", str(broker.id)) for broker in brokers if broker.release is not None]
+    found, _ = described(session, asked, (KAFKAD_VERSION,))
+    return {
+        int(resource.name): entry.value
+        for resource, entries in found.items()
+        for entry in entries
+        if entry.name == KAFKAD_VERSION and entry.value
+    }
 
 
 def counts(topics: Iterable[Any]) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kctl.brokers.facts import BrokerFacts, broker_facts
+from kctl.brokers.facts import BrokerFacts, broker_facts, kafkad_versions
 from kctl.command import KctlCommand, answer
 from kctl.output import Column, Row, note
 from kctl.session import Session, pass_session
@@ -15,6 +15,9 @@ COLUMNS = (
     Column("port", "Its port.", "number", wide=True),
     Column("rack", "Its rack."),
     Column("version", "The release of Kafka that serves the same APIs.", header="VERSION(API)"),
+    Column(
+        "kafkad", "The release of kafkad; none of another Kafka, or where its settings cannot be asked for.", wide=True
+    ),
     Column("leaders", "Partitions it leads.", "number"),
     Column("partitions", "Partitions it holds a replica of.", "number"),
     Column("out_of_sync", "Partitions it holds a replica of that is not in sync.", "number", wide=True),
@@ -36,15 +39,16 @@ COLUMNS = (
 def list_brokers(session: Session) -> int:
     """List brokers with what they lead and hold.
 
-    Brokers that are down are listed too as long as they have replicas. A broker does not say its version: shown is the
-    release of Kafka that serves the same APIs.
+    Brokers that are down are listed too as long as they have replicas. Kafka's brokers do not say their version: shown
+    is the release of Kafka that serves the same APIs; kafkad's own is in -o wide and json.
 
     Example: kctl brokers list
     """
     found, _, silent = broker_facts(session, session.metadata().topics)
     for error in silent:
         note(session.settings, f"sizes are incomplete: {error.what}")
-    return answer(session, COLUMNS, [_row(broker) for broker in found])
+    own = kafkad_versions(session, found)
+    return answer(session, COLUMNS, [{**_row(broker), "kafkad": own.get(broker.id)} for broker in found])
 
 
 def _row(broker: BrokerFacts) -> Row:

@@ -29,7 +29,20 @@ if TYPE_CHECKING:
 _KAFKA_ONLY = "with --kafka-format: "
 
 
-@click.command("dump-segment", cls=KctlCommand, columns=ALL_COLUMNS)
+_OF_KAFKAS_TOOL = {
+    "--print": "records are printed anyway; --batches prints batches",
+    "--print-data-log": "records are printed anyway; --kafka-format prints the lines of Kafka's own dump tool",
+    "--deep-iteration": "records are printed anyway; --kafka-format prints the lines of Kafka's own dump tool",
+    "--files": "name the files without an option: kctl dump-segment FILE…",
+    "--offsets-decoder": "__consumer_offsets is decoded by its name; --decode offsets for other names",
+    "--transaction-log-decoder": "__transaction_state is decoded by its name; --decode txn for other names",
+    "--cluster-metadata-decoder": "__cluster_metadata is decoded by its name; --decode metadata for other names",
+    "--key-decoder-class": "--key-format text, json, hex or base64; --avro SCHEMA for Avro values",
+    "--value-decoder-class": "--values text, json, hex or base64; --avro SCHEMA for Avro values",
+}
+
+
+@click.command("dump-segment", cls=KctlCommand, columns=ALL_COLUMNS, foreign=_OF_KAFKAS_TOOL)
 @click.argument("paths", shell_complete=files, metavar="FILE|DIRECTORY...", nargs=-1, required=True)
 @click.option("--offsets", type=OffsetRange(), default=EVERYTHING, show_default=False, help="From A up to before B.")
 @click.option(

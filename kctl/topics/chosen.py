@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkad.errors import ErrorCode
-from kctl.choosing import Choice, unknown
+from kctl.choosing import Choice, pattern_hint, unknown
 from kctl.errors import KctlError, failure
 
 if TYPE_CHECKING:
@@ -41,4 +41,4 @@ def _named(session: Session, chosen: Choice) -> tuple[dict[str, Any], list[KctlE
 
 
 def _failure(topic: Any) -> KctlError:
-    return failure(topic.error_code, f'topic "{topic.name}"')
+    return failure(topic.error_code, f'topic "{topic.name}"', hints=pattern_hint(topic.name))

@@ -22,7 +22,7 @@ from tests.kctl.conftest import Kctl
 from tests.kctl.test_cli import COMMANDS_AND_VERBS, loaded
 from tests.oracle.kafka import free_port
 
-OFFLINE = {"version", "completion", "dump-segment", "dump-index", "check-log"}
+OFFLINE = {"version", "help", "completion", "dump-segment", "dump-index", "check-log"}
 LOOKING = {
     "topics list": "",
     "topics describe": "t",

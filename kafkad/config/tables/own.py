@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkad import __version__
 from kafkad.config.setting import (
     CLUSTER_WIDE,
     HIGH,
@@ -22,6 +23,13 @@ from kafkad.config.setting import (
 LOG_LEVELS = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR")
 
 SETTINGS: tuple[Setting, ...] = (
+    string(
+        "kafkad.version",
+        __version__,
+        LOW,
+        "The release of kafkad, for whoever asks the broker.",
+        refused="it is that of the kafkad that is installed: leave it out",
+    ),
     boolean(
         "kafkad.acks.fsync",
         False,

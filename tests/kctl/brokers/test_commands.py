@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from kafkad import __version__
 from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from kctl.brokers.api_versions import rows_of
 from kctl.brokers.facts import counts
@@ -54,7 +55,10 @@ def test_describe(on_broker: Kctl) -> None:
     assert (ran.code, ran.err) == (Exit.DONE, "")
     assert "config      auto.create.topics.enable false" in ran.out
     (row,) = json.loads(on_broker("brokers", "describe", 1, "-o", "json").out)["items"]
-    assert f"version     {row['version']}, by its APIs\n" in ran.out, "no broker says its version: it is a conclusion"
+    assert f"version     kafkad {__version__}, with the APIs of Kafka {row['version']}\n" in ran.out
+    assert row["kafkad"] == __version__
+    (listed,) = json.loads(on_broker("brokers", "list", "-o", "json").out)["items"]
+    assert (listed["kafkad"], listed["version"]) == (__version__, row["version"])
     assert "VERSION(API)" in on_broker("brokers", "list").out
     assert row["log_dirs"][0]["error"] is None
     assert {"name": "broker.id", "value": "1", "source": "file"} in row["configs"]

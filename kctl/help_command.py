@@ -1,0 +1,30 @@
+"""`kctl help`."""
+
+from __future__ import annotations
+
+import click
+
+from kctl.command import KctlCommand
+
+
+@click.command("help", cls=KctlCommand)
+@click.argument("words", nargs=-1, metavar="[COMMAND…]")
+@click.pass_context
+def help_command(context: click.Context, words: tuple[str, ...]) -> None:
+    """Print what kctl, or one of its commands, does.
+
+    The same as --help after it.
+
+    Example: kctl help groups reset-offsets
+    """
+    from kctl.cli import root
+
+    path = click.Context(root, info_name="kctl", obj=context.obj, **root.context_settings)
+    for word in words:
+        group = path.command
+        if not isinstance(group, click.Group):
+            break  # an argument of that command
+        name, command, _ = group.resolve_command(path, [word])
+        assert command is not None  # resolve_command raises for a word that is none
+        path = click.Context(command, parent=path, info_name=name)
+    click.echo(path.get_help())

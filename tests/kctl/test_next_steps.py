@@ -1,0 +1,81 @@
+"""What kctl says to people who typed what there is not, and to those whom a broker refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkad import __version__
+from kafkad.errors import ErrorCode
+from kctl.cli import COMMANDS, MEANT
+from kctl.errors import Exit, failure
+from tests.kctl.conftest import Kctl
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["reassign"], "kctl partitions reassign, "),
+        (["reset-offsets", "--to-earliest"], "kctl groups reset-offsets"),
+        (["rebalance", "g"], "kctl groups rebalance for a consumer group"),
+        (["spark-submit", "job.yaml"], "kctl etl run JOB.yaml"),
+        (["topcs"], 'did you mean "topics"?'),
+        (["dump-segment", "--print-data-log", "x.log"], "records are printed anyway; --kafka-format prints"),
+        (["dump-segment", "--print", "x.log"], "records are printed anyway; --batches prints batches"),
+        (["dump-segment", "--files", "x.log"], "kctl dump-segment FILE"),
+    ],
+)
+def test_what_is_meant_by_what_there_is_not(kctl: Kctl, words: list[str], hint: str) -> None:
+    ran = kctl(*words)
+    assert (ran.code, ran.out) == (Exit.USAGE, "")
+    assert hint in ran.err
+
+
+def test_no_command_is_hidden_by_a_hint(kctl: Kctl) -> None:
+    assert not MEANT.keys() & COMMANDS.keys()
+    for hint in MEANT.values():
+        noun = hint.removeprefix("kctl ").split()[0].rstrip(",;")
+        assert noun in COMMANDS, hint
+
+
+def test_version_as_an_option(kctl: Kctl) -> None:
+    assert kctl("--version") == kctl("version")
+    assert __version__ in kctl("--version", "-o", "json").out
+
+
+def test_help_as_a_command(kctl: Kctl) -> None:
+    assert kctl("help").out == kctl("--help").out
+    for words in (["topics"], ["groups", "reset-offsets"], ["produce"], ["topic", "ls"]):
+        assert kctl("help", *words).out == kctl(*words, "--help").out
+    ran = kctl("help", "topics", "lst")
+    assert (ran.code, 'did you mean "list"?' in ran.err) == (Exit.USAGE, True)
+
+
+def test_a_column_is_known_by_its_header_in_any_case(on_broker: Kctl) -> None:
+    on_broker("topics", "create", "next-steps", "-y")
+    ran = on_broker("topics", "list", "--columns", "topic,size", "--sort", "-size")
+    assert (ran.code, ran.out.splitlines()[0].split()) == (Exit.DONE, ["TOPIC", "SIZE"])
+
+
+@pytest.mark.parametrize(("name", "option"), [("ord*", "--match 'ord*'"), ("^ord.*", "--regex '^ord.*'")])
+def test_pattern_in_the_place_of_a_name(on_broker: Kctl, name: str, option: str) -> None:
+    for words in (("topics", "list"), ("topics", "describe"), ("consume",), ("groups", "describe")):
+        ran = on_broker(*words, name)
+        assert ran.code != Exit.DONE
+        assert f"names are meant literally; this is a pattern: {option}" in ran.err, words
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.PRODUCER_FENCED,
+    ],
+)
+def test_refusals_say_what_to_do(code: ErrorCode) -> None:
+    (hint,) = failure(code, "topic x").hints
+    assert hint
+    assert failure(code, "topic x", hints=["better"]).hints == ("better",)
