@@ -12,7 +12,7 @@ import click
 
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.helping import HELP, format_options
-from kctl.output import Column, Document, Row, Writer, render_errors
+from kctl.output import Column, Document, Row, Writer, render_errors, time_text
 from kctl.settings import Settings, options, spelled_out
 
 if TYPE_CHECKING:
@@ -98,19 +98,24 @@ class KctlCommand(click.Command):
             return super().invoke(ctx)
         if not self.watchable:
             raise KctlError(f"{ctx.command_path} is not a command to --watch", exit_code=Exit.USAGE)
-        return self._watch(ctx, settings, settings.watch)
+        from kctl.watching import watch
 
-    def _watch(self, ctx: click.Context, settings: Settings, seconds: float) -> Any:
-        """Until Ctrl-C. On a terminal each picture takes the place of the last one."""
+        return watch(settings, settings.watch, lambda: super(KctlCommand, self).invoke(ctx) or Exit.DONE, watched(ctx))
+
+
+def watched(context: click.Context) -> Callable[[], str]:
+    """The first line of a picture of --watch: the command, the cluster and the time."""
+
+    def title() -> str:
         import time
 
-        settings.no_pager = True
-        while True:
-            if sys.stdout.isatty() and settings.is_text:
-                click.clear()
-            super().invoke(ctx)
-            sys.stdout.flush()
-            time.sleep(seconds)
+        settings = context.ensure_object(Settings)
+        session: Session | None = context.find_root().meta.get("kctl.session")
+        where = "" if session is None else f"  cluster {session.access.context or session.cluster.cluster_id or '-'}"
+        now = time_text(int(time.time()) * 1000, settings.utc).partition(".")[0]
+        return f"kctl {settings.command}{where}  {now}  every {settings.watch:g}s"
+
+    return title
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)

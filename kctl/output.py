@@ -29,7 +29,11 @@ _TOLD_ONE_BY_ONE = 3
 _YEAR_10000 = 253_402_300_800
 _RIGHT = {"number", "size", "duration"}
 _CUT = {"text", "list"}
-_STYLES = {"error": "red", "offline": "red", "warn": "yellow", "degraded": "yellow", "ok": "green"}
+_STYLES = {
+    **dict.fromkeys(("error", "offline", "stalled"), "red"),
+    **dict.fromkeys(("warn", "degraded", "growing", "uneven"), "yellow"),
+    **dict.fromkeys(("ok", "shrinking", "steady", "idle"), "green"),
+}
 
 
 class Column(NamedTuple):

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import IntEnum
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import click
 
 from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand, answer
+from kctl.command import KctlCommand, answer, watched
 from kctl.completing import group_names
-from kctl.errors import Exit, KctlError
+from kctl.errors import Exit
 from kctl.groups.group import EMPTY, labels
 from kctl.groups.looking import Look, chosen_groups, look_at
 from kctl.groups.partition_lag import DELETED, PartitionLag, total
-from kctl.groups.rates import Key, Pace, Point, Sample, partition_pace, slowest, together
-from kctl.output import Column, Document, Row, Writer, duration_text
+from kctl.groups.rates import (
+    STALLED,
+    STEADY,
+    Key,
+    Pace,
+    Point,
+    Sample,
+    kept,
+    partition_pace,
+    slowest,
+    together,
+    urgency,
+)
+from kctl.output import Column, Document, Writer, counted, duration_text
 from kctl.session import Session, pass_session
 
 COLUMNS = (
@@ -30,9 +41,14 @@ COLUMNS = (
     Column("partitions", "Partitions that it has committed or assigned.", "number"),
     Column("lagging", "Those of them that have lag.", "number"),
     Column("uncommitted", "Those of them without a commit.", "number"),
-    Column("consumed_per_s", "Records committed in a second, over the last 5 samples.", "number", "CONSUMED/s"),
+    Column("consumed_per_s", "Records read in a second, from commit to commit.", "number", "CONSUMED/s"),
     Column("produced_per_s", "Records written in a second.", "number", "PRODUCED/s"),
-    Column("trend", "idle, steady, shrinking, growing, or stalled: lag and no commit for 3 samples."),
+    Column(
+        "trend",
+        "idle; steady: it keeps up; shrinking; growing; uneven: the sum shrinks, and some partitions do not; stalled: "
+        "lag, and no commit for 3 samples and twice as long as between commits before.",
+        "state",
+    ),
     Column("eta", "Until its slowest partition has caught up.", shown=True, header="ETA"),
     Column("eta_ms", "Until its slowest partition has caught up.", "duration", machine=True),
     Column("state", "The group's state.", "state", wide=True),
@@ -62,26 +78,63 @@ _BY: dict[str, set[str]] = {
 def lag(session: Session, chosen: Choice, by: str, least: int, fail_above: int | None, samples: int | None) -> int:
     """Show lag; with --watch how fast it grows or shrinks.
 
-    Without a name all groups. Rates are over the last five samples; the time to catch up is that of the slowest
-    partition, not of the sum. --watch ends when --fail-above has something to say.
+    Without a name all groups. Rates are from commit to commit, over the last minute: the first are there when a group
+    has committed twice. The time to catch up is that of the slowest partition, not of the sum. On a terminal the worst
+    come first, as many as the screen has room for. --watch ends when --fail-above has something to say.
 
     Example: kctl groups lag billing --watch --by partition
     """
     seconds = session.settings.watch
-    taken: list[Sample] = []
-    count = 0
-    while True:
-        looks, errors = look_at(session, chosen_groups(session, chosen))
-        taken = [*taken[-9:], _sample(time.monotonic(), looks)]
-        count += 1
-        rows = [row for row in lag_rows(looks, taken, by) if (row["lag"] or 0) >= least]
-        code = _print(session, _columns(by, seconds is not None), rows, errors, _footer(taken, count, seconds))
-        if fail_above is not None and any((total(look.lags).lag or 0) > fail_above for look in looks.values()):
-            return Exit.FINDINGS
-        if seconds is None or count == samples:
-            return code
-        time.sleep(seconds)
-        session.refresh()
+    watched_lag = _Watched(session, chosen, by, least)
+    if seconds is None:
+        code = watched_lag.look()
+    else:
+        from kctl.watching import watch
+
+        code = watch(
+            session.settings,
+            seconds,
+            watched_lag.look,
+            watched(click.get_current_context()),
+            lambda _: watched_lag.count == samples or watched_lag.largest > (inf if fail_above is None else fail_above),
+        )
+    return Exit.FINDINGS if fail_above is not None and watched_lag.largest > fail_above else code
+
+
+class _Watched:
+    """One look after another: `count` of them, and the `largest` lag of a group in the last one."""
+
+    def __init__(self, session: Session, chosen: Choice, by: str, least: int) -> None:
+        self.count = 0
+        self.largest = 0
+        self._session = session
+        self._chosen = chosen
+        self._by = by
+        self._least = least
+        self._samples: list[Sample] = []
+
+    def look(self) -> int:
+        session = self._session
+        if self.count:
+            session.refresh()
+        looks, errors = look_at(session, chosen_groups(session, self._chosen))
+        self._samples = kept([*self._samples, _sample(time.monotonic(), looks)])
+        self.count += 1
+        self.largest = max((total(look.lags).lag or 0 for look in looks.values()), default=0)
+        paces = _paces(self._samples, {name for name, look in looks.items() if look.group.state == EMPTY})
+        rows = [row for row in lag_rows(looks, paces, self._by) if (row["lag"] or 0) >= self._least]
+        settings = session.settings
+        columns = _columns(self._by, settings.watch is not None)
+        if settings.watch is None:
+            return answer(session, columns, rows, errors)
+        if settings.is_text and not settings.sort:
+            rows.sort(key=lambda row: row["urgency"], reverse=True)
+
+        def lines() -> Iterator[str]:
+            yield _summary(looks, paces)
+            yield from Writer(settings, columns, Document(settings.command)).table(rows)
+
+        return answer(session, columns, rows, errors, text=lines)
 
 
 def _columns(by: str, watching: bool) -> tuple[Column, ...]:
@@ -91,38 +144,15 @@ def _columns(by: str, watching: bool) -> tuple[Column, ...]:
     return tuple(column for column in COLUMNS if column.name not in hidden)
 
 
-def _print(
-    session: Session,
-    columns: Sequence[Column],
-    rows: Sequence[Row],
-    errors: Sequence[KctlError],
-    footer: Callable[[], Iterator[str]],
-) -> IntEnum:
-    settings = session.settings
-    if settings.watch is None:
-        return answer(session, columns, rows, errors)
-    settings.no_pager = True
-    if settings.is_text and sys.stdout.isatty():
-        click.clear()
-
-    def lines() -> Iterator[str]:
-        yield from Writer(settings, columns, Document(settings.command)).table(rows)
-        yield from footer()
-
-    return answer(session, columns, rows, errors, text=lines)
-
-
-def _footer(samples: Sequence[Sample], count: int, seconds: float | None) -> Callable[[], Iterator[str]]:
-    def lines() -> Iterator[str]:
-        paces = _paces(samples)
-        if (last := slowest(paces)) is not None:
-            group, topic, partition = last
-            pace = paces[last]
-            when = "" if pace.consumed is None else f", {_eta(pace, active=True)}"
-            yield f"slowest: {group} {topic}-{partition}, lag {pace.lag}{when}"
-        yield f"every {seconds:g}s, {count} sample{'' if count == 1 else 's'}"
-
-    return lines
+def _summary(looks: Mapping[str, Look], paces: Mapping[Key, Pace]) -> str:
+    lag = sum(total(look.lags).lag or 0 for look in looks.values())
+    text = f"{counted(len(looks), 'group')}, lag {lag:,}"
+    read = {key: pace for key, pace in paces.items() if looks[key[0]].group.state != EMPTY}
+    if (last := slowest(read)) is None:
+        return text
+    group, topic, partition = last
+    pace = paces[last]
+    return f"{text}; slowest: {group} {topic}-{partition}, lag {pace.lag:,}, {_eta(pace, active=True)}"
 
 
 def _sample(now: float, looks: Mapping[str, Look]) -> Sample:
@@ -138,15 +168,21 @@ def _key(group: str, found: PartitionLag) -> Key:
     return group, found.where.topic, found.where.partition
 
 
-def _paces(samples: Sequence[Sample]) -> dict[Key, Pace]:
+def _paces(samples: Sequence[Sample], deserted: Collection[str]) -> dict[Key, Pace]:
+    """Of groups without members it is known at once that nobody commits."""
+    if len(samples) < 2:
+        return {}
     found = {key: partition_pace(samples, key) for key in samples[-1].points}
-    return {key: pace for key, pace in found.items() if pace is not None}
+    return {
+        key: pace._replace(consumed=0.0, trend=STALLED) if key[0] in deserted and pace.lag else pace
+        for key, pace in found.items()
+        if pace is not None
+    }
 
 
-def lag_rows(looks: Mapping[str, Look], samples: Sequence[Sample], by: str) -> list[Row]:
+def lag_rows(looks: Mapping[str, Look], paces: Mapping[Key, Pace], by: str) -> list[dict[str, Any]]:
     """One for each group, or what of it `by` says."""
-    paces = _paces(samples) if len(samples) > 1 else {}
-    rows: list[Row] = []
+    rows: list[dict[str, Any]] = []
     for name, look in looks.items():
         names = labels(look.group.members)
         parts: dict[tuple[Any, ...], list[PartitionLag]] = {(): []} if by == "group" else {}
@@ -184,11 +220,13 @@ def _row(
         "uncommitted": sums.uncommitted,
         "state": look.group.state,
     }
-    own = [paces[key] for key in (_key(name, found) for found in lags) if key in paces]
-    if own and (pace := together(own)).consumed is not None:
+    pace = together([paces[key] for key in (_key(name, found) for found in lags) if key in paces])
+    row["urgency"] = (look.group.state != EMPTY, *urgency(pace))  # what nobody reads can wait
+    if pace.produced is not None:
+        row["produced_per_s"] = round(pace.produced)
+    if pace.consumed is not None:
         row |= {
-            "consumed_per_s": round(pace.consumed or 0),
-            "produced_per_s": round(pace.produced or 0),
+            "consumed_per_s": round(pace.consumed),
             "trend": pace.trend,
             "eta_ms": None if pace.eta is None else round(pace.eta * 1000),
             "eta": _eta(pace, active=look.group.state != EMPTY),
@@ -197,7 +235,7 @@ def _row(
 
 
 def _eta(pace: Pace, *, active: bool) -> str:
-    if not pace.lag:
+    if not pace.lag or pace.trend == STEADY:
         return "-"
     if pace.eta is not None:
         return duration_text(round(pace.eta * 1000))

@@ -21,13 +21,16 @@ from kctl.groups.rates import (
     IDLE,
     SHRINKING,
     STALLED,
-    STEADY_TREND,
+    STEADY,
+    UNEVEN,
     Pace,
     Point,
     Sample,
+    kept,
     partition_pace,
     slowest,
     together,
+    urgency,
 )
 from kctl.groups.subscriptions import assigned_partitions, subscribed_topics
 
@@ -72,39 +75,68 @@ def samples(*points: tuple[int, int], seconds: float = 2) -> list[Sample]:
     ("points", "pace"),
     [
         ([(0, 10)], Pace(10)),
-        ([(0, 100), (40, 110), (80, 120)], Pace(40, 20, 5, SHRINKING, 40 / 15)),
-        ([(0, 100), (10, 140)], Pace(130, 5, 20, GROWING)),
-        ([(0, 100), (40, 140)], Pace(100, 20, 20, STEADY_TREND)),
+        ([(0, 1000), (400, 1010), (800, 1020)], Pace(220, 200, 5, STEADY)),
+        ([(0, 9000), (40, 9010), (80, 9020)], Pace(8940, 20, 5, SHRINKING, 8940 / 15)),
+        ([(0, 900), (10, 940), (20, 980)], Pace(960, 5, 20, GROWING)),
+        ([(0, 900), (40, 940), (80, 980)], Pace(900, 20, 20, STEADY)),
+        ([(0, 100), (10, 140)], Pace(130, None, 20)),
         ([(5, 5), (5, 5)], Pace(0, 0, 0, IDLE, 0)),
-        ([(5, 9), (5, 9)], Pace(4, 0, 0, STEADY_TREND)),
-        ([(5, 9), (5, 9), (5, 9)], Pace(4, 0, 0, STALLED)),
-        ([(4, 8), (5, 10), (5, 12), (5, 14)], Pace(9, 1 / 6, 1, STALLED)),
+        ([(5, 9), (5, 9), (5, 9)], Pace(4, None, 0)),
+        ([(5, 9)] * 7, Pace(4, 0, 0, STALLED)),
+        ([(4, 8), (5, 10), *((5, 12),) * 6], Pace(7, 0, 4 / 14, STALLED)),
+        ([(90, 90), (0, 90), (40, 90), (80, 90)], Pace(10, 20, 0, STEADY)),
     ],
 )
 def test_pace_of_a_partition(points: list[tuple[int, int]], pace: Pace) -> None:
     assert partition_pace(samples(*points), KEY) == pytest.approx(pace)
 
 
-def test_rates_are_over_the_last_five_samples() -> None:
-    fast_before = samples((0, 9000), (1000, 9000), *((1000 + 10 * i, 9000) for i in range(5)))
-    pace = partition_pace(fast_before, KEY)
-    assert pace is not None
-    assert pace.consumed == 5
+@pytest.mark.parametrize("every", [0.5, 1, 2, 3, 7])
+def test_rates_do_not_depend_on_when_commits_are_seen(every: float) -> None:
+    """298 records a second in commits every 5 seconds, looked at every so often; 200 are written."""
+    taken: list[Sample] = []
+    told = set()
+    for tick in range(int(80 / every)):
+        now = tick * every
+        taken = kept([*taken, Sample(now, {KEY: Point(int(now // 5) * 5 * 298, 1_000_000 + int(now * 200))})])
+        pace = partition_pace(taken, KEY)
+        assert pace is not None
+        if now > 30 and pace.consumed is not None:
+            assert pace.consumed == pytest.approx(298, rel=every / 20)
+            told.add(pace.trend)
+            assert pace.eta is not None
+    assert told == {SHRINKING}
+    assert taken[-1].at - taken[0].at <= 60
 
 
 def test_what_came_later_or_went_away() -> None:
-    taken = [Sample(0, {}), Sample(2, {KEY: Point(0, 8)}), Sample(4, {KEY: Point(4, 8)})]
-    assert partition_pace(taken, KEY) == Pace(4, 2, 0, SHRINKING, 2)
-    assert partition_pace([*taken, Sample(6, {})], KEY) is None
+    taken = [
+        Sample(0, {}),
+        Sample(2, {KEY: Point(0, 80)}),
+        Sample(4, {KEY: Point(4, 80)}),
+        Sample(6, {KEY: Point(8, 80)}),
+    ]
+    assert partition_pace(taken, KEY) == Pace(72, 2, 0, SHRINKING, 36)
+    assert partition_pace([*taken, Sample(8, {})], KEY) is None
 
 
 def test_the_slowest_partition_decides_and_not_the_sum() -> None:
     paces = [Pace(10, 10, 0, SHRINKING, 1), Pace(100, 2, 0, SHRINKING, 50)]
     assert together(paces) == Pace(110, 12, 0, SHRINKING, 50)
-    assert together([*paces, Pace(5, 0, 0, STALLED)]) == Pace(115, 12, 0, SHRINKING)
-    assert together([Pace(5, 0, 3, STALLED), Pace(0, 9, 9, STEADY_TREND, 0)]) == Pace(5, 9, 12, STALLED)
+    assert together([*paces, Pace(3, 9, 9, STEADY)]) == Pace(113, 21, 9, SHRINKING, 50), "it keeps up"
+    assert together([*paces, Pace(5, 0, 0, STALLED)]) == Pace(115, 12, 0, UNEVEN), "never, though the sum shrinks"
+    assert together([*paces, Pace(5, 0, 90, GROWING)]) == Pace(115, 12, 90, GROWING)
+    assert together([Pace(5, 0, 3, STALLED), Pace(0, 9, 9, STEADY, 0)]) == Pace(5, 9, 12, STALLED)
+    assert together([*paces, Pace(5, None, 3)]) == Pace(115, None, 3)
     assert slowest({KEY: paces[0], ("g", "a", 1): paces[1]}) == ("g", "a", 1)
-    assert slowest({KEY: Pace(0)}) is None
+    assert slowest({KEY: Pace(0), ("g", "a", 1): Pace(3, 9, 9, STEADY)}) is None
+
+
+def test_the_worst_come_first() -> None:
+    stalled, growing = Pace(5, 0, 0, STALLED), Pace(90, 1, 2, GROWING)
+    long, short, idle = Pace(9, 2, 1, SHRINKING, 60), Pace(999, 2, 1, SHRINKING, 6), Pace(0, 0, 0, IDLE, 0)
+    paces = [idle, short, stalled, long, growing]
+    assert sorted(paces, key=urgency, reverse=True) == [growing, stalled, long, short, idle]
 
 
 def test_members_are_told_apart() -> None:
