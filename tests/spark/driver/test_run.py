@@ -11,7 +11,7 @@ import pytest
 from kafkad_etl.driver.outcome import JobFailed
 from kafkad_etl.driver.preview import preview
 from kafkad_etl.driver.run import run
-from kafkad_etl.messages import Batch, Failed, Query, Rows, Tasks, Warned
+from kafkad_etl.messages import Batch, Failed, Query, Retrying, Rows, Tasks, Warned
 from tests.broker import KafkadProcess
 from tests.spark.driver.rows import IN_PROCESS, Front, Kept, live_plan, produced
 
@@ -162,9 +162,9 @@ def test_what_may_pass_is_tried_again_from_the_checkpoint_and_the_rest_is_not(
     front, sink = Front(), Kept(*busy)
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "a")
     assert run(spark, plan, front, lambda *_: sink) == "done"
-    assert [warned.text for warned in front.of(Warned)] == [
-        "busy; again in 0.1 s (1 of 2)",
-        "busy; again in 0.2 s (2 of 2)",
+    assert front.of(Retrying) == [
+        Retrying(text="busy", seconds=0.1, attempt=1, most=2),
+        Retrying(text="busy", seconds=0.2, attempt=2, most=2),
     ]
     assert len(sink.rows) == ROWS
     broken = Kept(JobFailed(Failed(kind="sink", text="broken")))

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from kafkad_etl.cluster import presence
+from kafkad_etl.cluster import ends, presence
 from kafkad_etl.errors import EtlExit
 from kafkad_etl.machine import environment
 from kafkad_etl.machine.hadoop import VARIABLES
 from kafkad_etl.process.launching import PREFIX
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, Ran
+from tests.oracle.kafka import free_port
 from tests.spark.checkpoint_files import spark_checkpoint
 from tests.spark.fake_spark import fake_spark
 
@@ -284,6 +285,31 @@ def test_a_topic_batch_that_failed_says_up_to_how_many_rows_were_written(
     assert ran.code == EtlExit.FAILED
     assert "failed: 0 rows read, 0 written" in ran.err
     assert f"up to 3 rows more in topic {out}: of a batch that is not committed" in ran.err
+
+
+def test_lag_grows_while_spark_hangs(
+    run: Run, topic: str, broker: KafkadProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ends, "ASK_SECONDS", 0.1)
+    port = free_port()
+    produce = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "produce", topic]
+    produce += ["--file", str(tmp_path / "records")]
+    hangs = f"""
+from urllib.request import urlopen
+subprocess.run({produce}, check=True)
+for _ in range(300):
+    page = urlopen("http://127.0.0.1:{port}/metrics").read().decode()
+    if 'partition="0"}} 3\\n' in page:
+        break
+    time.sleep(0.1)
+open({str(tmp_path / "page")!r}, "w").write(page)
+channel.send(Ended("done")); channel.close()
+"""
+    ran = run(WORK + hangs, "--set", f"run.listen=127.0.0.1:{port}")
+    assert ran.code == EtlExit.DONE, ran.err
+    page = (tmp_path / "page").read_text().splitlines()
+    assert f'kafkad_etl_lag{{job="{topic}",topic="{topic}",partition="0"}} 3' in page
+    assert f'kafkad_etl_up{{job="{topic}"}} 1' in page
 
 
 def test_with_nothing_new_spark_is_not_started(run: Run, topic: str, tmp_path: Path) -> None:
