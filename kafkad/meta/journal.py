@@ -108,6 +108,18 @@ class Journal:
             self._broken = e
 
 
+def read(path: str, replay: Callable[[bytes], None]) -> None:
+    """`replay` of each frame of a journal that another process may have open: nothing is locked and nothing changed. A
+    frame that is being written just now is left out."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = _read_all(fd)
+    finally:
+        os.close(fd)
+    for at, payload in _frames(path, content):
+        _replay(path, at, payload, replay)
+
+
 def _write_beside(path: str, snapshot: bytes, sync: Sync) -> tuple[int, int]:
     """A new file with one frame, on disk and then renamed to `path`: its descriptor and size."""
     new = path + ".new"

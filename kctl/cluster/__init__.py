@@ -9,7 +9,7 @@ cluster = Noun(
         "controller": ("kctl.cluster.controller:controller", "Print which broker is the controller."),
         "features": ("kctl.cluster.features:features", "List features with their levels."),
         "quorum": ("kctl.cluster.quorum:quorum", "List voters and observers of a KRaft quorum."),
-        "zk": ("kctl.cluster.zk:zk", "Look into the ZooKeeper of a cluster."),
+        "zk": ("kctl.cluster.zk:zk", "Look into the metadata store of a cluster: ZooKeeper, or kafkad's own."),
     },
     help="Look at the cluster as a whole.",
 )

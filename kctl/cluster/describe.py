@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kctl.brokers.facts import broker_facts
+from kctl.brokers.facts import broker_facts, kafkad_versions
 from kctl.cluster.mode import mode
 from kctl.command import KctlCommand, answer
 from kctl.output import Column, Row, note, size_text
@@ -21,6 +21,7 @@ COLUMNS = (
     Column("down", "Ids of brokers that only replica lists name.", "list"),
     Column("racks", "The racks of the brokers.", "list"),
     Column("versions", "Releases of Kafka that serve the same APIs.", "list"),
+    Column("kafkad", "Releases of kafkad, of those brokers that are kafkad.", "list"),
     Column("topics", "How many topics there are, Kafka's own included.", "number"),
     Column("partitions", "How many partitions they have.", "number"),
     Column("replicas", "How many replicas these have.", "number"),
@@ -51,6 +52,7 @@ def describe(session: Session) -> int:
         "down": [broker.id for broker in brokers if broker.state == "down"],
         "racks": sorted({broker.rack for broker in brokers if broker.rack is not None}),
         "versions": sorted({broker.release for broker in brokers if broker.release is not None}),
+        "kafkad": sorted(set(kafkad_versions(session, brokers).values())),
         "topics": len(topics),
         "partitions": len(partitions),
         "replicas": sum(len(partition.replica_nodes) for partition in partitions),
@@ -72,7 +74,8 @@ def _text(row: Row) -> Iterator[str]:
     yield f"metadata    {row['mode']}, controller {'-' if row['controller'] is None else row['controller']}"
     yield f"brokers     {len(row['brokers'])}: {ids(row['brokers'])}{down}"
     yield f"racks       {ids(row['racks'])}"
-    yield f"version     {ids(row['versions'])}, by the APIs"
+    own = f"kafkad {ids(row['kafkad'])}, with the APIs of Kafka {ids(row['versions'])}"
+    yield f"version     {own if row['kafkad'] else ids(row['versions']) + ', by the APIs'}"
     yield f"topics      {row['topics']} with {row['partitions']} partitions, {row['replicas']} replicas"
     yield f"health      {', '.join(trouble) or 'ok'}"
     yield f"size        {size_text(row['size_bytes'])}, {size_text(row['free_bytes'])} free"

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from pathlib import Path
 
+from kafkad import __version__
 from kafkad.wire.messages.api_versions import ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
 from kafkad.wire.messages.describe_quorum import ReplicaState, ResponsePartitionData
 from kctl.cluster.features import rows_of as features
 from kctl.cluster.mode import mode
 from kctl.cluster.quorum import rows_of as quorum
 from kctl.errors import Exit
+from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 
 
@@ -23,7 +28,8 @@ def test_describe(on_broker: Kctl) -> None:
     assert (ran.code, ran.err) == (Exit.DONE, "")
     assert ran.out.splitlines()[2:4] == ["brokers     1: 1", "racks       -"]
     (row,) = json.loads(on_broker("cluster", "describe", "-o", "json").out)["items"]
-    assert f"version     {row['versions'][0]}, by the APIs\n" in ran.out
+    assert f"version     kafkad {__version__}, with the APIs of Kafka {row['versions'][0]}\n" in ran.out
+    assert row["kafkad"] == [__version__]
     assert (row["brokers"], row["down"], row["controller"], row["offline"]) == ([1], [], 1, 0)
     assert row["partitions"] >= row["topics"] >= 1
 
@@ -33,12 +39,42 @@ def test_controller(on_broker: Kctl) -> None:
     assert (ran.code, ran.out) == (Exit.DONE, "1\n")
 
 
-def test_no_quorum_and_no_zookeeper(on_broker: Kctl) -> None:
+def test_no_quorum_and_no_path(on_broker: Kctl) -> None:
     ran = on_broker("cluster", "quorum")
     assert (ran.code, "no KRaft quorum" in ran.err) == (Exit.NOT_FOUND, True)
-    ran = on_broker("cluster", "zk", "ls")
-    assert (ran.code, "does not use ZooKeeper" in ran.err) == (Exit.NOT_FOUND, True)
     assert on_broker("cluster", "zk", "ls", "brokers").code == Exit.USAGE
+
+
+def test_metadata_of_a_kafkad_on_this_machine(
+    on_broker: Kctl, kctl: Kctl, broker: KafkadProcess, tmp_path: Path
+) -> None:
+    """Of the running one that was asked, of any directory, of a copy, and of one that is torn: nothing is changed."""
+    on_broker("topics", "create", "stored", "-p", 2, "-y")
+    ran = on_broker("cluster", "zk", "get", "/brokers/topics/stored")
+    assert (ran.code, json.loads(ran.out)["partitions"]) == (Exit.DONE, {"0": [1], "1": [1]})
+    (id_row,) = json.loads(on_broker("cluster", "zk", "get", "/brokers/ids/1", "-o", "json").out)["items"]
+    assert id_row["ephemeral"] is True
+    names = [row["path"] for row in json.loads(on_broker("cluster", "zk", "ls", "-o", "json").out)["items"]]
+    assert {"/brokers", "/config", "/consumers"} <= set(names)
+    (journal,) = broker.log_dirs[0].glob("kafkad-metadata.journal")
+    copied = shutil.copy(journal, tmp_path)
+    with open(copied, "ab") as torn:
+        torn.write(b"\xf0KdM half a frame")
+    size = os.path.getsize(copied)
+    for place in (journal.parent, tmp_path, copied):
+        assert kctl("cluster", "zk", "ls", "/brokers/", "--data", place).out.split()[4] == "/brokers/ids"
+    assert os.path.getsize(copied) == size
+    ran = on_broker("cluster", "zk", "get", "/nobody")
+    assert (ran.code, "no /nobody" in ran.err) == (Exit.NOT_FOUND, True)
+
+
+def test_metadata_that_is_not_there_or_damaged(kctl: Kctl, broker: KafkadProcess, tmp_path: Path) -> None:
+    ran = kctl("cluster", "zk", "ls", "--data", tmp_path)
+    assert (ran.code, "kafkad-metadata.journal" in ran.err) == (Exit.NOT_FOUND, True)
+    (tmp_path / "kafkad-metadata.journal").write_bytes(b"something else")
+    ran = kctl("cluster", "zk", "ls", "--data", tmp_path)
+    assert (ran.code, "is not a kafkad metadata journal" in ran.err) == (Exit.FINDINGS, True)
+    assert kctl("cluster", "zk", "ls", "--data", tmp_path, "--zookeeper", "x:1").code == Exit.USAGE
 
 
 def test_zookeeper_that_is_not_there(on_broker: Kctl) -> None:

@@ -1,0 +1,48 @@
+"""The metadata of a kafkad without ZooKeeper, read from its journal on this machine. The broker may be running."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kafkad.meta.embedded import FILE_NAME
+from kafkad.meta.journal import JournalError, read
+from kafkad.meta.tree import Node, Tree
+from kctl.errors import Exit, KctlError
+
+
+class StoredNode(NamedTuple):
+    """One node, as ZooKeeper would tell it."""
+
+    data: bytes
+    children: tuple[str, ...]
+    version: int
+    ephemeral: bool
+
+
+class EmbeddedReader:
+    def __init__(self, directory: str) -> None:
+        """Of the journal in this directory, or of the journal itself."""
+        path = os.path.join(directory, FILE_NAME) if os.path.isdir(directory) else directory
+        self._tree = Tree()
+        try:
+            read(path, self._tree.replay)
+        except FileNotFoundError:
+            hint = f"it holds no {FILE_NAME}: give kafkad.metadata.dir of the broker, or else the first of its log.dirs"
+            raise KctlError(
+                f"{directory} is not where kafkad keeps metadata", exit_code=Exit.NOT_FOUND, hints=(hint,)
+            ) from None
+        except JournalError as error:
+            raise KctlError(str(error), exit_code=Exit.FINDINGS) from None
+
+    def node(self, path: str) -> StoredNode | None:
+        found: Node | None = self._tree.find(path)
+        if found is None:
+            return None
+        return StoredNode(found.data, tuple(sorted(found.children or ())), found.version, found.owner != 0)
+
+
+def first_with_journal(directories: Iterable[str]) -> str | None:
+    """Where on this machine a journal is."""
+    return next((place for place in directories if os.path.exists(os.path.join(place, FILE_NAME))), None)
