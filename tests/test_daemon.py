@@ -149,6 +149,7 @@ def test_reload_changes_what_can_change(tmp_path: Path) -> None:
         settings.write_text("message.max.bytes: 100000\n")
         kafkad.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
         eventually(kafkad, "reloaded")
+        eventually(kafkad, f"INFO    audit: settings in {settings} changed: message.max.bytes; by SIGHUP")
         assert code() == 0
         asker.client.close()
 

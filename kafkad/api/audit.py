@@ -87,9 +87,9 @@ async def _write_in_turns(line: str, others: Iterator[str], asker: str) -> None:
         log.info("%s; by %s", other, asker)
 
 
-def changed_by_broker(line: str) -> None:
+def note_change(line: str, by: str) -> None:
     """A change that no client asked for."""
-    log.info("%s; by this broker", line)
+    log.info("%s; by %s", line, by)
 
 
 # -- what each API changes -------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from kafkad.api.audit import changed_by_broker
+from kafkad.api.audit import note_change
 from kafkad.clock import Clock
 from kafkad.config import Config
 from kafkad.controller.controller import Controller
@@ -87,7 +87,7 @@ class Coordinators:
             [result] = await self._controller.create_topics([wanted], timeout_ms=_CREATION_TIMEOUT_MS)
             error = result.error
             if error is None:
-                changed_by_broker(f"topic {topic} created with partitions={result.partitions}")
+                note_change(f"topic {topic} created with partitions={result.partitions}", by="this broker")
         except KafkaError as refusal:
             error = refusal
         if error is None or error.code == ErrorCode.TOPIC_ALREADY_EXISTS:

@@ -13,7 +13,7 @@ from random import Random
 from time import monotonic
 
 from kafkad import STARTED, loggers
-from kafkad.api.audit import Audit
+from kafkad.api.audit import Audit, note_change
 from kafkad.api.context import Context
 from kafkad.api.dispatch import Dispatcher
 from kafkad.api.fetch import FetchApi
@@ -387,6 +387,10 @@ class Node:
             self._settings.override(cluster_wide=self._configs.cluster, per_broker=self._configs.broker)
             self._apply_settings()
             log.info("configuration reloaded; changed: %s", ", ".join(reload.changed) or "nothing")
+            if reload.changed:
+                note_change(
+                    f"settings in {self._settings.static.file} changed: {', '.join(reload.changed)}", by="SIGHUP"
+                )
             if reload.restart:
                 log.warning("these need a restart to change: %s", ", ".join(reload.restart))
         self._notifier.ready("configuration reloaded")
