@@ -7,6 +7,7 @@ from kafkad_etl.model.guarantee import guarantee
 from tests.spark.model.jobs import loaded
 
 CSV = "sink={type: csv, path: /a}"
+HDFS = "sink={type: csv, path: 'hdfs:///a', compact: {after: run}}"
 JDBC = "sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a', table: t}}"
 UPSERT = "sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a', table: t, mode: upsert, keys: [id]}}"
 TOPIC = "sink={type: topic, topic: {topic: out, source_header: true}}"
@@ -20,6 +21,16 @@ WATERMARK = "transform.watermark={column: ts, delay: 10 minutes}"
         ([CSV], "exactly once", "under the same file names"),
         ([CSV, BATCH], "at least once", "every run adds all of its rows"),
         ([CSV, BATCH, "sink.mode=overwrite"], "exactly once", "each run replaces what was there"),
+        (
+            [CSV, BATCH, "sink.mode=overwrite"],
+            "exactly once",
+            "after a kill in that until the next run, readers see old",
+        ),
+        (
+            [HDFS],
+            "exactly once",
+            "while small files are merged, and after a kill in that until the next run, readers see",
+        ),
         ([CSV, BATCH, "sink.mode=error"], "exactly once", "stops"),
         ([CSV, "sink.mode=overwrite", "run.output=complete"], "exactly once", "each batch replaces all files"),
         ([JDBC], "exactly once", "in one transaction"),
@@ -72,3 +83,7 @@ def test_durations(text: str, milliseconds: int) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration"):
         duration_ms(text)
+
+
+def test_on_a_local_disk_merging_takes_nothing_from_the_promise() -> None:
+    assert "merged" not in guarantee(loaded(sets=["sink={type: csv, path: /a, compact: {after: run}}"]).job).text

@@ -169,6 +169,7 @@ def compact(disk: Disk) -> None:
         merging.settle()
         content = b"".join(disk.read(f"{TARGET}/{name}") for name in merge.names)
         disk.write(f"{merging.staging}/part-00000-5b0f-c000.zstd.parquet", content)
+        disk.write(f"{merging.staging}/_SUCCESS", b"")
         done = merging.replace(merge, content.count(b"!"))
         assert (done.files_before, done.files_after) == (len(merge.files), 1)
 

@@ -104,6 +104,7 @@ class Merging:
         if not self._swaps.swap(join(self._layout.target, merge.directory), paths, replaced):
             self.was_seen = True
             self._one_after_another(merge, names, rows, sum(entry.size for entry in staged))
+        self._files.remove(self.staging)
         return Compacted(
             directory=merge.directory,
             rows=rows,
