@@ -12,7 +12,7 @@ import pytest
 from kctl.cli import root
 
 ROOT = Path(__file__).parents[1]
-PARTS = {"cluster", "ZooKeeper", "TLS", "transactions", "programs of one's own on PySpark", "the embedded store"}
+PARTS = {"cluster", "ZooKeeper", "TLS", "transactions", "programs of one's own on PySpark"}
 """What is not there yet: a claim may wait for nothing else."""
 
 
