@@ -27,7 +27,7 @@ from kafkad.broker.identity import StartError, choose_broker_id, claim_directori
 from kafkad.broker.lifecycle import BrokerState, Lifecycle
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.broker.progress import RecoveryProgress
-from kafkad.broker.settings import Settings
+from kafkad.broker.settings import Settings, max_open_files
 from kafkad.broker.takeover import (
     stored_ids,
     take_over,
@@ -46,9 +46,9 @@ from kafkad.controller.term import ControllerSettings
 from kafkad.controller.topics import TopicDefaults
 from kafkad.log.checkpoint import CheckpointError
 from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
-from kafkad.log.files import Files
 from kafkad.log.loading import DuplicatePartitionError, IdOf, LoadingStopped
 from kafkad.log.manager import LogManager, NoLogDirectoryError
+from kafkad.log.open_files import LimitedFiles
 from kafkad.log.recompress import SlowPath
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.journal import JournalError
@@ -132,7 +132,11 @@ class Node:
         self._server = Server(self._loop, self._settings.limits())
         self._bind(config)
         self._logs = LogManager(
-            config.log_dirs, Files(), self._clock, on_failure=tell_of_offline, on_damage=tell_of_damage
+            config.log_dirs,
+            LimitedFiles(max_open_files(config)),
+            self._clock,
+            on_failure=tell_of_offline,
+            on_damage=tell_of_damage,
         )
         await self._serve_http()
         self._logs.lock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import socket
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -13,6 +14,7 @@ from kafkad.net.server import Limits
 log = logging.getLogger(__name__)
 
 
+_FEWEST_FILES = 64
 _MOST_RESOLVED = 1000
 """Sets of overrides: whoever changes a topic's settings again and again leaves one behind each time."""
 
@@ -84,3 +86,10 @@ def _by_address(counts: tuple[tuple[str, int], ...]) -> dict[str, int]:
         except OSError as error:
             log.warning("max.connections.per.ip.overrides: %s is left out: %s", host, error.strerror)
     return found
+
+
+def max_open_files(config: Config) -> int:
+    """How many files of logs may be open: half of all by default, for connections are open files too."""
+    wanted = config.int("kafkad.max.open.files")
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(wanted if wanted >= 0 else limit // 2, _FEWEST_FILES)

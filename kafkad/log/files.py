@@ -11,7 +11,7 @@ import errno
 import functools
 import os
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkad.errors import StorageError
 
@@ -58,6 +58,9 @@ def short_write() -> OSError:
 class Files:
     """The real disk."""
 
+    opens = 0
+    """How many files of segments have been opened, where somebody counts them."""
+
     open = staticmethod(os.open)
     pread = staticmethod(os.pread)
     preadv = staticmethod(os.preadv)
@@ -88,6 +91,12 @@ class Files:
     def changed_ms(self, path: str) -> int:
         """When its inode changed last: for a directory that nobody uses, when it got its name."""
         return os.stat(path).st_ctime_ns // 1_000_000
+
+    def opened(self, holder: Any) -> None:
+        """`holder` keeps one file more open: see `open_files`."""
+
+    def close_none(self) -> None:
+        """Close no file any more of those that are kept open."""
 
     def open_log_file(self, path: str, flags: int = os.O_RDWR) -> LogFile:
         return LogFile(self.open(path, flags | os.O_CLOEXEC, 0o644))
@@ -229,6 +238,10 @@ def as_far_as_there_is_room() -> Iterator[None]:
     try:
         yield
     except (OSError, StorageError) as error:
-        cause = error.__cause__ if isinstance(error, StorageError) else error
-        if not (isinstance(cause, OSError) and cause.errno in _FULL):
+        if not _is_full(error):
             raise
+
+
+def _is_full(error: BaseException) -> bool:
+    cause = error.__cause__ if isinstance(error, StorageError) else error
+    return isinstance(cause, OSError) and cause.errno in _FULL

@@ -60,6 +60,7 @@ class IndexedFile:
         "newest_timestamp_offset",
         "since_index",
         "size",
+        "used",
     )
 
     def __init__(self, files: Files, directory: str, base: int, size: int, interval: int) -> None:
@@ -79,6 +80,8 @@ class IndexedFile:
         self._offsets: OffsetIndex | StoredOffsetIndex | None = None
         self._times: TimeIndex | StoredTimeIndex | None = None
         self._rebuilt = False
+        self.used = 0
+        """When its files were used: `Files.opens` at that time."""
 
     def path(self, suffix: str) -> str:
         return segment_path(self.directory, self.base, suffix)
@@ -87,6 +90,8 @@ class IndexedFile:
     def file(self) -> LogFile:
         if self._file is None:
             self._file = self.files.open_log_file(self.path(LOG))
+            self.files.opened(self)
+        self.used = self.files.opens
         return self._file
 
     @property
@@ -119,6 +124,8 @@ class IndexedFile:
             return False
         if plausible:
             self._offsets, self._times = offsets, times
+            self.files.opened(self)
+            self.files.opened(self)
         return plausible
 
     def _open_index(self, suffix: str, entry_size: int) -> tuple[LogFile, int]:

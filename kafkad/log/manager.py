@@ -440,6 +440,7 @@ class LogManager:
 
         if high_watermarks is not None:
             self._write(self.collect_high_watermarks(high_watermarks))
+        self.files.close_none()
         closed = set()
         with ThreadPoolExecutor(_FLUSH_THREADS) as threads:
             for directory in self.live:

@@ -67,6 +67,7 @@ class Segment(IndexedFile):
         """The aborted transactions that end in this segment; there is a file only if there are any."""
         if self._transactions is None:
             self._transactions = TransactionIndex(self.path(TXN_INDEX), self.files, exists=self.has_transactions)
+            self.files.opened(self)
         return self._transactions
 
     def let_go(self) -> None:
@@ -75,6 +76,19 @@ class Segment(IndexedFile):
             self._file = None
             if not isinstance(self._times, TimeIndex):
                 self._offsets = self._times = None
+
+    @property
+    def open_files(self) -> int:
+        """At most so many: those of indexes, and of transactions, may not be open yet, or no longer."""
+        indexes = (self._offsets, self._times)
+        kept = sum(index is not None and not isinstance(index, OffsetIndex | TimeIndex) for index in indexes)
+        return kept + (self._file is not None) + (self._transactions is not None)
+
+    def give_up_files(self) -> None:
+        """Close them until the next use, also in the middle of being written; not if the indexes cannot be stored."""
+        self.complete_indexes()
+        if not isinstance(self._times, TimeIndex):
+            self.release()
 
     def release(self) -> None:
         """Close the files; they open again at the next use."""
@@ -89,6 +103,7 @@ class Segment(IndexedFile):
 
     def create_files(self) -> None:
         self._file = self.files.open_log_file(self.path(LOG), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        self.files.opened(self)
         for suffix in (INDEX, TIME_INDEX):
             self.files.open_log_file(self.path(suffix), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 

@@ -90,6 +90,7 @@ class Trimmer(Appender):
                 except FileNotFoundError:
                     continue
                 self._doomed[path + DELETED] = due
+            segment.release()
             if segment.base != replaced_by:
                 self.producers.snapshots.delete(segment.base)
 
@@ -151,6 +152,4 @@ class Trimmer(Appender):
         segment.has_transactions = has_transactions
         self._exchange([*self._segments[:first], segment, *self._segments[upto:]])
         self._new_names = True
-        for replaced in old:
-            replaced.release()
         return True

@@ -59,6 +59,13 @@ SETTINGS: tuple[Setting, ...] = (
         "Where the built-in store keeps its journal; unset: in the first data directory.",
     ),
     integer(
+        "kafkad.max.open.files",
+        -1,
+        LOW,
+        "Files of logs kept open; those used longest ago are closed. -1: half of what the process may have open.",
+        valid=at_least(-1),
+    ),
+    integer(
         "kafkad.placement.start",
         -1,
         LOW,

@@ -1,0 +1,76 @@
+"""Keeps no more files of segments open than `kafkad.max.open.files`: those that were used longest ago are closed.
+
+A segment opens its files again when it needs them. Whoever still reads from a closed one has a LogFile of his own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Protocol
+
+from kafkad.log.files import Files
+
+_SHARE = 8
+"""When there are too many, this part of the limit is closed at once, so that it does not happen at every open."""
+_AT_WORK = 4
+"""Whoever used files when so many fewer had been opened may be at it, and keeps them."""
+
+
+class Holder(Protocol):
+    used: int
+    """How many files had been opened when it last used its own."""
+
+    @property
+    def open_files(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def give_up_files(self) -> None:
+        """Close them all; none when something has to be written before, and cannot be."""
+
+
+class LimitedFiles(Files):
+    """The real disk. What keeps files open says so by `opened`: on the loop, or in the one thread that loads logs."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit: int | None = limit
+        self._held = 0
+        self._sizes: dict[Holder, int] = {}
+        """What holds files, and its size when it was last looked at: appends leave no other trace."""
+
+    def opened(self, holder: Holder) -> None:
+        self.opens += 1
+        holder.used = self.opens
+        self._held += 1
+        self._sizes.setdefault(holder, holder.size)
+        if self.limit is None:
+            return
+        if self.opens % max(self.limit // _SHARE, 1) == 0:
+            self._look()
+        if self._held > self.limit:
+            self._close_oldest(self.limit - self.limit // _SHARE)
+
+    def close_none(self) -> None:
+        """From now on: the logs are being closed, in several threads."""
+        self.limit = None
+
+    def _look(self) -> None:
+        """Take note of who still holds files, and who was appended to."""
+        for holder, size in list(self._sizes.items()):
+            if not holder.open_files:
+                del self._sizes[holder]
+            elif holder.size != size:
+                self._sizes[holder] = holder.size
+                holder.used = max(holder.used, self.opens - _AT_WORK)
+        self._held = sum(holder.open_files for holder in self._sizes)
+
+    def _close_oldest(self, limit: int) -> None:
+        self._look()
+        for holder in sorted(self._sizes, key=lambda holder: holder.used):
+            if self._held <= limit or holder.used > self.opens - _AT_WORK:
+                break
+            held = holder.open_files
+            with contextlib.suppress(OSError):
+                holder.give_up_files()
+            self._held -= held - holder.open_files

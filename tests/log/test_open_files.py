@@ -1,0 +1,105 @@
+"""No more files of segments are open than there may be, whatever is written and read."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from pathlib import Path
+
+from kafkad.config import LogConfig
+from kafkad.log.check import check as check_directory
+from kafkad.log.log import Log
+from kafkad.log.manager import LogManager
+from kafkad.log.open_files import LimitedFiles
+from kafkad.names import TopicPartition
+from tests.fakes import FakeClock
+from tests.log.conftest import append, batch, records
+from tests.log.managers import TOPIC_ID
+
+LIMIT = 64
+CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=100)
+
+
+def open_log_files() -> int:
+    links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+    names = [os.readlink(link) for link in links if os.path.lexists(link)]
+    return sum(name.endswith((".log", ".index", ".timeindex")) for name in names)
+
+
+def manager_of(path: Path, files: LimitedFiles) -> LogManager:
+    manager = LogManager([str(path)], files, FakeClock())
+    manager.lock()
+    manager.claim("cluster", 1)
+    manager.load(lambda topic: CONFIG)
+    return manager
+
+
+def test_writers_and_readers_of_many_partitions(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    manager = manager_of(tmp_path, LimitedFiles(LIMIT))
+    logs = [manager.create(TopicPartition("t", p), TOPIC_ID, CONFIG) for p in range(200)]
+    written = [0] * len(logs)
+    for turn in range(2000):
+        number = chance.randrange(len(logs))
+        append(logs[number], batch(b"%d %d" % (number, written[number]) + bytes(90), timestamp=1000 + written[number]))
+        written[number] += 1
+        if chance.random() < 0.2:
+            some = chance.randrange(len(logs))
+            check(logs[some], some, written[some])
+        if turn % 10 == 0:
+            assert open_log_files() <= LIMIT + 4
+    manager.close()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert not [problem for log in logs for problem in check_directory(log.directory)]
+    again = manager_of(tmp_path, LimitedFiles(LIMIT))
+    for number, count in enumerate(written):
+        log = again.get(TopicPartition("t", number))
+        assert log is not None
+        check(log, number, count)
+    again.close()
+
+
+def check(log: Log, number: int, count: int) -> None:
+    assert [r.value and r.value.rstrip(b"\0") for r in records(log)] == [b"%d %d" % (number, n) for n in range(count)]
+    if count:
+        assert log.offset_for_timestamp(1000 + count // 2) == (1000 + count // 2, count // 2, 0)
+
+
+def test_what_is_used_all_the_time_stays_open(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path, LimitedFiles(LIMIT))
+    logs = [manager.create(TopicPartition("t", p), TOPIC_ID, CONFIG) for p in range(100)]
+    busy = logs[0]
+    append(busy, batch())
+    file = busy.segments[-1].file
+    for log in logs[1:]:
+        append(log, batch())
+        append(busy, batch(b"x"))
+    assert busy.segments[-1].file is file or len(busy.segments) > 1
+    manager.close()
+
+
+class FullFiles(LimitedFiles):
+    full = False
+
+    def pwrite(self, fd: int, data: bytes | memoryview, at: int) -> int:  # type: ignore[override]
+        if self.full and os.readlink(f"/proc/self/fd/{fd}").endswith("index"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return os.pwrite(fd, data, at)
+
+
+def test_a_full_disk_keeps_files_open_that_have_something_to_write(tmp_path: Path) -> None:
+    files = FullFiles(LIMIT)
+    manager = manager_of(tmp_path, files)
+    logs = [manager.create(TopicPartition("t", p), TOPIC_ID, CONFIG) for p in range(100)]
+    files.full = True
+    for n in range(5):
+        for log in logs:
+            append(log, batch(b"v" * 150, timestamp=1000 + n))
+    files.full = False
+    append(manager.create(TopicPartition("t", 100), TOPIC_ID, CONFIG), batch())
+    for log in logs:
+        assert len(records(log)) == 5
+        assert log.offset_for_timestamp(1004) == (1004, 4, 0)
+    assert open_log_files() <= LIMIT + 4
+    manager.close()
