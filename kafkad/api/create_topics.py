@@ -21,18 +21,29 @@ _FIRST_WITH_CONFIGS = 5
 
 
 async def handle(context: Context, request: Request, message: CreateTopicsRequest) -> CreateTopicsResponse:
-    sound = [topic for topic in message.topics if not _repeats_a_partition(topic)]
-    results = await _create(context, message, [_new_topic(topic) for topic in sound])
-    overrides = {topic.name: {c.name: c.value or "" for c in topic.configs} for topic in sound}
+    turns = Turns()
+    wanted: list[NewTopic] = []
+    overrides: dict[str, dict[str, str]] = {}
+    for topic in message.topics:
+        await turns.give_way()
+        if not _repeats_a_partition(topic):
+            wanted.append(_new_topic(topic))
+            overrides[topic.name] = {c.name: c.value or "" for c in topic.configs}
+    results = await _create(context, message, wanted)
     with_configs = request.version >= _FIRST_WITH_CONFIGS
     response = CreateTopicsResponse()
-    turns = Turns()
+    described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     for result in results:
         await turns.give_way()
         if result.error is not None:
             response.topics.append(_failed(result.name, result.error))
         else:
-            response.topics.append(_created(context, result, overrides[result.name], with_configs))
+            response.topics.append(_created(result))
+            if with_configs:
+                key = frozenset(overrides[result.name].items())
+                if key not in described:  # thousands of topics have the same settings
+                    described[key] = _described(context, overrides[result.name])
+                response.topics[-1].configs = described[key]
     for topic in message.topics:
         if _repeats_a_partition(topic):
             error = KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assignment has a partition twice")
@@ -67,25 +78,24 @@ def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
 
 
-def _created(
-    context: Context, result: TopicResult, overrides: dict[str, str], with_configs: bool
-) -> CreatableTopicResult:
-    created = CreatableTopicResult(
+def _created(result: TopicResult) -> CreatableTopicResult:
+    return CreatableTopicResult(
         name=result.name,
         topic_id=result.topic_id,
         error_message=None,
         num_partitions=result.partitions,
         replication_factor=result.replication_factor,
     )
-    if with_configs:
-        created.configs = [
-            CreatableTopicConfigs(
-                name=row.name,
-                value=row.value,
-                read_only=row.read_only,
-                config_source=row.source,
-                is_sensitive=row.sensitive,
-            )
-            for row in describe_topic(context.config, overrides)
-        ]
-    return created
+
+
+def _described(context: Context, overrides: dict[str, str]) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=row.name,
+            value=row.value,
+            read_only=row.read_only,
+            config_source=row.source,
+            is_sensitive=row.sensitive,
+        )
+        for row in describe_topic(context.config, overrides)
+    ]

@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from kafkad.meta.store import ConnectionLoss, Create, NodeExists, Operation, Set
 from kafkad.meta.znodes import Config, Partition, Topic
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
+from kafkad.turns import Turns
 
 MAX_NAME = 249
 CLUSTER_METADATA = "__cluster_metadata"
@@ -97,13 +98,16 @@ class Topics:
     async def create(self, topics: Sequence[NewTopic], *, validate_only: bool) -> tuple[list[TopicResult], Answers]:
         """The results in the order of `topics`, and the answers that make the new topics visible."""
         times = Counter(topic.name for topic in topics)
-        wanted: dict[str, Assignment] = {}
+        planned = _Planned(self._state.topics)
+        wanted = planned.assignments
         results: list[TopicResult] = []
+        turns = Turns()
         for topic in topics:
+            await turns.give_way()
             try:
                 if times[topic.name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
-                wanted[topic.name] = self._validated(topic, wanted)
+                planned.add(topic.name, self._validated(topic, planned))
             except KafkaError as e:
                 results.append(TopicResult(name=topic.name, error=e))
                 continue
@@ -207,7 +211,7 @@ class Topics:
 
     # Judging.
 
-    def _validated(self, topic: NewTopic, others: Mapping[str, Assignment]) -> Assignment:
+    def _validated(self, topic: NewTopic, others: _Planned) -> Assignment:
         """The assignment of a topic that may be created along with `others`."""
         if topic.name == CLUSTER_METADATA:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {CLUSTER_METADATA} is prohibited.")
@@ -222,11 +226,11 @@ class Topics:
                 "Both numPartitions or replicationFactor and replicasAssignments were set. "
                 "Both cannot be used at the same time.",
             )
-        assignment = topic.assignment or self._placed(topic, sum(map(len, others.values())))
+        assignment = topic.assignment or self._placed(topic, others.partitions)
         check_name(topic.name)
         if topic.name in self._state.deleting:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {topic.name!r} is still being deleted")
-        self._check_collision(topic.name, others)
+        _check_collision(topic.name, others)
         if topic.assignment:
             self._check_assignment(topic.assignment)
         self._check_config({name: value for name, value in topic.configs.items() if value is not None})
@@ -243,18 +247,6 @@ class Topics:
     def _layout(self, brokers: int) -> Layout:
         start = self._defaults().placement_start
         return random_layout(brokers, self._random) if start is None else fixed_layout(start)
-
-    def _check_collision(self, name: str, others: Mapping[str, Assignment]) -> None:
-        """Names that differ in dots and underscores only would be one metric."""
-        if "." not in name and "_" not in name:
-            return
-        folded = name.replace(".", "_")
-        for other in (*self._state.topics, *others):
-            if other.replace(".", "_") == folded and other != name:
-                raise KafkaError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    f"Topic '{name}' collides with existing topics: {other}",
-                )
 
     def _check_assignment(self, assignment: Assignment) -> None:
         sizes = {len(replicas) for replicas in assignment.values()}
@@ -337,6 +329,43 @@ def new_partition(topic: str, partition: int, state: PartitionState) -> list[Ope
         Create(Partition.parent(topic, partition)),
         Create(Partition.path(topic, partition), Partition.encode(state)),
     ]
+
+
+class _Planned:
+    """What a topic is created beside: the topics that there are, and those that its request makes too."""
+
+    def __init__(self, there: Collection[str]) -> None:
+        self.assignments: dict[str, Assignment] = {}
+        self.partitions = 0
+        self._there = there
+        self._metrics: dict[str, str] | None = None
+
+    def add(self, name: str, assignment: Assignment) -> None:
+        self.assignments[name] = assignment
+        self.partitions += len(assignment)
+        if self._metrics is not None:
+            self._metrics.setdefault(_metric(name), name)
+
+    def of_one_metric(self, name: str) -> str:
+        """A topic with the same name but for dots and underscores; `name` itself when there is no other."""
+        if self._metrics is None:
+            self._metrics = {}
+            for other in (*self._there, *self.assignments):
+                self._metrics.setdefault(_metric(other), other)
+        return self._metrics.get(_metric(name), name)
+
+
+def _metric(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _check_collision(name: str, others: _Planned) -> None:
+    """Names that differ in dots and underscores only would be one metric."""
+    if "." not in name and "_" not in name:
+        return
+    other = others.of_one_metric(name)
+    if other != name:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topics: {other}")
 
 
 def _in_groups(results: Sequence[TopicResult]) -> Iterator[list[TopicResult]]:
