@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.bodies import Body, read_keys
-from kafkad.log.contents import LengthError, OffsetDeltaError, TooManyError, latest_delta
+from kafkad.log.contents import SMALLEST_RECORD, LengthError, OffsetDeltaError, TooManyError, latest_delta
 from kafkad.wire.compression import CODEC_NAMES, Codec, CompressionError, TooLargeError, compress, decompress
 from kafkad.wire.crc import crc32c
 from kafkad.wire.records import (
@@ -141,6 +141,21 @@ def is_plain_truth(view: memoryview, at: int, end: int, header: Header) -> bool:
     return latest == header[8] >= NO_TIMESTAMP
 
 
+def is_truth(view: memoryview, at: int, end: int, header: Header) -> bool:
+    """HOT. The same, also of a compressed batch if it is small."""
+    codec = header[5] & CODEC_MASK
+    if not codec:
+        return is_plain_truth(view, at, end, header)
+    if header[5] & LOG_APPEND_TIME or header[1] > QUICK_BYTES or header[12] > QUICK_RECORDS:
+        return False
+    try:
+        body = decompress(codec, view[at + HEADER_SIZE : end], _QUICK_PLAIN_BYTES)
+        latest = header[7] + latest_delta(body, 0, len(body), header[12])
+    except (CompressionError, RecordsError):
+        return False
+    return latest == header[8] >= NO_TIMESTAMP
+
+
 def _check_shape(view: memoryview, at: int, end: int, version: int) -> None:
     """Refuse what is not exactly one batch of format v2, and whole."""
     left = end - at
@@ -239,8 +254,10 @@ def target_codec(config: LogConfig) -> int | None:
 
 def quick_enough(header: Header, config: LogConfig) -> bool:
     """Whether `rebuild` of this batch may run on the event loop, as far as can be seen from outside."""
-    same = target_codec(config) in (None, header[5] & CODEC_MASK)
-    return same and header[1] <= QUICK_BYTES and header[12] <= QUICK_RECORDS
+    codec, length, count = header[5] & CODEC_MASK, header[1], header[12]
+    if not codec and count * SMALLEST_RECORD > length:
+        return True  # it will be refused at once
+    return target_codec(config) in (None, codec) and length <= QUICK_BYTES and count <= QUICK_RECORDS
 
 
 def demands(config: LogConfig, partition: TopicPartition, now_ms: int) -> Demands:

@@ -210,6 +210,8 @@ def test_the_loop_looks_into_small_batches_only() -> None:
     assert quick(compacted, 1000, codec=Codec.GZIP)
     assert not quick(compacted, 1001)
     assert not quick(compacted, 1, size=140_000)
+    lie = changed(build_batch(records_at(NOW_MS)), record_count=2**31 - 1, last_offset_delta=2**31 - 2)
+    assert quick_enough(unpack_header(memoryview(lie), 0, len(lie), 8), compacted)
     assert quick(gzip, 1, codec=Codec.GZIP)
     assert not quick(gzip, 1)
 
