@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from kafkad.meta.embedded import FILE_NAME
 from kafkad.meta.journal import JournalError, read
 from kafkad.meta.tree import Node, Tree
+from kctl.cluster.store import StoredNode
 from kctl.errors import Exit, KctlError
-
-
-class StoredNode(NamedTuple):
-    """One node, as ZooKeeper would tell it."""
-
-    data: bytes
-    children: tuple[str, ...]
-    version: int
-    ephemeral: bool
 
 
 class EmbeddedReader:
@@ -40,7 +31,11 @@ class EmbeddedReader:
         found: Node | None = self._tree.find(path)
         if found is None:
             return None
-        return StoredNode(found.data, tuple(sorted(found.children or ())), found.version, found.owner != 0)
+        return StoredNode(found.data, len(found.children or ()), found.version, found.owner != 0)
+
+    def children(self, path: str) -> list[str] | None:
+        found: Node | None = self._tree.find(path)
+        return None if found is None else sorted(found.children or ())
 
 
 def first_with_journal(directories: Iterable[str]) -> str | None:

@@ -23,6 +23,10 @@ groups = Noun(
             "Make a group forget where it stood in topics.",
         ),
         "clone": ("kctl.groups.clone:clone_group", "Give a group the offsets of another."),
+        "zookeeper": (
+            "kctl.groups.zookeeper:zookeeper_groups",
+            "Show old groups, whose offsets and members are in ZooKeeper.",
+        ),
         "export": ("kctl.groups.export:export_offsets", "Print committed offsets as Kafka's CSV."),
     },
     help="Show, rewind, rebalance and delete consumer groups.",

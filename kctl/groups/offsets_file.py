@@ -75,6 +75,8 @@ def _item(item: dict[str, Any]) -> Iterator[FileOffset]:
                 yield FileOffset(item["group"], TopicPartition(one["topic"], int(one["partition"])), one["committed"])
         return
     offset = next((item[field] for field in ("offset", "new", "committed") if field in item), -1)
+    if offset is None:  # a partition that is only owned, or assigned
+        return
     if offset < 0 or not isinstance(item["topic"], str):
         raise ValueError
     yield FileOffset(item.get("group") or "", TopicPartition(item["topic"], int(item["partition"])), int(offset))

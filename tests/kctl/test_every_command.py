@@ -32,6 +32,7 @@ LOOKING = {
     "groups lag": "",
     "groups members": "g",
     "groups export": "g",
+    "groups zookeeper": "g",
     "partitions list": "",
     "partitions plan": "--rf 1 -f {plan}",
     "partitions status": "",
