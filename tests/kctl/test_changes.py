@@ -148,3 +148,14 @@ def test_what_is_not_read_of_a_list_is_no_failure(on_broker: Kctl, broker: Kafka
     )
     os.close(writing)
     assert ran.returncode == Exit.DONE
+
+
+def test_records_are_sent_whoever_reads(on_broker: Kctl, broker: KafkadProcess) -> None:
+    on_broker("topics", "create", "unread-records", "-p", 1, "-r", 1)
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "produce", "unread-records"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(command, input=b"a\nb\n", stdout=writing, stderr=writing, check=False)
+    os.close(writing)
+    assert ran.returncode == Exit.DONE
+    assert on_broker("consume", "unread-records").out == "a\nb\n"
