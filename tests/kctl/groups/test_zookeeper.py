@@ -6,14 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
 from kafkad.meta.consumer_znodes import Consumer, ConsumerOffset, Owner
 from kctl.cluster.store import StoredNode
 from kctl.errors import Exit
 from kctl.groups.zookeeper import rows_of
-from tests.broker import KafkadProcess
+from tests.broker import KafkadProcess, free_port
 from tests.clients.asker import Asker
 from tests.kctl.conftest import Kctl
+from tests.oracle.kafka import missing, zookeeper
 
 
 class Nodes:
@@ -88,3 +90,34 @@ def test_group_of_offset_commit_v0_is_shown_and_moved(
     moved = json.loads(on_broker("groups", "export", name, "-o", "json").out)["items"]
     assert [(row["topic"], row["partition"], row["offset"]) for row in moved] == [(name, 0, 0), (name, 1, 1)]
     assert on_broker("groups", "zookeeper", "nobody").code == Exit.NOT_FOUND
+
+
+@pytest.mark.slow
+@pytest.mark.java
+def test_group_in_zookeeper_itself(kctl: Kctl, tmp_path: Path) -> None:
+    """No broker is asked where ZooKeeper is named."""
+    if reason := missing("3.9"):
+        pytest.skip(reason)
+    port = free_port()
+    server = zookeeper(tmp_path / "zookeeper", port)
+    address = f"127.0.0.1:{port}"
+    client = KazooClient(hosts=address)
+    try:
+        client.start(timeout=60)
+        client.create(ConsumerOffset.path("old", "t", 3), ConsumerOffset.encode(12), makepath=True)
+        client.ensure_path(Consumer.parent("old"))
+        member = Consumer({"t": 1}, "static", 5).encode()
+        client.create(Consumer.path("old", "m"), member, ephemeral=True)
+        ran = kctl("groups", "zookeeper", "old", "--zookeeper", address, "-o", "json")
+        (row,) = json.loads(ran.out)["items"]
+        assert (row["partition"], row["offset"], row["members"]) == (3, 12, ["m: t"])
+        assert "stop them before its offsets are moved" in ran.err
+        ran = kctl("cluster", "zk", "ls", "/consumers/old/ids", "--zookeeper", address, "-o", "json")
+        (node,) = json.loads(ran.out)["items"]
+        assert (node["path"], node["bytes"], node["ephemeral"]) == ("/consumers/old/ids/m", len(member), True)
+        assert kctl("cluster", "zk", "get", "/consumers/old/offsets/t/3", "--zookeeper", address).out == "12\n"
+        assert kctl("cluster", "zk", "get", "/nowhere", "--zookeeper", address).code == Exit.NOT_FOUND
+    finally:
+        client.stop()
+        client.close()
+        server.stop()
