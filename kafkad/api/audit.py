@@ -190,20 +190,17 @@ def _offsets_set(message: Any, response: Any) -> Lines:
     """By somebody who is no member: a reset, or a consumer that assigns itself its partitions."""
     if message.member_id or message.generation_id_or_member_epoch >= 0:
         return ()
-    return list(_offsets(message, response))
+    return _offsets(message, response)
 
 
 def _offsets(message: Any, response: Any) -> Iterator[str]:
     refused = {(t.name, t.topic_id, p.partition_index) for t in response.topics for p in t.partitions if p.error_code}
     for topic in message.topics:
-        set_to = [
-            f"{p.partition_index} to {p.committed_offset}"
-            for p in topic.partitions
-            if (topic.name, topic.topic_id, p.partition_index) not in refused
-        ]
-        if set_to:
+        done = [p for p in topic.partitions if (topic.name, topic.topic_id, p.partition_index) not in refused]
+        if done:
             name = topic.name or topic.topic_id.hex()
-            yield f"offsets of group {_shown(message.group_id)} set by no member, for topic {name}: {_some(set_to)}"
+            offsets = _some([f"{p.partition_index} to {p.committed_offset}" for p in done[:_NAMED]], len(done))
+            yield f"offsets of group {_shown(message.group_id)} set by no member, for topic {name}: {offsets}"
 
 
 def _members_removed(message: Any, response: Any) -> Lines:
@@ -270,9 +267,10 @@ def _setting(name: str, value: str | None, sign: str = "=") -> str:
     )
 
 
-def _some(things: list[str]) -> str:
-    named = ", ".join(things[:_NAMED])
-    return named if len(things) <= _NAMED else f"{named} and {len(things) - _NAMED} more"
+def _some(things: list[str], of: int = 0) -> str:
+    """The first of them; `of` says how many there are where `things` are the first already."""
+    named, more = ", ".join(things[:_NAMED]), (of or len(things)) - _NAMED
+    return named if more <= 0 else f"{named} and {more} more"
 
 
 def _shown(text: str) -> str:

@@ -49,6 +49,7 @@ from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from kafkad.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -247,6 +248,14 @@ def test_features(trail: Trail) -> None:
     request = UpdateFeaturesRequest(feature_updates=updates)
     assert noted(trail, 57, request, UpdateFeaturesResponse()) == ["feature metadata.version set to level 3"]
     assert noted(trail, 57, request, UpdateFeaturesResponse(error_code=95)) == []
+
+
+def test_many_partitions_are_counted(trail: Trail) -> None:
+    partitions = [OffsetCommitRequestPartition(partition_index=n, committed_offset=7) for n in range(300)]
+    request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=partitions)])
+    [line] = noted(trail, 8, request, OffsetCommitResponse())
+    assert line.startswith("offsets of group g set by no member, for topic t: 0 to 7, 1 to 7, ")
+    assert line.endswith(", 19 to 7 and 280 more")
 
 
 def test_secrets_stay_out_of_it(trail: Trail) -> None:
