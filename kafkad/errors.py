@@ -189,10 +189,16 @@ _RETRIABLE = frozenset(
 )
 
 
+_LONGEST_MESSAGE = 4_000
+"""A request for thousands of things may be wrong in all of them; a string of the protocol has 32 KB at most."""
+
+
 class KafkaError(Exception):
     """A refusal that has a place in the protocol. `message` says what, where and what to do."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        if len(message) > _LONGEST_MESSAGE:
+            message = f"{message[:_LONGEST_MESSAGE]}..."
         super().__init__(message or code.name)
         self.code = code
         self.message = message or None

@@ -12,6 +12,7 @@ from kafkad.api.context import Context
 from kafkad.controller.configs import ResourceKind
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import ConnectionLoss, SessionExpired
+from kafkad.turns import Turns
 
 
 class ResourceType(IntEnum):
@@ -59,7 +60,9 @@ async def alter_each(
     """An answer for each; when this returns, this broker goes by the new settings."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     answers = []
+    turns = Turns()
     for resource in resources:
+        await turns.give_way()
         code, message = ErrorCode.NONE, None
         try:
             if times[resource.resource_type, resource.resource_name] > 1:

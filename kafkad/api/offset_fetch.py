@@ -9,7 +9,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import Fetched
 from kafkad.group.offsets import Position
 from kafkad.names import NO_TOPIC_ID
-from kafkad.turns import Pieces, at_once
+from kafkad.turns import Pieces, at_once, each
 from kafkad.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -114,11 +114,14 @@ def _positions(
         if name is not None:
             positions += [(name, index) for index in topic.partition_indexes]
         else:
-            code = ErrorCode.UNKNOWN_TOPIC_ID
-            partitions = [_partition(Fetched(("", index), error=code)) for index in topic.partition_indexes]
+            partitions = yield from each(_of_unknown_topic, topic.partition_indexes)
             unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
         yield
     return positions, unknown
+
+
+def _of_unknown_topic(index: int) -> OffsetFetchResponsePartitions:
+    return _partition(Fetched(("", index), error=ErrorCode.UNKNOWN_TOPIC_ID))
 
 
 def _topics(context: Context, found: Iterable[Fetched], by_id: bool) -> Pieces[list[OffsetFetchResponseTopics]]:

@@ -21,6 +21,7 @@ from kafkad.meta.znodes import Reassignments as ReassignmentsNode
 from kafkad.meta.znodes import Topic
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
+from kafkad.turns import Turns
 
 Target = tuple[int, ...] | None
 """The brokers that shall hold a partition; None to call off what is under way."""
@@ -36,7 +37,9 @@ class Reassignments:
 
     async def alter(self, targets: Mapping[TopicPartition, Target]) -> Outcomes:
         outcomes: Outcomes = {}
+        turns = Turns()
         for tp, target in targets.items():
+            await turns.give_way()
             try:
                 await self._begin(tp, self._planned(tp, target))
                 outcomes[tp] = None
