@@ -32,7 +32,7 @@ LIES = [lie for lie in lies() if NO_TEXT not in lie.name]
 
 @pytest.fixture(scope="module")
 def kafkad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkadProcess]:
-    with KafkadProcess(tmp_path_factory.mktemp("lies")) as running:
+    with KafkadProcess(tmp_path_factory.mktemp("lies"), {"log.cleaner.enable": "false"}) as running:
         yield running
 
 
