@@ -1,0 +1,106 @@
+"""One request that asks for more than any client does: of every API, tens of thousands of each thing it names."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkad.api.routes import ROUTES, Route
+from kafkad.wire.apis import request_class
+from kafkad.wire.frames import RequestHeader, encode_request
+from kafkad.wire.schema import Field, within
+from tests.attacks.honest import TOPIC
+from tests.broker import RawClient
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
+
+LONGEST_ANSWER_S = 60
+MANY, FEW = 90_000, 9_000
+"""Just below what is taken in one request, where it is answered in pieces and where not."""
+
+NUMBERS = {"replica_id": -1, "session_epoch": -1, "max_wait_ms": 100, "max_bytes": 1 << 20, "max_wait_time": 100,
+           "generation_id_or_member_epoch": -1, "resource_type": 2, "timeout_ms": 2_000, "session_timeout_ms": 10_000,
+           "rebalance_timeout_ms": 1_000, "num_partitions": 1, "replication_factor": 1, "retention_time_ms": -1,
+           "acks": 1, "partition_max_bytes": 1 << 10, "key_type": 0, "endpoint_type": 1, "upgrade_type": 1,
+           "current_leader_epoch": -1, "leader_epoch": -1, "last_fetched_epoch": -1, "timestamp": -1, "count": 2,
+           "response_partition_limit": 2_000, "producer_id": -1, "producer_epoch": -1}  # fmt: skip
+TEXTS = {"protocol_type": "consumer", "client_software_name": "attacker", "client_software_version": "1"}
+NULLS = {"transactional_id", "group_instance_id", "cursor", "topic_id", "configuration_keys"}
+BOOLEANS = {"validate_only": True}
+
+
+class Maker:
+    """Makes a request of a version, in which the arrays at one depth have many items and the others one."""
+
+    def __init__(self, version: int, depth: int, count: int) -> None:
+        self._version, self._depth, self._count = version, depth, count
+
+    def message(self, cls: type[Any], number: int, depth: int = 0) -> Any:
+        fields = [field for field in cls.__schema__.fields if within(self._version, field.versions)]
+        return cls(**{field.name: self._value(field, number, depth) for field in fields if field.tag is None})
+
+    def _value(self, field: Field, number: int, depth: int) -> Any:
+        if field.name in NULLS and within(self._version, field.nullable):
+            return None
+        if field.kind == "array":
+            return [self._item(field, i, depth + 1) for i in range(self._count if depth == self._depth else 1)]
+        if field.kind == "struct":
+            return self.message(field.item, number, depth)
+        return _plain(field, number)
+
+    def _item(self, field: Field, number: int, depth: int) -> Any:
+        if isinstance(field.item, type):
+            return self.message(field.item, number, depth)
+        item = field.item()
+        item.name = field.name
+        return _plain(item, number)
+
+
+def _plain(field: Field, number: int) -> Any:
+    if field.kind == "string":
+        return TEXTS.get(field.name) or (TOPIC if number == 0 else f"{field.name[:3]}.{number}")
+    if field.kind == "bytes":
+        return b""
+    if field.kind == "16s":
+        return bytes(16)
+    if field.kind == "?":
+        return BOOLEANS.get(field.name, False)
+    return NUMBERS.get(field.name, number % 128 if field.kind == "b" else 1 if field.kind == "h" else number)
+
+
+def depth_of(cls: type[Any], version: int) -> int:
+    """How deep arrays stand in arrays."""
+    arrays = [field for field in cls.__schema__.fields if field.kind == "array" and within(version, field.versions)]
+    inside = [depth_of(field.item, version) if isinstance(field.item, type) else 0 for field in arrays]
+    return max((1 + depth for depth in inside), default=0)
+
+
+def ask(port: int, frame: bytes) -> None:
+    with RawClient(port, timeout=LONGEST_ANSWER_S) as client, contextlib.suppress(ConnectionError, TimeoutError):
+        client.send(frame)
+        client.receive_frame()
+
+
+def large(route: Route, depth: int, count: int) -> bytes:
+    message = Maker(route.last, depth, count).message(request_class(route.key), 0)
+    return encode_request(RequestHeader(route.key, route.last, 1, "attacker"), message)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+def test_one_large_request(suffer: Callable[..., None], route: Route) -> None:
+    """With many items of its outer arrays, then of those inside each."""
+    count = MANY if route.items > 20_000 or route.name == "Fetch" else FEW
+    frames = [large(route, depth, count) for depth in range(depth_of(request_class(route.key), route.last))]
+    suffer(f"{route.name} of {count:,}", lambda port: [ask(port, frame) for frame in frames])
+
+
+@pytest.mark.parametrize("name", ["Metadata", "ListOffsets", "OffsetCommit", "Fetch", "Produce", "CreateTopics"])
+def test_too_large_a_request(suffer: Callable[..., None], name: str) -> None:
+    """A million: refused before it is read. Kafka lets others wait for 600 to 2,100 ms."""
+    [route] = [route for route in ROUTES if route.name == name]
+    depth = depth_of(request_class(route.key), route.last) - 1 - (name == "CreateTopics")
+    frame = large(route, depth, 1_000_000)
+    suffer(f"{name} of 1,000,000", lambda port: ask(port, frame))
