@@ -213,7 +213,7 @@ async def test_what_is_there_at_the_start(place: Place) -> None:
     assert place.followed.topic("a") == {}
     await place.followed.load_topics(["a", "none"])
     assert place.followed.topic("a") == {"retention.ms": "7"}
-    place.followed.forget_topic("a")
+    place.followed.forget_topics(["a"])
     assert place.followed.topic("a") == {}
 
 
