@@ -245,7 +245,7 @@ class ClientConnection:
     def _error(self, what: str) -> LinkError:
         return LinkError(f"broker at {self._endpoint.host}:{self._endpoint.port} {what}")
 
-    def _send(self, frame: bytes) -> None:
+    def _send(self, frame: bytes | bytearray) -> None:
         if self._out:
             self._out += frame
             return

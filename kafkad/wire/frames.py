@@ -50,7 +50,7 @@ def read_request_header(data: Buffer, at: int = 0) -> tuple[RequestHeader, int]:
     return RequestHeader(key, version, correlation_id, client_id), at
 
 
-def encode_request(header: RequestHeader, message: Any) -> bytes:
+def encode_request(header: RequestHeader, message: Any) -> bytearray:
     """A whole request frame, with its length."""
     key, version, correlation_id, client_id = header
     out = bytearray(_SIZE_AND_REQUEST.pack(0, key, version, correlation_id))
@@ -81,7 +81,7 @@ def read_response_header(key: int, version: int, data: Buffer, at: int = 0) -> t
 
 def encode_response(key: int, version: int, correlation_id: int, message: Any) -> bytes:
     """A whole response frame, with its length."""
-    return _finish(bytearray(b"\0\0\0\0" + response_header(key, version, correlation_id)), message, version)
+    return bytes(_finish(bytearray(b"\0\0\0\0" + response_header(key, version, correlation_id)), message, version))
 
 
 def encode_response_in_pieces(
@@ -93,7 +93,7 @@ def encode_response_in_pieces(
     return out
 
 
-def _finish(out: bytearray, message: Any, version: int) -> bytes:
+def _finish(out: bytearray, message: Any, version: int) -> bytearray:
     write(out, message, version)
     _CORRELATION.pack_into(out, 0, len(out) - 4)
-    return bytes(out)
+    return out

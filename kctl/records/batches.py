@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from kafkad.wire.compression import compress
@@ -13,11 +16,13 @@ from kafkad.wire.records import (
     Record,
     assemble_batch,
     encode_record,
+    encode_values,
+    most_around_value,
     next_sequence,
     parse_records,
 )
 
-_NO_LIMIT = 2**63
+NO_LIMIT = 2**63
 
 
 class Producer(NamedTuple):
@@ -32,13 +37,14 @@ NOBODY = Producer()
 
 
 class Batch:
-    """Records as they will stand in it, before compression. `marks` are what came with each, such as its line; `tries`
-    and `sequence` are those of its sendings."""
+    """`pieces` joined are its `count` records as they will stand in it, before compression. `marks` are what came with
+    each, such as its line; `tries` and `sequence` are those of its sendings."""
 
-    __slots__ = ("base_timestamp", "bytes", "marks", "max_timestamp", "records", "sequence", "since", "tries")
+    __slots__ = ("base_timestamp", "bytes", "count", "marks", "max_timestamp", "pieces", "sequence", "since", "tries")
 
     def __init__(self, since: float, base_timestamp: int = 0) -> None:
-        self.records: list[bytes] = []
+        self.pieces: list[bytes] = []
+        self.count = 0
         self.marks: list[int] = []
         self.bytes = HEADER_SIZE
         self.since = since
@@ -46,24 +52,39 @@ class Batch:
         self.sequence = -1
         self.tries = 0
 
-    def add(self, record: Record, mark: int, limit: int = _NO_LIMIT) -> int:
+    def add(self, record: Record, mark: int, limit: int = NO_LIMIT) -> int:
         """The number of bytes it takes; 0 if the batch would be larger than `limit` with it, and is not empty."""
         _, timestamp, key, value, headers = record
-        records = self.records
-        encoded = encode_record(len(records), timestamp - self.base_timestamp, key, value, headers)
+        encoded = encode_record(self.count, timestamp - self.base_timestamp, key, value, headers)
         size = len(encoded)
-        if self.bytes + size > limit and records:
+        if self.bytes + size > limit and self.count:
             return 0
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
-        records.append(encoded)
+        self.pieces.append(encoded)
+        self.count += 1
         self.marks.append(mark)
         self.bytes += size
         return size
 
+    def extend(self, values: Sequence[bytes], timestamp: int, mark: int, limit: int) -> int:
+        """As `add` does each, records of that time that are no more than a value; how many it has taken."""
+        delta = timestamp - self.base_timestamp
+        room, around = max(limit - self.bytes, 0), most_around_value(limit, delta)
+        ends = list(accumulate([len(value) + around for value in values[: room // around + 1]]))
+        count = bisect_right(ends, room) or int(not self.count)
+        if count:
+            pieces = encode_values(values[:count], self.count, delta)
+            self.max_timestamp = max(self.max_timestamp, timestamp)
+            self.pieces += pieces
+            self.count += count
+            self.marks += range(mark, mark + count)
+            self.bytes += sum(map(len, pieces))
+        return count
+
     def built(self, producer: Producer, codec: int, level: int | None) -> bytearray:
         """As it goes to the broker."""
-        body = b"".join(self.records)
+        body = b"".join(self.pieces)
         return assemble_batch(self._header(producer, codec), compress(codec, body, level) if codec else body)
 
     def _header(self, producer: Producer, codec: int) -> BatchHeader:
@@ -74,18 +95,18 @@ class Batch:
             magic=2,
             crc=0,
             attributes=codec | (TRANSACTIONAL if producer.transactional else 0),
-            last_offset_delta=len(self.records) - 1,
+            last_offset_delta=self.count - 1,
             base_timestamp=self.base_timestamp,
             max_timestamp=self.max_timestamp,
             producer_id=producer.id,
             producer_epoch=producer.epoch,
             base_sequence=self.sequence,
-            record_count=len(self.records),
+            record_count=self.count,
         )
 
     def part(self, start: int, stop: int) -> Batch:
         """The records from `start` up to, but not including, `stop` as a batch of their own."""
-        chosen = list(parse_records(b"".join(self.records), self._header(NOBODY, 0)))[start:stop]
+        chosen = list(parse_records(b"".join(self.pieces), self._header(NOBODY, 0)))[start:stop]
         part = Batch(self.since, chosen[0].timestamp)
         for record, mark in zip(chosen, self.marks[start:stop], strict=True):
             part.add(record, mark)
@@ -107,14 +128,29 @@ class PartitionQueue:
 
     def add(self, record: Record, mark: int, limit: int, now: float) -> int:
         """The number of bytes it takes. The first batch does not grow while it is on its way, or had been."""
-        batches = self.batches
-        if batches:
-            last = batches[-1]
-            if not (last.tries or (self.in_flight and len(batches) == 1)) and (size := last.add(record, mark, limit)):
-                return size
+        last = self._growing()
+        if last and (size := last.add(record, mark, limit)):
+            return size
         last = Batch(now, record.timestamp)
-        batches.append(last)
+        self.batches.append(last)
         return last.add(record, mark)
+
+    def extend(self, values: Sequence[bytes], timestamp: int, mark: int, limit: int, now: float) -> tuple[int, int]:
+        """As `add` does each, the first of these values, as many as go into one batch: how many, and their bytes."""
+        last = self._growing()
+        before = last.bytes if last else 0
+        if last and (count := last.extend(values, timestamp, mark, limit)):
+            return count, last.bytes - before
+        last = Batch(now, timestamp)
+        self.batches.append(last)
+        count = last.extend(values, timestamp, mark, limit)
+        return count, last.bytes - HEADER_SIZE
+
+    def _growing(self) -> Batch | None:
+        if not self.batches:
+            return None
+        last = self.batches[-1]
+        return None if last.tries or (self.in_flight and len(self.batches) == 1) else last
 
     def is_due(self, now: float, linger: float) -> bool:
         """Whether its first batch is to be sent: full (another one waits behind it), or old enough."""
@@ -127,15 +163,15 @@ class PartitionQueue:
         batch = self.batches[0]
         if producer.id >= 0 and batch.sequence < 0:
             batch.sequence = self._next_sequence
-            self._next_sequence = next_sequence(self._next_sequence, len(batch.records))
+            self._next_sequence = next_sequence(self._next_sequence, batch.count)
         batch.tries += 1
         return bytes(batch.built(producer, codec, level))
 
     def split(self) -> None:
         """The first batch into two, which a broker refused as too large."""
         whole = self.batches.popleft()
-        middle = len(whole.records) // 2
-        self.batches.extendleft((whole.part(middle, len(whole.records)), whole.part(0, middle)))
+        middle = whole.count // 2
+        self.batches.extendleft((whole.part(middle, whole.count), whole.part(0, middle)))
 
     def drop(self) -> Batch:
         """Give up the first batch, which the broker surely has not taken: its numbers are free again."""

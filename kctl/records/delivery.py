@@ -16,10 +16,10 @@ from kctl.command import answer
 from kctl.errors import Exit, KctlError
 from kctl.output import Column, Row, keep_writing, note
 from kctl.progress import ProgressLine
-from kctl.records.batches import NOBODY, Batch, Producer
+from kctl.records.batches import NO_LIMIT, NOBODY, Batch, Producer
 from kctl.records.formats import Headers, Parsed
 from kctl.records.interrupts import Interrupts
-from kctl.records.partitioning import partitioner
+from kctl.records.partitioning import Sticky, partitioner
 from kctl.records.sending import Delivered, Options, Sender, Undelivered
 from kctl.session import Session
 from kctl.topics.chosen import chosen_topics
@@ -86,6 +86,11 @@ class Rehearsal:
     def add(self, where: TopicPartition, record: Record, mark: int) -> None:
         batch = Batch(0)
         batch.add(record, mark)
+        self._on_delivered(Delivered(where, -1, batch))
+
+    def extend(self, where: TopicPartition, values: Sequence[bytes], timestamp: int, mark: int) -> None:
+        batch = Batch(0, timestamp)
+        batch.extend(values, timestamp, mark, NO_LIMIT)
         self._on_delivered(Delivered(where, -1, batch))
 
     def poll(self, seconds: float) -> None:
@@ -175,6 +180,13 @@ class Delivery:
 
     # --- sending
 
+    @property
+    def takes_values(self) -> bool:
+        """Whether no more is wished of a record than its value and where it goes, as `send_values` has it."""
+        wishes = self._wishes
+        stays = wishes.partition is not None or isinstance(self._choose, Sticky)
+        return stays and wishes.key is None and not wishes.headers and wishes.timestamp is None
+
     def send(self, parsed: Parsed, line: int) -> None:
         """ValueError when it names a partition or a time that cannot be."""
         wishes = self._wishes
@@ -194,6 +206,17 @@ class Delivery:
             partition = self._choose(key, value)
         record = tuple.__new__(Record, (0, timestamp, key, value, headers + wishes.headers))
         self._sender.add(self._where[partition], record, line)
+
+    def send_values(self, values: Sequence[bytes], line: int) -> None:
+        """As `send` does each, records that are no more than a value, from `line` on; if it `takes_values`."""
+        partition, count = self._wishes.partition or 0, len(values)
+        while values:
+            if self._wishes.partition is None and isinstance(self._choose, Sticky):
+                partition, count = self._choose.of_next(values)
+            timestamp = time.time_ns() // 1_000_000
+            self._sender.extend(self._where[partition], values[:count], timestamp, line)
+            values = values[count:]
+            line += count
 
     def poll(self) -> None:
         self._sender.poll(0)
@@ -227,7 +250,7 @@ class Delivery:
 
     def _delivered(self, delivered: Delivered) -> None:
         taken = self._taken.setdefault(delivered.where, _Taken())
-        count = len(delivered.batch.records)
+        count = delivered.batch.count
         taken.records += count
         if delivered.first_offset >= 0:
             taken.first = delivered.first_offset if taken.first < 0 else taken.first

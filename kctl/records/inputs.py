@@ -28,10 +28,10 @@ def lines(descriptor: int, patience: float) -> Iterator[list[bytes]]:
             if len(rest) * _CHUNK > _LONGEST_LINE and sum(map(len, rest)) > _LONGEST_LINE:
                 raise KctlError(f"a line of more than {_LONGEST_LINE >> 20} MiB")
             continue
-        data = b"".join(rest)
-        *whole, last = data.split(b"\n")
-        rest = [last]
-        yield [line.removesuffix(b"\r") for line in whole] if b"\r" in data else whole
+        found = chunk.split(b"\n")
+        found[0] = b"".join([*rest[:-1], found[0]])
+        rest = [found.pop()]
+        yield [line.removesuffix(b"\r") for line in found] if b"\r" in chunk or b"\r" in found[0] else found
     if any(rest):
         yield [b"".join(rest)]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from itertools import cycle
+from itertools import accumulate, cycle
 from typing import TYPE_CHECKING
 
 from kctl.errors import Exit, KctlError
@@ -58,32 +59,41 @@ def partitioner(how: str, partitions: int, usable: Sequence[int], batch_size: in
     if ":" in how:
         return _custom(how, partitions)
     anywhere = list(usable) or list(range(partitions))
-    keyless = _in_turn(anywhere) if how == "round-robin" else _sticky(anywhere, batch_size, chance)
+    if how != "round-robin":
+        return Sticky(partitions, anywhere, batch_size, chance)
+    turn = cycle(anywhere)
 
     def choose(key: bytes | None, value: bytes | None) -> int:
-        return keyless(value) if key is None else partition_of_key(key, partitions)
+        return next(turn) if key is None else partition_of_key(key, partitions)
 
     return choose
 
 
-def _in_turn(usable: list[int]) -> Callable[[bytes | None], int]:
-    turn = cycle(usable)
-    return lambda value: next(turn)
+class Sticky:
+    """Without a key the same partition until it got a batch's worth of bytes, then another one, so that batches
+    fill."""
 
+    def __init__(self, partitions: int, usable: list[int], batch_size: int, chance: Random) -> None:
+        self._partitions = partitions
+        self._usable = usable
+        self._batch_size = batch_size
+        self._chance = chance
+        self._current, self._left = chance.choice(usable), batch_size
 
-def _sticky(usable: list[int], batch_size: int, chance: Random) -> Callable[[bytes | None], int]:
-    """The same partition until it got a batch's worth of bytes, then another one, so that batches fill."""
-    current, left = chance.choice(usable), batch_size
+    def __call__(self, key: bytes | None, value: bytes | None) -> int:
+        if key is not None:
+            return partition_of_key(key, self._partitions)
+        return self.of_next((value or b"",))[0]
 
-    def choose(value: bytes | None) -> int:
-        nonlocal current, left
-        if left <= 0:
-            others = [partition for partition in usable if partition != current]
-            current, left = chance.choice(others or usable), batch_size
-        left -= len(value or b"")
-        return current
-
-    return choose
+    def of_next(self, values: Sequence[bytes]) -> tuple[int, int]:
+        """The partition of the first of these values, which have no keys, and how many of them stay with it."""
+        if self._left <= 0:
+            others = [partition for partition in self._usable if partition != self._current]
+            self._current, self._left = self._chance.choice(others or self._usable), self._batch_size
+        ends = list(accumulate(map(len, values)))
+        count = min(bisect_left(ends, self._left) + 1, len(ends))
+        self._left -= ends[count - 1]
+        return self._current, count
 
 
 def _custom(name: str, partitions: int) -> Choose:

@@ -8,7 +8,7 @@ repetition by its producer's sequence.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kafkad.errors import ErrorCode
@@ -101,15 +101,35 @@ class Sender:
 
     def add(self, where: TopicPartition, record: Record, mark: int = 0) -> None:
         """Takes a record to be sent, and what it is to be known by; waits when too much is on its way already."""
+        queue = self._queue(where)
+        batches = len(queue.batches)
+        self._buffered += queue.add(record, mark, self._options.batch_bytes, self._clock())
+        if len(queue.batches) > batches > 0:
+            self._make_room()
+
+    def extend(self, where: TopicPartition, values: Sequence[bytes], timestamp: int, mark: int) -> None:
+        """As `add` does each, records that are no more than a value; `mark` is the first one's."""
+        queue = self._queue(where)
+        while values:
+            batches = len(queue.batches)
+            count, size = queue.extend(values, timestamp, mark, self._options.batch_bytes, self._clock())
+            self._buffered += size
+            if len(queue.batches) > batches > 0:
+                self._make_room()
+            values = values[count:]
+            mark += count
+
+    def _queue(self, where: TopicPartition) -> PartitionQueue:
         queue = self._queues.get(where)
         if queue is None:
             queue = self._queues[where] = PartitionQueue()
-        batches = len(queue.batches)
-        self._buffered += queue.add(record, mark, self._options.batch_bytes, self._clock())
-        if len(queue.batches) > batches > 0:  # one has just become full
-            self.poll(0)
-            while self._buffered > _BUFFERED_BYTES and self.broken is None:
-                self.poll(0.1)
+        return queue
+
+    def _make_room(self) -> None:
+        """When a batch has just become full."""
+        self.poll(0)
+        while self._buffered > _BUFFERED_BYTES and self.broken is None:
+            self.poll(0.1)
 
     def poll(self, seconds: float) -> None:
         """Sends what is due and takes the answers that come within that time."""
@@ -259,7 +279,7 @@ class Sender:
         code = part.error_code
         error = failure(code, f"partition {where} does not take the records", part.error_message)
         batch = self._queues[where].batches[0]
-        if code in _TOO_LARGE and len(batch.records) > 1:
+        if code in _TOO_LARGE and batch.count > 1:
             self._queues[where].split()
         elif code in _NOT_WRITTEN or (code in _PERHAPS_WRITTEN and self._producer.id >= 0):
             self._again(where, error)

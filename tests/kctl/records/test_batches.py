@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import BatchHeader, Record, build_batch, crc_matches, iter_batches, iter_records
 from kctl.records.batches import Batch, PartitionQueue, Producer
@@ -36,9 +39,52 @@ def test_batch_is_what_was_put_in() -> None:
 
 def test_batches_end_at_the_limit_even_of_records_larger_than_it() -> None:
     queue = filled([b"x" * 100] * 5, limit=400)
-    assert [len(batch.records) for batch in queue.batches] == [2, 2, 1]
+    assert [batch.count for batch in queue.batches] == [2, 2, 1]
     assert all(batch.bytes <= 400 for batch in queue.batches)
-    assert [len(batch.records) for batch in filled([b"x" * 1000] * 2, limit=400).batches] == [1, 1]
+    assert [batch.count for batch in filled([b"x" * 1000] * 2, limit=400).batches] == [1, 1]
+
+
+@given(
+    st.lists(st.binary(max_size=300) | st.integers(0, 9000).map(bytes), max_size=200),
+    st.integers(70, 3000) | st.just(10**6),
+    st.integers(0, 20_000),
+)
+def test_values_are_taken_together_as_they_are_one_by_one(values: list[bytes], limit: int, later: int) -> None:
+    queue = PartitionQueue()
+    queue.add(Record(0, 5, b"k", b"first"), 1, limit, now=0)
+    waiting, mark = values, 2
+    while waiting:
+        count, size = queue.extend(waiting, 5 + later, mark, limit, now=0)
+        assert count > 0
+        assert size > sum(map(len, waiting[:count]))
+        waiting, mark = waiting[count:], mark + count
+    assert [mark for batch in queue.batches for mark in batch.marks] == list(range(1, len(values) + 2))
+    assert all(batch.bytes <= limit or batch.count == 1 for batch in queue.batches)
+    found: list[Record] = []
+    for batch in queue.batches:
+        data = batch.built(Producer(), 0, None)
+        assert len(data) == batch.bytes
+        header, records = decoded(data)
+        assert [record.offset for record in records] == list(range(batch.count))
+        assert header.max_timestamp == records[-1].timestamp
+        found += records
+    assert [(record.timestamp, record.key, record.value, record.headers) for record in found] == [
+        (5, b"k", b"first", ()),
+        *((5 + later, None, value, ()) for value in values),
+    ]
+
+
+def test_batches_of_values_are_filled() -> None:
+    queue = PartitionQueue()
+    queue.extend([b"x" * 1000] * 2000, 5, 1, 512 * 1024, now=0)
+    assert 0.99 * 512 * 1024 < queue.batches[0].bytes <= 512 * 1024
+
+
+def test_values_do_not_join_a_batch_on_its_way() -> None:
+    queue = filled([b"a"])
+    queue.in_flight = True
+    queue.extend([b"b", b"c"], 5, 2, 10**6, now=0)
+    assert [batch.marks for batch in queue.batches] == [[1], [2, 3]]
 
 
 def test_batch_on_its_way_does_not_grow() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
 from kctl.errors import KctlError
-from kctl.records.partitioning import Choose, murmur2, partition_of_key, partitioner
+from kctl.records.partitioning import Choose, Sticky, murmur2, partition_of_key, partitioner
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,20 @@ def test_sticky_stays_until_a_batch_is_full() -> None:
     assert all(len(set(run)) == 1 for run in runs)
     assert all(before[0] != after[0] for before, after in itertools.pairwise(runs))
     assert set(Counter(chosen)) == {0, 1, 3}
+
+
+@given(st.lists(st.binary(max_size=60), max_size=100), st.integers(1, 30))
+def test_values_together_stay_as_long_as_one_by_one(values: list[bytes], at_once: int) -> None:
+    choose, one_by_one = make(), make()
+    assert isinstance(choose, Sticky)
+    chosen: list[int] = []
+    for start in range(0, len(values), at_once):
+        some = values[start : start + at_once]
+        while some:
+            partition, count = choose.of_next(some)
+            chosen += [partition] * count
+            some = some[count:]
+    assert chosen == [one_by_one(None, value) for value in values]
 
 
 def test_one_partition_is_chosen_again_and_again() -> None:
