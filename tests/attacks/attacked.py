@@ -40,11 +40,14 @@ class Suffered:
     """The broker's CPU for which the honest client waited longest."""
     memory_mb: float
     silent_s: float
+    kafka_ms: float | None = None
+    """How long the honest client of a Kafka 3.9.2 waited, where that was measured."""
 
     def __str__(self) -> str:
+        kafka = "" if self.kafka_ms is None else f"  Kafka {self.kafka_ms:5.0f} ms"
         return (
             f"{self.name:56} {self.longest_ms:6.0f} ms, {self.worked_ms:6.0f} ms of CPU {self.memory_mb:6.0f} MB  "
-            f"watchdog {self.silent_s:4.1f} s"
+            f"watchdog {self.silent_s:4.1f} s{kafka}"
         )
 
     def check(self) -> None:
@@ -120,7 +123,7 @@ class Attacked:
     def port(self) -> int:
         return self.kafkad.port
 
-    def suffer(self, name: str, attack: Callable[[int], object]) -> Suffered:
+    def suffer(self, name: str, attack: Callable[[int], object], kafka_ms: float | None) -> Suffered:
         """`attack` is called with the port and returns when it is over."""
         rest = _memory_mb(self.kafkad.pid, "VmRSS")
         Path(f"/proc/{self.kafkad.pid}/clear_refs").write_text("5")  # the peak begins anew
@@ -137,6 +140,7 @@ class Attacked:
             worked_ms=waits["worked_ms"],
             memory_mb=peak_mb(self.kafkad.pid) - rest,
             silent_s=self._watchdog.longest_s,
+            kafka_ms=kafka_ms,
         )
 
     def __enter__(self) -> Self:

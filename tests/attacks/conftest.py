@@ -17,11 +17,14 @@ def suffer(tmp_path: Path) -> Callable[..., None]:
     """Attack a fresh broker and hold it to the rule."""
 
     def suffer(
-        name: str, attack: Callable[[int], object], prepare: Callable[[int], object] = lambda port: None
+        name: str,
+        attack: Callable[[int], object],
+        prepare: Callable[[int], object] = lambda port: None,
+        kafka_ms: float | None = None,
     ) -> None:
         with Attacked(tmp_path / "attacked") as attacked:
             prepare(attacked.port)
-            suffered = attacked.suffer(name, attack)
+            suffered = attacked.suffer(name, attack, kafka_ms)
         _SUFFERED.append(suffered)
         suffered.check()
         assert "Traceback" not in attacked.kafkad.log

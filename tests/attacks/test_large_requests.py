@@ -15,7 +15,7 @@ from kafkad.wire.schema import Field, within
 from tests.attacks.honest import TOPIC
 from tests.broker import RawClient
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.timeout(150)
 
 LONGEST_ANSWER_S = 60
 MANY, FEW = 90_000, 9_000
@@ -89,7 +89,13 @@ def large(route: Route, depth: int, count: int) -> bytes:
     return encode_request(RequestHeader(route.key, route.last, 1, "attacker"), message)
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+def as_often_as_it_pays(route: Route) -> Any:
+    """Three APIs stand for all where minutes count."""
+    mark = pytest.mark.slow if route.name in {"Metadata", "Fetch", "DescribeConfigs"} else pytest.mark.long
+    return pytest.param(route, id=route.name, marks=mark)
+
+
+@pytest.mark.parametrize("route", [as_often_as_it_pays(route) for route in ROUTES])
 def test_one_large_request(suffer: Callable[..., None], route: Route) -> None:
     """With many items of its outer arrays, then of those inside each."""
     count = MANY if route.items > 20_000 or route.name == "Fetch" else FEW
@@ -97,10 +103,22 @@ def test_one_large_request(suffer: Callable[..., None], route: Route) -> None:
     suffer(f"{route.name} of {count:,}", lambda port: [ask(port, frame) for frame in frames])
 
 
-@pytest.mark.parametrize("name", ["Metadata", "ListOffsets", "OffsetCommit", "Fetch", "Produce", "CreateTopics"])
-def test_too_large_a_request(suffer: Callable[..., None], name: str) -> None:
-    """A million: refused before it is read. Kafka lets others wait for 600 to 2,100 ms."""
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "kafka_ms"),
+    [
+        ("Metadata", 2100),
+        ("ListOffsets", 600),
+        ("OffsetCommit", None),
+        ("OffsetFetch", 1300),
+        ("Fetch", 1600),
+        ("Produce", None),
+        ("CreateTopics", None),
+    ],
+)
+def test_too_large_a_request(suffer: Callable[..., None], name: str, kafka_ms: float | None) -> None:
+    """A million: refused before it is read."""
     [route] = [route for route in ROUTES if route.name == name]
     depth = depth_of(request_class(route.key), route.last) - 1 - (name == "CreateTopics")
     frame = large(route, depth, 1_000_000)
-    suffer(f"{name} of 1,000,000", lambda port: ask(port, frame))
+    suffer(f"{name} of 1,000,000", lambda port: ask(port, frame), kafka_ms=kafka_ms)

@@ -16,12 +16,12 @@ CONNECTIONS, SECONDS = 20, 5
 
 @pytest.mark.parametrize("read", [False, True], ids=["unread", "read"])
 def test_metadata_of_a_large_topic(suffer: Callable[..., None], read: bool) -> None:
-    """Kafka lets the honest client wait for 460 ms."""
     streams = [9000 * metadata("large")] * CONNECTIONS
     suffer(
         f"{CONNECTIONS} x 9,000 Metadata of 1,000 partitions, {'' if read else 'un'}read",
         partial(pour, streams=streams, seconds=SECONDS, read=read),
         prepare=partial(create, topic="large", partitions=1000),
+        kafka_ms=460,
     )
 
 
