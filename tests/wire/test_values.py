@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkad.wire import values as values_module
 from kafkad.wire.records import Record, RecordsError, build_batch, iter_records, read_header
 from kafkad.wire.values import values_of
 
@@ -48,6 +51,53 @@ def both(data: bytes) -> tuple[list[bytes | None] | str, list[bytes | None] | st
 def test_values_are_those_of_the_records(records: list[Record], codec: int) -> None:
     whole, values = both(batch_of(records, codec))
     assert values == whole == [record.value for record in records]
+
+
+@st.composite
+def _runs(draw: st.DrawFn) -> list[Record]:
+    """Some that are laid out alike, then others that are: what is read by steps."""
+    records: list[Record] = []
+    for _ in range(draw(st.integers(1, 4))):
+        size, key_size = draw(st.integers(0, 200)), draw(st.none() | st.integers(0, 90))
+        time, step = draw(st.integers(0, 9000)), draw(st.integers(0, 30))
+        headers = draw(st.sampled_from([(), (), (("h", b"v"),)]))
+        records += [
+            Record(0, time + step * n, None if key_size is None else bytes([n]) * key_size, bytes([n]) * size, headers)
+            for n in range(draw(st.integers(1, 90)))
+        ]
+    return records
+
+
+@given(_runs(), st.integers(0, 3))
+def test_values_of_records_that_are_alike(records: list[Record], nulls: int) -> None:
+    for at in range(nulls):
+        records[at * 31 % len(records)] = Record(0, 7, b"k", None)
+    whole, values = both(batch_of(records))
+    assert values == whole == [record.value for record in records]
+
+
+@given(_runs(), st.data())
+def test_damage_among_records_that_are_alike_is_found(records: list[Record], data: st.DataObject) -> None:
+    damaged = bytearray(batch_of(records))
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(61, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    whole, values = both(bytes(damaged))
+    assert values == whole or (whole == "refused" and values != "refused" and len(values) == len(records))
+
+
+def test_most_records_that_are_alike_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [Record(0, n // 9, None, b"%04d" % n * 250) for n in range(500)]
+    one_by_one: list[int] = []
+    parse = values_module._parse_each
+
+    def counted(data: bytes, count: int, *rest: Any) -> tuple[int, int]:
+        one_by_one.append(count)
+        return parse(data, count, *rest)
+
+    monkeypatch.setattr(values_module, "_parse_each", counted)
+    data = bytes(build_batch([record._replace(offset=at) for at, record in enumerate(records)]))
+    assert both(data)[1] == [record.value for record in records]
+    assert sum(one_by_one) < 10
 
 
 @given(_records, st.data())
