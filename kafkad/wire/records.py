@@ -405,22 +405,22 @@ def encode_record(
 
 def encode_values(values: Sequence[bytes], offset_delta: int, timestamp_delta: int) -> list[bytes]:
     """Pieces that joined are the records of these values, without keys and headers, from `offset_delta` on: as
-    `encode_record` gives them, for a small part of the time, for neighbours are often of the same size."""
-    varint = _varint
-    time = varint(timestamp_delta)
+    `encode_record` gives them, for a small part of the time."""
+    time = _varint(timestamp_delta)
+    width = len(time)
     pieces: list[bytes] = []
-    alike: tuple[int, int] | None = None
-    start = middle = b""
     for delta, value in enumerate(values, offset_delta):
-        offset = varint(delta)
-        sizes = len(value), len(offset)
-        if sizes != alike:
-            alike = sizes
-            size = varint(len(value))
-            start = b"%b\0%b" % (varint(len(time) + len(size) + sum(sizes) + 3), time)
-            middle = _NULL + size
-        pieces += start, offset, middle, value, b"\0"
+        offset = _varint(delta)
+        start, middle = _around_value(len(value), width + len(offset))
+        pieces += start, time, offset, middle, value, b"\0"
     return pieces
+
+
+@lru_cache(maxsize=1 << 14)
+def _around_value(size: int, deltas_size: int) -> tuple[bytes, bytes]:
+    """What stands in front of the deltas of a record without key and headers, and between them and its value."""
+    middle = _NULL + write_varint(size)
+    return write_varint(1 + deltas_size + len(middle) + size + 1) + b"\0", middle
 
 
 def most_around_value(limit: int, timestamp_delta: int) -> int:
