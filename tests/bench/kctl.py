@@ -1,9 +1,11 @@
-"""What kctl's commands cost in CPU time, over a broker with 1,000 topics, 5,000 partitions and 200 groups.
+"""What kctl's commands cost in CPU time, over a broker with 1,000 topics, 5,000 partitions and 200 groups; and what
+100 MB of records cost it.
 
     python -m tests.bench.kctl [--only TEXT] [--runs N] [--bootstrap HOST:PORT]
 
-Beside Kafka's own tools where there is Java. `--bootstrap` names a broker that has those topics and groups already, as
-this program fills one; without it a kafkad is started. Exits 1 when a figure is beyond its limit.
+Beside Kafka's own tools where there is Java, and kcat where it is installed. `--bootstrap` names a broker that has
+those topics and groups already, as this program fills one; without it a kafkad is started. Exits 1 when a figure is
+beyond its limit.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shutil import which
 from typing import NamedTuple
 
 from tests.bench.figures import Figure, create, new_topic
@@ -29,6 +32,8 @@ from tests.oracle.kafka import missing, tool
 TOPICS, PARTITIONS, GROUPS = 1000, 5, 200
 KAFKA = "3.9"
 _TOPICS_AT_ONCE = 100
+TRAFFIC, RECORDS, RECORD_BYTES, TRAFFIC_RUNS = "traffic", 100_000, 1000, 3
+_KCAT_READS = ("-C", "-o", "beginning", "-c", str(RECORDS), "-e", "-q")
 
 
 class Work(NamedTuple):
@@ -48,10 +53,13 @@ WORKS = (
 )
 
 
-def cpu_ms(command: Sequence[str]) -> float:
-    """User and system time of one run."""
+def cpu_ms(command: Sequence[str], source: Path = Path(os.devnull)) -> float:
+    """User and system time of one run, which reads `source`."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, text=True)
+    with source.open("rb") as stdin:
+        done = subprocess.run(
+            command, stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, text=True
+        )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr[-500:]}"
     return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000
@@ -69,6 +77,26 @@ def figures(bootstrap: str, runs: int, only: str) -> Iterator[Figure]:
         yield Figure(work.name, least[work], work.limit_ms, "ms")
 
 
+def of_records(bootstrap: str, directory: Path, runs: int, only: str) -> Iterator[Figure | str]:
+    """What 100 MB of lines cost, there and then back, and what they cost kcat where it is."""
+    if only not in "produce and consume 100 MB of lines":
+        return
+    lines = directory / "lines"
+    with lines.open("wb") as file:
+        for number in range(RECORDS):
+            file.write(b"%08d %b\n" % (number, b"x" * (RECORD_BYTES - 10)))
+    kctl = [sys.executable, "-m", "kctl", "-b", bootstrap]
+    kcat = ["kcat", "-b", bootstrap, "-t", TRAFFIC]
+    works = [
+        ("produce 100 MB of lines", [*kctl, "produce", TRAFFIC], 1200, [*kcat, "-P"]),
+        ("consume 100 MB of lines", [*kctl, "consume", TRAFFIC, "--to", str(RECORDS)], 900, [*kcat, *_KCAT_READS]),
+    ]
+    for name, command, limit, other in works:
+        yield Figure(name, min(cpu_ms(command, lines) for _ in range(runs)), limit, "ms")
+        if which("kcat"):
+            yield f"{'  kcat':52} {min(cpu_ms(other, lines) for _ in range(runs)):10.2f} ms"
+
+
 def of_kafka(bootstrap: str, only: str) -> Iterator[str]:
     for work in WORKS:
         if work.kafka and only in work.name:
@@ -83,6 +111,7 @@ def fill(port: int) -> None:
     asker = Asker(port)
     for first in range(0, TOPICS, _TOPICS_AT_ONCE):
         create(asker, *(new_topic(name, PARTITIONS) for name in names[first : first + _TOPICS_AT_ONCE]))
+    create(asker, new_topic(TRAFFIC, 1))
     find_coordinator(asker, "group-000")
     with RawClient(port) as client:
         for number in range(GROUPS):
@@ -112,6 +141,9 @@ def main() -> None:
         for figure in figures(bootstrap, options.runs, options.only):
             print(figure, flush=True)
             missed += not figure.good
+        for told in of_records(bootstrap, Path(scratch), min(options.runs, TRAFFIC_RUNS), options.only):
+            print(told, flush=True)
+            missed += isinstance(told, Figure) and not told.good
         if missing(KAFKA) is None:
             for line in of_kafka(bootstrap, options.only):
                 print(line, flush=True)
