@@ -137,7 +137,7 @@ class Session:
         deadline = self._clock() + self.settings.timeout
         answers = self._call_once(asked, deadline)
         while again := [at for at, one in enumerate(asked) if one[0] is None and _may_repeat(one[1], answers[at])]:
-            if self._clock() >= deadline:
+            if self._clock() >= deadline or not self._has_others:
                 break
             self._sleep(BACKOFF_SECONDS)
             for at, answer in zip(again, self._call_once([asked[at] for at in again], deadline), strict=True):
@@ -229,6 +229,11 @@ class Session:
                 if error.exit_code is not Exit.UNREACHABLE or self._clock() >= deadline:
                     raise
             self._sleep(BACKOFF_SECONDS)
+
+    @property
+    def _has_others(self) -> bool:
+        """Whether another broker may be asked. A single address that never answered is a wrong one, not an outage."""
+        return bool(self._known) or len(self.access.bootstrap) > 1
 
     def _usable(self, address: Address) -> Connection | None:
         connection = self._open.get(address)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench.soak import LOADS, grown, run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 MINUTES = 1.5
 SLACK = 3.0

@@ -100,7 +100,8 @@ class IdempotentWriter(Writer):
         self.sent = 0
         self._producer = Producer(
             {"bootstrap.servers": f"127.0.0.1:{port}", "enable.idempotence": True, "linger.ms": 2,
-             "delivery.timeout.ms": 300_000, "reconnect.backoff.max.ms": 100, "log_level": 0}
+             "delivery.timeout.ms": 300_000, "reconnect.backoff.max.ms": 100, "log_level": 0,
+             "batch.size": 100_000}  # what waits for a broker that is killed all the time must fit into a segment
         )  # fmt: skip
 
     def run(self) -> None:

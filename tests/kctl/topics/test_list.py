@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -60,9 +61,13 @@ def test_a_pattern_that_matches_nothing(on_broker: Kctl) -> None:
 @pytest.mark.java
 def test_sizes_and_replicas_of_three_brokers(on_three: Kctl, three: Three) -> None:
     create(on_three, "list-three", partitions=6, replication=3)
-    until(lambda: on_three("topics", "list", "list-three").code == Exit.DONE, "the topic is known to all brokers")
-    ran = on_three("topics", "list", "list-three", "-o", "json")
-    (item,) = json.loads(ran.out)["items"]
+
+    def listed() -> dict[str, Any]:
+        items = json.loads(on_three("topics", "list", "list-three", "-o", "json").out)["items"]
+        return items[0] if items else {}
+
+    until(lambda: listed().get("replicated_bytes") is not None, "all brokers have made their replicas")
+    item = listed()
     assert (item["partitions"], item["replication"], item["health"]) == (6, 3, "ok")
     assert item["leaders"] == ["1:2", "2:2", "3:2"]
     assert item["replicated_bytes"] == 0
