@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Final, TypeVar
 
 TURN_S: Final = 0.005
-_LEAST_S: Final = 0.0002
+LEAST_S: Final = 0.0003
 """What a step gets at least, however many wait: less is spent on going round."""
 
 _AT_ONCE_S: Final = 0.001
@@ -64,7 +64,7 @@ class Lane:
         for waiting in range(len(steps), 0, -1):
             if now >= end:
                 break
-            steps.popleft()(now + max((end - now) / waiting, _LEAST_S))
+            steps.popleft()(now + max((end - now) / waiting, LEAST_S))
             now = clock()
         self.left = max(end - now, 0.0)
         self._going = bool(steps)

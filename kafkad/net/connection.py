@@ -37,6 +37,7 @@ from kafkad.net.reply import (
     size_of,
     unsent,
 )
+from kafkad.turns import LEAST_S
 from kafkad.wire.primitives import MalformedError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 
 _SIZE = struct.Struct(">i")
 _SMALLEST_FRAME = 8  # api key, version, correlation id
-_SMALL_FRAME = 16 * 1024
+_SMALL_FRAME = 64 * 1024
 """Copying what has arrived of such a frame costs less than a buffer of its own."""
 _MOST_REPLIED = 256 * 1024
 """When the replies to requests that arrived together have so many bytes, they are sent before the next is answered."""
@@ -177,11 +178,10 @@ class Connection:
         now = awake.clock()
         gap = now - self._served
         lane = listener.lane
-        until = now + lane.left
-        if self._serve(view, have + got, until):
+        if self._serve(view, have + got, now + max(lane.left, LEAST_S)):
             self._go_on()
-        self._served = now = awake.served(gap)
-        lane.left = until - now
+        self._served = awake.served(gap)
+        lane.left -= self._served - now
 
     def reply(self, reply: Reply | None) -> None:
         """The answer to a request that was PENDING; None where the protocol has none."""
