@@ -10,6 +10,9 @@ from kafkad.wire.frames import RequestHeader
 
 if TYPE_CHECKING:
     from kafkad.api.audit import Audit
+    from kafkad.cluster.configs import DynamicConfigs
+    from kafkad.cluster.features import FinalizedFeatures
+    from kafkad.cluster.producer_ids import ProducerIds
     from kafkad.config import Config
     from kafkad.controller.configs import ConfigAlterer
     from kafkad.controller.controller import Controller
@@ -18,12 +21,9 @@ if TYPE_CHECKING:
     from kafkad.group.machine import GroupMachine
     from kafkad.group.stored import StoredOffsets
     from kafkad.net.connection import Connection
-    from kafkad.replica.configs import DynamicConfigs
-    from kafkad.replica.features import FinalizedFeatures
     from kafkad.replica.manager import ReplicaManager
-    from kafkad.replica.moves import ReplicaMoves
-    from kafkad.replica.producer_ids import ProducerIds
     from kafkad.shard import Coordination
+    from kafkad.upkeep.moves import ReplicaMoves
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from kafkad.api.context import Context, Request
 from kafkad.api.operations import ON_TOPIC
 from kafkad.api.replicas import Reachable
+from kafkad.cluster.metadata import TopicMetadata
 from kafkad.controller.topics import check_name
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import INTERNAL_TOPICS
-from kafkad.replica.metadata import TopicMetadata
 from kafkad.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

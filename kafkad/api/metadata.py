@@ -8,11 +8,11 @@ from typing import Any
 from kafkad.api.context import Context, Request
 from kafkad.api.operations import NOT_ASKED_FOR, ON_CLUSTER, ON_TOPIC
 from kafkad.api.replicas import Reachable
+from kafkad.cluster.metadata import TopicMetadata
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.controller.topics import NewTopic, TopicResult, check_name
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID
-from kafkad.replica.metadata import TopicMetadata
 from kafkad.turns import Pieces, at_once, each
 from kafkad.wire.messages.metadata import (
     MetadataRequest,

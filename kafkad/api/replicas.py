@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kafkad.cluster.metadata import MetadataCache
 from kafkad.errors import ErrorCode
 from kafkad.model import NO_LEADER
-from kafkad.replica.metadata import MetadataCache
 from kafkad.wire.messages.update_metadata import UpdateMetadataPartitionState
 
 

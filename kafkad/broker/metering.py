@@ -10,6 +10,7 @@ from time import monotonic, thread_time
 from kafkad.api.fetch_session import FetchSessions
 from kafkad.broker.lifecycle import Lifecycle
 from kafkad.broker.partition_metrics import log_families, partition_families
+from kafkad.cleaner.cleaner import Cleaner
 from kafkad.config import Config
 from kafkad.controller.controller import Controller
 from kafkad.group.committing import OffsetCommitter
@@ -34,7 +35,6 @@ from kafkad.metrics import (
 )
 from kafkad.model import NO_LEADER
 from kafkad.net.server import Server
-from kafkad.replica.cleaner import Cleaner
 from kafkad.replica.manager import ReplicaManager
 
 

@@ -36,7 +36,11 @@ from kafkad.broker.takeover import (
     tell_of_offline,
     tell_of_strays,
 )
+from kafkad.cleaner.cleaner import Cleaner
 from kafkad.clock import SystemClock
+from kafkad.cluster.configs import DynamicConfigs
+from kafkad.cluster.features import FinalizedFeatures
+from kafkad.cluster.producer_ids import ProducerIds
 from kafkad.config import Config, ConfigError, validate_topic_configs
 from kafkad.controller.channel import LocalChannel
 from kafkad.controller.configs import ConfigAlterer
@@ -60,17 +64,13 @@ from kafkad.model import BrokerInfo, Endpoint
 from kafkad.net import http
 from kafkad.net.http import Condition, Endpoints, HttpServer
 from kafkad.net.server import Server
-from kafkad.replica.cleaner import Cleaner
-from kafkad.replica.configs import DynamicConfigs
 from kafkad.replica.durable import Durable
-from kafkad.replica.features import FinalizedFeatures
 from kafkad.replica.manager import ReplicaManager
-from kafkad.replica.moves import ReplicaMoves
-from kafkad.replica.producer_ids import ProducerIds
-from kafkad.replica.upkeep import Upkeep
 from kafkad.replica.waits import Waits
 from kafkad.systemd import Notifier
 from kafkad.turns import Jobs
+from kafkad.upkeep.moves import ReplicaMoves
+from kafkad.upkeep.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 

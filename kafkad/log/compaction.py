@@ -1,4 +1,4 @@
-"""What the broker and the compaction process say to each other; the algorithm is in `compact`.
+"""What the broker and the compaction process say to each other; the algorithm is in `cleaner.compact`.
 
 The broker names closed segments and gets new ones to put in their places. Until then nothing changes for a reader.
 """

@@ -1,1 +1,1 @@
-"""This broker's share of the partitions: their role, ISR and high watermark, and who waits for them."""
+"""The replicas on this broker: role, in-sync replicas, high watermark, and who waits for them."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
+from kafkad.cluster.metadata import MetadataCache
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.directories import LogDirectory
@@ -14,7 +15,6 @@ from kafkad.log.files import may_pass
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
 from kafkad.names import TopicPartition
-from kafkad.replica.metadata import MetadataCache
 from kafkad.replica.partition import Partition, Role
 from kafkad.replica.waits import Waits
 from kafkad.turns import Turns

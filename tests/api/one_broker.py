@@ -16,6 +16,9 @@ from kafkad.api.routes import BY_KEY
 from kafkad.broker.coordinators import Coordinators
 from kafkad.broker.directory_events import reporter
 from kafkad.clock import SystemClock
+from kafkad.cluster.configs import DynamicConfigs
+from kafkad.cluster.features import FinalizedFeatures
+from kafkad.cluster.producer_ids import ProducerIds
 from kafkad.config import Config, LogConfig, load, validate_topic_configs
 from kafkad.controller.channel import LocalChannel
 from kafkad.controller.configs import ConfigAlterer
@@ -29,15 +32,12 @@ from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.znodes import Broker
 from kafkad.model import BrokerInfo, Endpoint
 from kafkad.net.connection import Connection
-from kafkad.replica.configs import DynamicConfigs
 from kafkad.replica.durable import Durable
-from kafkad.replica.features import FinalizedFeatures
 from kafkad.replica.manager import ReplicaManager
-from kafkad.replica.moves import ReplicaMoves
-from kafkad.replica.producer_ids import ProducerIds
 from kafkad.replica.waits import Waits
 from kafkad.timers import Timers
 from kafkad.turns import at_once
+from kafkad.upkeep.moves import ReplicaMoves
 from kafkad.wire.frames import RequestHeader
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from kafkad.wire.schema import decode, encode

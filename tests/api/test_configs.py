@@ -34,7 +34,7 @@ def with_topic(broker: OneBroker) -> OneBroker:
 @pytest.fixture
 def levels() -> Iterator[None]:
     """Levels as they were, whatever a test sets."""
-    names = ["kafkad", "kafkad.replica.configs"]
+    names = ["kafkad", "kafkad.cluster.configs"]
     before = {name: logging.getLogger(name).level for name in names}
     logging.getLogger("kafkad").setLevel(logging.INFO)
     yield
@@ -251,7 +251,7 @@ def test_a_resource_is_altered_once_in_a_request(with_topic: OneBroker) -> None:
 
 @pytest.mark.usefixtures("levels")
 def test_loggers_change_their_levels(broker: OneBroker) -> None:
-    name = "kafkad.replica.configs"
+    name = "kafkad.cluster.configs"
     root = setting(broker, LOGGER, "1", "root")
     assert (root.value, root.config_source, root.read_only) == ("INFO", 6, False)
     assert change(broker, LOGGER, "1", (name, SET, "debug")) == 0
@@ -278,8 +278,8 @@ def test_loggers_change_their_levels(broker: OneBroker) -> None:
 def test_levels_that_cannot_be(
     broker: OneBroker, name: str, entry: tuple[str, int, str | None], code: ErrorCode
 ) -> None:
-    assert change(broker, LOGGER, name, ("kafkad.replica.configs", SET, "ERROR"), entry) == code
-    assert setting(broker, LOGGER, "1", "kafkad.replica.configs").value == "INFO", "all of them or none"
+    assert change(broker, LOGGER, name, ("kafkad.cluster.configs", SET, "ERROR"), entry) == code
+    assert setting(broker, LOGGER, "1", "kafkad.cluster.configs").value == "INFO", "all of them or none"
 
 
 def test_what_has_settings_is_listed(with_topic: OneBroker) -> None:

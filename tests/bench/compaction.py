@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from kafkad.cleaner.compact import Compaction
 from kafkad.clock import SystemClock
-from kafkad.log.compact import Compaction
 from kafkad.log.compaction import CompactionJob, SegmentToClean
 from kafkad.log.files import Files
 from kafkad.wire.records import BatchHeader, assemble_batch, write_varint

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import pytest
 
 from kafkad.clock import SystemClock
+from kafkad.cluster.configs import NOTES_EXPIRE_MS, DynamicConfigs
 from kafkad.config.load import load
 from kafkad.controller.configs import Alteration, ConfigAlterer, ConfigEntry, ResourceKind
 from kafkad.controller.features import FeatureUpdate, UpgradeType
@@ -16,7 +17,6 @@ from kafkad.controller.registration import prepare
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.znodes import Config, Features, ProducerIdBlock
-from kafkad.replica.configs import NOTES_EXPIRE_MS, DynamicConfigs
 
 from .cluster import Cluster, with_brokers
 

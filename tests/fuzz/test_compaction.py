@@ -10,7 +10,7 @@ import pytest
 
 from kafkad.log.compaction import CLEANED, UncleanableError
 from kafkad.wire.records import CRC_FROM, HEADER_SIZE, iter_batches, seal
-from tests.log.compacting import Partition, run
+from tests.cleaner.compacting import Partition, run
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
 VICTIMS = [*(GOLDEN / "before-compaction").glob("compact-*-0"), *(GOLDEN / "old-formats").glob("old-*-v1-*-0")]

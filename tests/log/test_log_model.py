@@ -12,8 +12,8 @@ import pytest
 
 from kafkad.log.log import Log
 from kafkad.wire.records import Record, build_batch
+from tests.cleaner.cleaner import batches_of, clean
 from tests.fakes import Died, MortalFiles
-from tests.log.cleaner import batches_of, clean
 from tests.log.conftest import Home, append, records
 
 KEYS = (b"a", b"b", b"c", b"d", b"e", b"f")

@@ -7,7 +7,7 @@ import pytest
 from kafkad.log.log import Log
 from kafkad.log.scan import Damage, scan
 from kafkad.wire.records import Record, build_batch, iter_records
-from tests.log.cleaner import clean
+from tests.cleaner.cleaner import clean
 from tests.log.conftest import Home, append
 
 KEYS, COUNT = 5, 40

@@ -20,8 +20,8 @@ from kafkad.log.log import Log
 from kafkad.names import TopicPartition
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import Record, build_batch
+from tests.cleaner.cleaner import clean, write_cleaned
 from tests.fakes import Died, FakeClock, MortalFiles
-from tests.log.cleaner import clean, write_cleaned
 from tests.log.conftest import Home, append, fetch, records
 
 KEYS = 5

@@ -1,7 +1,7 @@
 """Compaction: of the records with one key the last stays, in its place and with its offset (Kafka's log cleaner).
 
 The first pass notes the last offset of every key in the dirty part, as far as the map has room. The second goes over
-the log from its start and writes what stays into new segments. Runs in a process of its own: see `compact_worker`.
+the log from its start and writes what stays into new segments. Runs in a process of its own: see `worker`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from kafkad.cleaner import old_formats
+from kafkad.cleaner.cleaned import CleanedSegment
+from kafkad.cleaner.keymap import KeyMap
+from kafkad.cleaner.sieve import Kept, Sieve, body_of, check_crc, is_spent
+from kafkad.cleaner.source import Source
+from kafkad.cleaner.transactions import Transactions
 from kafkad.clock import Clock
-from kafkad.log import old_formats
 from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH, MAGIC, Header
 from kafkad.log.bodies import AT_ONCE, Keys, read_keys
-from kafkad.log.cleaned import CleanedSegment
 from kafkad.log.compaction import (
     CompactionJob,
     CompactionResult,
@@ -27,11 +31,7 @@ from kafkad.log.compaction import (
 )
 from kafkad.log.files import Files
 from kafkad.log.indexed import INDEX, LARGEST_RELATIVE_OFFSET, LOG, TIME_INDEX, segment_path
-from kafkad.log.keymap import KeyMap
 from kafkad.log.names import base_of
-from kafkad.log.sieve import Kept, Sieve, body_of, check_crc, is_spent
-from kafkad.log.source import Source
-from kafkad.log.transactions import Transactions
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
 from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
 from kafkad.wire.records import CONTROL, PREFIX_SIZE, TRANSACTIONAL

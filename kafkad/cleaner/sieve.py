@@ -5,14 +5,14 @@ Most are decided by their offsets alone: where nothing stays, or everything, no 
 
 from __future__ import annotations
 
+from kafkad.cleaner import old_formats
+from kafkad.cleaner.cutting import cut, emptied, judge
+from kafkad.cleaner.keymap import DROP, KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE, KeyMap
+from kafkad.cleaner.transactions import Transactions
 from kafkad.config import LONG_MAX
-from kafkad.log import old_formats
 from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH, MAGIC, PRODUCER_ID, Header, header_at
 from kafkad.log.bodies import Body
 from kafkad.log.compaction import CompactionJob
-from kafkad.log.cutting import cut, emptied, judge
-from kafkad.log.keymap import DROP, KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE, KeyMap
-from kafkad.log.transactions import Transactions
 from kafkad.wire.control import read_control
 from kafkad.wire.records import (
     BATCH_HEADER,

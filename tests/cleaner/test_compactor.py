@@ -12,18 +12,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from kafkad.log import compact_worker
-from kafkad.log import compactor as compactor_module
-from kafkad.log.compact_worker import MODULE, Pace
+from kafkad.cleaner import compactor as compactor_module
+from kafkad.cleaner import worker as compaction_worker
+from kafkad.cleaner.compactor import Compactor
+from kafkad.cleaner.worker import MODULE, Pace
 from kafkad.log.compaction import AbandonedError, Replacement, UncleanableError
-from kafkad.log.compactor import Compactor
 from kafkad.log.worker import Worker
 from kafkad.wire.records import Record, build_batch
-from tests.log.compacting import NOW_MS, Partition, run
+from tests.cleaner.compacting import NOW_MS, Partition, run
 
 SLOW = 1.0
 """Bytes a second: such a job lasts for as long as the test lets it."""
@@ -48,9 +49,12 @@ def partition(tmp_path: Path) -> Partition:
 
 
 def children() -> list[int]:
-    tasks = Path("/proc/self/task").glob("*/children")
-    pids = [int(pid) for task in tasks for pid in task.read_text().split()]
-    return [pid for pid in pids if MODULE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    """Of all threads of this process; one of them may end while they are listed."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 def test_a_worker_that_ended_by_itself_is_no_zombie() -> None:
@@ -86,7 +90,7 @@ def test_one_worker_does_all_jobs_and_gives_way_to_the_broker(compactor: Compact
     (pid,) = children()
     lowest = 19
     mine = os.getpriority(os.PRIO_PROCESS, 0)
-    assert os.getpriority(os.PRIO_PROCESS, pid) == min(mine + compact_worker.NICENESS, lowest)
+    assert os.getpriority(os.PRIO_PROCESS, pid) == min(mine + compaction_worker.NICENESS, lowest)
     compactor.submit(partition.job(), partition.offered.append).result()
     assert children() == [pid]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kafkad.wire.records import BatchHeader
-from tests.log.compacting import Partition
-from tests.log.test_compact_model import Work
+from tests.cleaner.compacting import Partition
+from tests.cleaner.test_compact_model import Work
 from tests.oracle.kafka import Kafka, missing, tool
 
 pytestmark = [

@@ -9,7 +9,7 @@ import pytest
 from kafkad.log.compaction import UncleanableError
 from kafkad.wire.compression import Codec
 from kafkad.wire.records import BATCH_HEADER, BatchHeader, Record, build_batch, seal
-from tests.log.compacting import NOW_MS, Partition
+from tests.cleaner.compacting import NOW_MS, Partition
 from tests.log.lies import Lie, key, lies, readable
 from tests.log.test_lies import LIES
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.cleaner.compact import Extent, grouped
 from kafkad.config import LONG_MAX
-from kafkad.log.compact import Extent, grouped
 from kafkad.log.compaction import CompactionStats, LastOfProducer, UncleanableError
 from kafkad.log.indexed import INDEX, LARGEST_RELATIVE_OFFSET, LOG
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
 from kafkad.wire.records import Record, build_batch
-from tests.log.compacting import DAY_MS, NOW_MS, Partition, modified_ns
+from tests.cleaner.compacting import DAY_MS, NOW_MS, Partition, modified_ns
 
 
 @pytest.fixture

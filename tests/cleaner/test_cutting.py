@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkad.cleaner.cutting import cut, judge
+from kafkad.cleaner.keymap import DROP, KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE, KeyMap
 from kafkad.log.bodies import Body, read_keys
-from kafkad.log.cutting import cut, judge
-from kafkad.log.keymap import DROP, KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE, KeyMap
 from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, BatchHeader, Record, build_batch, crc_matches, iter_records
 
 BASE = 1 << 40

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from kafkad.cleaner.compactor import Compactor
+from kafkad.cleaner.settings import CleanerSettings
 from kafkad.config import Config, LogConfig
 from kafkad.errors import StorageError
 from kafkad.log import swap
@@ -31,13 +33,11 @@ from kafkad.log.compaction import (
     SegmentToClean,
     UncleanableError,
 )
-from kafkad.log.compactor import Compactor
 from kafkad.log.dirt import Dirt
 from kafkad.log.files import disk_errors
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
-from kafkad.replica.cleaner_settings import CleanerSettings
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.turns import Turns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from kafkad.log.compact_worker import MODULE, NICENESS
+from kafkad.cleaner.worker import MODULE, NICENESS
 from kafkad.log.compaction import (
     AbandonedError,
     CompactionJob,

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kafkad.cleaner.compact import Compaction
 from kafkad.clock import SystemClock
-from kafkad.log.compact import Compaction
 from kafkad.log.compaction import CLEANED, CompactionJob, CompactionResult, Offer, Replacement, SegmentToClean
 from kafkad.log.files import Files
 from kafkad.log.indexed import LOG

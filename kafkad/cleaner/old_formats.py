@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 import zlib
 
+from kafkad.cleaner.keymap import KeyMap
 from kafkad.log.batches import ATTRIBUTES, LENGTH, MAGIC, Header
 from kafkad.log.bodies import Keys
-from kafkad.log.keymap import KeyMap
 from kafkad.wire.compression import compress, decompress
 from kafkad.wire.legacy import read_message_header, read_messages
 from kafkad.wire.records import CODEC_MASK, DECOMPRESSED_LIMIT, LOG_APPEND_TIME, PREFIX_SIZE, Record

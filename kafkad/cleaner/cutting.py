@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kafkad.cleaner.keymap import KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE, KeyMap
 from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, MAX_TIMESTAMP, Header
 from kafkad.log.bodies import FEWEST, PATIENCE, Body, count_alike, doubled_deltas, read_keys, room_for
-from kafkad.log.keymap import KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE, KeyMap
 from kafkad.wire.compression import compress
 from kafkad.wire.records import (
     CODEC_MASK,

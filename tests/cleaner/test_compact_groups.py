@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkad.log.compact import MOST_IN_ONE, Extent, grouped
+from kafkad.cleaner.compact import MOST_IN_ONE, Extent, grouped
 
 SEGMENT, INDEX = 1000, 100
 

@@ -11,7 +11,7 @@ from kafkad.log.check import check
 from kafkad.log.compaction import LastOfProducer
 from kafkad.log.txnindex import decode
 from kafkad.wire.records import BatchHeader
-from tests.log.compacting import DAY_MS, NOW_MS, Batch, Partition
+from tests.cleaner.compacting import DAY_MS, NOW_MS, Batch, Partition
 from tests.wire.dump import LOGS
 
 LAST_OF_PRODUCER = {"compact-tx-0": {9: LastOfProducer(235, 0)}}

@@ -15,13 +15,13 @@ import time
 import traceback
 from collections.abc import Callable
 
+from kafkad.cleaner.compact import Compaction
 from kafkad.clock import SystemClock
-from kafkad.log.compact import Compaction
 from kafkad.log.compaction import AbandonedError, CompactionJob, Outcome, Replacement, UncleanableError
 from kafkad.log.files import Files
 from kafkad.log.pipes import read_frame, write_frame
 
-MODULE = "kafkad.log.compact_worker"
+MODULE = "kafkad.cleaner.worker"
 IDLE_SECONDS = 60.0
 NICENESS = 19
 """What requests need of the processors goes first, and at once: with 10, the kernel lets one request in a hundred wait

@@ -10,6 +10,7 @@ from time import monotonic
 
 import pytest
 
+from kafkad.cleaner.cleaner import Cleaner
 from kafkad.log.compaction import (
     AbandonedError,
     CompactionJob,
@@ -22,10 +23,9 @@ from kafkad.log.compaction import (
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
-from kafkad.replica.cleaner import Cleaner
 from kafkad.wire.records import Record
 from tests.api.one_broker import OneBroker
-from tests.log.cleaner import clean
+from tests.cleaner.cleaner import clean
 from tests.log.conftest import records
 
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1000", "min.cleanable.dirty.ratio": "0.1"}

@@ -1,0 +1,1 @@
+"""What this broker knows of the cluster: metadata, overridden settings, finalized features, producer ids."""
