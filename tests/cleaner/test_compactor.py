@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import pickle
@@ -49,12 +48,12 @@ def partition(tmp_path: Path) -> Partition:
 
 
 def children() -> list[int]:
-    """Of all threads of this process; one of them may end while they are listed."""
-    found = []
+    """Compaction workers of all threads of this process; a thread may end while they are listed."""
+    pids: list[int] = []
     for task in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):
-            found += map(int, (task / "children").read_text().split())
-    return found
+            pids += map(int, (task / "children").read_text().split())
+    return [pid for pid in pids if MODULE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def test_a_worker_that_ended_by_itself_is_no_zombie() -> None:
@@ -235,7 +234,7 @@ def test_a_worker_does_not_outlive_its_broker(partition: Partition) -> None:
 
 
 def reads_a_log(pid: int) -> bool:
-    with contextlib.suppress(FileNotFoundError):  # closed between two looks
+    with suppress(FileNotFoundError):  # closed between two looks
         return any(os.readlink(link).endswith(".log") for link in Path(f"/proc/{pid}/fd").iterdir())
     return False
 
