@@ -209,7 +209,10 @@ def work(seed: int) -> Iterator[Work]:
         yield Work(Path(directory), seed)
 
 
-@pytest.mark.parametrize("seed", [*range(25), *(pytest.param(n, marks=pytest.mark.slow) for n in range(25, 400))])
+MORE_SEEDS = [pytest.param(n, marks=pytest.mark.slow if n < 75 else pytest.mark.long) for n in range(25, 400)]
+
+
+@pytest.mark.parametrize("seed", [*range(25), *MORE_SEEDS])
 def test_random_logs_end_up_as_the_model_says(seed: int) -> None:
     with work(seed) as work_:
         actions = [work_.batch] * 12 + [work_.marker] * 3 + [work_.roll] * 3

@@ -43,7 +43,7 @@ def test_spoiled(broker: RunningBroker, api: str) -> None:
     spoil(broker, api, PER_FRAME)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("api", APIS)
 def test_spoiled_at_length(broker: RunningBroker, api: str) -> None:

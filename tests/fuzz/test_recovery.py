@@ -27,7 +27,10 @@ VICTIMS = sorted(path for path in (GOLDEN / "main").iterdir() if path.is_dir())
 VICTIMS += sorted((GOLDEN / "old-formats").glob("*-0"))
 BYSTANDER = TopicPartition("murmur", 0)
 CHECKPOINTS = ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"]
-BLOCKS = [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 20))]
+BLOCKS = [
+    0,
+    *(pytest.param(block, marks=pytest.mark.slow if block < 4 else pytest.mark.long) for block in range(1, 20)),
+]
 BLOCK = 120
 MOST_BYTES = 16 << 20
 LAST_OFFSET = 2**63 - 1

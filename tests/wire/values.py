@@ -19,8 +19,13 @@ _FEW = settings(
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
 )
-_MANY = settings(_FEW, max_examples=150, derandomize=False)
-BUDGETS = [pytest.param(_FEW, id="few"), pytest.param(_MANY, id="many", marks=pytest.mark.slow)]
+_SOME = settings(_FEW, max_examples=25, derandomize=False)
+_MANY = settings(_SOME, max_examples=150)
+BUDGETS = [
+    pytest.param(_FEW, id="few"),
+    pytest.param(_SOME, id="some", marks=pytest.mark.slow),
+    pytest.param(_MANY, id="many", marks=pytest.mark.long),
+]
 
 BOUNDS = {"b": 7, "h": 15, "i": 31, "q": 63}
 TEXT = st.text(max_size=6)
