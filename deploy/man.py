@@ -18,9 +18,9 @@ from kafkad.config.setting import READ_ONLY
 from kafkad.config.tables import BROKER_SECTIONS
 from kafkad.config.values import text_of
 from kctl.cli import root
-from kctl.lazy import LazyGroup
+from kctl.command.noun import LazyGroup
+from kctl.command.options import CommonOption, options
 from kctl.reference import EXIT_CODES, INTRODUCTION
-from kctl.settings import CommonOption, options
 
 _DAEMON, _FILES, _COMMANDS = 8, 5, 1
 _FOR_ADMINISTRATORS, _ON_FILES, _FOR_USERS = "Administration", "File formats", "Commands"

@@ -14,11 +14,11 @@ from contextlib import suppress
 
 import click
 
-from kctl.command import KctlCommand
+from kctl.command.noun import LazyGroup
+from kctl.command.verb import KctlCommand
 from kctl.errors import Exit, KctlError, of_file
-from kctl.lazy import LazyGroup
-from kctl.output import Document, drop, envelope, render_error
-from kctl.settings import Settings
+from kctl.settings import COMPLETION, Settings
+from kctl.texts.output import Document, drop, envelope, render_error
 
 COMMANDS = {
     "topics": ("kctl.topics:topics", "List, create, change and delete topics."),
@@ -56,10 +56,6 @@ COMMANDS = {
     "version": ("kctl.version:version", "Print the version of kctl."),
     "help": ("kctl.help_command:help_command", "Print what kctl, or one of its commands, does."),
 }
-
-
-COMPLETE = "_KCTL_COMPLETE"
-"""The variable in which the shell's completion asks."""
 
 
 MEANT = {
@@ -121,10 +117,10 @@ def _flush() -> None:
 
 def _call(arguments: list[str], settings: Settings) -> int:
     """Click's own `main` is not used: it takes a closed pipe for a failure."""
-    if instruction := os.environ.get(COMPLETE):
+    if instruction := os.environ.get(COMPLETION):
         from kctl.completion import complete
 
-        return complete(instruction)
+        return complete(root, instruction)
     if arguments[:1] == ["--version"]:
         arguments[:1] = ["version"]
     try:
@@ -170,7 +166,7 @@ def _told(error: Exception) -> KctlError:
             f"cannot write: {error.strerror}", hints=("standard output goes there, or a file of the command",)
         )
     if isinstance(error, ModuleNotFoundError):
-        from kctl.extras import missing
+        from kctl.command.extras import missing
 
         if told := missing(error):
             return told

@@ -19,8 +19,9 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from kctl.command import KctlCommand
+from kctl.command.verb import KctlCommand
 from kctl.errors import KctlError
+from kctl.settings import COMPLETION
 
 # Bash takes host:9092 for three words. So the whole line goes out, and what comes back goes on where its word begins.
 _BASH = """\
@@ -138,7 +139,8 @@ _SHELLS = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
 
 @click.command("completion", cls=KctlCommand)
 @click.argument("shell", type=click.Choice(tuple(_SHELLS)))
-def completion(shell: str) -> None:
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
     """Print what makes a shell complete kctl's commands.
 
     Names of topics, groups, brokers and contexts are completed too; what a cluster has is remembered for 30 seconds.
@@ -148,18 +150,14 @@ def completion(shell: str) -> None:
     zsh:   eval "$(kctl completion zsh)"         in ~/.zshrc, after compinit
     fish:  kctl completion fish > ~/.config/fish/completions/kctl.fish
     """
-    from kctl.cli import COMPLETE, root
-
-    click.echo(_SHELLS[shell](root, {}, "kctl", COMPLETE).source())
+    click.echo(_SHELLS[shell](context.find_root().command, {}, "kctl", COMPLETION).source())
 
 
-def complete(instruction: str) -> int:
+def complete(root: click.Command, instruction: str) -> int:
     """What the shell's script asks for. A line that makes no sense yet completes to nothing, and says nothing."""
-    from kctl.cli import COMPLETE, root
-
     for known in _SHELLS.values():
         add_completion_class(known)
     try:
-        return shell_complete(root, {}, "kctl", COMPLETE, instruction)
+        return shell_complete(root, {}, "kctl", COMPLETION, instruction)
     except (KctlError, click.ClickException):
         return 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kctl.command import KctlCommand
+from kctl.command.verb import KctlCommand
 
 
 @click.command("help", cls=KctlCommand)
@@ -17,8 +17,7 @@ def help_command(context: click.Context, words: tuple[str, ...]) -> None:
 
     Example: kctl help groups reset-offsets
     """
-    from kctl.cli import root
-
+    root = context.find_root().command
     path = click.Context(root, info_name="kctl", obj=context.obj, **root.context_settings)
     for word in words:
         group = path.command

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from kafkad.wire.apis import APIS, request_class
-from kctl.changes import confirm_typed
-from kctl.command import KctlCommand
-from kctl.completing import broker_ids
-from kctl.connection import only_reads
+from kctl.command.changes import confirm_typed
+from kctl.command.completing import broker_ids
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError, did_you_mean
-from kctl.output import keep_writing, print_lines
-from kctl.session import Session, pass_session
+from kctl.reach.connection import only_reads
+from kctl.reach.session import Session
+from kctl.texts.output import keep_writing, print_lines
 
 
 def _names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:

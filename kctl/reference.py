@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import click
 
 from kctl.cli import root
+from kctl.command.noun import LazyGroup
+from kctl.command.options import options
 from kctl.errors import Exit
-from kctl.lazy import LazyGroup
-from kctl.settings import options
 
 _WIDTH = 100
 _HEAD = """# kctl

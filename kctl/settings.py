@@ -1,4 +1,4 @@
-"""The options that every command has, before or after its name, with the same meaning everywhere."""
+"""What the options of a command line say, for one run."""
 
 from __future__ import annotations
 
@@ -7,15 +7,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import click
-
-from kctl.paths import files
-
-FORMATS = ("table", "wide", "json", "yaml", "csv", "name")
-
-
 DEFAULT_TIMEOUT = 10.0
-_WATCH_SECONDS = "2"
+COMPLETION = "_KCTL_COMPLETE"
+"""The variable in which a shell asks what completes a line."""
 
 
 class Settings:
@@ -84,133 +78,3 @@ class Settings:
         if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
             return False
         return bool(os.environ.get("FORCE_COLOR")) or (sys.stdout if stream is None else stream).isatty()
-
-
-def _store(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    if value is not None and parameter.name:
-        settings = context.ensure_object(Settings)
-        setattr(settings, parameter.name, value)
-
-
-def _columns(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        _store(context, parameter, tuple(name.strip() for name in value.split(",") if name.strip()))
-
-
-def _extra(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> None:
-    for word in value:
-        name, equals, text = word.partition("=")
-        if not equals:
-            raise click.BadParameter(f'"{word}" is not key=value, as in -X request.timeout.ms=5000')
-        settings = context.ensure_object(Settings)
-        settings.extra = {**settings.extra, name.strip(): text}
-
-
-def _seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    if value is None:
-        return
-    from kctl.errors import KctlError
-    from kctl.parsing import parse_duration_ms
-
-    try:
-        milliseconds = parse_duration_ms(value, unit="s")
-    except KctlError as error:
-        what = f"{parameter.opts[0]}: {error.what}"
-        raise KctlError(what, exit_code=error.exit_code, hints=error.hints) from None
-    if milliseconds <= 0:
-        raise click.BadParameter(f'"{value}" is not a time to wait: 10s, 500ms, 1m')
-    _store(context, parameter, milliseconds / 1000)
-
-
-def spelled_out(arguments: list[str]) -> list[str]:
-    """`--watch` without a time gets the default one; click would take the next word for it."""
-    return [f"--watch={_WATCH_SECONDS}" if word == "--watch" else word for word in arguments]
-
-
-def _flag(name: str, text: str, *short: str) -> CommonOption:
-    names = ["--" + name.replace("_", "-"), *short, name]
-    return CommonOption(names, is_flag=True, default=None, expose_value=False, callback=_store, help=text)
-
-
-class CommonOption(click.Option):
-    """One that all commands have: help shows them apart from the command's own."""
-
-
-def options() -> list[click.Parameter]:
-    """Fresh ones: a command adds them to its own."""
-    return [*_reach(), *_output(), *_conduct()]
-
-
-def _context_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from kctl.contexts.shown import context_names
-
-    return context_names(context, parameter, incomplete)
-
-
-def _text(spellings: list[str], metavar: str, text: str, callback: Any = _store, **others: Any) -> CommonOption:
-    return CommonOption(spellings, metavar=metavar, expose_value=False, callback=callback, help=text, **others)
-
-
-def _reach() -> list[click.Parameter]:
-    return [
-        _text(["-c", "--context"], "NAME", "The context to use: see kctl contexts.", shell_complete=_context_names),
-        _text(["-b", "--bootstrap"], "HOST:PORT,…", "Brokers to begin with.  [default: localhost:9092]"),
-        _text(["--command-config"], "FILE", "Settings of a Kafka client, as a .properties file.", shell_complete=files),
-        _text(["-X", "extra"], "KEY=VALUE", "One setting by its name in Kafka's clients.", _extra, multiple=True),
-        _text(["--timeout"], "TIME", "How long to wait for brokers.  [default: 10s]", _seconds),
-    ]
-
-
-def _conduct() -> list[click.Parameter]:
-    return [
-        _text(["--watch"], "[=SECONDS]", "Look again and again, every 2 seconds or as given.", _seconds),
-        _flag("yes", "Do it without asking.", "-y"),
-        _flag("dry_run", "Say what would be done, and do nothing."),
-        _flag("quiet", "Nothing on standard error but errors.", "-q"),
-        _flag("verbose", "Say what was asked of whom, and how long it took.", "-v"),
-        _flag("debug", "Show where in kctl an error came from."),
-    ]
-
-
-def _output() -> list[click.Parameter]:
-    return [
-        CommonOption(
-            ["-o", "--output"],
-            type=click.Choice(FORMATS),
-            expose_value=False,
-            callback=_store,
-            help="How to print what was found.  [default: table]",
-        ),
-        CommonOption(
-            ["--columns"],
-            metavar="A,B",
-            expose_value=False,
-            callback=_columns,
-            help="Only these columns, in this order; --schema lists them.",
-        ),
-        CommonOption(
-            ["--sort"],
-            metavar="[-]COLUMN",
-            expose_value=False,
-            callback=_store,
-            help="Order of the rows; - is down.",
-        ),
-        CommonOption(
-            ["--limit"],
-            type=click.IntRange(min=0),
-            metavar="N",
-            expose_value=False,
-            callback=_store,
-            help="At most N rows.",
-        ),
-        _flag("no_headers", "Tables and csv without a first line of names."),
-        _flag("no_pager", "On a terminal: do not page what is longer than the screen."),
-        CommonOption(
-            ["--color"],
-            type=click.Choice(("auto", "always", "never")),
-            expose_value=False,
-            callback=_store,
-            help="Colours; auto: on a terminal, unless NO_COLOR is set.",
-        ),
-        _flag("utc", "Times in UTC instead of local time."),
-    ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from kafkad import __version__
-from kctl.command import KctlCommand, pass_settings
-from kctl.output import Column, Document, Writer
+from kctl.command.verb import KctlCommand, pass_settings
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Writer
 
 COLUMNS = (
     Column("kctl", "The version of kctl, which is that of the kafkad it came with."),

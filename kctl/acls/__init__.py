@@ -1,6 +1,6 @@
 """`kctl acls`."""
 
-from kctl.lazy import Noun
+from kctl.command.noun import Noun
 
 acls = Noun(
     "acls",

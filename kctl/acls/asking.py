@@ -24,10 +24,10 @@ from kctl.acls.bindings import (
     principal_named,
 )
 from kctl.errors import KctlError, failure
-from kctl.output import Column, Row
+from kctl.texts.output import Column, Row
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 R = TypeVar("R")
 

@@ -15,10 +15,10 @@ from kctl.acls.bindings import (
     operation_named,
     principal_named,
 )
-from kctl.command import KctlCommand, answer
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, note
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, note
 
 COLUMNS = (
     Column("allowed", "yes or no; unknown: a setting decides that the brokers do not tell."),

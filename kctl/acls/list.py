@@ -6,8 +6,8 @@ import click
 
 from kctl.acls.asking import COLUMNS, Filter, Meant, described, meaning, row
 from kctl.acls.bindings import Binding, principal_named
-from kctl.command import KctlCommand, answer
-from kctl.session import Session, pass_session
+from kctl.command.verb import KctlCommand, answer, pass_session
+from kctl.reach.session import Session
 
 
 @click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)

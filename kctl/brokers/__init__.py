@@ -1,6 +1,6 @@
 """`kctl brokers`."""
 
-from kctl.lazy import Noun
+from kctl.command.noun import Noun
 
 brokers = Noun(
     "brokers",

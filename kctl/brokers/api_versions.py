@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import click
 
 from kafkad.wire.apis import APIS
-from kctl.brokers.chosen import chosen_brokers
-from kctl.command import KctlCommand, answer
-from kctl.completing import broker_ids
+from kctl.command.chosen import chosen_brokers
+from kctl.command.completing import broker_ids
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
-from kctl.output import Column, Row, note
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, note
 
 COLUMNS = (
     Column("api", "The API's name."),

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import click
 
 from kctl.brokers.facts import KAFKAD_VERSION, BrokerFacts, broker_facts
-from kctl.command import KctlCommand, answer
-from kctl.completing import broker_ids
+from kctl.command.completing import broker_ids
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.resources import Entry, Resource, described
 from kctl.configs.values import said
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Row, note, size_text
-from kctl.session import Session, pass_session
-from kctl.sizes import LogDir
+from kctl.reach.log_dirs import LogDir
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, note, size_text
 
 COLUMNS = (
     Column("id", "The broker's id.", "number"),

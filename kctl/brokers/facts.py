@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.brokers.release import release
-from kctl.connection import Disconnected
 from kctl.errors import KctlError
-from kctl.sizes import LogDir, log_dirs_of
+from kctl.reach.connection import Disconnected
+from kctl.reach.log_dirs import LogDir, log_dirs_of
 
 if TYPE_CHECKING:
-    from kctl.output import Row
-    from kctl.session import Session
+    from kctl.reach.session import Session
+    from kctl.texts.output import Row
 
 
 KAFKAD_VERSION = "kafkad.version"

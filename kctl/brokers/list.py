@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from kctl.brokers.facts import BrokerFacts, broker_facts, kafkad_versions
-from kctl.command import KctlCommand, answer
-from kctl.output import Column, Row, note
-from kctl.session import Session, pass_session
+from kctl.command.verb import KctlCommand, answer, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, note
 
 COLUMNS = (
     Column("id", "The broker's id.", "number"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from kctl.brokers.chosen import chosen_brokers
-from kctl.command import KctlCommand, answer
-from kctl.completing import broker_ids
-from kctl.output import Column, Row, note
-from kctl.session import Session, pass_session
-from kctl.sizes import LogDir, log_dirs
+from kctl.command.chosen import chosen_brokers
+from kctl.command.completing import broker_ids
+from kctl.command.verb import KctlCommand, answer, pass_session
+from kctl.reach.log_dirs import LogDir, log_dirs
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, note
 
 COLUMNS = (
     Column("broker", "The broker's id.", "number"),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from kctl.brokers.chosen import chosen_brokers
-from kctl.command import KctlCommand, answer
-from kctl.completing import broker_ids
+from kctl.command.chosen import chosen_brokers
+from kctl.command.completing import broker_ids
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.change import change_settings
 from kctl.configs.resources import Resource, described
 from kctl.configs.values import DELETE, SET, Assignment
 from kctl.errors import Exit, KctlError
-from kctl.output import Column
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column
 
 COLUMNS = (
     Column("broker", "The broker's id.", "number"),

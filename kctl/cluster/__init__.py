@@ -1,6 +1,6 @@
 """`kctl cluster`."""
 
-from kctl.lazy import Noun
+from kctl.command.noun import Noun
 
 cluster = Noun(
     "cluster",

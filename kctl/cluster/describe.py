@@ -9,9 +9,9 @@ import click
 
 from kctl.brokers.facts import broker_facts, kafkad_versions
 from kctl.cluster.mode import mode
-from kctl.command import KctlCommand, answer
-from kctl.output import Column, Row, note, size_text
-from kctl.session import Session, pass_session
+from kctl.command.verb import KctlCommand, answer, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, note, size_text
 
 COLUMNS = (
     Column("cluster_id", "The cluster's id."),

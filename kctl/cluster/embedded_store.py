@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from kafkad.meta.embedded import FILE_NAME
 from kafkad.meta.journal import JournalError, read
 from kafkad.meta.tree import Node, Tree
-from kctl.cluster.store import StoredNode
+from kctl.cluster.nodes import StoredNode
 from kctl.errors import Exit, KctlError
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from kafkad import __version__
-from kctl.command import KctlCommand, answer
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
-from kctl.output import Column, Row, note
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, note
 
 COLUMNS = (
     Column("feature", "The feature's name."),

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from kctl.command import KctlCommand, answer
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, failure
-from kctl.output import Column, Row
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row
 
 COLUMNS = (
     Column("id", "The node's id.", "number"),

@@ -8,28 +8,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import click
 
+from kctl.cluster.nodes import MetadataStore, StoredNode
 from kctl.configs.resources import Resource, described
 from kctl.errors import Exit, KctlError
-from kctl.session import Session
+from kctl.reach.session import Session
 
 R = TypeVar("R")
-
-
-class StoredNode(NamedTuple):
-    """One node, as ZooKeeper tells it."""
-
-    data: bytes
-    children: int
-    version: int
-    ephemeral: bool
-
-
-class MetadataStore(Protocol):
-    """None: there is no such node."""
-
-    def node(self, path: str) -> StoredNode | None: ...
-
-    def children(self, path: str) -> list[str] | None: ...
 
 
 def store_options(command: Callable[..., R]) -> Callable[..., R]:

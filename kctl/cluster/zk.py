@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from kctl.cluster.store import MetadataStore, metadata_store, store_options
-from kctl.command import KctlCommand
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Document, Writer
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Document, Writer
 
 COLUMNS = (
     Column("path", "The znode's path."),

@@ -1,6 +1,6 @@
 """`kctl configs`."""
 
-from kctl.lazy import Noun
+from kctl.command.noun import Noun
 
 configs = Noun(
     "configs",

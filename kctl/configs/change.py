@@ -7,14 +7,14 @@ from itertools import chain
 
 import click
 
-from kctl.changes import Change
-from kctl.command import KctlCommand
+from kctl.command.changes import Change
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.configs.naming import resources_and_settings
 from kctl.configs.resources import Entry, Resource, altered, described, parse_resource
 from kctl.configs.values import DELETE, Assignment, effect, misspelt, parse_assignments, result, with_meaning
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Row, note
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, note
 
 COLUMNS = (
     Column("resource", "What has the setting."),

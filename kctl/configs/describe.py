@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from kctl.command import KctlCommand, answer
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs import naming
 from kctl.configs.resources import Described, described, parse_resource
 from kctl.configs.values import misspelt, with_meaning
 from kctl.errors import KctlError
-from kctl.output import Column, Document, Row, Writer
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Document, Row, Writer
 
 COLUMNS = (
     Column("resource", "What has the setting."),

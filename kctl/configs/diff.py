@@ -6,14 +6,15 @@ from collections.abc import Mapping
 
 import click
 
-from kctl.command import KctlCommand, answer
+from kctl.command.paths import files
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs import naming
 from kctl.configs.resources import Entry, Resource, described, parse_resource
 from kctl.configs.values import in_units_of_brokers, with_meaning
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Row, note
-from kctl.paths import files, text_of
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, note
+from kctl.texts.text_files import text_of
 
 COLUMNS = (
     Column("name", "The setting's name."),

@@ -18,7 +18,7 @@ from kctl.configs.resources import TOPIC, Entry, Resource, described, entry
 from kctl.errors import KctlError, code_name, next_step
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 _API, _VERSION = 32, 4
 _KINDS = 64

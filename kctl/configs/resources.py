@@ -9,7 +9,7 @@ from kafkad.errors import ErrorCode
 from kctl.errors import Exit, KctlError, did_you_mean, failure
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 TOPIC = 2
 _TYPES = {"topic": TOPIC, "broker": 4, "logger": 8, "client-metrics": 16, "group": 32}
@@ -166,7 +166,7 @@ def _kind(number: int) -> str:
 
 def _failure(session: Session, resource: Resource, code: int, message: str | None) -> KctlError:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and resource.kind == "topic":
-        from kctl.choosing import unknown
+        from kctl.command.choosing import unknown
 
         return unknown("topic", resource.name, [topic.name for topic in session.metadata().topics])
     return failure(code, str(resource), message)

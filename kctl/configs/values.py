@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
-from kctl.output import duration_text, size_text
-from kctl.parsing import parse_duration_ms, parse_size
+from kctl.texts.output import duration_text, size_text
+from kctl.texts.parsing import parse_duration_ms, parse_size
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 """What IncrementalAlterConfigs can do with a setting."""

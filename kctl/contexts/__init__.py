@@ -1,6 +1,6 @@
 """`kctl contexts`: clusters by name, with how to reach them and as whom."""
 
-from kctl.lazy import Noun
+from kctl.command.noun import Noun
 
 contexts = Noun(
     "contexts",

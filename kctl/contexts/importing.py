@@ -7,17 +7,17 @@ from typing import Any
 
 import click
 
-from kctl.access import access_of
-from kctl.changes import confirm
-from kctl.command import KctlCommand, pass_settings
-from kctl.contexts.file import OTHERS, check_name
+from kctl.command.changes import confirm
+from kctl.command.paths import files
+from kctl.command.verb import KctlCommand, pass_settings
 from kctl.contexts.shown import harmless, harmless_setting, load, save, undo_of_new
 from kctl.errors import Exit
-from kctl.output import Column, Document, Row, Writer, keep_writing
-from kctl.paths import files
-from kctl.properties import Translated, read, translate
+from kctl.reach.access import access_of
+from kctl.reach.contexts_file import OTHERS, check_name
+from kctl.reach.properties import Translated, read, translate
+from kctl.reach.stores import check
 from kctl.settings import Settings
-from kctl.stores import check
+from kctl.texts.output import Column, Document, Row, Writer, keep_writing
 
 COLUMNS = (
     Column("setting", "The setting's name in Kafka's clients."),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from kctl.command import KctlCommand, pass_settings
+from kctl.command.verb import KctlCommand, pass_settings
 from kctl.contexts.shown import COLUMNS, load, rows
 from kctl.errors import Exit
-from kctl.output import Document, Writer, note
 from kctl.settings import Settings
+from kctl.texts.output import Document, Writer, note
 
 
 @click.command("list", cls=KctlCommand, columns=COLUMNS)

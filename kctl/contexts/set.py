@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
-from kctl.access import FIELDS, VARIANTS, access_of, values_of
-from kctl.command import KctlCommand, pass_settings
-from kctl.contexts.file import OTHERS, check_name
-from kctl.contexts.shown import COLUMNS, context_names, load, save_one, undo_of_new
+from kctl.command.completing import context_names
+from kctl.command.verb import KctlCommand, pass_settings
+from kctl.contexts.shown import COLUMNS, load, save_one, undo_of_new
 from kctl.errors import Exit, KctlError
-from kctl.output import note
+from kctl.reach.access import FIELDS, VARIANTS, access_of, values_of
+from kctl.reach.contexts_file import OTHERS, check_name
 from kctl.settings import Settings
+from kctl.texts.output import note
 
 _BOOLEAN = ("check_hostname", "protected", "tokenauth")
 

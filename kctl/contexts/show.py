@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import click
 
-from kctl.access import FIELDS
-from kctl.command import KctlCommand, pass_settings
+from kctl.command.completing import context_names
+from kctl.command.verb import KctlCommand, pass_settings
 from kctl.contexts.chosen import chosen
-from kctl.contexts.file import OTHERS
-from kctl.contexts.shown import context_names, harmless, harmless_setting
+from kctl.contexts.shown import harmless, harmless_setting
 from kctl.errors import Exit
-from kctl.output import Column, Document, Row, Writer
+from kctl.reach.access import FIELDS
+from kctl.reach.contexts_file import OTHERS
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Row, Writer
 
 COLUMNS = (
     Column("field", "What kctl calls it, or the name of a setting that was kept at the import."),

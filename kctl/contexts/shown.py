@@ -6,13 +6,10 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-import click
-
-from kctl.access import SECRETS
-from kctl.contexts.file import Contexts, path, read, write
-from kctl.errors import KctlError
-from kctl.output import Column, Document, Row, Writer, keep_writing, note
+from kctl.reach.access import SECRETS
+from kctl.reach.contexts_file import Contexts, path, read, write
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Row, Writer, keep_writing, note
 
 HIDDEN = "(hidden)"
 COLUMNS = (
@@ -84,11 +81,3 @@ def harmless(name: str, value: Any) -> Any:
 def harmless_setting(name: str, value: str) -> str:
     """The same of a Kafka client's setting."""
     return HIDDEN if any(word in name.lower() for word in _SECRET_WORDS) else value
-
-
-def context_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """For the shell's completion."""
-    try:
-        return [name for name in load().contexts if name.startswith(incomplete)]
-    except (KctlError, OSError):  # a shell that completes nothing is told nothing
-        return []

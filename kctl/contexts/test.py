@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import click
 
-from kctl.access import Access, resolve
-from kctl.command import KctlCommand, pass_settings
-from kctl.connection import CONNECT_SECONDS, Address, Connection, ask_versions, reason
-from kctl.contexts.shown import context_names
+from kctl.command.completing import context_names
+from kctl.command.verb import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError, exit_code
-from kctl.output import Column, Document, Row, Writer, render_errors
+from kctl.reach.access import Access, resolve
+from kctl.reach.connection import CONNECT_SECONDS, Address, Connection, ask_versions, reason
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Row, Writer, render_errors
 
 COLUMNS = (
     Column("address", "The address of the context that was tried."),
@@ -132,7 +132,7 @@ class _Attempt:
     def secure(self) -> str:
         import ssl
 
-        from kctl.login import secure
+        from kctl.reach.login import secure
 
         self._socket = secure(self._socket, self._address.host, self._access, self._deadline)
         assert isinstance(self._socket, ssl.SSLSocket)
@@ -140,7 +140,7 @@ class _Attempt:
         return f"{self._socket.version()}, certificate valid until {time.strftime('%Y-%m-%d', time.gmtime(until))}"
 
     def log_in(self) -> str:
-        from kctl.login import authenticate
+        from kctl.reach.login import authenticate
 
         authenticate(lambda message, version: self._connection.call(message, self._deadline, version), self._access)
         who = f" as {self._access.username}" if self._access.username else ""

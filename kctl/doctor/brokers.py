@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kctl.acls.bindings import ANYWHERE, CLUSTER_NAME, EVERYBODY
 from kctl.doctor.facts import ACLS, BROKER_SETTINGS, DIRECTORIES, HEALTH, THROTTLES, Facts
 from kctl.doctor.finding import Check, Finding, Severity
-from kctl.output import counted, duration_text, size_text
+from kctl.texts.output import counted, duration_text, size_text
 
 _FULL_WARN, _FULL_ERROR = 0.15, 0.05
 _CROWDED = 1.25

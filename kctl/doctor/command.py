@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
-from kctl.command import KctlCommand, answer
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.doctor import brokers, groups, topics
 from kctl.doctor.facts import Facts, gather, grown
 from kctl.doctor.finding import Check, Finding, Severity, folded
 from kctl.errors import Exit, KctlError, did_you_mean, exit_code
-from kctl.output import Column, Row, counted, time_text
-from kctl.parsing import parse_duration_ms
-from kctl.session import Session, pass_session
-from kctl.sizes import log_dirs
+from kctl.reach.log_dirs import log_dirs
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, counted, time_text
+from kctl.texts.parsing import parse_duration_ms
 
 CHECKS = (*topics.CHECKS, *brokers.CHECKS, *groups.CHECKS)
 COLUMNS = (

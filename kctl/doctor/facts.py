@@ -11,7 +11,7 @@ from kctl.acls.asking import Filter
 from kctl.acls.asking import described as acls_described
 from kctl.acls.bindings import Binding
 from kctl.brokers.facts import BrokerFacts, broker_facts
-from kctl.choosing import Choice
+from kctl.command.choosing import Choice
 from kctl.configs.resources import Resource, described
 from kctl.doctor.health import damage, listener_of
 from kctl.errors import KctlError
@@ -21,13 +21,13 @@ from kctl.groups.history import read_history
 from kctl.groups.looking import Look, chosen_groups, look_at
 from kctl.groups.partition_lag import PartitionLag
 from kctl.groups.recent import Recent, recent
-from kctl.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.partitions.throttle import Throttles, throttles
-from kctl.sizes import LogDir
+from kctl.reach.log_dirs import LogDir
+from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.txns.hanging import find_hanging
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 SETTINGS, GROUPS, THROTTLES, TRANSACTIONS, ACLS = "settings", "groups", "throttles", "transactions", "acls"
 RETENTION, NEWEST, PROGRESS = "retention", "newest", "progress"

@@ -21,7 +21,7 @@ from kctl.doctor.facts import (
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.groups.group import EMPTY, REBALANCING, labels
 from kctl.groups.partition_lag import DELETED, total
-from kctl.output import counted, duration_text
+from kctl.texts.output import counted, duration_text
 
 _CROWDED = 2
 _FEW = 20

@@ -9,7 +9,7 @@ from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kctl.brokers.release import caps_min_isr
 from kctl.doctor.facts import NEWEST, SETTINGS, TRANSACTIONS, Facts
 from kctl.doctor.finding import Check, Finding, Severity
-from kctl.output import counted, duration_text
+from kctl.texts.output import counted, duration_text
 from kctl.topics.health import Needed
 
 _AHEAD_MS = 5 * 60 * 1000

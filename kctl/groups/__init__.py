@@ -1,6 +1,6 @@
 """`kctl groups`."""
 
-from kctl.lazy import Noun
+from kctl.command.noun import Noun
 
 groups = Noun(
     "groups",

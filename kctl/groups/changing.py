@@ -16,10 +16,10 @@ from kctl.groups.committed import Commits, committed
 from kctl.groups.group import CLASSIC, NEW, Group, described_groups, labels
 from kctl.groups.offsets_file import FileOffset, csv_text, save
 from kctl.groups.partitions_text import partitions_text
-from kctl.output import note
+from kctl.texts.output import note
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 pause = time.sleep
 _WAIT_SECONDS = 0.5

@@ -10,7 +10,7 @@ from kafkad.names import TopicPartition
 from kctl.errors import KctlError, failure
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 _SEVERAL_FROM = 8
 """The version of OffsetFetch in which one request asks for several groups."""

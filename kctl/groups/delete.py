@@ -9,18 +9,18 @@ from typing import Any
 import click
 
 from kafkad.errors import ErrorCode
-from kctl.changes import Change
-from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand, answer
-from kctl.completing import group_names
+from kctl.command.changes import Change
+from kctl.command.choosing import Choice, choosing
+from kctl.command.completing import group_names
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.groups.changing import active_error, read_commits, save_undo, undo_command
 from kctl.groups.group import DEAD, described_groups
 from kctl.groups.looking import chosen_groups, look_at
 from kctl.groups.options import undo_dir_option
 from kctl.groups.partition_lag import total
-from kctl.output import Column
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column
 
 COLUMNS = (
     Column("group", "The group's name."),

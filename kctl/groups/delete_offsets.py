@@ -10,17 +10,17 @@ import click
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.changes import Change
-from kctl.command import KctlCommand, answer
-from kctl.completing import group_names
+from kctl.command.changes import Change
+from kctl.command.completing import group_names
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, did_you_mean, failure
 from kctl.groups.changing import read_commits, save_undo, undo_command
 from kctl.groups.committed import Commits
 from kctl.groups.looking import nothing_of
 from kctl.groups.options import scopes_option, undo_dir_option
-from kctl.output import Column, counted
-from kctl.scopes import Scope, parse_scope
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, counted
+from kctl.texts.scopes import Scope, parse_scope
 
 COLUMNS = (
     Column("group", "The group's name."),

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from kafkad.names import TopicPartition
-from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand, answer
-from kctl.completing import group_names
+from kctl.command.choosing import Choice, choosing
+from kctl.command.completing import group_names
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
 from kctl.groups.culprits import judge
 from kctl.groups.group import REBALANCING, Group, labels
@@ -21,9 +21,9 @@ from kctl.groups.looking import Look, chosen_groups, look_at, with_unread
 from kctl.groups.members import MEMBER_COLUMNS, member_rows
 from kctl.groups.partition_lag import NO_COMMIT, PartitionLag, total
 from kctl.groups.record_times import times_of
-from kctl.offsets import MAX_TIMESTAMP, offsets_at
-from kctl.output import Column, Document, Row, Writer, duration_text, note
-from kctl.session import Session, pass_session
+from kctl.reach.offsets import MAX_TIMESTAMP, offsets_at
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Document, Row, Writer, duration_text, note
 
 COLUMNS = (
     Column("group", "The group's name."),

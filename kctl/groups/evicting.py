@@ -11,7 +11,7 @@ from kctl.errors import KctlError, failure
 from kctl.groups.group import Group, Member, described_groups
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 _LOOK_AGAIN_SECONDS = 0.2
 

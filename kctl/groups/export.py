@@ -6,15 +6,15 @@ import sys
 
 import click
 
-from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand, answer
-from kctl.completing import group_names
+from kctl.command.choosing import Choice, choosing
+from kctl.command.completing import group_names
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError, exit_code
 from kctl.groups.committed import committed
 from kctl.groups.looking import chosen_groups, nothing_of
 from kctl.groups.offsets_file import FileOffset, csv_text
-from kctl.output import Column, render_errors
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, render_errors
 
 COLUMNS = (
     Column("group", "The group's name."),

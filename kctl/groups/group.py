@@ -11,7 +11,7 @@ from kctl.errors import KctlError, failure
 from kctl.groups.subscriptions import CONSUMER, assigned_partitions, subscribed_topics, subscription_format
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 DEAD, EMPTY, STABLE = "Dead", "Empty", "Stable"
 REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})

@@ -15,11 +15,11 @@ from kafkad.names import GROUPS_TOPIC, TopicPartition, home_partition
 from kctl.errors import KctlError, failure
 from kctl.groups.record_times import fetch_request
 from kctl.groups.subscriptions import assigned_partitions
-from kctl.offsets import EARLIEST, LATEST, offsets_at
+from kctl.reach.offsets import EARLIEST, LATEST, offsets_at
 
 if TYPE_CHECKING:
     from kafkad.wire.records import Record
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 RECORDS = 50_000
 _FIRST_STEP = 500

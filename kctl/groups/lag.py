@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand, answer, watched
-from kctl.completing import group_names
+from kctl.command.choosing import Choice, choosing
+from kctl.command.completing import group_names
+from kctl.command.verb import KctlCommand, answer, pass_session, watched
 from kctl.errors import Exit
 from kctl.groups.group import EMPTY, labels
 from kctl.groups.looking import Look, chosen_groups, look_at
@@ -29,8 +29,8 @@ from kctl.groups.rates import (
     together,
     urgency,
 )
-from kctl.output import Column, Document, Writer, counted, duration_text
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Document, Writer, counted, duration_text
 
 COLUMNS = (
     Column("group", "The group's name."),
@@ -89,7 +89,7 @@ def lag(session: Session, chosen: Choice, by: str, least: int, fail_above: int |
     if seconds is None:
         code = watched_lag.look()
     else:
-        from kctl.watching import watch
+        from kctl.command.watching import watch
 
         code = watch(
             session.settings,

@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand, answer
-from kctl.completing import group_names, topic_names
+from kctl.command.choosing import Choice, choosing
+from kctl.command.completing import group_names, topic_names
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.groups.group import CLASSIC, NEW
 from kctl.groups.looking import Look, chosen_groups, look_at
 from kctl.groups.partition_lag import total
-from kctl.output import Column, Row
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row
 
 COLUMNS = (
     Column("group", "The group's name."),

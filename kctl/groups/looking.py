@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.choosing import Choice, unknown
+from kctl.command.choosing import Choice, unknown
 from kctl.errors import Exit, KctlError
 from kctl.groups.committed import Commits, committed
 from kctl.groups.group import CLASSIC, DEAD, EMPTY, NEW, Group, Listed, described_groups, listed_groups
 from kctl.groups.partition_lag import UNREAD, PartitionLag, Range, Ranges, partition_lags
-from kctl.offsets import EARLIEST, LATEST, offsets_at
-from kctl.output import note
+from kctl.reach.offsets import EARLIEST, LATEST, offsets_at
+from kctl.texts.output import note
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 
 class Chosen(NamedTuple):

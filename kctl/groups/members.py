@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import click
 
-from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand, answer
-from kctl.completing import group_names
+from kctl.command.choosing import Choice, choosing
+from kctl.command.completing import group_names
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.groups.group import Group, labels
 from kctl.groups.looking import chosen_groups, look_at
 from kctl.groups.partition_lag import PartitionLag, total
 from kctl.groups.partitions_text import partitions_text
-from kctl.output import Column, Row
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row
 
 MEMBER_COLUMNS: tuple[Column, ...] = (
     Column("group", "The group's name."),

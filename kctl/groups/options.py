@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from kctl.completing import topic_names
-from kctl.paths import directories
+from kctl.command.completing import topic_names
+from kctl.command.paths import directories
 
 scopes_option = click.option(
     "--topic",

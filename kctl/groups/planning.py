@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkad.names import TopicPartition
-from kctl.changes import Change
-from kctl.choosing import unknown
+from kctl.command.changes import Change
+from kctl.command.choosing import unknown
 from kctl.errors import KctlError, failure
 from kctl.groups.changing import commit_offsets, save_undo, still_as_shown, undo_command, verify
 from kctl.groups.committed import Commits
 from kctl.groups.looking import ranges_of
 from kctl.groups.record_times import times_of
 from kctl.groups.targets import TIME, Planned, Target, effect, partitions_of, planned
-from kctl.offsets import offsets_at
-from kctl.output import Column, Row, counted, note
+from kctl.reach.offsets import offsets_at
+from kctl.texts.output import Column, Row, counted, note
 
 if TYPE_CHECKING:
-    from kctl.scopes import Scope
-from kctl.session import Session
+    from kctl.texts.scopes import Scope
+from kctl.reach.session import Session
 
 COLUMNS = (
     Column("group", "The group's name."),

@@ -11,9 +11,9 @@ import click
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.changes import Change
-from kctl.command import KctlCommand, answer
-from kctl.completing import group_names
+from kctl.command.changes import Change
+from kctl.command.completing import group_names
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.groups.changing import read_commits
 from kctl.groups.culprits import (
@@ -30,8 +30,8 @@ from kctl.groups.group import DEAD, NEW, REBALANCING, Group, Member, described_g
 from kctl.groups.history import History, read_history
 from kctl.groups.looking import nothing_of
 from kctl.groups.partitions_text import partitions_text
-from kctl.output import Column, Document, Row, Writer, duration_text, note
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Document, Row, Writer, duration_text, note
 
 COLUMNS = (
     Column("member", "Its instance, or its client with as much of its id as tells it from the others."),

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError
 from kctl.groups.history import RECORDS, homes, records_between
-from kctl.offsets import LATEST, offsets_at
+from kctl.reach.offsets import LATEST, offsets_at
 
 if TYPE_CHECKING:
     from kafkad.wire.records import Record
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 
 class Recent(NamedTuple):

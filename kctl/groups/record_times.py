@@ -9,7 +9,7 @@ from kafkad.names import TopicPartition
 from kctl.errors import KctlError
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 
 def fetch_request(where: TopicPartition, offset: int, max_bytes: int) -> Any:

@@ -12,9 +12,10 @@ from typing import Any
 import click
 
 from kafkad.names import TopicPartition
-from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand, answer
-from kctl.completing import group_names
+from kctl.command.choosing import Choice, choosing
+from kctl.command.completing import group_names
+from kctl.command.paths import files
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.groups.changing import inactive_ones, of_known_type, read_commits
 from kctl.groups.committed import Commits
@@ -23,11 +24,10 @@ from kctl.groups.offsets_file import FileOffset, csv_text, parse_offsets
 from kctl.groups.options import scopes_option, undo_dir_option
 from kctl.groups.planning import COLUMNS, Plans, Wanted, carry_out, partitions_in, plan_all
 from kctl.groups.targets import CURRENT, EARLIEST, GIVEN, LATEST, Target, parse_ago, parse_target
-from kctl.output import note, render_errors, time_text
-from kctl.parsing import parse_time_ms
-from kctl.paths import files
-from kctl.scopes import Scope, parse_scope
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import note, render_errors, time_text
+from kctl.texts.parsing import parse_time_ms
+from kctl.texts.scopes import Scope, parse_scope
 
 _NAMED = 5
 """Groups that are named where they are many."""

@@ -10,8 +10,8 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
 from kctl.groups.partition_lag import Range
-from kctl.parsing import parse_duration_ms, parse_time_ms
-from kctl.scopes import Scope
+from kctl.texts.parsing import parse_duration_ms, parse_time_ms
+from kctl.texts.scopes import Scope
 
 EARLIEST, LATEST, CURRENT = "earliest", "latest", "current"
 OFFSET, SHIFT, TIME, GIVEN = "offset", "shift", "time", "given"

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from kafkad.meta.consumer_znodes import GROUPS, Consumer, ConsumerOffset, Owner
-from kctl.choosing import Choice, choosing
 from kctl.cluster.store import MetadataStore, metadata_store, store_options
-from kctl.command import KctlCommand
+from kctl.command.choosing import Choice, choosing
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import exit_code
-from kctl.output import Column, Document, Writer, note, render_errors
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Document, Writer, note, render_errors
 
 COLUMNS = (
     Column("group", "The group's name."),

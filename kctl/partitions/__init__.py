@@ -1,6 +1,6 @@
 """`kctl partitions`: where replicas are, and moving them."""
 
-from kctl.lazy import Noun
+from kctl.command.noun import Noun
 
 partitions = Noun(
     "partitions",

@@ -11,18 +11,19 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from kafkad.names import TopicPartition
-from kctl.changes import Change
-from kctl.command import KctlCommand
+from kctl.command.changes import Change
+from kctl.command.paths import files
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Row, counted, note, size_text
 from kctl.partitions.carrying import Carrying, Look, look
 from kctl.partitions.plan_file import Place, Plan, parse_plan, render_plan
 from kctl.partitions.reassignments import Active, active_moves, by_topic
 from kctl.partitions.standing import DONE, ELSEWHERE, Standing
 from kctl.partitions.throttled import StateFile, Throttled
-from kctl.paths import files, text_of
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
 from kctl.settings import Settings
+from kctl.texts.output import Column, Row, counted, note, size_text
+from kctl.texts.text_files import text_of
 
 R = TypeVar("R")
 
@@ -51,7 +52,7 @@ class Options(NamedTuple):
 
 def carrying_options(function: Callable[..., R]) -> Callable[..., R]:
     """Those of every command that moves replicas; the command gets them as one value named `options`."""
-    from kctl.parsing import parse_size
+    from kctl.texts.parsing import parse_size
 
     def command(
         *,

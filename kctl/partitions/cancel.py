@@ -8,11 +8,10 @@ from collections.abc import Collection, Iterable, Sequence
 import click
 
 from kafkad.names import TopicPartition
-from kctl.changes import Change
-from kctl.command import KctlCommand
-from kctl.completing import topic_names
+from kctl.command.changes import Change
+from kctl.command.completing import topic_names
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Row, counted, note
 from kctl.partitions.apply import read_plan, rollback_path
 from kctl.partitions.carrying import Look, copies, look, under_way
 from kctl.partitions.dynamic import are_so, write_settings
@@ -22,7 +21,8 @@ from kctl.partitions.standing import Standing
 from kctl.partitions.throttle import Throttles, throttles
 from kctl.partitions.throttled import StateFile, Throttled
 from kctl.partitions.throttling import TOPIC, Setting, without
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, counted, note
 
 COLUMNS = (
     Column("topic", "The topic."),

@@ -19,9 +19,9 @@ from kctl.partitions.reassignments import begin_moves, by_topic, choose_director
 from kctl.partitions.snapshot import Snapshot, take
 from kctl.partitions.standing import DONE, MOVING, WAITING, Standing, located, standing
 from kctl.partitions.throttled import Throttled
-from kctl.progress import ProgressLine
-from kctl.session import Session
-from kctl.sizes import replica_sizes
+from kctl.reach.log_dirs import replica_sizes
+from kctl.reach.session import Session
+from kctl.texts.progress import ProgressLine
 
 R = TypeVar("R")
 

@@ -12,7 +12,7 @@ from kctl.configs.resources import Resource, altered, described
 from kctl.configs.values import DELETE, SET, Assignment
 from kctl.errors import KctlError
 from kctl.partitions.throttling import BROKER, DIRECTORY_RATE, LISTS, RATES, TOPIC, Setting
-from kctl.session import Session
+from kctl.reach.session import Session
 
 Read = tuple[dict[Setting, str | None], list[KctlError]]
 

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import click
 
 from kafkad.names import TopicPartition
-from kctl.changes import Change
-from kctl.command import KctlCommand
-from kctl.completing import topic_names
+from kctl.command.changes import Change
+from kctl.command.completing import topic_names
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.offsets import LATEST
-from kctl.output import Column, Row, counted, note
 from kctl.partitions.board import Partition
 from kctl.partitions.naming import named
 from kctl.partitions.reassignments import PREFERRED, UNCLEAN, by_topic, elect_leaders
-from kctl.session import Session, pass_session
+from kctl.reach.offsets import LATEST
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, counted, note
 
 COLUMNS = (
     Column("topic", "The topic."),

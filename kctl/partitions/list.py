@@ -8,15 +8,15 @@ from typing import Any
 import click
 
 from kafkad.names import TopicPartition
-from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand, answer
-from kctl.completing import broker_ids, topic_names
+from kctl.command.choosing import Choice, choosing
+from kctl.command.chosen import chosen_topics
+from kctl.command.completing import broker_ids, topic_names
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
-from kctl.output import Column, Document, Row, Writer, counted, note, size_text
 from kctl.partitions.reassignments import Active, active_moves
-from kctl.session import Session, pass_session
-from kctl.sizes import log_dirs, replica_sizes
-from kctl.topics.chosen import chosen_topics
+from kctl.reach.log_dirs import log_dirs, replica_sizes
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Document, Row, Writer, counted, note, size_text
 
 COLUMNS = (
     Column("topic", "The topic."),

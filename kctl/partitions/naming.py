@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from kafkad.names import TopicPartition
-from kctl.choosing import unknown
+from kctl.command.choosing import unknown
 from kctl.errors import Exit, KctlError
 from kctl.partitions.board import Partition
 from kctl.partitions.plan_file import parse_partition, parse_partitions
-from kctl.paths import text_of
+from kctl.texts.text_files import text_of
 
 
 def is_file(word: str) -> bool:

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from kafkad.names import TopicPartition
-from kctl.choosing import unknown
-from kctl.command import KctlCommand, answer
-from kctl.completing import broker_ids, topic_names
+from kctl.command.choosing import unknown
+from kctl.command.completing import broker_ids, topic_names
+from kctl.command.paths import files
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Document, Row, Writer, counted, duration_text, note, size_text
-from kctl.parsing import parse_size
 from kctl.partitions.apply import rollback_path, write_plan
 from kctl.partitions.board import BALANCES, RACKS, Goal, Partition
 from kctl.partitions.effect import Effect, effects, rack_losses, seconds
@@ -24,8 +23,10 @@ from kctl.partitions.plan_file import Place, parse_plan, parse_topics
 from kctl.partitions.planner import Move, plan
 from kctl.partitions.snapshot import Snapshot, take
 from kctl.partitions.throttled import StateFile
-from kctl.paths import files, text_of
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Document, Row, Writer, counted, duration_text, note, size_text
+from kctl.texts.parsing import parse_size
+from kctl.texts.text_files import text_of
 
 R = TypeVar("R")
 

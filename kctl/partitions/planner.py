@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kctl.output import counted, size_text
 from kctl.partitions.balance import even_leaders, even_replicas
 from kctl.partitions.board import Board, Broker, Goal, Partition
+from kctl.texts.output import counted, size_text
 
 
 class Copy(NamedTuple):

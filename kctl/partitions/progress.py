@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkad.names import TopicPartition
-from kctl.output import duration_text, size_text
+from kctl.texts.output import duration_text, size_text
 
 STALLED_AFTER_SECONDS = 60.0
 _WINDOW_SECONDS = 30.0

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 import click
 
 from kafkad.names import TopicPartition
-from kctl.command import KctlCommand
-from kctl.completing import broker_ids, topic_names
+from kctl.command.completing import broker_ids, topic_names
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError, exit_code
-from kctl.output import render_errors
 from kctl.partitions.apply import COLUMNS, Options, carry_out, carrying_options
 from kctl.partitions.naming import named
 from kctl.partitions.plan_file import Place, Plan, parse_assignment
 from kctl.partitions.snapshot import take
-from kctl.session import Session, pass_session
-from kctl.sizes import log_dirs
+from kctl.reach.log_dirs import log_dirs
+from kctl.reach.session import Session
+from kctl.texts.output import render_errors
 
 
 @click.command("reassign", cls=KctlCommand, columns=COLUMNS)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError, failure
-from kctl.session import Session
+from kctl.reach.session import Session
 
 PREFERRED, UNCLEAN = 0, 1
 Failures = dict[TopicPartition, KctlError]

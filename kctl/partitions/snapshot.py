@@ -9,8 +9,8 @@ from kafkad.names import TopicPartition
 from kctl.errors import KctlError
 from kctl.partitions.board import Broker, Partition
 from kctl.partitions.reassignments import Active, active_moves
-from kctl.session import Session
-from kctl.sizes import LogDir, log_dirs, replica_sizes
+from kctl.reach.log_dirs import LogDir, log_dirs, replica_sizes
+from kctl.reach.session import Session
 
 
 class Snapshot(NamedTuple):

@@ -10,7 +10,7 @@ from kctl.partitions.board import Partition
 from kctl.partitions.plan_file import ANY, Place
 from kctl.partitions.reassignments import Active, Directory
 from kctl.partitions.throttling import Transfer
-from kctl.sizes import LogDir
+from kctl.reach.log_dirs import LogDir
 
 DONE = "done"
 MOVING = "moving"

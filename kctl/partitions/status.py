@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
-from kctl.command import KctlCommand, answer
+from kctl.command.paths import files
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Document, Row, Writer, counted, note
 from kctl.partitions.apply import read_plan
 from kctl.partitions.carrying import Look, copies, look, under_way
 from kctl.partitions.progress import Amount, Copying, Progress, Report, progress_line, stall_reason
 from kctl.partitions.standing import DONE, MOVING, Standing
 from kctl.partitions.throttle import left_over_lines
-from kctl.paths import files
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Document, Row, Writer, counted, note
 
 COLUMNS = (
     Column("topic", "The topic."),

@@ -9,11 +9,9 @@ from typing import NamedTuple
 import click
 
 from kafkad.names import TopicPartition
-from kctl.changes import Change
-from kctl.command import KctlCommand, answer
+from kctl.command.changes import Change
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Row, counted, note
-from kctl.parsing import parse_size
 from kctl.partitions.apply import spelled
 from kctl.partitions.dynamic import are_so, read_settings, throttle_settings, write_settings
 from kctl.partitions.reassignments import active_moves
@@ -28,8 +26,10 @@ from kctl.partitions.throttling import (
     united,
     way_back,
 )
-from kctl.session import Session, pass_session
-from kctl.sizes import log_dirs
+from kctl.reach.log_dirs import log_dirs
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, counted, note
+from kctl.texts.parsing import parse_size
 
 COLUMNS = (
     Column("kind", "broker or topic."),

@@ -24,8 +24,8 @@ from kctl.partitions.throttling import (
     render_state,
     united,
 )
-from kctl.paths import text_of
-from kctl.session import Session
+from kctl.reach.session import Session
+from kctl.texts.text_files import text_of
 
 _SETTLE_SECONDS = 5.0
 """Brokers take a moment to see a changed setting, and until then tell the old one."""

@@ -1,6 +1,6 @@
 """`kctl quotas`."""
 
-from kctl.lazy import Noun
+from kctl.command.noun import Noun
 
 quotas = Noun(
     "quotas",

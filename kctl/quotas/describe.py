@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from kctl.command import KctlCommand, answer
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.output import note
 from kctl.quotas.entities import COLUMNS, Entity, applying, described, entity_of, entity_text
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import note
 
 
 @click.command("describe", cls=KctlCommand, columns=COLUMNS)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean, failure
-from kctl.output import Column, Row, size_text
+from kctl.texts.output import Column, Row, size_text
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 TYPES = {"user": "user", "client": "client-id", "client-id": "client-id", "ip": "ip"}
 BY_SIZE = ("producer_byte_rate", "consumer_byte_rate")

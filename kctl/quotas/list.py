@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kctl.command import KctlCommand, answer
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.quotas.entities import COLUMNS, described, entity_of
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
 
 
 @click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 import click
 
-from kctl.changes import Change
-from kctl.command import KctlCommand
+from kctl.command.changes import Change
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.output import Column
-from kctl.parsing import parse_size
 from kctl.quotas.entities import (
     BY_SIZE,
     KEYS,
@@ -23,7 +21,9 @@ from kctl.quotas.entities import (
     limit_text,
     quota_key,
 )
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column
+from kctl.texts.parsing import parse_size
 
 COLUMNS = (
     Column("entity", "Whom it is for."),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from kctl.errors import KctlError
-from kctl.loading import load_callable
+from kctl.records.user_code import load_callable
 
 Partition = tuple[str, int]
 

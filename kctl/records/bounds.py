@@ -44,7 +44,7 @@ def parse_bound(text: str, what: str, now_ms: int, utc: bool = False) -> Bound:
     if word in ("latest", "end", "now"):
         return LAST
     if text.startswith("@"):
-        from kctl.parsing import parse_time_ms
+        from kctl.texts.parsing import parse_time_ms
 
         return Bound(TIME, parse_time_ms(text, now_ms, utc))
     if re.fullmatch(r"-\d+", text):

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from select import select
 from typing import Any, NamedTuple
 
-from kctl.connection import Address, Connection, Disconnected, connect
 from kctl.errors import KctlError
-from kctl.session import Session
+from kctl.reach.connection import Address, Connection, Disconnected, connect
+from kctl.reach.session import Session
 
 
 class Answer(NamedTuple):

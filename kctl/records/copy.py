@@ -11,11 +11,12 @@ from typing import Any
 import click
 
 from kafkad.wire.compression import CODEC_NAMES
-from kctl.choosing import Choice
-from kctl.command import KctlCommand
-from kctl.completing import topic_names
+from kctl.command.choosing import Choice
+from kctl.command.chosen import chosen_topics
+from kctl.command.completing import topic_names
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.output import note
+from kctl.reach.session import Session, open_session
 from kctl.records.delivery import COLUMNS, Delivery, Wishes
 from kctl.records.filters import wanted
 from kctl.records.following import Additions, Growth
@@ -23,8 +24,7 @@ from kctl.records.formats import Parsed
 from kctl.records.interrupts import Interrupts
 from kctl.records.planning import parse_range, partitions_to_read, spans
 from kctl.records.searching import Chunk, Search
-from kctl.session import Session, open_session, pass_session
-from kctl.topics.chosen import chosen_topics
+from kctl.texts.output import note
 
 
 @click.command("copy", cls=KctlCommand, columns=COLUMNS)

@@ -10,19 +10,19 @@ from typing import Any, NamedTuple, Self
 
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
-from kctl.changes import confirm_typed
-from kctl.choosing import Choice
-from kctl.command import answer
+from kctl.command.changes import confirm_typed
+from kctl.command.choosing import Choice
+from kctl.command.chosen import chosen_topics
+from kctl.command.verb import answer
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Row, keep_writing, note
-from kctl.progress import ProgressLine
+from kctl.reach.session import Session
 from kctl.records.batches import NO_LIMIT, NOBODY, Batch, Producer
 from kctl.records.formats import Headers, Parsed
 from kctl.records.interrupts import Interrupts
 from kctl.records.partitioning import Sticky, partitioner
 from kctl.records.sending import Delivered, Options, Sender, Undelivered
-from kctl.session import Session
-from kctl.topics.chosen import chosen_topics
+from kctl.texts.output import Column, Row, keep_writing, note
+from kctl.texts.progress import ProgressLine
 
 COLUMNS = (
     Column("topic", "The topic."),

@@ -165,7 +165,7 @@ class _Parser:
         raise self.wrong(f"there is none of {', '.join(_FIELDS)}, headers.NAME or a constant")
 
     def time(self) -> int:
-        from kctl.parsing import parse_time_ms
+        from kctl.texts.parsing import parse_time_ms
 
         try:
             return parse_time_ms(self.token, self.now_ms, self.utc)

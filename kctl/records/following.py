@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 from kafkad.names import TopicPartition
-from kctl.choosing import Choice
+from kctl.command.choosing import Choice
+from kctl.command.chosen import chosen_topics
 from kctl.errors import KctlError
+from kctl.reach.session import Session
 from kctl.records.bounds import FOR_EVER, Span
 from kctl.records.planning import Range, partitions_to_read, spans
-from kctl.session import Session
-from kctl.topics.chosen import chosen_topics
 
 LOOK_SECONDS = 5.0
 """How old metadata may become: Java's consumers have 5 minutes (metadata.max.age.ms), too long for who watches."""

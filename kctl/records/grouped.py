@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
-from kctl.output import note
+from kctl.reach.session import Session
 from kctl.records.assignors import ASSIGNORS, assignor
 from kctl.records.bounds import FIRST, Span
 from kctl.records.following import Growth
 from kctl.records.membership import Evicted, Member
 from kctl.records.planning import Range, spans
 from kctl.records.searching import Chunk, Search
-from kctl.session import Session
+from kctl.texts.output import note
 
 _COMMIT_SECONDS = 5.0
 _POLL_SECONDS = 0.5

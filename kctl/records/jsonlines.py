@@ -10,9 +10,9 @@ from json import dumps, loads
 from json.encoder import encode_basestring
 from typing import Any
 
-from kctl.output import rfc3339
 from kctl.records.formats import Headers, Parsed
 from kctl.records.located import Located
+from kctl.texts.output import rfc3339
 
 FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_ms", "key", "value", "headers")
 

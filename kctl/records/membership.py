@@ -8,11 +8,11 @@ from typing import Any
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.connection import Connection, Disconnected, connect
 from kctl.errors import Exit, KctlError, code_name, failure
+from kctl.reach.connection import Connection, Disconnected, connect
+from kctl.reach.session import Session
 from kctl.records.assignors import Assignment, Assignor, Subscriptions, without_moving
 from kctl.records.subscriptions import read_assignment, read_subscription, write_assignment, write_subscription
-from kctl.session import Session
 
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000

@@ -9,7 +9,7 @@ from itertools import accumulate, cycle
 from typing import TYPE_CHECKING
 
 from kctl.errors import Exit, KctlError
-from kctl.loading import load_callable
+from kctl.records.user_code import load_callable
 
 if TYPE_CHECKING:
     from random import Random

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
-from kctl.offsets import EARLIEST, LATEST, offsets_at
+from kctl.reach.offsets import EARLIEST, LATEST, offsets_at
+from kctl.reach.session import Session
 from kctl.records.bounds import FIRST, FOR_EVER, LAST, TIME, Bound, Extent, Span, parse_bound, place
 from kctl.records.filters import is_exact
 from kctl.records.partitioning import partitions_of_key
-from kctl.scopes import parse_numbers
-from kctl.session import Session
+from kctl.texts.scopes import parse_numbers
 
 
 class Range(NamedTuple):

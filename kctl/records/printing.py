@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kafkad.wire.records import Record
-from kctl.output import Column, Document, Row, Writer
 from kctl.records.located import Located
 from kctl.records.searching import Chunk
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Row, Writer
 
 Encode = Callable[[Chunk], bytes]
 

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import click
 
 from kafkad.wire.compression import CODEC_NAMES
-from kctl.command import KctlCommand
-from kctl.completing import topic_names
+from kctl.command.completing import topic_names
+from kctl.command.paths import files
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.paths import files
+from kctl.reach.session import Session
 from kctl.records.delivery import COLUMNS, Delivery, Wishes
 from kctl.records.formats import Headers, Parsed
 from kctl.records.interrupts import Interrupts
-from kctl.session import Session, pass_session
 
 Read = Callable[[bytes], Parsed]
 _PATIENCE_SECONDS = 0.02
@@ -105,7 +105,7 @@ def produce(session: Session, /, topic: str, **options: Any) -> int:
 
 
 def _wishes(session: Session, options: dict[str, Any]) -> Wishes:
-    from kctl.parsing import parse_duration_ms, parse_size, parse_time_ms
+    from kctl.texts.parsing import parse_duration_ms, parse_size, parse_time_ms
 
     now_ms = time.time_ns() // 1_000_000
     if options["idempotent"] and options["acks"] != "all":

@@ -10,13 +10,13 @@ from typing import Any
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.connection import Disconnected
 from kctl.errors import KctlError, failure
-from kctl.offsets import EARLIEST, offsets_at
+from kctl.reach.connection import Disconnected
+from kctl.reach.offsets import EARLIEST, offsets_at
+from kctl.reach.session import Session
 from kctl.records.bounds import Span
 from kctl.records.channels import Answer, Channels
 from kctl.records.fetched import Fetched
-from kctl.session import Session
 
 _WAIT_MS = 500
 _BACKOFF_SECONDS = 0.1

@@ -9,14 +9,14 @@ from typing import NamedTuple, TypeVar
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
 from kctl.errors import KctlError
-from kctl.output import note
-from kctl.progress import ProgressLine, bar
+from kctl.reach.session import Session
 from kctl.records.bounds import FOR_EVER, Extent, Span
 from kctl.records.fetched import Fetched
 from kctl.records.filters import Wanted
 from kctl.records.located import Located
 from kctl.records.reading import Reader
-from kctl.session import Session
+from kctl.texts.output import note
+from kctl.texts.progress import ProgressLine, bar
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.5

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
-from kctl.connection import Connection, Disconnected
 from kctl.errors import KctlError, failure
+from kctl.reach.connection import Connection, Disconnected
+from kctl.reach.session import Session
 from kctl.records.batches import NOBODY, Batch, PartitionQueue, Producer
 from kctl.records.channels import Answer, Channels
-from kctl.session import Session
 
 _BACKOFF_SECONDS = 0.1
 _BUFFERED_BYTES = 32 << 20

@@ -8,10 +8,10 @@ from typing import Any
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.connection import Disconnected
 from kctl.errors import KctlError, failure
+from kctl.reach.connection import Disconnected
+from kctl.reach.session import TRANSACTION, Session
 from kctl.records.batches import Producer
-from kctl.session import TRANSACTION, Session
 
 _TIMEOUT_MS = 60_000
 _BACKOFF_SECONDS = 0.05

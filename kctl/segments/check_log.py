@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator
 import click
 
 from kafkad.log.names import parse_name
-from kctl.command import KctlCommand, pass_settings
+from kctl.command.paths import directories
+from kctl.command.verb import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError, exit_code, of_file
-from kctl.output import Column, Document, Writer, counted, duration_text, note, render_errors, size_text
-from kctl.paths import directories
 from kctl.segments.checking import (
     Checked,
     LogDirectory,
@@ -24,6 +23,7 @@ from kctl.segments.checking import (
 from kctl.segments.files import partitions_in, segments_in
 from kctl.segments.verdicts import Start
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Writer, counted, duration_text, note, render_errors, size_text
 
 _SAY_EVERY_S = 10
 COLUMNS = (

@@ -14,10 +14,10 @@ from kafkad.log.lock import is_taken
 from kafkad.log.names import Kind, base_of, parse_name
 from kafkad.names import TopicPartition
 from kafkad.wire.records import RecordsError, iter_records
-from kctl.output import counted
 from kctl.segments import verdicts
 from kctl.segments.files import FILES, Batch, Damage, Segment, place_text, read_batches, segments_in, span_text
 from kctl.segments.verdicts import Start, Verdict
+from kctl.texts.output import counted
 
 _DELAY_S = 90
 """Files wait a minute for their deletion (file.delete.delay.ms), and a moment more for its turn."""

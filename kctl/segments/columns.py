@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.output import Column
+from kctl.texts.output import Column
 
 _FILE = Column("file", "The segment's file.", machine=True)
 _POSITION = Column("position", "Where its batch begins in the file.", "number", wide=True)

@@ -11,14 +11,14 @@ import click
 
 from kafkad.log.check import Problem, check
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
-from kctl.command import KctlCommand, pass_settings
+from kctl.command.paths import files
+from kctl.command.verb import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Document, Writer, note
-from kctl.parsing import parse_time_ms
-from kctl.paths import files
 from kctl.segments.index_files import FileKind, Rows, read_rows
 from kctl.segments.lookup import Search, search
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Writer, note
+from kctl.texts.parsing import parse_time_ms
 
 PROBE_COLUMNS = (
     Column("step", "The number of the probe.", "number"),

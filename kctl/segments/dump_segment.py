@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkad.wire.records import Record, RecordsError
-from kctl.command import KctlCommand, pass_settings
+from kctl.command.paths import files
+from kctl.command.verb import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError
-from kctl.output import Document, Writer, counted, note
-from kctl.paths import files, text_of
 from kctl.segments import values
 from kctl.segments.columns import ALL_COLUMNS, BATCH_COLUMNS, DECODED_COLUMNS, RECORD_COLUMNS
 from kctl.segments.files import Segment, is_log, segments_of
@@ -22,6 +21,8 @@ from kctl.segments.ranges import EVERYTHING, OffsetRange, TimeRange
 from kctl.segments.rows import Shown, batch_rows, record_rows
 from kctl.segments.selection import Accept, Reading, Selection
 from kctl.settings import Settings
+from kctl.texts.output import Document, Writer, counted, note
+from kctl.texts.text_files import text_of
 
 if TYPE_CHECKING:
     from kctl.segments.avro import AvroValues

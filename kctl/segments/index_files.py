@@ -11,8 +11,8 @@ from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, Ti
 from kafkad.log.names import base_of
 from kafkad.names import id_text
 from kctl.errors import Exit, KctlError
-from kctl.output import Column
 from kctl.segments.files import FILES
+from kctl.texts.output import Column
 
 Rows = list[dict[str, Any]]
 

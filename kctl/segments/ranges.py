@@ -9,7 +9,7 @@ from typing import NamedTuple
 import click
 
 from kctl.errors import KctlError
-from kctl.parsing import parse_time_ms
+from kctl.texts.parsing import parse_time_ms
 
 _END = 2**63
 

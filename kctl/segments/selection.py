@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from kafkad.log.files import LogFile
 from kafkad.wire.records import BatchHeader, Record, RecordsError, iter_records
-from kctl.output import counted
 from kctl.segments.files import FILES, Batch, Damage, Segment, place_text, position_of, read_batches, span_text
 from kctl.segments.ranges import EVERYTHING, Range
+from kctl.texts.output import counted
 
 Accept = Callable[[Record], bool]
 

@@ -1,6 +1,6 @@
 """`kctl tokens`."""
 
-from kctl.lazy import Noun
+from kctl.command.noun import Noun
 
 tokens = Noun(
     "tokens",

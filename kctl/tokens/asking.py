@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.errors import ErrorCode
 from kctl.errors import Exit, KctlError, did_you_mean, failure
-from kctl.output import Column, Row
+from kctl.texts.output import Column, Row
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 COLUMNS = (
     Column("token_id", "What it is called; as a user name it logs in by SCRAM."),

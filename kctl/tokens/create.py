@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from kctl.changes import Change
-from kctl.command import KctlCommand, answer
+from kctl.command.changes import Change
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit
-from kctl.output import Column, note
-from kctl.parsing import parse_duration_ms
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, note
+from kctl.texts.parsing import parse_duration_ms
 from kctl.tokens.asking import COLUMNS, described, principal, token_failure
 
 _PLAN = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from kctl.changes import Change
-from kctl.command import KctlCommand
+from kctl.command.changes import Change
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit
-from kctl.parsing import parse_duration_ms
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.parsing import parse_duration_ms
 from kctl.tokens.asking import COLUMNS, token_failure, token_named
 
 

@@ -1,6 +1,6 @@
 """`kctl topics`."""
 
-from kctl.lazy import Noun
+from kctl.command.noun import Noun
 
 topics = Noun(
     "topics",

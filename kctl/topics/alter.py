@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import click
 
-from kctl.changes import Change
-from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand
-from kctl.completing import topic_names
+from kctl.command.changes import Change
+from kctl.command.choosing import Choice, choosing
+from kctl.command.chosen import chosen_topics
+from kctl.command.completing import topic_names
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.configs.change import is_so, plan_all, undo_command
 from kctl.configs.resources import Resource, altered, described
 from kctl.configs.values import DELETE, Assignment, parse_assignments
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Row, note
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, note
 from kctl.topics.add_partitions import check_growth, grow, have_grown
-from kctl.topics.chosen import chosen_topics
 
 COLUMNS = (
     Column("topic", "The topic's name."),

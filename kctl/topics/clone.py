@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kctl.command import KctlCommand
-from kctl.completing import topic_names
-from kctl.session import Session, pass_session
+from kctl.command.completing import topic_names
+from kctl.command.verb import KctlCommand, pass_session
+from kctl.reach.session import Session
 from kctl.topics.create import COLUMNS, create_topics, model_of
 from kctl.topics.wanted import check_name, parse_configs
 

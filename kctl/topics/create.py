@@ -8,16 +8,17 @@ from typing import Any
 import click
 
 from kafkad.errors import ErrorCode
-from kctl.changes import Change
-from kctl.choosing import unknown
-from kctl.command import KctlCommand
-from kctl.completing import topic_names
+from kctl.command.changes import Change
+from kctl.command.choosing import unknown
+from kctl.command.completing import topic_names
+from kctl.command.paths import files
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.configs.resources import Resource, described
 from kctl.configs.values import misspelt
 from kctl.errors import Exit, KctlError, failure
-from kctl.output import Column, Document, Row, Writer, note
-from kctl.paths import files, text_of
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Document, Row, Writer, note
+from kctl.texts.text_files import text_of
 from kctl.topics.wanted import (
     Wanted,
     check_brokers,

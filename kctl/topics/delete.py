@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import click
 
 from kafkad.errors import ErrorCode
-from kctl.changes import Change
-from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand
-from kctl.completing import topic_names
+from kctl.command.changes import Change
+from kctl.command.choosing import Choice, choosing
+from kctl.command.chosen import chosen_topics
+from kctl.command.completing import topic_names
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError, failure
-from kctl.output import Column, Row, note
-from kctl.session import Session, pass_session
-from kctl.topics.chosen import chosen_topics
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, note
 from kctl.topics.details import TopicDetails, topic_details
 from kctl.topics.readers import Reader, readers_of
 

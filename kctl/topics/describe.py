@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand, answer
-from kctl.completing import topic_names
+from kctl.command.choosing import Choice, choosing
+from kctl.command.chosen import chosen_topics
+from kctl.command.completing import topic_names
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.values import said
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Document, Row, Writer, note, rfc3339, size_text
-from kctl.scopes import parse_numbers
-from kctl.session import Cluster, Session, pass_session
-from kctl.topics.chosen import chosen_topics
+from kctl.reach.session import Cluster, Session
+from kctl.texts.output import Column, Document, Row, Writer, note, rfc3339, size_text
+from kctl.texts.scopes import parse_numbers
 from kctl.topics.details import PartitionDetails, TopicDetails, topic_details
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from kctl.brokers.release import caps_min_isr
 from kctl.configs.of_topics import topic_settings
 from kctl.configs.resources import Entry
 from kctl.errors import KctlError
-from kctl.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
-from kctl.sizes import log_dirs, replica_sizes
+from kctl.reach.log_dirs import log_dirs, replica_sizes
+from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.topics.health import Needed, Surroundings, partition_health, replication
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 _WORTH_NAMING = 100
 """Of more topics than these the directories are read whole."""

@@ -10,17 +10,17 @@ import click
 
 from kafkad.names import id_text
 from kctl.brokers.release import caps_min_isr
-from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand, answer
-from kctl.completing import topic_names
+from kctl.command.choosing import Choice, choosing
+from kctl.command.chosen import chosen_topics
+from kctl.command.completing import topic_names
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.of_topics import topic_settings
 from kctl.configs.values import said
-from kctl.connection import Disconnected
 from kctl.errors import KctlError
-from kctl.output import Column, Document, Row, Writer, counted, note, size_text
-from kctl.session import Session, pass_session
-from kctl.sizes import log_dirs_of
-from kctl.topics.chosen import chosen_topics
+from kctl.reach.connection import Disconnected
+from kctl.reach.log_dirs import log_dirs_of
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Document, Row, Writer, counted, note, size_text
 from kctl.topics.health import Needed, replication, topic_health
 
 COLUMNS = (

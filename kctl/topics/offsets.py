@@ -7,16 +7,16 @@ import time
 import click
 
 from kafkad.names import TopicPartition
-from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand, answer
-from kctl.completing import topic_names
+from kctl.command.choosing import Choice, choosing
+from kctl.command.chosen import chosen_topics
+from kctl.command.completing import topic_names
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
-from kctl.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
-from kctl.output import Column, Row
-from kctl.parsing import parse_time_ms
-from kctl.scopes import parse_numbers
-from kctl.session import Session, pass_session
-from kctl.topics.chosen import chosen_topics
+from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row
+from kctl.texts.parsing import parse_time_ms
+from kctl.texts.scopes import parse_numbers
 
 COLUMNS = (
     Column("topic", "The topic's name."),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kctl.choosing import Choice
+from kctl.command.choosing import Choice
 from kctl.errors import KctlError
 from kctl.groups.looking import Look, chosen_groups, look_at
 from kctl.groups.partition_lag import total
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 
 class Reader(NamedTuple):

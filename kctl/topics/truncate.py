@@ -10,19 +10,20 @@ from typing import Any, NamedTuple
 import click
 
 from kafkad.names import TopicPartition
-from kctl.changes import Change
-from kctl.choosing import Choice, choosing
-from kctl.command import KctlCommand
-from kctl.completing import topic_names
+from kctl.command.changes import Change
+from kctl.command.choosing import Choice, choosing
+from kctl.command.chosen import chosen_topics
+from kctl.command.completing import topic_names
+from kctl.command.paths import files
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.offsets import EARLIEST, LATEST, OffsetAt, offsets_at
-from kctl.output import Column, Row, note, size_text
-from kctl.parsing import parse_time_ms
-from kctl.paths import files, text_of
-from kctl.scopes import parse_numbers
-from kctl.session import Session, pass_session
-from kctl.sizes import log_dirs, replica_sizes
-from kctl.topics.chosen import chosen_topics
+from kctl.reach.log_dirs import log_dirs, replica_sizes
+from kctl.reach.offsets import EARLIEST, LATEST, OffsetAt, offsets_at
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row, note, size_text
+from kctl.texts.parsing import parse_time_ms
+from kctl.texts.scopes import parse_numbers
+from kctl.texts.text_files import text_of
 
 COLUMNS = (
     Column("topic", "The topic's name."),

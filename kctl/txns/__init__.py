@@ -1,6 +1,6 @@
 """`kctl txns`."""
 
-from kctl.lazy import Noun
+from kctl.command.noun import Noun
 
 txns = Noun(
     "txns",

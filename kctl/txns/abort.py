@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from kafkad.names import TopicPartition
-from kctl.changes import Change
-from kctl.command import KctlCommand
+from kctl.command.changes import Change
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError, failure
-from kctl.offsets import LATEST, OffsetAt, offsets_at
-from kctl.output import Column
-from kctl.session import Session, pass_session
+from kctl.reach.offsets import LATEST, OffsetAt, offsets_at
+from kctl.reach.session import Session
+from kctl.texts.output import Column
 from kctl.txns.asking import OPEN, Producer, described, listed, partitions_named, producers_of
 
 COLUMNS = (

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.names import TopicPartition
-from kctl.brokers.chosen import chosen_brokers
-from kctl.choosing import Choice
+from kctl.command.choosing import Choice
+from kctl.command.chosen import chosen_brokers, chosen_topics
 from kctl.errors import Exit, KctlError, failure
-from kctl.scopes import parse_scope
-from kctl.session import TRANSACTION
-from kctl.topics.chosen import chosen_topics
+from kctl.reach.session import TRANSACTION
+from kctl.texts.scopes import parse_scope
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """States in which a transaction still has to write something to its partitions."""

@@ -7,11 +7,11 @@ import time
 import click
 
 from kafkad.errors import ErrorCode
-from kctl.choosing import unknown
-from kctl.command import KctlCommand, answer
+from kctl.command.choosing import unknown
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
-from kctl.output import Column
-from kctl.session import TRANSACTION, Session, pass_session
+from kctl.reach.session import TRANSACTION, Session
+from kctl.texts.output import Column
 from kctl.txns.asking import described, listed
 
 COLUMNS = (

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 import click
 
 from kafkad.names import TopicPartition
-from kctl.command import KctlCommand, answer
-from kctl.completing import broker_ids
+from kctl.command.completing import broker_ids
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.output import Column, Row
-from kctl.parsing import parse_duration_ms
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row
+from kctl.texts.parsing import parse_duration_ms
 from kctl.txns.asking import OPEN, Producer, Transaction, described, listed, partitions_named, producers_of
 
 COLUMNS = (

@@ -6,11 +6,11 @@ import time
 
 import click
 
-from kctl.command import KctlCommand, answer
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
-from kctl.output import Column, Row
-from kctl.parsing import parse_duration_ms
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row
+from kctl.texts.parsing import parse_duration_ms
 from kctl.txns.asking import OPEN, Listed, Transaction, described, listed
 
 COLUMNS = (

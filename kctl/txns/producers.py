@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from kctl.command import KctlCommand, answer
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
-from kctl.output import Column, Row
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import Column, Row
 from kctl.txns.asking import Producer, partitions_named, producers_of
 
 COLUMNS = (

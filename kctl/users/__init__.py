@@ -1,6 +1,6 @@
 """`kctl users`."""
 
-from kctl.lazy import Noun
+from kctl.command.noun import Noun
 
 users = Noun(
     "users",

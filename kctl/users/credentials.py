@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.errors import ErrorCode
 from kctl.errors import KctlError, failure
-from kctl.output import Column, Row
+from kctl.texts.output import Column, Row
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from kctl.changes import Change
-from kctl.command import KctlCommand, answer
-from kctl.output import counted
-from kctl.session import Session, pass_session
+from kctl.command.changes import Change
+from kctl.command.verb import KctlCommand, answer, pass_session
+from kctl.reach.session import Session
+from kctl.texts.output import counted
 from kctl.users.credentials import COLUMNS, MECHANISMS, altered, described
 
 

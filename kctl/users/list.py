@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from kctl.command import KctlCommand, answer
-from kctl.session import Session, pass_session
+from kctl.command.verb import KctlCommand, answer, pass_session
+from kctl.reach.session import Session
 from kctl.users.credentials import COLUMNS, described
 
 

@@ -6,10 +6,10 @@ import sys
 
 import click
 
-from kctl.changes import Change
-from kctl.command import KctlCommand
+from kctl.command.changes import Change
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.session import Session, pass_session
+from kctl.reach.session import Session
 from kctl.users.credentials import (
     COLUMNS,
     MAX_ITERATIONS,

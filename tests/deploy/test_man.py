@@ -13,7 +13,7 @@ from deploy.man import pages, write
 from deploy.roff import paragraphs
 from kafkad.config import BROKER_SETTINGS
 from kctl.cli import root
-from kctl.lazy import LazyGroup
+from kctl.command.noun import LazyGroup
 
 PAGES = pages()
 needs_man = pytest.mark.skipif(shutil.which("man") is None or shutil.which("groff") is None, reason="no man and groff")

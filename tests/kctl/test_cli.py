@@ -12,10 +12,11 @@ import click
 import pytest
 
 from kctl.cli import COMMANDS, root
-from kctl.command import KctlCommand
+from kctl.command.noun import LazyGroup
+from kctl.command.options import options
+from kctl.command.verb import KctlCommand
 from kctl.errors import Exit, KctlError
-from kctl.lazy import LazyGroup
-from kctl.settings import Settings, options
+from kctl.settings import Settings
 from tests.kctl.conftest import Kctl
 
 

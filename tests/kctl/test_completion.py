@@ -12,8 +12,8 @@ from typing import Any
 import click
 import pytest
 
-from kctl import completing
-from kctl.completing import broker_ids, config_names, group_names, keep, topic_names, within
+from kctl.command import completing
+from kctl.command.completing import broker_ids, config_names, group_names, keep, topic_names, within
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, until
@@ -23,7 +23,7 @@ from tests.kctl.test_cli import loaded
 @pytest.fixture(scope="module")
 def topics(broker: KafkadProcess) -> list[str]:
     from kafkad.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-    from kctl.session import open_session
+    from kctl.reach.session import open_session
 
     names = ["completion.a", "completion.b"]
     settings = Settings()

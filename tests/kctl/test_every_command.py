@@ -16,8 +16,8 @@ from threading import Thread
 
 import pytest
 
+from kctl.command.noun import LazyGroup
 from kctl.errors import Exit
-from kctl.lazy import LazyGroup
 from tests.kctl.conftest import Kctl
 from tests.kctl.test_cli import COMMANDS_AND_VERBS, loaded
 from tests.oracle.kafka import free_port

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.lazy import Noun
+from kctl.command.noun import Noun
 
 perf = Noun(
     "perf",

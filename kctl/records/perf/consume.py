@@ -10,11 +10,10 @@ import click
 
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
-from kctl.command import KctlCommand
-from kctl.completing import topic_names
+from kctl.command.completing import topic_names
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import KctlError
-from kctl.parsing import parse_duration_ms, parse_size
-from kctl.progress import ProgressLine
+from kctl.reach.session import Session
 from kctl.records.bounds import FIRST, LAST
 from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
@@ -24,7 +23,8 @@ from kctl.records.perf.stage import Payloads, exit_code, show, stage
 from kctl.records.planning import Range, spans
 from kctl.records.reading import Reader
 from kctl.records.sending import Options, Sender
-from kctl.session import Session, pass_session
+from kctl.texts.parsing import parse_duration_ms, parse_size
+from kctl.texts.progress import ProgressLine
 
 _POLL_SECONDS = 0.5
 

@@ -9,11 +9,9 @@ import click
 
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
-from kctl.command import KctlCommand
+from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.output import Column
-from kctl.parsing import parse_duration_ms, parse_size
-from kctl.progress import ProgressLine
+from kctl.reach.session import Session
 from kctl.records.bounds import FOR_EVER, Span
 from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
@@ -23,7 +21,9 @@ from kctl.records.perf.stage import Payloads, exit_code, show, stage
 from kctl.records.planning import extents
 from kctl.records.reading import Reader
 from kctl.records.sending import Options, Sender
-from kctl.session import Session, pass_session
+from kctl.texts.output import Column
+from kctl.texts.parsing import parse_duration_ms, parse_size
+from kctl.texts.progress import ProgressLine
 
 COLUMNS = (
     Column("topic", "The topic."),

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from kctl.output import Column
+from kctl.texts.output import Column
 
 PERCENTILES = ((50.0, "p50_ms"), (95.0, "p95_ms"), (99.0, "p99_ms"), (99.9, "p999_ms"))
 _BAR = "█"

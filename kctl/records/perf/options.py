@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import click
 
-from kctl.completing import topic_names
+from kctl.command.completing import topic_names
 
 F = TypeVar("F", bound=Callable[..., object])
 

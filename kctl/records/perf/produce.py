@@ -10,9 +10,8 @@ import click
 from kafkad.names import TopicPartition
 from kafkad.wire.compression import CODEC_NAMES
 from kafkad.wire.records import Record
-from kctl.command import KctlCommand
-from kctl.parsing import parse_duration_ms, parse_size
-from kctl.progress import ProgressLine
+from kctl.command.verb import KctlCommand, pass_session
+from kctl.reach.session import Session
 from kctl.records.batches import NOBODY
 from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
@@ -20,7 +19,8 @@ from kctl.records.perf.measuring import LATENCY_COLUMNS, RATE_COLUMNS, Latencies
 from kctl.records.perf.options import partitions, replication, what_to_send
 from kctl.records.perf.stage import Payloads, exit_code, show, stage
 from kctl.records.sending import Delivered, Options, Sender
-from kctl.session import Session, pass_session
+from kctl.texts.parsing import parse_duration_ms, parse_size
+from kctl.texts.progress import ProgressLine
 
 COLUMNS = (*RATE_COLUMNS, *LATENCY_COLUMNS)
 _TICK_SECONDS = 0.005

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafkad.errors import ErrorCode
-from kctl.command import answer
+from kctl.command.verb import answer
 from kctl.errors import Exit, KctlError, failure
-from kctl.output import Column, note
+from kctl.reach.session import Session
 from kctl.records.delivery import confirm_protected, one_topic
 from kctl.records.interrupts import Interrupts
 from kctl.records.perf.measuring import Latencies
-from kctl.session import Session
+from kctl.texts.output import Column, note
 
 _POOL = 1 << 20
 _LETTERS = bytes(ord("A") + byte % 26 for byte in range(256))

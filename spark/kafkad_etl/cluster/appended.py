@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from kafkad.names import TopicPartition
 from kafkad_etl.cluster import topics
 from kctl.errors import KctlError
-from kctl.offsets import LATEST, OffsetAt, offsets_at
-from kctl.session import Session
+from kctl.reach.offsets import LATEST, OffsetAt, offsets_at
+from kctl.reach.session import Session
 
 Ends = Mapping[TopicPartition, OffsetAt | KctlError]
 

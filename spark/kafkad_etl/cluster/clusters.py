@@ -9,10 +9,10 @@ from pathlib import Path
 from kafkad_etl.errors import EtlError, EtlExit, exit_of
 from kafkad_etl.job import Kafka, Scalar, Security
 from kafkad_etl.messages import Client
-from kctl.access import Access, Secret, access_of, resolve
-from kctl.connection import Address
 from kctl.errors import Exit, KctlError
-from kctl.session import Session
+from kctl.reach.access import Access, Secret, access_of, resolve
+from kctl.reach.connection import Address
+from kctl.reach.session import Session
 from kctl.settings import Settings
 
 PROBE_SECONDS = 5.0
@@ -172,7 +172,7 @@ def _quoted(text: str) -> str:
 
 
 def _tls(access: Access) -> Client:
-    from kctl.stores import pem_of
+    from kctl.reach.stores import pem_of
 
     client: Client = {}
     if not access.check_hostname:
@@ -195,7 +195,7 @@ def _system_bundle() -> str:
 
 
 def _identity(access: Access) -> Client:
-    from kctl.stores import pem_of
+    from kctl.reach.stores import pem_of
 
     pem = pem_of(access.certificate, access.key_password, [])
     key = pem_of(access.key, access.key_password, []) if access.key else pem

@@ -13,8 +13,8 @@ from kafkad_etl.cluster.starts import as_positions
 from kafkad_etl.job import Offsets
 from kafkad_etl.messages import Batch
 from kctl.errors import KctlError
-from kctl.offsets import EARLIEST, offsets_at
-from kctl.session import Session
+from kctl.reach.offsets import EARLIEST, offsets_at
+from kctl.reach.session import Session
 
 CLOSE_SECONDS = 3.0
 

@@ -11,8 +11,8 @@ from kafkad.names import TopicPartition
 from kafkad_etl.cluster.starts import as_offsets
 from kafkad_etl.job import Offsets
 from kctl.errors import KctlError
-from kctl.offsets import LATEST, offsets_at
-from kctl.session import Session
+from kctl.reach.offsets import LATEST, offsets_at
+from kctl.reach.session import Session
 
 ASK_SECONDS = 15.0
 

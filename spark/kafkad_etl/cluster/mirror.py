@@ -12,7 +12,7 @@ from kafkad_etl.cluster.starts import as_positions
 from kafkad_etl.job import Job, Offsets
 from kctl.errors import KctlError
 from kctl.groups.changing import commit_offsets
-from kctl.session import Session
+from kctl.reach.session import Session
 
 CLOSE_SECONDS = 3.0
 

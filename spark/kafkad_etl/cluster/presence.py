@@ -11,7 +11,7 @@ from threading import Event, Thread
 
 from kafkad_etl.cluster import topics
 from kctl.errors import KctlError
-from kctl.session import Session
+from kctl.reach.session import Session
 
 LOOK_SECONDS = 3.0
 GONE_SECONDS = 15.0

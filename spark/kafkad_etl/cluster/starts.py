@@ -11,10 +11,10 @@ from kafkad_etl.errors import EtlError, EtlExit, exit_of
 from kafkad_etl.job import Offsets, Position
 from kctl.errors import KctlError
 from kctl.groups.committed import committed
-from kctl.offsets import EARLIEST, LATEST, OffsetAt, offsets_at
+from kctl.reach.offsets import EARLIEST, LATEST, OffsetAt, offsets_at
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 Positions = dict[TopicPartition, int]
 
@@ -53,7 +53,7 @@ def parse(position: Position, key: str, now_ms: int) -> At:
         return At(word)
     if not _TIME.match(word):
         raise _no_position(key, word)
-    from kctl.parsing import parse_time_ms
+    from kctl.texts.parsing import parse_time_ms
 
     try:
         return At("time", parse_time_ms(word, now_ms, utc=True))

@@ -14,7 +14,7 @@ from kafkad_etl.job import Create, Source
 from kctl.errors import KctlError, code_name, did_you_mean
 
 if TYPE_CHECKING:
-    from kctl.session import Session
+    from kctl.reach.session import Session
 
 READ, WRITE = 3, 4
 """Operations of ACLs, as Metadata counts them."""

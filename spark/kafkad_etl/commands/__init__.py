@@ -1,6 +1,6 @@
 """`kctl etl`: one module for each verb. Nothing here imports PySpark: jobs run in a process of their own."""
 
-from kctl.lazy import Noun
+from kctl.command.noun import Noun
 
 etl = Noun(
     "etl",

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import click
 
 from kafkad_etl.errors import EtlError, exit_of
-from kctl.command import KctlCommand
+from kctl.command.verb import KctlCommand
 from kctl.errors import KctlError
 from kctl.settings import Settings
 

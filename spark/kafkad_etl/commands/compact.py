@@ -10,9 +10,9 @@ import click
 
 from kafkad_etl.commands import asking
 from kafkad_etl.commands.base import EtlCommand, for_people
-from kctl.command import pass_settings
-from kctl.output import Column, Document, Writer, note
+from kctl.command.verb import pass_settings
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Writer, note
 
 COLUMNS = (
     Column("directory", "Below sink.path; . is that itself."),

@@ -10,9 +10,9 @@ import click
 
 from kafkad_etl.commands import asking
 from kafkad_etl.commands.base import EtlCommand
-from kctl.command import pass_settings
-from kctl.output import Column, Document, Writer
+from kctl.command.verb import pass_settings
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Writer
 
 if TYPE_CHECKING:
     from kafkad_etl.job import Kafka
@@ -61,7 +61,7 @@ def doctor(
 def _reach(settings: Settings, base: Path, kafka: Kafka) -> Callable[[], str]:
     def reach() -> str:
         from kafkad_etl.cluster.clusters import Clusters, servers
-        from kctl.output import counted
+        from kctl.texts.output import counted
 
         with Clusters(settings, base) as clusters:
             cluster = clusters.session(kafka).cluster

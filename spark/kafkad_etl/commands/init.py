@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from kafkad_etl.commands.base import EtlCommand
-from kctl.command import pass_settings
-from kctl.output import Column, Document, Writer, note
+from kctl.command.verb import pass_settings
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Writer, note
 
 COLUMNS = (
     Column("name", "For --example."),

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkad_etl.commands.base import EtlCommand
-from kctl.command import pass_settings
-from kctl.lazy import Noun
-from kctl.output import Column, Document, Row, Writer, counted, note, size_text
+from kctl.command.noun import Noun
+from kctl.command.verb import pass_settings
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Row, Writer, counted, note, size_text
 
 if TYPE_CHECKING:
     from kafkad_etl.machine.jars import Jar

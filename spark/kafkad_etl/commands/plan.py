@@ -11,9 +11,9 @@ import click
 
 from kafkad_etl.commands import asking
 from kafkad_etl.commands.base import EtlCommand
-from kctl.command import pass_settings
-from kctl.output import Column, Document, Writer
+from kctl.command.verb import pass_settings
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Writer
 
 if TYPE_CHECKING:
     from kafkad_etl.job import Mode
@@ -111,7 +111,7 @@ def _lines(
     settings: Settings, planned: Planned, promised: str, words: Sequence[str], found: Effective
 ) -> Iterator[str]:
     from kafkad_etl.planning.outlook import command_text, partition_rows, plan_head, yaml_text
-    from kctl.output import counted
+    from kctl.texts.output import counted
 
     yield from plan_head(planned, promised)
     if planned.reach:

@@ -11,9 +11,9 @@ import click
 from kafkad_etl.commands import asking
 from kafkad_etl.commands.base import EtlCommand, for_people
 from kafkad_etl.errors import EtlExit
-from kctl.command import pass_settings
-from kctl.output import Column, Document, Writer
+from kctl.command.verb import pass_settings
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Writer
 
 if TYPE_CHECKING:
     from kafkad_etl.messages import Rows

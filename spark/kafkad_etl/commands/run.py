@@ -11,9 +11,10 @@ import click
 
 from kafkad_etl.commands import asking
 from kafkad_etl.commands.base import EtlCommand, for_people
-from kctl.command import pass_settings
+from kctl.command.options import CommonOption
+from kctl.command.verb import pass_settings
 from kctl.errors import KctlError
-from kctl.settings import CommonOption, Settings
+from kctl.settings import Settings
 
 if TYPE_CHECKING:
     from kafkad_etl.reporting import How
@@ -102,7 +103,7 @@ def _told_as_a_line(error: KctlError, settings: Settings) -> int:
     import json
 
     from kafkad_etl.errors import exit_of
-    from kctl.output import render_error
+    from kctl.texts.output import render_error
 
     told = {"type": "error", "error": error.what, "code": error.code or None, "hints": list(error.hints)}
     print(json.dumps(told, ensure_ascii=False), flush=True)

@@ -12,9 +12,9 @@ import click
 
 from kafkad_etl.commands import asking
 from kafkad_etl.commands.base import EtlCommand
-from kctl.command import pass_settings
-from kctl.output import Column, Document, Row, Writer, note
+from kctl.command.verb import pass_settings
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Row, Writer, note
 
 if TYPE_CHECKING:
     from kafkad_etl.checkpoint.checkpoints import Checkpoint
@@ -107,7 +107,7 @@ def _standing_text(checkpoint: Checkpoint, job: Job) -> str:
 
 
 def _lines(writer: Writer, rows: Sequence[Row], head: str) -> Iterator[str]:
-    from kctl.output import counted
+    from kctl.texts.output import counted
 
     yield head
     if rows:

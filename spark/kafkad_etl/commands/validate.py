@@ -12,10 +12,10 @@ import click
 from kafkad_etl.commands import asking
 from kafkad_etl.commands.base import EtlCommand
 from kafkad_etl.errors import EtlExit, exit_of
-from kctl.command import pass_settings
+from kctl.command.verb import pass_settings
 from kctl.errors import KctlError
-from kctl.output import Column, Document, Row, Writer, render_error
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Row, Writer, render_error
 
 if TYPE_CHECKING:
     from kafkad_etl.model.effective import Effective

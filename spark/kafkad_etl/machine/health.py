@@ -15,7 +15,7 @@ from kafkad_etl.machine.cache import cache_directory
 from kafkad_etl.machine.environment import machine, own_jars, room, temporary
 from kafkad_etl.machine.jars import Jar, known_versions
 from kctl.errors import KctlError
-from kctl.output import counted, size_text
+from kctl.texts.output import counted, size_text
 
 
 class Finding(NamedTuple):

@@ -9,7 +9,7 @@ from kafkad_etl.cluster import topics
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.job import Job
 from kafkad_etl.planning.planned import Planned
-from kctl.changes import confirm
+from kctl.command.changes import confirm
 
 
 def begin(planned: Planned, clusters: Clusters) -> list[str]:

@@ -14,7 +14,7 @@ from kafkad_etl.checkpoint.checkpoints import Record, Standing
 from kafkad_etl.checkpoint.locking import Holder
 from kafkad_etl.facts import dead_letter_topics, sink_text
 from kafkad_etl.job import Job
-from kctl.output import Row, rfc3339
+from kctl.texts.output import Row, rfc3339
 
 if TYPE_CHECKING:
     from kafkad_etl.cluster.starts import Extent

@@ -15,7 +15,7 @@ from kafkad_etl.cluster.starts import Extents, Positions
 from kafkad_etl.job import Job, Position
 from kafkad_etl.messages import Reading
 from kafkad_etl.planning.planned import Asked, Reach
-from kctl.sizes import log_dirs
+from kctl.reach.log_dirs import log_dirs
 
 
 class Source(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.reporting.state import State
-from kctl.access import addresses
+from kctl.reach.access import addresses
 
 if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

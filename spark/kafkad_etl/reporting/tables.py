@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from kafkad_etl.messages import Rows
-from kctl.output import Column, Document, Writer, print_lines
 from kctl.settings import Settings
+from kctl.texts.output import Column, Document, Writer, print_lines
 
 
 def print_table(rows: Rows) -> None:

@@ -15,7 +15,7 @@ from kafkad_etl.reporting.state import (
     seconds_left,
     total_of,
 )
-from kctl.output import counted, duration_text, size_text
+from kctl.texts.output import counted, duration_text, size_text
 
 _PARTITIONS = 12
 """Whose offsets the summary names, of each topic."""

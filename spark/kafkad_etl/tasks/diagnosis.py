@@ -15,7 +15,7 @@ from kafkad_etl.planning.planned import Planned
 from kafkad_etl.reporting import Reporter
 from kafkad_etl.reporting.state import State
 from kctl.errors import KctlError
-from kctl.session import Session
+from kctl.reach.session import Session
 
 _EXITS = {
     "sql": EtlExit.USAGE,

@@ -20,7 +20,7 @@ from kctl.segments.values import renderer
 if TYPE_CHECKING:
     from kafkad.wire.records import Record
     from kafkad_etl.tasks.previewing import Request
-    from kctl.session import Session
+    from kctl.reach.session import Session
     from kctl.settings import Settings
 
 COLUMNS = ["_topic", "_partition", "_offset", "_timestamp", "_key", "value"]

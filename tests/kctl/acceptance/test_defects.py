@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kctl.errors import Exit
-from kctl.session import Session
+from kctl.reach.session import Session
 from tests.kctl.acceptance.conftest import Cluster, on_several_brokers
 from tests.kctl.conftest import until
 from tests.oracle.kafka import free_port

@@ -16,9 +16,9 @@ from kafkad.names import TopicPartition
 from kafkad.wire.messages.init_producer_id import InitProducerIdRequest
 from kafkad.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkad.wire.records import Record, build_batch
-from kctl.access import Access, addresses
 from kctl.errors import Exit
-from kctl.session import Session
+from kctl.reach.access import Access, addresses
+from kctl.reach.session import Session
 from kctl.settings import Settings
 from tests.kctl.conftest import Kctl, Three, until
 from tests.oracle.kafka import tool

@@ -21,7 +21,7 @@ from kctl.groups.partition_lag import DELETED, PartitionLag
 from kctl.groups.recent import Recent
 from kctl.partitions.throttle import Throttles
 from kctl.partitions.throttling import Setting, Transfer
-from kctl.sizes import LogDir
+from kctl.reach.log_dirs import LogDir
 
 ERROR, WARN, INFO = Severity.ERROR, Severity.WARN, Severity.INFO
 API, BEFORE_3_7 = {0: (0, 11)}, {0: (0, 9)}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkad.names import TopicPartition
-from kctl.changes import Change
+from kctl.command.changes import Change
 from kctl.errors import Exit
 from kctl.groups import changing
 from tests.broker import KafkadProcess

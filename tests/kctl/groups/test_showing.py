@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from kafkad.names import TopicPartition
-from kctl.connection import Connection
 from kctl.errors import Exit
 from kctl.groups import history
+from kctl.reach.connection import Connection
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.kctl.groups.reading import commit, commit_as, make_topic, reading

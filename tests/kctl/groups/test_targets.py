@@ -26,7 +26,7 @@ from kctl.groups.targets import (
     partitions_of,
     planned,
 )
-from kctl.scopes import Scope, parse_scope
+from kctl.texts.scopes import Scope, parse_scope
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 NOW = 1_795_000_000_000

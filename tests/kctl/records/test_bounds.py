@@ -4,7 +4,7 @@ import pytest
 
 from kctl.errors import KctlError
 from kctl.records.bounds import FIRST, LAST, Bound, Extent, parse_bound, place
-from kctl.scopes import parse_numbers
+from kctl.texts.scopes import parse_numbers
 
 
 @pytest.mark.parametrize(

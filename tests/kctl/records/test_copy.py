@@ -83,7 +83,7 @@ def test_to_another_cluster(
         (["SOURCE", "no-such-topic"], 3, '"no-such-topic" does not exist'),
         (["no-such-topic", "SOURCE"], 3, '"no-such-topic" does not exist'),
         (["SOURCE", "SMALL", "--keep-partition"], 1, "names partition "),
-        (["SOURCE", "SMALL", "--partitioner", "kctl.scopes:parse_numbers"], 1, "failed with TypeError"),
+        (["SOURCE", "SMALL", "--partitioner", "kctl.texts.scopes:parse_numbers"], 1, "failed with TypeError"),
     ],
 )
 def test_what_cannot_be(on_broker: Kctl, source: str, topic: NewTopic, words: list[str], code: int, text: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kafkad.names import TopicPartition
-from kctl.choosing import Choice
+from kctl.command.choosing import Choice
 from kctl.errors import KctlError
 from kctl.records.assignors import assign_range, assignor
 from kctl.records.bounds import FOR_EVER, LAST, Span

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from kctl.errors import Exit, KctlError
-from kctl.scopes import parse_numbers
-from kctl.session import Broker, Cluster
+from kctl.reach.session import Broker, Cluster
+from kctl.texts.scopes import parse_numbers
 from kctl.topics.describe import health_line
 from kctl.topics.details import PartitionDetails, TopicDetails, total
 from tests.kctl.conftest import Kctl

@@ -7,7 +7,7 @@ import pytest
 
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
-from kctl.offsets import LATEST
+from kctl.reach.offsets import LATEST
 from kctl.topics.truncate import Cut, new_start, parse_offset_file
 from tests.kctl.conftest import Kctl
 

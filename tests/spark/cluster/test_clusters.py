@@ -8,8 +8,8 @@ import pytest
 from kafkad_etl.cluster.clusters import Clusters, client_of
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Kafka, Security
-from kctl.access import Access, Secret
 from kctl.cli import run
+from kctl.reach.access import Access, Secret
 from kctl.settings import Settings
 from tests.kctl.certificates import Authority
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkad_etl.cluster.clusters import client_of
-from kctl.access import Access, Secret
+from kctl.reach.access import Access, Secret
 from tests.kctl.certificates import Authority, authority
 from tests.kctl.secured import PASSWORD, ports
 from tests.oracle.kafka import tool

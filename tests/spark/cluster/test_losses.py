@@ -11,7 +11,7 @@ from kafkad_etl.cluster.appended import grown
 from kafkad_etl.cluster.losses import Gap, in_batch
 from kafkad_etl.messages import Batch
 from kctl.errors import KctlError
-from kctl.offsets import OffsetAt
+from kctl.reach.offsets import OffsetAt
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -9,7 +9,7 @@ import pytest
 from kafkad_etl.cluster import presence, topics
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.cluster.presence import Absences, Presence
-from kctl.session import Session
+from kctl.reach.session import Session
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, until

@@ -12,7 +12,7 @@ from kafkad_etl.cluster.topics import READ, WRITE, Topic, java_pattern, matching
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Source
 from kafkad_etl.planning.source import averages
-from kctl.access import Access
+from kctl.reach.access import Access
 
 
 class Answer(NamedTuple):

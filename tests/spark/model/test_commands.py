@@ -13,7 +13,7 @@ from tests.spark.model.jobs import SMALL
 
 WRONG = SMALL.replace("topics", "topisc")
 SQL = "value: {format: json, schema: a INT}\ntransform:\n  file: a.sql\n"
-COSTLY = {"asyncio", "rich", "ssl", "subprocess", "kafkad_etl.planning", "kctl.session", "pyspark"}
+COSTLY = {"asyncio", "rich", "ssl", "subprocess", "kafkad_etl.planning", "kctl.reach.session", "pyspark"}
 
 
 @pytest.fixture

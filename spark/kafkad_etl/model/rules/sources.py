@@ -9,7 +9,7 @@ from kafkad_etl.facts import is_streaming
 from kafkad_etl.job import Files, Job, Position, Source
 from kafkad_etl.model.document import Mistake
 from kctl.errors import KctlError, did_you_mean
-from kctl.parsing import parse_time_ms
+from kctl.texts.parsing import parse_time_ms
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TIME = re.compile(r"@|[+-]?\d")

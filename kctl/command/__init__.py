@@ -1,0 +1,1 @@
+"""What every command of kctl is made of: options, help, names of things, confirmation, --watch, completion."""

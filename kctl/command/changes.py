@@ -1,0 +1,147 @@
+"""What every command that changes something does: show the effect, ask, act, say what became of it.
+
+What only adds, and is undone by one command, is done without asking. Whatever becomes of the reader of the output, a
+change is carried out, and the exit code says how.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import click
+
+from kctl.command.verb import answer
+from kctl.errors import Exit, KctlError, exit_code
+from kctl.texts.output import Column, Document, Row, Writer, keep_writing, note, render_errors
+
+if TYPE_CHECKING:
+    from kctl.reach.session import Session
+    from kctl.settings import Settings
+
+
+class Change:
+    """One change to a cluster. The rows say what it does: current, new, difference; `errors` what of all that was
+    asked for cannot be done: the rest is.
+
+    People see them at once; programs get one document, of the result, or of the plan with --dry-run.
+    """
+
+    def __init__(
+        self, session: Session, columns: Sequence[Column], rows: Iterable[Row], errors: Sequence[KctlError] = ()
+    ) -> None:
+        self._session = session
+        self._settings = session.settings
+        self._columns = columns
+        self._rows = list(rows)
+        self._errors = list(errors)
+        self._shown = False
+
+    @property
+    def code(self) -> IntEnum:
+        """What to exit with if nothing is changed: with --dry-run, for what could not be done anyway."""
+        return exit_code(self._errors)
+
+    def confirmed(self, question: str, *, type_this: str = "", only_adds: bool = False) -> bool:
+        """False with --dry-run. `type_this` is for what cannot be undone: a name, or how many, to be typed.
+
+        `only_adds`: one command undoes it, so that nobody is asked but for a protected cluster. KctlError REFUSED if
+        nobody is there to answer, or whoever is says no.
+        """
+        self._settings.changed = "nothing was changed"
+        if self._settings.dry_run:
+            self._show()
+            note(self._settings, "dry run: nothing was changed")
+            return False
+        keep_writing()
+        access = self._session.access
+        asks = access.protected or not only_adds
+        if self._settings.is_text and asks:
+            self._show()
+            sys.stdout.flush()
+        if access.protected:
+            confirm_typed(f"{question} {access.label} is protected.", access.label)
+        elif type_this and not self._settings.yes and _someone_is_there():
+            confirm_typed(question, type_this)
+        elif asks:
+            confirm(self._settings, question)
+        self._settings.changed = "the change was begun, and may be done in part or whole; look before you repeat it"
+        return True
+
+    def done(
+        self,
+        rows: Iterable[Row] | None = None,
+        errors: Sequence[KctlError] = (),
+        *,
+        verified: str = "",
+        seen: Callable[[], bool] | None = None,
+        undo: str = "",
+        more: Callable[[], Iterable[str]] | None = None,
+    ) -> IntEnum:
+        """The result: rows for programs (those of the plan by default), a word and the way back for people, who see the
+        rows too if they have not yet, and `more` lines.
+
+        `verified` is said once `seen`, which reads back, has been true; if it never is within the time-out, that is.
+        """
+        if verified and not errors:
+            self._settings.changed = "the change is made, but not verified"
+        rows = self._rows if rows is None else list(rows)
+        is_seen = not errors and (seen is None or self._session.wait_until(seen))
+        self._answer(rows, errors, more)
+        if verified and is_seen:
+            note(self._settings, f"verified: {verified}")
+        elif verified and not errors:
+            note(self._settings, f"not verified: the brokers took it, but do not show it yet ({verified})")
+        if undo:
+            note(self._settings, f"undo: {undo}")
+        return exit_code([*self._errors, *errors])
+
+    def _answer(self, rows: list[Row], errors: Sequence[KctlError], more: Callable[[], Iterable[str]] | None) -> None:
+        told_before = self._errors if self._shown else ()
+        untold = [error for error in (*self._errors, *errors) if error not in told_before]
+
+        def text() -> Iterable[str]:
+            if rows and not self._shown:
+                yield from Writer(self._settings, self._columns, Document(self._settings.command)).table(rows)
+            yield from more() if more else ()
+
+        answer(self._session, self._columns, rows, untold, text=text)
+
+    def _show(self) -> None:
+        document = Document(self._settings.command, cluster_id=self._session.cluster.cluster_id, dry_run=True)
+        if self._rows or not self._settings.is_text:
+            Writer(self._settings, self._columns, document).write(self._rows, self._errors)
+        render_errors(self._errors, self._settings)
+        self._shown = True
+
+
+def confirm(settings: Settings, question: str) -> None:
+    """Asks, unless -y was given. KctlError REFUSED for a no, or if nobody is there."""
+    keep_writing()
+    if settings.yes:
+        return
+    if not _someone_is_there():
+        raise _refused(
+            f"nobody is there to confirm: {question}", "-y does it without asking", "--dry-run only shows it"
+        )
+    if not click.confirm(question, default=False, err=True):
+        raise _refused("not confirmed, nothing was changed")
+
+
+def confirm_typed(question: str, text: str) -> None:
+    """Asks for `text` itself; -y does not spare anybody that."""
+    if not _someone_is_there():
+        raise _refused(f"nobody is there to confirm: {question}", f'"{text}" has to be typed on a terminal')
+    given = click.prompt(f'{question} Type "{text}" to go on', default="", show_default=False, err=True)
+    if given.strip() != text:
+        raise _refused("not confirmed, nothing was changed")
+
+
+def _someone_is_there() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _refused(what: str, *hints: str) -> KctlError:
+    return KctlError(what, exit_code=Exit.REFUSED, hints=hints)

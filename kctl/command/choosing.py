@@ -1,0 +1,134 @@
+"""Which things a command is about: by name, by pattern, or as lines of standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import update_wrapper
+from typing import Any, TypeVar
+
+import click
+
+from kafkad.errors import ErrorCode
+from kctl.command.completing import broker_ids, group_names, topic_names
+from kctl.errors import Exit, KctlError, did_you_mean
+
+R = TypeVar("R")
+
+
+class Choice:
+    """What was asked for. Names are meant literally: `a.b` is not a pattern."""
+
+    def __init__(self, kind: str, names: Sequence[str], match: Sequence[str], regex: Sequence[str]) -> None:
+        self.kind = kind
+        self.names = tuple(dict.fromkeys(_with_standard_input(names)))
+        self.match = tuple(match)
+        self.regex = tuple(regex)
+        self._patterns = _compiled(self.regex)
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.match or self.regex)
+
+    def required(self) -> None:
+        if not self:
+            hint = f"name {self.kind}s, or use --match GLOB or --regex RE"
+            raise KctlError(f"no {self.kind} is named", exit_code=Exit.USAGE, hints=(hint,))
+
+    @property
+    def literal(self) -> bool:
+        """Whether names alone decide, so that nobody needs to know all there are."""
+        return bool(self.names) and not (self.match or self.regex)
+
+    def of(self, known: Iterable[str]) -> tuple[list[str], list[KctlError]]:
+        """The chosen ones of those that are (all, if nothing was asked for), and the names that are not."""
+        known = list(known)
+        if not self:
+            return known, []
+        there = set(known)
+        wanted = {name for name in known if self._matches(name)}
+        missing = [unknown(self.kind, name, known) for name in self.names if name not in there]
+        if (self.match or self.regex) and not wanted:
+            patterns = ", ".join((*self.match, *self.regex))
+            missing.append(KctlError(f"no {self.kind} matches {patterns}", exit_code=Exit.NOT_FOUND))
+        return [
+            *(name for name in self.names if name in there),
+            *(n for n in known if n in wanted - set(self.names)),
+        ], missing
+
+    def _matches(self, name: str) -> bool:
+        from fnmatch import fnmatchcase
+
+        return any(fnmatchcase(name, glob) for glob in self.match) or any(
+            r.fullmatch(name) for r in _compiled(self.regex)
+        )
+
+
+_CODES = {
+    "topic": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name,
+    "group": ErrorCode.GROUP_ID_NOT_FOUND.name,
+}
+
+
+_COMPLETING: dict[str, Callable[..., Any]] = {"topic": topic_names, "group": group_names, "broker": broker_ids}
+
+
+def unknown(kind: str, name: str, known: Sequence[str]) -> KctlError:
+    """`kind` "name" does not exist, with those that look like it."""
+    hints = pattern_hint(name) or did_you_mean(name, known)
+    code = _CODES.get(kind, "")
+    return KctlError(f'{kind} "{name}" does not exist', exit_code=Exit.NOT_FOUND, code=code, hints=hints)
+
+
+def pattern_hint(name: str) -> tuple[str, ...]:
+    """For a name that looks like a pattern: which option takes patterns."""
+    if not set(name) & set("*?[^$"):
+        return ()
+    option = "--regex" if set(name) & set("^$+|(") or ".*" in name else "--match"
+    return (f"names are meant literally; this is a pattern: {option} '{name}'",)
+
+
+def choosing(
+    kind: str, complete: Callable[..., Any] | None = None, required: bool = False
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Arguments NAME…, --match and --regex; the command gets them as one `Choice`, named `chosen`.
+
+    Names of topics, groups and brokers are completed in any case; `complete` is for those of other kinds.
+    """
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        def command(*, names: Sequence[str], match: Sequence[str], regex: Sequence[str], **others: Any) -> R:
+            chosen = Choice(kind, names, match, regex)
+            if required:
+                chosen.required()
+            return function(chosen=chosen, **others)
+
+        update_wrapper(command, function)
+        argument = click.argument(
+            "names", nargs=-1, metavar=f"[{kind.upper()}…]", shell_complete=complete or _COMPLETING.get(kind)
+        )
+        glob = click.option("--match", multiple=True, metavar="GLOB", help=f"The {kind}s that match, as in 'web-*'.")
+        pattern = click.option("--regex", multiple=True, metavar="RE", help=f"The {kind}s that match as a whole.")
+        decorated: Callable[..., R] = argument(glob(pattern(command)))
+        return decorated
+
+    return decorate
+
+
+def _with_standard_input(names: Sequence[str]) -> Iterable[str]:
+    for name in names:
+        if name == "-":
+            yield from (line.strip() for line in sys.stdin if line.strip())
+        else:
+            yield name
+
+
+def _compiled(patterns: Sequence[str]) -> list[Any]:
+    import re
+
+    compiled = []
+    for pattern in patterns:
+        try:
+            compiled.append(re.compile(pattern))
+        except re.error as error:
+            raise KctlError(f'"{pattern}" is no regular expression: {error}', exit_code=Exit.USAGE) from None
+    return compiled

@@ -1,0 +1,374 @@
+"""One blocking connection to one broker. Requests may be sent one after another before their answers are read.
+
+Blocking sockets and a thread for each broker that is being opened: asyncio would cost more to import than most
+commands run.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+from enum import IntEnum
+from queue import SimpleQueue
+from select import select
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+
+from kafkad import __version__
+from kafkad.errors import ErrorCode
+from kafkad.wire.apis import APIS, response_class
+from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
+from kafkad.wire.primitives import EncodeError, MalformedError
+from kafkad.wire.schema import read, span
+from kctl.errors import Exit, KctlError, code_name
+from kctl.reach.access import Access
+
+if TYPE_CHECKING:
+    from ssl import SSLError
+
+CONNECT_SECONDS = 3.0
+_LONGEST_FRAME = 512 * 1024 * 1024
+_SMALL_FRAME = 4 * 1024 * 1024
+"""Larger ones are records, for the most part; they stay in the buffer that they were received in."""
+_TLS_ALERTS = {0x150300, 0x150301, 0x150302, 0x150303}
+"""What TLS answers to something else begins with, read as a length: over 336 MB."""
+_OTHER_PORT = ("a TLS port? -X security.protocol=SSL or SASL_SSL", "or the port of something else?")
+_SASL_HANDSHAKE = 17
+_LENGTH = Struct(">i")
+_API_VERSIONS = 18
+_RECEIVE_AT_LEAST = 65536
+
+_READING = ("Describe", "List", "Metadata", "ApiVersions", "Fetch", "FindCoordinator", "OffsetFetch", "OffsetForLeader")
+
+_BY_NAME = {0: 12, 1: 12, 8: 9, 9: 9}
+"""The last versions of Produce, Fetch, OffsetCommit and OffsetFetch that call topics by their names."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Disconnected(KctlError):
+    """This broker cannot be asked now; another may. `in_doubt`: it may have done what it was asked."""
+
+    def __init__(
+        self, what: str, *, exit_code: IntEnum = Exit.UNREACHABLE, hints: Sequence[str] = (), in_doubt: bool = False
+    ) -> None:
+        super().__init__(what, exit_code=exit_code, hints=hints)
+        self.in_doubt = in_doubt
+
+
+def only_reads(key: int) -> bool:
+    """Whether this API changes nothing, and may be asked twice."""
+    return APIS[key].name.startswith(_READING)
+
+
+class _Sent(NamedTuple):
+    key: int
+    version: int
+    correlation: int
+    response: type[Any]
+
+
+class Connection:
+    def __init__(self, sock: socket.socket, address: Address, client_id: str) -> None:
+        self.address = address
+        self.versions: dict[int, tuple[int, int]] = {}
+        self._socket = sock
+        self._client_id = client_id
+        self._correlation = 0
+        self._sent: deque[_Sent] = deque()
+        self._has_answered = False
+        self._buffer = bytearray()
+
+    def version_of(self, request: Any) -> int | None:
+        """The highest version both sides know, of a request or its class; None: the broker does not serve it."""
+        schema = request.__schema__
+        served = self.versions.get(schema.key)
+        if served is None:
+            return None
+        first, last = span(schema.versions)
+        best = min(served[1], last, _BY_NAME.get(schema.key, last))
+        return best if best >= max(served[0], first) else None
+
+    def send(self, request: Any, version: int | None = None) -> None:
+        key = request.__schema__.key
+        name = APIS[key].name
+        if version is None:
+            version = self.version_of(request)
+        if version is None:
+            what = f"broker {self.address} does not serve {name} in a version that kctl knows"
+            raise KctlError(what, code=ErrorCode.UNSUPPORTED_VERSION.name)
+        self._correlation += 1
+        header = RequestHeader(key, version, self._correlation, self._client_id)
+        try:
+            frame = encode_request(header, request)
+        except EncodeError as error:
+            raise self._unsayable(name, version, error) from error
+        try:
+            self._socket.sendall(frame)
+        except OSError as error:
+            raise self._broken(f"while {name} was sent", error) from error
+        self._sent.append(_Sent(key, version, self._correlation, response_class(key)))
+
+    def _unsayable(self, name: str, version: int, error: EncodeError) -> KctlError:
+        """A wrong value, told by what the codec stumbled over; otherwise the version has no room for what is asked."""
+        stumbled = error.__cause__
+        if isinstance(stumbled, UnicodeEncodeError):
+            return KctlError(f"{stumbled.object!a} is not UTF-8, and no name in Kafka", exit_code=Exit.USAGE)
+        if stumbled is not None:
+            return KctlError(f"{name} cannot be sent: {stumbled}", exit_code=Exit.USAGE)
+        what = f"broker {self.address} serves {name} only to version {version}, which cannot say this: {error}"
+        return KctlError(what, code=ErrorCode.UNSUPPORTED_VERSION.name)
+
+    def receive(self, deadline: float) -> Any:
+        """The answer to the oldest request that has none yet."""
+        sent = self._sent.popleft()
+        frame = self._frame(deadline, APIS[sent.key].name)
+        try:
+            correlation, at = read_response_header(sent.key, sent.version, frame)
+            if correlation != sent.correlation:
+                raise MalformedError(f"it has the number {correlation} and not {sent.correlation}")
+            response, _ = read(sent.response, sent.version, frame, at)
+            self._has_answered = True
+        except MalformedError as error:
+            self.close()
+            name = APIS[sent.key].name
+            raise Disconnected(f"broker {self.address} sent no answer to {name}: {error}", in_doubt=True) from error
+        return response
+
+    def receive_frame(self, deadline: float, what: str) -> bytes:
+        return bytes(self._frame(deadline, what))
+
+    def _frame(self, deadline: float, what: str) -> memoryview | bytes:
+        """To be read before the next one is asked for: a large one stands in the buffer of all."""
+        (length,) = _LENGTH.unpack(self._receive(4, deadline, what))
+        if not 0 <= length <= _LONGEST_FRAME or length >> 8 in _TLS_ALERTS:
+            self.close()
+            raise Disconnected(
+                f"{self.address} does not speak Kafka's protocol here",
+                hints=_OTHER_PORT,
+            )
+        frame = self._receive(length, deadline, what)
+        return bytes(frame) if length <= _SMALL_FRAME else frame  # many strings are read faster from bytes
+
+    def _receive(self, size: int, deadline: float, what: str) -> memoryview:
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        view = memoryview(self._buffer)[:size]
+        at = 0
+        try:
+            while at < size:
+                self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+                count = self._socket.recv_into(view[at:])
+                if not count:
+                    raise ConnectionResetError("the broker closed the connection")
+                at += count
+        except OSError as error:
+            raise self._broken(f"while it answered {what}", error) from error
+        return view
+
+    def call(self, request: Any, deadline: float, version: int | None = None) -> Any:
+        self.send(request, version)
+        return self.receive(deadline)
+
+    def tell(self, request: Any) -> None:
+        """Send what is never answered."""
+        self.send(request)
+        self._sent.pop()
+
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._socket.fileno()
+
+    def certificate_days(self, now_ms: int) -> float | None:
+        """How long the broker's certificate is still good; None without TLS."""
+        certificate: dict[str, str] = getattr(self._socket, "getpeercert", dict)()
+        if not certificate:
+            return None
+        import ssl
+
+        return (ssl.cert_time_to_seconds(certificate["notAfter"]) - now_ms / 1000) / 86400
+
+    def is_stale(self) -> bool:
+        """Whether the broker has closed it, or sent what nobody asked for, since the last answer."""
+        return not self._sent and bool(select([self._socket], [], [], 0)[0])
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _broken(self, when: str, error: OSError) -> Disconnected:
+        self.close()
+        if isinstance(error, TimeoutError):
+            return Disconnected(
+                f"broker {self.address} did not answer in time {when}",
+                hints=("--timeout 60s waits longer",),
+                in_doubt=True,
+            )
+        hints: tuple[str, ...] = ()
+        if _is_of_tls(error):
+            hints = ("it may want a certificate of the client, or another one: ssl.keystore.location",)
+        elif self.versions and not self._has_answered:  # what Kafka does when ApiVersions is not followed by a login
+            hints = ("a port that wants a login? -X security.protocol=SASL_PLAINTEXT or SASL_SSL",)
+        elif not self.versions and type(self._socket) is socket.socket:
+            hints = _OTHER_PORT
+        return Disconnected(f"broker {self.address} broke off {when}: {reason(error)}", hints=hints, in_doubt=True)
+
+
+def _is_of_tls(error: OSError) -> TypeGuard[SSLError]:
+    return getattr(error, "library", None) == "SSL"  # an SSLError; ssl itself is imported only where it is used
+
+
+def reason(error: OSError) -> str:
+    """In lower case and without a number: `connection refused`."""
+    if isinstance(error, socket.gaierror):
+        return "no such host"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if _is_of_tls(error):
+        from kctl.reach.login import tls_reason
+
+        return tls_reason(error)
+    return (error.strerror or str(error) or type(error).__name__).lower()
+
+
+def connect(address: Address, access: Access, deadline: float) -> Connection:
+    """Opened, secured, logged in, and told which versions it serves. Disconnected (or not authorised) otherwise."""
+    try:
+        wait = min(CONNECT_SECONDS, max(deadline - time.monotonic(), 0.001))
+        sock = socket.create_connection(address, wait)
+    except (OSError, UnicodeError) as error:  # a label of over 63 letters is no host name to Python's idna
+        text = reason(error) if isinstance(error, OSError) else "no such host"
+        raise Disconnected(f"{address}  {text}") from error
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    deadline = min(deadline, time.monotonic() + 2 * CONNECT_SECONDS)
+    try:
+        if access.has_tls:
+            from kctl.reach.login import secure
+
+            sock = secure(sock, address.host, access, deadline)
+        return _opened(sock, address, access, deadline)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _opened(sock: socket.socket, address: Address, access: Access, deadline: float) -> Connection:
+    connection = Connection(sock, address, access.client_id)
+    ask_versions(connection, deadline)
+    if access.has_sasl:
+        from kctl.reach.login import authenticate, no_login
+
+        if _SASL_HANDSHAKE not in connection.versions:  # kafkad says so; Kafka answers the handshake with an error
+            raise no_login(access)
+        authenticate(lambda message, version: connection.call(message, deadline, version), access)
+    return connection
+
+
+def ask_versions(connection: Connection, deadline: float) -> None:
+    """Kafka answers a version it does not know in v0, with an error: then that one is asked for."""
+    from kafkad.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+    request = ApiVersionsRequest(client_software_name="kctl", client_software_version=__version__)
+    for version in (3, 0):
+        connection.send(request, version)
+        connection._sent.clear()
+        frame = connection.receive_frame(deadline, "ApiVersions")
+        unknown = frame[4:6] == _UNSUPPORTED
+        response, _ = read(ApiVersionsResponse, 0 if unknown else version, frame, 4)
+        if not unknown:
+            break
+    if response.error_code:
+        raise Disconnected(f"{connection.address}  ApiVersions failed with {code_name(response.error_code)}")
+    connection.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+
+_UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
+
+
+def connect_all(addresses: Sequence[Address], access: Access, deadline: float) -> list[Connection | KctlError]:
+    """All at once, each in a thread of its own, in the order of the addresses."""
+    if len(addresses) == 1:
+        return [_tried(addresses[0], access, deadline)]
+    attempts = _Attempts(addresses, access, deadline)
+    results = dict(attempts.next() for _ in addresses)
+    return [results[at] for at in range(len(addresses))]
+
+
+def connect_first(addresses: Sequence[Address], access: Access, deadline: float) -> Connection:
+    """The first that answers; what kept the others, if none does."""
+    if len(addresses) == 1:
+        result = _tried(addresses[0], access, deadline)
+        if isinstance(result, Connection):
+            return result
+        raise _nobody([result], access)
+    told: list[KctlError] = []
+    attempts = _Attempts(addresses, access, deadline)
+    for _ in addresses:
+        _, result = attempts.next()
+        if isinstance(result, Connection):
+            attempts.abandon()
+            return result
+        told.append(result)
+    raise _nobody(told, access)
+
+
+class _Attempts:
+    """Connections being opened in threads, in whatever order they come to an end."""
+
+    def __init__(self, addresses: Sequence[Address], access: Access, deadline: float) -> None:
+        from threading import Lock, Thread
+
+        self._finished: SimpleQueue[tuple[int, Connection | KctlError]] = SimpleQueue()
+        self._lock = Lock()
+        self._abandoned = False
+
+        def work(at: int) -> None:
+            result = _tried(addresses[at], access, deadline)
+            with self._lock:
+                if not self._abandoned:
+                    self._finished.put((at, result))
+                elif isinstance(result, Connection):
+                    result.close()
+
+        for at in range(len(addresses)):
+            Thread(target=work, args=(at,), daemon=True).start()
+
+    def next(self) -> tuple[int, Connection | KctlError]:
+        return self._finished.get()
+
+    def abandon(self) -> None:
+        """Whoever comes now comes too late."""
+        with self._lock:
+            self._abandoned = True
+        while not self._finished.empty():
+            _, result = self._finished.get()
+            if isinstance(result, Connection):
+                result.close()
+
+
+def _tried(address: Address, access: Access, deadline: float) -> Connection | KctlError:
+    try:
+        return connect(address, access, deadline)
+    except KctlError as error:
+        return error
+    except Exception as error:  # a defect in a thread must not leave the one who waits for it alone
+        return KctlError(f"{address}  {type(error).__name__}: {error}")
+
+
+def _nobody(told: Sequence[KctlError], access: Access) -> KctlError:
+    """One reason that is not the network, such as a wrong password, speaks for itself."""
+    for error in told:
+        if error.exit_code is not Exit.UNREACHABLE:
+            return error
+    lines = [error.what for error in told]
+    for error in told:
+        lines.extend(hint for hint in error.hints if hint not in lines)
+    lines.append(f"check: kctl contexts test {access.context}".rstrip())
+    return KctlError("no broker answered", exit_code=Exit.UNREACHABLE, hints=lines)

@@ -1,0 +1,101 @@
+"""The file of contexts. It holds passwords, so it is its owner's only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.texts.text_files import decoded
+
+OTHERS = "properties"
+"""The field of a context with the settings that were imported and say nothing to kctl."""
+
+
+class Contexts(NamedTuple):
+    """`current` is the one that is used when nothing else is said; empty: none."""
+
+    current: str = ""
+    contexts: dict[str, dict[str, Any]] = {}  # noqa: RUF012 - values are replaced, never changed
+
+    def get(self, name: str) -> dict[str, Any]:
+        if name not in self.contexts:
+            known = tuple(self.contexts)
+            hints = did_you_mean(name, known) or (f"there are: {', '.join(known) or 'none'}",)
+            raise KctlError(f'there is no context "{name}"', exit_code=Exit.NOT_FOUND, hints=hints)
+        return self.contexts[name]
+
+    def with_context(self, name: str, fields: Mapping[str, Any]) -> Contexts:
+        """The first one becomes the current one."""
+        return Contexts(self.current or name, {**self.contexts, name: dict(fields)})
+
+    def without(self, name: str) -> Contexts:
+        left = {other: fields for other, fields in self.contexts.items() if other != name}
+        return Contexts("" if self.current == name else self.current, left)
+
+
+def path(environment: Mapping[str, str]) -> str:
+    if chosen := environment.get("KCTL_CONFIG"):
+        return chosen
+    root = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return os.path.join(root, "kctl", "contexts.yaml")
+
+
+def read(file: str) -> Contexts:
+    """No file is an empty one."""
+    try:
+        with open(file, "rb") as stream:
+            _check_mode(file, os.fstat(stream.fileno()).st_mode)
+            text = decoded(stream.read(), file)
+    except FileNotFoundError:
+        return Contexts()
+    import yaml
+
+    try:
+        return _checked(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}, file)
+    except yaml.YAMLError as error:
+        at = getattr(error, "problem_mark", None)
+        where = f", line {at.line + 1}" if at else ""
+        raise KctlError(
+            f"{file}{where}: {getattr(error, 'problem', None) or 'no YAML'}", exit_code=Exit.USAGE
+        ) from error
+
+
+def write(file: str, contexts: Contexts) -> None:
+    """In one step, so that a full disk or a Ctrl-C leaves the old one."""
+    import yaml
+
+    target = os.path.realpath(file)
+    os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+    text = yaml.safe_dump({"current": contexts.current, "contexts": contexts.contexts}, sort_keys=False)
+    new = f"{target}.{os.getpid()}"
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.replace(new, target)
+
+
+def check_name(name: str) -> None:
+    """It names a directory too, of what is kept for the shell's completion."""
+    if not name or name.startswith((".", "-")) or "/" in name or not name.isprintable():
+        raise KctlError(f'"{name}" is no name for a context', exit_code=Exit.USAGE)
+
+
+def _check_mode(file: str, mode: int) -> None:
+    if mode & 0o077:
+        raise KctlError(
+            f"{file} may be read by others (mode {mode & 0o777:04o}), and contexts hold passwords",
+            exit_code=Exit.REFUSED,
+            hints=(f"chmod 600 {file}",),
+        )
+
+
+def _checked(data: Any, file: str) -> Contexts:
+    contexts = data.get("contexts") or {} if isinstance(data, dict) else None
+    if not isinstance(contexts, dict) or not all(isinstance(fields, dict) for fields in contexts.values()):
+        raise KctlError(
+            f"{file}: it is not `current: NAME` and `contexts:` with a mapping for each", exit_code=Exit.USAGE
+        )
+    for name in contexts:
+        check_name(str(name))
+    return Contexts(str(data.get("current") or ""), {str(name): fields for name, fields in contexts.items()})

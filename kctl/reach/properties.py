@@ -1,0 +1,166 @@
+"""The settings of Kafka's clients, as .properties files and -X have them, in kctl's own words.
+
+librdkafka's names are known too, as in kcat's configuration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.texts.text_files import text_of
+
+_FIELDS = {
+    "bootstrap.servers": "bootstrap",
+    "metadata.broker.list": "bootstrap",
+    "client.id": "client_id",
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "mechanism",
+    "sasl.mechanisms": "mechanism",
+    "sasl.username": "username",
+    "sasl.password": "password",
+    "ssl.truststore.location": "ca",
+    "ssl.truststore.certificates": "ca",
+    "ssl.ca.location": "ca",
+    "ssl.ca.pem": "ca",
+    "ssl.truststore.password": "ca_password",
+    "ssl.keystore.location": "certificate",
+    "ssl.keystore.certificate.chain": "certificate",
+    "ssl.certificate.location": "certificate",
+    "ssl.certificate.pem": "certificate",
+    "ssl.keystore.key": "key",
+    "ssl.key.location": "key",
+    "ssl.key.pem": "key",
+    "ssl.key.password": "key_password",
+    "ssl.keystore.password": "key_password",  # the last one wins: a PKCS12 store has one password for all
+}
+_IMPLIED = {"ssl.keystore.type", "ssl.truststore.type"}
+"""Files say themselves what they are."""
+_JAAS = "sasl.jaas.config"
+_HOSTNAMES = "ssl.endpoint.identification.algorithm"
+NAMES = (*_FIELDS, _HOSTNAMES, _JAAS)
+
+_MODULES = {
+    "org.apache.kafka.common.security.plain.PlainLoginModule": {"username": "username", "password": "password"},
+    "org.apache.kafka.common.security.scram.ScramLoginModule": {
+        "username": "username",
+        "password": "password",
+        "tokenauth": "tokenauth",
+    },
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": {"token": "token"},
+}
+_OPTION = re.compile(r"""\s*([^\s=;]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s;"]+)""", re.DOTALL)
+_LOGIN = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b(.*?);?\s*", re.IGNORECASE | re.DOTALL)
+
+
+class Translated(NamedTuple):
+    """`fields` as a context has them, `sources` says which setting each is from; `unknown` are kept as they are."""
+
+    fields: dict[str, Any]
+    sources: dict[str, str]
+    unknown: dict[str, str]
+
+
+def translate(settings: Mapping[str, str]) -> Translated:
+    done = Translated({}, {}, {})
+    for name, field in _FIELDS.items():
+        if name in settings:
+            done.fields[field] = settings[name]
+            done.sources[field] = name
+    if _HOSTNAMES in settings:
+        done.fields["check_hostname"] = settings[_HOSTNAMES].lower() not in ("", "none")
+        done.sources["check_hostname"] = _HOSTNAMES
+    if _JAAS in settings:
+        _log_in(settings[_JAAS], done)
+    known = {*_FIELDS, _HOSTNAMES, *_IMPLIED, _JAAS}
+    done.unknown.update((name, value) for name, value in settings.items() if name not in known)
+    return done
+
+
+def translate_flags(settings: Mapping[str, str]) -> dict[str, Any]:
+    """Of -X, where a name that means nothing is a mistake."""
+    translated = translate(settings)
+    for name in translated.unknown:
+        hints = did_you_mean(name, NAMES) or (f"there are: {', '.join(NAMES)}",)
+        raise KctlError(f'-X knows no "{name}"', exit_code=Exit.USAGE, hints=hints)
+    return translated.fields
+
+
+def _log_in(line: str, done: Translated) -> None:
+    """A JAAS line: module, flag, options. What of it says nothing to kctl stays in the line that is kept."""
+    login = _LOGIN.fullmatch(line)
+    fields = _MODULES.get(login[1]) if login else None
+    if login is None or fields is None:
+        done.unknown[_JAAS] = line
+        return
+    for option, value in _options(login[3]):
+        if option in fields:
+            done.fields[fields[option]] = value
+            done.sources[fields[option]] = _JAAS
+        else:
+            done.unknown[_JAAS] = line
+
+
+def _options(text: str) -> list[tuple[str, str]]:
+    found = []
+    at = 0
+    while option := _OPTION.match(text, at):
+        at = option.end()
+        name, value = option.groups()
+        found.append((name, re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value))
+    if text[at:].strip():
+        raise KctlError(
+            f"{_JAAS} cannot be read after {len(found)} options",
+            exit_code=Exit.USAGE,
+            hints=('MODULE required username="alice" password="…";',),
+        )
+    return found
+
+
+def read(file: str) -> dict[str, str]:
+    return parse(text_of(file))
+
+
+def parse(text: str) -> dict[str, str]:
+    """Java's format of properties: comments, three separators, lines that go on, escapes."""
+    settings = {}
+    for line in _logical_lines(text):
+        name, value = _split(line)
+        settings[_unescaped(name)] = _unescaped(value)
+    return settings
+
+
+def _logical_lines(text: str) -> list[str]:
+    lines: list[str] = []
+    goes_on = False
+    for line in re.split(r"\r\n|\r|\n", text):
+        bare = line.lstrip(" \t\f")
+        if goes_on:
+            lines[-1] += bare
+        elif not bare or bare[0] in "#!":
+            continue
+        else:
+            lines.append(bare)
+        goes_on = (len(bare) - len(bare.rstrip("\\"))) % 2 == 1
+        if goes_on:
+            lines[-1] = lines[-1][:-1]
+    return lines
+
+
+def _split(line: str) -> tuple[str, str]:
+    """At the first `=`, `:` or blank that no backslash protects."""
+    match = re.fullmatch(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", line, re.DOTALL)
+    assert match is not None  # each part may be empty
+    return match[1], match[2]
+
+
+def _unescaped(text: str) -> str:
+    signs = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+
+    def meant(escape: re.Match[str]) -> str:
+        code = escape[1]
+        return chr(int(code[1:], 16)) if len(code) == 5 else signs.get(code, code)
+
+    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", meant, text, flags=re.DOTALL)

@@ -1,0 +1,109 @@
+"""Asking many brokers for the parts of an answer that each of them has, again where that helps.
+
+A round asks everybody concerned at once. What is wrong for the moment only (a leader that moved, a coordinator that
+loads, a broker that does not answer before another one takes over from it) is worth another round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from kafkad.errors import ErrorCode
+from kctl.errors import KctlError, failure
+from kctl.reach.connection import Disconnected
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+BACKOFF_SECONDS = 0.1
+_LEADERLESS_SECONDS = 1.0
+"""How long a partition without a leader is waited for: an election takes less, a dead broker much more."""
+_RETRIABLE = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+
+
+class Rounds(Generic[K, V]):
+    """`find` says which broker to ask about each key, `build` makes its request, `read` takes its answer apart.
+
+    A broker that does not answer is asked again, or who took over from it, while it is worth waiting for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        find: Callable[[list[K]], Mapping[K, int | KctlError]],
+        build: Callable[[list[K]], Any],
+        read: Callable[[Any], Iterable[tuple[K, int, V]]],
+        timeout: float,
+        is_worth_waiting_for: Callable[[int], bool] = lambda broker: True,
+    ) -> None:
+        self._name = name
+        self._find = find
+        self._build = build
+        self._read = read
+        self._timeout = timeout
+        self._is_worth_waiting_for = is_worth_waiting_for
+        self._results: dict[K, V | KctlError] = {}
+
+    def run(
+        self,
+        keys: Iterable[K],
+        call_each: Callable[[dict[int, Any]], dict[int, Any]],
+        clock: Callable[[], float],
+        pause: Callable[[], None],
+    ) -> dict[K, V | KctlError]:
+        """What became of each key, in their order."""
+        order = list(dict.fromkeys(keys))
+        pending = order
+        begin = clock()
+        while pending:
+            patience = self._round(pending, call_each)
+            waited = clock() - begin
+            pending = [key for key in pending if waited < patience.get(key, 0)]
+            if pending:
+                pause()
+        return {key: self._results[key] for key in order}
+
+    def _round(self, keys: list[K], call_each: Callable[[dict[int, Any]], dict[int, Any]]) -> dict[K, float]:
+        """For how long after the first round each key is worth another one; none for those that are done."""
+        at_broker, patience = self._places(keys)
+        answers = call_each({broker: self._build(asked) for broker, asked in at_broker.items()})
+        for broker, answer in answers.items():
+            if isinstance(answer, KctlError):
+                self._results |= dict.fromkeys(at_broker[broker], answer)
+                if isinstance(answer, Disconnected) and self._is_worth_waiting_for(broker):
+                    patience |= dict.fromkeys(at_broker[broker], self._timeout)
+                continue
+            for key, code, value in self._read(answer):
+                self._results[key] = self._failure(key, code, value) if code else value
+                if code in _RETRIABLE:
+                    patience[key] = self._timeout
+        for key in keys:  # a broker that leaves out what it was asked for must not hang anybody
+            self._results.setdefault(key, KctlError(f'{self._name} "{key}": the broker said nothing of it'))
+        return patience
+
+    def _places(self, keys: list[K]) -> tuple[dict[int, list[K]], dict[K, float]]:
+        at_broker: dict[int, list[K]] = {}
+        patience: dict[K, float] = {}
+        for key, place in self._find(keys).items():
+            if isinstance(place, KctlError):
+                self._results[key] = place
+                if place.code == ErrorCode.LEADER_NOT_AVAILABLE.name:
+                    patience[key] = min(self._timeout, _LEADERLESS_SECONDS)
+                elif place.code == ErrorCode.COORDINATOR_NOT_AVAILABLE.name:
+                    patience[key] = self._timeout
+            else:
+                at_broker.setdefault(place, []).append(key)
+        return at_broker, patience
+
+    def _failure(self, key: K, code: int, value: V) -> KctlError:
+        return failure(code, f'{self._name} "{key}"', value if isinstance(value, str) else None)

@@ -1,0 +1,419 @@
+"""A cluster as a command sees it: its brokers, and whom to ask for what.
+
+Requests go out to all brokers concerned before the first answer is read. What a broker answers for the moment only (a
+leader moved, a coordinator loads) is asked again within the time-out, and so is who takes over from a broker that does
+not answer; what only that broker knows fails then. A cluster of which nobody ever answered fails at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kctl.errors import Exit, KctlError, failure
+from kctl.reach.access import Access
+from kctl.reach.connection import Address, Connection, Disconnected, connect_all, connect_first, only_reads
+from kctl.reach.rounds import BACKOFF_SECONDS, Rounds
+from kctl.settings import Settings
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_LONGEST_BACKOFF_SECONDS = 1.0
+
+GROUP, TRANSACTION = 0, 1
+"""Kinds of keys that have a coordinator."""
+
+
+class Broker(NamedTuple):
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+    @property
+    def address(self) -> Address:
+        return Address(self.host, self.port)
+
+
+class Cluster(NamedTuple):
+    cluster_id: str | None
+    controller_id: int
+    brokers: dict[int, Broker]
+
+
+Asked = tuple[int | None, Any]
+"""A broker's id (None: any) and what to ask it."""
+
+
+class Session:
+    def __init__(
+        self,
+        settings: Settings,
+        access: Access,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.settings = settings
+        self.access = access
+        self._clock = clock
+        self._sleep = sleep
+        self._open: dict[Address, Connection] = {}
+        self._first: Connection | None = None
+        self._cluster: Cluster | None = None
+        self._known: list[Address] = []
+        """Where brokers were when one last said so."""
+        self._leaders: dict[TopicPartition, int | KctlError] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._silent: dict[int, float] = {}
+        """Since when brokers have not answered: each is waited for once in a run, however many questions it has."""
+        self._news: list[Any] = []
+        """Topics as Metadata had them, whose leaders are not in `_leaders` yet."""
+
+    # --- the cluster
+
+    @property
+    def cluster(self) -> Cluster:
+        if self._cluster is None:
+            self.metadata(())
+        assert self._cluster is not None  # metadata() has set it, or raised
+        return self._cluster
+
+    def refresh(self) -> Cluster:
+        """As it is now."""
+        self._cluster = None
+        return self.cluster
+
+    def metadata(self, topics: Iterable[str] | None = None) -> Any:
+        """Of these topics, or of all; it creates none. Brokers and leaders are remembered."""
+        from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        response = self.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        brokers = {node.node_id: Broker(node.node_id, node.host, node.port, node.rack) for node in response.brokers}
+        self._cluster = Cluster(response.cluster_id, response.controller_id, dict(sorted(brokers.items())))
+        self._known = [broker.address for broker in self._cluster.brokers.values()]
+        self._news.extend(response.topics)
+        return response
+
+    def _learn(self) -> None:
+        """The leaders of what Metadata said since the last time; many commands never ask for them."""
+        for topic in self._news:
+            for partition in topic.partitions:
+                where = TopicPartition(topic.name, partition.partition_index)
+                leader = partition.leader_id
+                self._leaders[where] = leader if leader >= 0 else _leaderless(where)
+        self._news.clear()
+
+    # --- one round of requests
+
+    def call(self, request: Any, broker: int | None = None) -> Any:
+        """The answer of one broker; KctlError if there is none."""
+        (answer,) = self.call_many([(broker, request)])
+        if isinstance(answer, KctlError):
+            raise answer
+        return answer
+
+    def call_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
+        """One request to each broker: its answer, or what kept it from answering."""
+        answers = self.call_many(list(requests.items()))
+        return dict(zip(requests, answers, strict=True))
+
+    def call_many(self, asked: Sequence[Asked]) -> list[Any]:
+        """All requests out, then all answers in, in the same order; a KctlError in the place of one that failed.
+
+        What any broker may answer is asked of another one if the first breaks off.
+        """
+        deadline = self._clock() + self.settings.timeout
+        answers = self._call_once(asked, deadline)
+        while again := [at for at, one in enumerate(asked) if one[0] is None and _may_repeat(one[1], answers[at])]:
+            if self._clock() >= deadline or not self._has_others:
+                break
+            self._sleep(BACKOFF_SECONDS)
+            for at, answer in zip(again, self._call_once([asked[at] for at in again], deadline), strict=True):
+                answers[at] = answer
+        if self.settings.verbose:
+            self._tell(asked, answers, deadline)
+        return answers
+
+    def _call_once(self, asked: Sequence[Asked], deadline: float) -> list[Any]:
+        answers: list[Any] = [None] * len(asked)
+        connections = self._connections([broker for broker, _ in asked], deadline)
+        waiting: list[tuple[int, Connection]] = []
+        for at, (broker, request) in enumerate(asked):
+            connection = connections[broker]
+            if isinstance(connection, KctlError):
+                answers[at] = connection
+                continue
+            try:
+                connection.send(request)
+                waiting.append((at, connection))
+            except KctlError as error:
+                answers[at] = self._lost(connection, error)
+        for at, connection in waiting:
+            try:
+                answers[at] = connection.receive(deadline)
+            except KctlError as error:
+                answers[at] = self._lost(connection, error)
+        return answers
+
+    def connection(self, broker: int | None = None) -> Connection:
+        """For who reads and writes frames by himself."""
+        connection = self._connections([broker], self._clock() + self.settings.timeout)[broker]
+        if isinstance(connection, KctlError):
+            raise connection
+        return connection
+
+    def exchange(self, connection: Connection, request: Any, version: int | None = None) -> Any:
+        """One request on a connection of one's own choice, in a version of one's own choice."""
+        return connection.call(request, self._clock() + self.settings.timeout, version)
+
+    def version_of(self, request: Any, broker: int | None = None) -> int | None:
+        """The version in which a broker would be asked; None if it does not serve this API."""
+        return self.connection(broker).version_of(request)
+
+    def _connections(self, brokers: Sequence[int | None], deadline: float) -> dict[int | None, Connection | KctlError]:
+        found: dict[int | None, Connection | KctlError] = {}
+        missing: dict[int, Address] = {}
+        for broker in dict.fromkeys(brokers):
+            if broker is None:
+                found[None] = self._any(deadline)
+                continue
+            known = self.cluster.brokers.get(broker)
+            if known is None:
+                found[broker] = self._no_broker(broker)
+            elif connection := self._usable(known.address):
+                found[broker] = connection
+            else:
+                missing[broker] = known.address
+        if missing:
+            opened = connect_all(list(missing.values()), self.access, deadline)
+            for (broker, address), result in zip(missing.items(), opened, strict=True):
+                if isinstance(result, Connection):
+                    self._open[address] = result
+                    found[broker] = result
+                else:
+                    found[broker] = _unreachable(broker, result)
+        return found
+
+    def _any(self, deadline: float) -> Connection:
+        if self._first is not None and (connection := self._usable(self._first.address)):
+            return connection
+        for address in list(self._open):
+            if connection := self._usable(address):
+                return connection
+        self._first = self._connect_any(deadline)
+        self._open[self._first.address] = self._first
+        return self._first
+
+    def _connect_any(self, deadline: float) -> Connection:
+        """Nobody at all, at first, is a wrong address more often than an outage."""
+        addresses = [Address(*pair) for pair in self.access.bootstrap]
+        if not self._known:
+            return connect_first(addresses, self.access, deadline)
+        addresses = list(dict.fromkeys([*addresses, *self._known]))  # a bootstrap address may be the one that died
+        while True:
+            try:
+                return connect_first(addresses, self.access, deadline)
+            except KctlError as error:
+                if error.exit_code is not Exit.UNREACHABLE or self._clock() >= deadline:
+                    raise
+            self._sleep(BACKOFF_SECONDS)
+
+    @property
+    def _has_others(self) -> bool:
+        """Whether another broker may be asked. A single address that never answered is a wrong one, not an outage."""
+        return bool(self._known) or len(self.access.bootstrap) > 1
+
+    def _usable(self, address: Address) -> Connection | None:
+        connection = self._open.get(address)
+        if connection is not None and connection.is_stale():
+            connection.close()
+            del self._open[address]
+            return None
+        return connection
+
+    def _lost(self, connection: Connection, error: KctlError) -> KctlError:
+        if isinstance(error, Disconnected):
+            self._open.pop(connection.address, None)
+        return error
+
+    def _no_broker(self, broker: int) -> KctlError:
+        there = ", ".join(map(str, self.cluster.brokers)) or "none"
+        what = f"broker {broker} is not there"
+        return Disconnected(what, exit_code=Exit.NOT_FOUND, hints=(f"brokers that are: {there}",))
+
+    def _tell(self, asked: Sequence[Asked], answers: Sequence[Any], deadline: float) -> None:
+        spent = (self._clock() - deadline + self.settings.timeout) * 1000
+        for (broker, request), answer in zip(asked, answers, strict=True):
+            whom = "any broker" if broker is None else f"broker {broker}"
+            end = f": {answer.what}" if isinstance(answer, KctlError) else ""
+            print(f"{type(request).__name__} to {whom}, {spent:.1f} ms{end}", file=sys.stderr)
+
+    # --- who is responsible
+
+    def ask_controller(self, request: Any, codes: Callable[[Any], Iterable[int]]) -> Any:
+        """What changes the cluster is asked of its controller, or in KRaft of any broker, which passes it on."""
+        deadline = self._clock() + self.settings.timeout
+        while True:
+            controller = self.cluster.controller_id
+            (answer,) = self.call_many([(controller if controller in self.cluster.brokers else None, request)])
+            if isinstance(answer, KctlError):
+                if not _may_repeat(request, answer) or self._clock() >= deadline:
+                    raise answer
+            elif ErrorCode.NOT_CONTROLLER not in codes(answer) or self._clock() >= deadline:
+                return answer
+            self._sleep(BACKOFF_SECONDS)
+            self.refresh()
+
+    def ask_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        build: Callable[[list[TopicPartition]], Any],
+        read: Callable[[Any], Iterable[tuple[TopicPartition, int, V]]],
+        instead: int | None = None,
+    ) -> dict[TopicPartition, V | KctlError]:
+        """Each partition's part of the answer of its leader, or of this broker instead."""
+
+        def find(asked: list[TopicPartition]) -> Mapping[TopicPartition, int | KctlError]:
+            return self._leaders_of(asked) if instead is None else dict.fromkeys(asked, instead)
+
+        return self._ask("partition", partitions, find, build, read)
+
+    def ask_coordinators(
+        self,
+        keys: Iterable[str],
+        build: Callable[[list[str]], Any],
+        read: Callable[[Any], Iterable[tuple[str, int, V]]],
+        kind: int = GROUP,
+    ) -> dict[str, V | KctlError]:
+        """Each group's (or transactional id's) part of the answer of its coordinator."""
+        name = "group" if kind == GROUP else "transactional id"
+        return self._ask(name, keys, lambda asked: self.coordinators(asked, kind), build, read)
+
+    def _ask(
+        self,
+        name: str,
+        keys: Iterable[K],
+        find: Callable[[list[K]], Mapping[K, int | KctlError]],
+        build: Callable[[list[K]], Any],
+        read: Callable[[Any], Iterable[tuple[K, int, V]]],
+    ) -> dict[K, V | KctlError]:
+        seconds = BACKOFF_SECONDS
+
+        def pause() -> None:
+            nonlocal seconds
+            self._sleep(seconds)
+            seconds = min(2 * seconds, _LONGEST_BACKOFF_SECONDS)
+            self._leaders.clear()
+            self._coordinators.clear()
+            self._news.clear()
+            self._cluster = None
+
+        rounds = Rounds(name, find, build, read, self.settings.timeout, self._is_worth_waiting_for)
+        return rounds.run(keys, self._call_noting_silence, self._clock, pause)
+
+    def _call_noting_silence(self, requests: Mapping[int, Any]) -> dict[int, Any]:
+        begin = self._clock()
+        answers = self.call_each(requests)
+        for broker, answer in answers.items():
+            if isinstance(answer, Disconnected):
+                self._silent.setdefault(broker, begin)
+            else:
+                self._silent.pop(broker, None)
+        return answers
+
+    def _is_worth_waiting_for(self, broker: int) -> bool:
+        return self._clock() - self._silent.get(broker, self._clock()) < self.settings.timeout
+
+    def leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | KctlError]:
+        return self._leaders_of(list(partitions))
+
+    def _leaders_of(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | KctlError]:
+        self._learn()
+        missing = sorted({where.topic for where in partitions if where not in self._leaders})
+        if missing:
+            failed = {topic.name: topic.error_code for topic in self.metadata(missing).topics if topic.error_code}
+            self._learn()
+            for where in partitions:
+                if where not in self._leaders:
+                    self._leaders[where] = _absent(where, failed.get(where.topic, 0))
+        return {where: self._leaders[where] for where in partitions}
+
+    def coordinators(self, keys: Iterable[str], kind: int = GROUP) -> dict[str, int | KctlError]:
+        """The broker that each group or transactional id is to ask; it is remembered until it was the wrong one."""
+        asked = list(keys)
+        missing = [key for key in dict.fromkeys(asked) if (kind, key) not in self._coordinators]
+        found = self._find_coordinators(missing, kind) if missing else {}
+        self._coordinators |= {(kind, key): place for key, place in found.items() if isinstance(place, int)}
+        return {key: found[key] if key in found else self._coordinators[kind, key] for key in asked}
+
+    def _find_coordinators(self, asked: list[str], kind: int) -> dict[str, int | KctlError]:
+        from kafkad.wire.messages.find_coordinator import FindCoordinatorRequest
+
+        version = self.version_of(FindCoordinatorRequest)
+        if version is not None and version >= 4:
+            answer = self.call(FindCoordinatorRequest(key_type=kind, coordinator_keys=asked))
+            return {c.key: c.node_id if not c.error_code else _no_coordinator(c.key, c) for c in answer.coordinators}
+        answers = self.call_many([(None, FindCoordinatorRequest(key=key, key_type=kind)) for key in asked])
+        return {
+            key: a if isinstance(a, KctlError) else a.node_id if not a.error_code else _no_coordinator(key, a)
+            for key, a in zip(asked, answers, strict=True)
+        }
+
+    def wait_until(self, condition: Callable[[], bool]) -> bool:
+        """Whether a change can be seen within the time-out: brokers learn of it one after another."""
+        deadline = self._clock() + self.settings.timeout
+        while not condition():
+            if self._clock() >= deadline:
+                return False
+            self._sleep(BACKOFF_SECONDS)
+        return True
+
+    @property
+    def broker_timeout_ms(self) -> int:
+        """What a broker may take for a change: less than the time-out, so that its answer is not missed."""
+        return int(self.settings.timeout * 900)
+
+    def ask_all(self, request: Any) -> list[Any]:
+        """The answers of all brokers that are there."""
+        answers = self.call_each(dict.fromkeys(self.cluster.brokers, request)).values()
+        return [answer for answer in answers if not isinstance(answer, KctlError)]
+
+    def close(self) -> None:
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+
+def _may_repeat(request: Any, answer: Any) -> bool:
+    return isinstance(answer, Disconnected) and (not answer.in_doubt or only_reads(request.__schema__.key))
+
+
+def _leaderless(where: TopicPartition) -> KctlError:
+    return failure(ErrorCode.LEADER_NOT_AVAILABLE, f'partition "{where}" has no leader')
+
+
+def _absent(where: TopicPartition, code: int) -> KctlError:
+    if code:
+        return failure(code, f'topic "{where.topic}"')
+    return failure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'topic "{where.topic}" has no partition {where.partition}')
+
+
+def _no_coordinator(key: str, answer: Any) -> KctlError:
+    return failure(answer.error_code, f'"{key}" has no coordinator', answer.error_message)
+
+
+def _unreachable(broker: int, error: KctlError) -> KctlError:
+    return Disconnected(f"broker {broker} at {error.what}", exit_code=error.exit_code, hints=error.hints)
+
+
+def open_session(settings: Settings) -> Session:
+    from kctl.reach.access import resolve
+
+    return Session(settings, resolve(settings, os.environ))

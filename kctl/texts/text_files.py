@@ -1,0 +1,19 @@
+"""Reads text files: those that people write, and those that programs write for kctl."""
+
+from __future__ import annotations
+
+from kctl.errors import Exit, KctlError
+
+
+def text_of(path: str) -> str:
+    """Of a file that a person wrote, or a program for kctl. KctlError if it is something else."""
+    with open(path, "rb") as stream:
+        return decoded(stream.read(), path)
+
+
+def decoded(data: bytes, path: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        what = f"{path} is no text: byte {error.start + 1} of it, {data[error.start]:#04x}, is not UTF-8"
+        raise KctlError(what, exit_code=Exit.USAGE) from None

@@ -1,0 +1,161 @@
+"""What is asked before something is changed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from kctl.command import changes
+from kctl.command.changes import Change
+from kctl.errors import Exit, KctlError
+from kctl.reach.access import Access
+from kctl.reach.session import Cluster
+from kctl.settings import Settings
+from tests.broker import KafkadProcess
+from tests.kctl.conftest import Kctl
+
+
+class Asked:
+    """A session as far as a change needs it, and a person who answers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, answer: Any = None, protected: bool = False) -> None:
+        self.settings = Settings()
+        self.cluster = Cluster("id", 1, {})
+        self.access = Access(context="prod", protected=protected)
+        self.questions: list[str] = []
+
+        def replies(question: str, **_: Any) -> Any:
+            self.questions.append(question)
+            return answer
+
+        monkeypatch.setattr(changes, "_someone_is_there", lambda: answer is not None)
+        monkeypatch.setattr(changes.click, "prompt", replies)
+        monkeypatch.setattr(changes.click, "confirm", replies)
+
+    def confirmed(self, type_this: str = "", only_adds: bool = False) -> bool:
+        change = Change(self, (), ())  # type: ignore[arg-type]
+        return change.confirmed("Delete 3 topics?", type_this=type_this, only_adds=only_adds)
+
+
+@pytest.mark.parametrize(
+    ("yes", "type_this", "protected", "answer", "question"),
+    [
+        (False, "", False, True, "Delete 3 topics?"),
+        (False, "3", False, "3", 'Delete 3 topics? Type "3" to go on'),
+        (True, "3", False, True, None),
+        (True, "", False, None, None),
+        (False, "3", True, "prod", 'Delete 3 topics? prod is protected. Type "prod" to go on'),
+        (True, "3", True, "prod", 'Delete 3 topics? prod is protected. Type "prod" to go on'),
+    ],
+)
+def test_what_is_asked(
+    monkeypatch: pytest.MonkeyPatch, yes: bool, type_this: str, protected: bool, answer: Any, question: str | None
+) -> None:
+    asked = Asked(monkeypatch, answer=answer, protected=protected)
+    asked.settings.yes = yes
+    assert asked.confirmed(type_this)
+    assert asked.questions == ([question] if question else [])
+
+
+@pytest.mark.parametrize(
+    ("yes", "type_this", "protected", "answer"),
+    [
+        (False, "", False, False),
+        (False, "", False, None),
+        (False, "3", False, "4"),
+        (False, "3", False, None),
+        (True, "", True, None),
+        (True, "", True, "dev"),
+        (True, "3", True, "3"),
+    ],
+)
+def test_what_is_refused(
+    monkeypatch: pytest.MonkeyPatch, yes: bool, type_this: str, protected: bool, answer: Any
+) -> None:
+    asked = Asked(monkeypatch, answer=answer, protected=protected)
+    asked.settings.yes = yes
+    with pytest.raises(KctlError) as error:
+        asked.confirmed(type_this)
+    assert error.value.exit_code is Exit.REFUSED
+
+
+def test_what_only_adds_is_not_asked_but_for_a_protected_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    assert asked.confirmed(only_adds=True)
+    asked = Asked(monkeypatch, answer="prod", protected=True)
+    asked.settings.yes = True
+    assert asked.confirmed(only_adds=True)
+    assert asked.questions == ['Delete 3 topics? prod is protected. Type "prod" to go on']
+
+
+def test_raw_changes_nothing_that_is_protected(
+    on_broker: Kctl, broker: KafkadProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KCTL_PROTECTED", "true")
+    ran = on_broker("raw", "CreateTopics", "-y", "{}")
+    assert ran.code == Exit.REFUSED
+    assert f'"{broker.bootstrap}" has to be typed on a terminal' in ran.err
+    assert on_broker("raw", "CreateTopics", "-y", "--dry-run", "{}").code == Exit.DONE
+    assert on_broker("raw", "Metadata", "{}").code == Exit.DONE
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("kctl.command.changes.confirm", "nothing was changed"),
+        (
+            "kctl.topics.delete.request",
+            "the change was begun, and may be done in part or whole; look before you repeat it",
+        ),
+        ("kctl.reach.session.Session.wait_until", "the change is made, but not verified"),
+    ],
+)
+def test_what_ctrl_c_leaves_behind(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch, where: str, told: str) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    on_broker("topics", "create", "ctrl-c", "-p", 1, "-y")
+    monkeypatch.setattr(where, interrupted)
+    ran = on_broker("topics", "delete", "ctrl-c", "-y")
+    assert (ran.code, ran.err) == (Exit.INTERRUPTED, f"interrupted: {told}\n")
+
+
+@pytest.mark.parametrize("sends", ["stdout", "both"])
+def test_change_is_made_whoever_reads(on_broker: Kctl, broker: KafkadProcess, sends: str) -> None:
+    """`kctl … -y | head -1`, where the reader is gone before the first line."""
+    topic = f"unread-{sends}"
+    on_broker("topics", "create", topic, "-p", 300, "-r", 1)
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "topics", "delete", topic, "absent", "-y"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=writing, stderr=writing if sends == "both" else None, check=False
+    )
+    os.close(writing)
+    assert ran.returncode == Exit.NOT_FOUND, "the true exit code: one of them is not there"
+    assert on_broker("topics", "describe", topic).code == Exit.NOT_FOUND
+
+
+def test_what_is_not_read_of_a_list_is_no_failure(on_broker: Kctl, broker: KafkadProcess) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(
+        [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "topics", "list"], stdout=writing, check=False
+    )
+    os.close(writing)
+    assert ran.returncode == Exit.DONE
+
+
+def test_records_are_sent_whoever_reads(on_broker: Kctl, broker: KafkadProcess) -> None:
+    on_broker("topics", "create", "unread-records", "-p", 1, "-r", 1)
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "produce", "unread-records"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(command, input=b"a\nb\n", stdout=writing, stderr=writing, check=False)
+    os.close(writing)
+    assert ran.returncode == Exit.DONE
+    assert on_broker("consume", "unread-records").out == "a\nb\n"

@@ -1,0 +1,33 @@
+"""Names kept for a moment, for the shell."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kctl.command.completing import FRESH_SECONDS, cache_file, fresh, keep
+from kctl.reach.access import Access
+
+
+def test_file_of_a_cluster(tmp_path: Path) -> None:
+    access = Access((("kafka-1", 9092), ("kafka-2", 9092)))
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    assert cache_file(access, "topics", environment) == f"{tmp_path}/kctl/kafka-1:9092/topics"
+    assert cache_file(access._replace(context="../prod"), "topics", environment) == f"{tmp_path}/kctl/.._prod/topics"
+    assert cache_file(access, "topics", {}).startswith(os.path.expanduser("~/.cache/kctl/"))
+
+
+def test_names_are_fresh_for_a_moment(tmp_path: Path) -> None:
+    file = str(tmp_path / "kctl" / "prod" / "groups")
+    assert fresh(file, 0) is None
+    keep(file, ["a b", "ünï", "two\nlines"])
+    written = os.stat(file).st_mtime
+    assert fresh(file, written + FRESH_SECONDS - 1) == ["a b", "ünï"]
+    assert fresh(file, written + FRESH_SECONDS) is None
+    assert fresh(file, written - 1) is None, "the clock was set back"
+    assert os.listdir(tmp_path / "kctl" / "prod") == ["groups"]
+
+
+def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "kctl").write_text("a file in the way")
+    keep(str(tmp_path / "kctl" / "prod" / "topics"), ["a"])

@@ -1,0 +1,234 @@
+"""`kctl contexts …`."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from kctl.contexts.set import changed
+from kctl.errors import Exit
+from kctl.reach.contexts_file import Contexts, path, read
+from tests.broker import KafkadProcess
+from tests.kctl.certificates import Authority
+from tests.kctl.conftest import Kctl
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "kctl" / "contexts.yaml"
+    monkeypatch.setenv("KCTL_CONFIG", str(file))
+    return file
+
+
+def test_life_of_a_context(kctl: Kctl, file: Path) -> None:
+    ran = kctl("contexts", "set", "prod", "bootstrap=a:1,b:2", "client_id=me", "protected=yes")
+    assert ran == (Exit.DONE, "", "context prod is made\nundo: kctl contexts delete prod\n")
+    assert kctl("contexts", "set", "dev", "bootstrap=c").code == Exit.DONE
+    assert kctl("contexts", "list").out == (
+        "NAME  CURRENT  BOOTSTRAP  PROTOCOL   SASL  USER  PROTECTED\n"
+        "prod  *        a:1,b:2    PLAINTEXT  -     -     True\n"
+        "dev            c          PLAINTEXT  -     -     False\n"
+    )
+    assert kctl("contexts", "use", "dev").err == "dev is the current context; it was prod\n"
+    assert kctl("contexts", "set", "prod", "client_id=", "protected=false").err == "context prod is changed\n"
+    assert read(str(file)) == Contexts(
+        "dev", {"prod": {"bootstrap": "a:1,b:2", "protected": False}, "dev": {"bootstrap": "c"}}
+    )
+    assert kctl("contexts", "delete", "dev", "-y").err == "context dev is deleted; there is no current one now\n"
+    assert kctl("contexts", "show").code == Exit.NOT_FOUND
+    assert kctl("contexts", "ls", "-o", "name").out == "prod\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_none_yet(kctl: Kctl, file: Path) -> None:
+    ran = kctl("contexts", "list", "-o", "json")
+    assert json.loads(ran.out)["items"] == []
+    assert "kctl contexts set NAME bootstrap=HOST:PORT makes one" in ran.err
+
+
+@pytest.mark.parametrize("verb", [["use"], ["show"], ["test"], ["delete", "-y"]])
+def test_context_that_is_not_there(kctl: Kctl, file: Path, verb: list[str]) -> None:
+    kctl("contexts", "set", "prod", "bootstrap=a")
+    ran = kctl("contexts", *verb, "prd")
+    assert (ran.code, ran.err) == (
+        Exit.NOT_FOUND,
+        'error: there is no context "prd"\n       did you mean "prod"?\n',
+    )
+
+
+def test_secrets_are_hidden(kctl: Kctl, file: Path) -> None:
+    kctl("contexts", "set", "prod", "bootstrap=a", "password=sesame", "key_password_file=/run/key", "token_command=tok")
+    kctl("contexts", "set", "prod", "key=-----BEGIN PRIVATE KEY-----x", "certificate=-----BEGIN CERTIFICATE-----y")
+    for form in ("table", "json", "yaml", "csv"):
+        ran = kctl("contexts", "show", "prod", "-o", form)
+        assert "sesame" not in ran.out
+        assert "PRIVATE" not in ran.out
+        assert "(hidden)" in ran.out
+        assert "/run/key" in ran.out
+    assert "sesame" not in kctl("contexts", "list", "-o", "json").out
+
+
+def test_secret_from_standard_input(kctl: Kctl, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    monkeypatch.setattr("sys.stdin", io.StringIO(" sesame \nmore\n"))
+    assert kctl("contexts", "set", "prod", "password=-", "username=-").code == Exit.DONE
+    assert read(str(file)).contexts["prod"] == {"password": " sesame ", "username": "-"}
+
+
+def test_new_secret_replaces_the_old_way_to_it() -> None:
+    before = {"bootstrap": "a", "password_command": "pass", "token": "t"}
+    assert changed(before, [("password", "sesame")]) == {"bootstrap": "a", "token": "t", "password": "sesame"}
+    assert changed(before, [("password", "")]) == {"bootstrap": "a", "token": "t"}
+    assert changed(before, [("token_file", "x"), ("bootstrap", "")]) == {"password_command": "pass", "token_file": "x"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "text"),
+    [
+        (["bootstraps=a"], Exit.USAGE, 'a context has no "bootstraps"'),
+        (["bootstrap"], Exit.USAGE, '"bootstrap" is not FIELD=VALUE'),
+        (["bootstrap=a:b"], Exit.USAGE, '"a:b" is no address'),
+        (["protected=maybe"], Exit.USAGE, "protected is true or false"),
+        (["security_protocol=SASL_SSL"], Exit.DONE, "it cannot be used yet: no SASL mechanism is given"),
+    ],
+)
+def test_fields_that_make_no_sense(kctl: Kctl, file: Path, fields: list[str], code: Exit, text: str) -> None:
+    ran = kctl("contexts", "set", "prod", *fields)
+    assert ran.code == code
+    assert text in ran.err
+    assert file.exists() == (code == Exit.DONE)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden", "a\nb"])
+def test_names_that_no_context_has(kctl: Kctl, file: Path, name: str) -> None:
+    assert kctl("contexts", "set", name, "bootstrap=a").code == Exit.USAGE
+
+
+def test_nothing_is_deleted_unasked(kctl: Kctl, file: Path) -> None:
+    kctl("contexts", "set", "prod", "bootstrap=a")
+    ran = kctl("contexts", "delete", "prod")
+    assert ran.code == Exit.REFUSED
+    assert "nobody is there to confirm" in ran.err
+    ran = kctl("contexts", "delete", "prod", "--dry-run", "-o", "json")
+    assert (ran.code, json.loads(ran.out)["dry_run"]) == (Exit.DONE, True)
+    assert ran.err == "dry run: nothing was changed; otherwise context prod is deleted\n"
+    assert list(read(str(file)).contexts) == ["prod"]
+
+
+def test_import(kctl: Kctl, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ca.pem").write_text("-----BEGIN CERTIFICATE-----")
+    Path("client.properties").write_text(
+        "bootstrap.servers=a:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={PLAIN} required username="alice" password="sesame";\n'
+        "ssl.truststore.location=ca.pem\ngroup.id=x\nschema.registry.password=sesame\n"
+    )
+    ran = kctl("contexts", "import", "client.properties", "--name", "prod")
+    told = "context prod is made of client.properties\nundo: kctl contexts delete prod\n"
+    assert (ran.code, ran.err) == (Exit.DONE, told)
+    assert [line.split() for line in ran.out.splitlines()] == [
+        ["SETTING", "FIELD", "VALUE"],
+        ["bootstrap.servers", "bootstrap", "a:1"],
+        ["security.protocol", "security_protocol", "SASL_SSL"],
+        ["sasl.mechanism", "mechanism", "PLAIN"],
+        ["ssl.truststore.location", "ca", "ca.pem"],
+        ["sasl.jaas.config", "username", "alice"],
+        ["sasl.jaas.config", "password", "(hidden)"],
+        ["group.id", "-", "x"],
+        ["schema.registry.password", "-", "(hidden)"],
+    ]
+    assert read(str(file)).contexts["prod"] == {
+        "bootstrap": "a:1",
+        "security_protocol": "SASL_SSL",
+        "mechanism": "PLAIN",
+        "ca": str(tmp_path / "ca.pem"),
+        "username": "alice",
+        "password": "sesame",
+        "properties": {"group.id": "x", "schema.registry.password": "sesame"},
+    }
+    assert "sesame" not in kctl("contexts", "show", "prod").out
+    assert kctl("contexts", "import", "client.properties", "--name", "prod").code == Exit.REFUSED
+    assert kctl("contexts", "import", "client.properties", "--name", "prod", "-y").code == Exit.DONE
+
+
+def test_import_of_a_java_store(kctl: Kctl, file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "trust.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed")
+    properties = tmp_path / "client.properties"
+    properties.write_text(f"security.protocol=SSL\nssl.truststore.location={store}\n")
+    ran = kctl("contexts", "import", properties, "--name", "prod")
+    assert (ran.code, file.exists()) == (Exit.USAGE, False)
+    assert f"keytool -importkeystore -srckeystore {store} -destkeystore {tmp_path}/trust.p12" in ran.err
+
+
+def test_import_where_there_is_no_openssl(
+    kctl: Kctl, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    store = authority.pkcs12_of_ca("x")
+    properties = tmp_path / "client.properties"
+    properties.write_text(f"security.protocol=SSL\nssl.truststore.location={store}\n")
+    monkeypatch.setenv("PATH", "")
+    ran = kctl("contexts", "import", properties, "--name", "prod")
+    assert ran.code == Exit.USAGE
+    assert f"openssl pkcs12 -in {store} -out {tmp_path}/trust.pem" in ran.err
+
+
+def test_import_of_no_file(kctl: Kctl, file: Path) -> None:
+    assert kctl("contexts", "import", "/nowhere/at.all", "--name", "prod").code == Exit.NOT_FOUND
+
+
+def test_steps_of_a_test(kctl: Kctl, file: Path, broker: KafkadProcess) -> None:
+    kctl("contexts", "set", "dev", f"bootstrap={broker.bootstrap}")
+    ran = kctl("contexts", "test", "-o", "json")
+    assert ran.code == Exit.DONE
+    items = json.loads(ran.out)["items"]
+    assert [(item["step"], item["result"]) for item in items] == [
+        ("DNS", "ok"),
+        ("TCP", "ok"),
+        ("ApiVersions", "ok"),
+        ("Metadata", "ok"),
+    ]
+    assert all(item["milliseconds"] >= 0 for item in items)
+    assert items[3]["found"].endswith(f"at {broker.bootstrap}")
+
+
+def test_test_that_fails_says_where(kctl: Kctl, file: Path, broker: KafkadProcess) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        refused = f"127.0.0.1:{closed.getsockname()[1]}"
+        ran = kctl("contexts", "test", "-b", f"{refused},{broker.bootstrap},no.such.host.invalid:1", "-o", "json")
+    assert ran.code == Exit.UNREACHABLE
+    failed = [item for item in json.loads(ran.out)["items"] if item["result"] == "error"]
+    assert [(item["address"], item["step"], item["found"]) for item in failed] == [
+        (refused, "TCP", "connection refused"),
+        ("no.such.host.invalid:1", "DNS", "no such host"),
+    ]
+    assert ran.err.splitlines() == [
+        f"error: {refused}  connection refused",
+        "error: no.such.host.invalid:1  no such host",
+    ]
+
+
+def test_test_of_a_plaintext_port_in_tls(kctl: Kctl, file: Path, broker: KafkadProcess) -> None:
+    ran = kctl("contexts", "test", "-b", broker.bootstrap, "-X", "security.protocol=SSL", "--no-headers")
+    assert ran.code == Exit.UNREACHABLE
+    assert "TLS handshake failed: " in ran.err
+    assert "a plaintext port?" in ran.err
+
+
+def test_wants_a_login_that_kafkad_does_not_give(kctl: Kctl, file: Path, broker: KafkadProcess) -> None:
+    kctl("contexts", "set", "dev", "security_protocol=SASL_PLAINTEXT", "mechanism=PLAIN", "username=a", "password=b")
+    ran = kctl("contexts", "test", "dev", "-b", broker.bootstrap, "--columns", "step,result", "--no-headers")
+    assert ran.code in (Exit.UNREACHABLE, Exit.UNAUTHORIZED)
+    assert ran.out.split()[-2:] == ["SASL", "error"]
+
+
+def test_where_the_file_is_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert path({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}) == f"{tmp_path}/kctl/contexts.yaml"

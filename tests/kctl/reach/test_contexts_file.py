@@ -1,0 +1,176 @@
+"""The file of contexts, and which of flags, environment and contexts wins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.errors import Exit, KctlError
+from kctl.reach.access import Access, Secret, resolve
+from kctl.reach.contexts_file import Contexts, path, read, write
+from tests.kctl.reach.test_access import Asked
+
+PROD = {
+    "bootstrap": ["kafka-1:9093", "kafka-2:9093"],
+    "security_protocol": "SASL_SSL",
+    "mechanism": "SCRAM-SHA-512",
+    "username": "alice",
+    "password_command": "echo sesame",
+    "protected": True,
+    "properties": {"ssl.cipher.suites": "x"},
+}
+DEV = {"bootstrap": "dev"}
+TWO = Contexts("prod", {"prod": PROD, "dev": DEV})
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    file = tmp_path / "contexts.yaml"
+    write(str(file), TWO)
+    return {"KCTL_CONFIG": str(file)}
+
+
+def test_where_it_is() -> None:
+    assert path({"KCTL_CONFIG": "/a/b"}) == "/a/b"
+    assert path({"XDG_CONFIG_HOME": "/x"}) == "/x/kctl/contexts.yaml"
+    assert path({}).endswith("/.config/kctl/contexts.yaml")
+
+
+def test_written_and_read(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "contexts.yaml"
+    assert read(str(file)) == Contexts()
+    write(str(file), TWO)
+    assert read(str(file)) == TWO
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o077 == 0
+    assert [found.name for found in file.parent.iterdir()] == ["contexts.yaml"]
+
+
+def test_file_behind_a_link_stays_behind_it(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "contexts.yaml"
+    link.symlink_to(tmp_path / "real" / "contexts.yaml")
+    write(str(link), TWO)
+    assert link.is_symlink()
+    assert read(str(link)) == TWO
+
+
+def test_file_that_others_may_read(tmp_path: Path) -> None:
+    file = tmp_path / "contexts.yaml"
+    write(str(file), TWO)
+    file.chmod(0o640)
+    with pytest.raises(KctlError, match=r"may be read by others \(mode 0640\)") as error:
+        read(str(file))
+    assert error.value.exit_code is Exit.REFUSED
+    assert error.value.hints == (f"chmod 600 {file}",)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("a: [", "contexts.yaml, line "),
+        ("- a", "it is not `current: NAME`"),
+        ("contexts: [a]", "it is not `current: NAME`"),
+        ("contexts: {a: b}", "it is not `current: NAME`"),
+        ("contexts: {../a: {}}", '"../a" is no name'),
+    ],
+)
+def test_file_that_is_something_else(tmp_path: Path, text: str, what: str) -> None:
+    file = tmp_path / "contexts.yaml"
+    file.write_text(text)
+    file.chmod(0o600)
+    with pytest.raises(KctlError) as error:
+        read(str(file))
+    assert error.value.exit_code is Exit.USAGE
+    assert what in error.value.what
+
+
+def test_first_context_becomes_the_current_one() -> None:
+    one = Contexts().with_context("dev", DEV)
+    assert one == Contexts("dev", {"dev": DEV})
+    assert one.with_context("prod", PROD).current == "dev"
+    assert one.without("dev") == Contexts()
+
+
+def test_current_context(environment: dict[str, str]) -> None:
+    access = resolve(Asked(), environment)
+    assert access == Access(
+        bootstrap=(("kafka-1", 9093), ("kafka-2", 9093)),
+        security_protocol="SASL_SSL",
+        mechanism="SCRAM-SHA-512",
+        username="alice",
+        password=Secret(command="echo sesame"),
+        context="prod",
+        protected=True,
+    )
+    assert access.password() == "sesame"
+
+
+KAFKA_1 = (("kafka-1", 9093), ("kafka-2", 9093))
+OTHER = (("other", 9092),)
+DEFAULT = (("localhost", 9092),)
+
+
+@pytest.mark.parametrize(
+    ("asked", "variables", "context", "bootstrap", "username"),
+    [
+        (Asked(), {}, "prod", KAFKA_1, "alice"),
+        (Asked("dev"), {}, "dev", (("dev", 9092),), ""),
+        (Asked("prod"), {"KCTL_CONTEXT": "dev"}, "prod", KAFKA_1, "alice"),
+        (Asked(), {"KCTL_CONTEXT": "dev"}, "dev", (("dev", 9092),), ""),
+        # An address without a name: not the current context, whose password is none of its business.
+        (Asked(bootstrap="other"), {}, "", OTHER, ""),
+        (Asked(), {"KCTL_BOOTSTRAP": "other"}, "", OTHER, ""),
+        # Both: the context, at another address.
+        (Asked("prod", "other"), {}, "prod", OTHER, "alice"),
+        (Asked(), {"KCTL_CONTEXT": "prod", "KCTL_BOOTSTRAP": "other"}, "prod", OTHER, "alice"),
+        # A context named as a flag is not sent elsewhere by the environment; the rest of the environment counts.
+        (Asked("prod"), {"KCTL_BOOTSTRAP": "other", "KCTL_USERNAME": "bob"}, "prod", KAFKA_1, "bob"),
+        (Asked(extra={"sasl.username": "carol"}), {"KCTL_USERNAME": "bob"}, "prod", KAFKA_1, "carol"),
+        (Asked(extra={"bootstrap.servers": "other"}), {}, "", OTHER, ""),
+        (Asked(bootstrap="other", extra={"bootstrap.servers": "more"}), {}, "", OTHER, ""),
+        (Asked(), {"KCTL_CONFIG": "/nowhere/at/all"}, "", DEFAULT, ""),
+    ],
+)
+def test_who_wins(
+    environment: dict[str, str], asked: Asked, variables: dict[str, str], context: str, bootstrap: Any, username: str
+) -> None:
+    access = resolve(asked, environment | variables)
+    assert (access.context, access.bootstrap, access.username) == (context, bootstrap, username)
+
+
+def test_settings_of_a_kafka_client(environment: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "bootstrap.servers=other\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\ngroup.id=x\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
+        '  username="bob" password="builder";\n'
+    )
+    access = resolve(Asked(command_config=str(file), extra={"sasl.username": "carol"}), environment)
+    assert (access.bootstrap, access.username, access.password()) == (OTHER, "carol", "builder")
+
+
+@pytest.mark.parametrize(
+    ("asked", "variables", "hint"),
+    [
+        (Asked("prd"), {}, 'did you mean "prod"?'),
+        (Asked(), {"KCTL_CONTEXT": "zzz"}, "there are: prod, dev"),
+        (Asked("prod"), {"KCTL_CONFIG": "/nowhere/at/all"}, "there are: none"),
+    ],
+)
+def test_context_that_is_not_there(
+    environment: dict[str, str], asked: Asked, variables: dict[str, str], hint: str
+) -> None:
+    with pytest.raises(KctlError, match="there is no context") as error:
+        resolve(asked, environment | variables)
+    assert error.value.exit_code is Exit.NOT_FOUND
+    assert error.value.hints == (hint,)
+
+
+def test_field_that_no_context_has(environment: dict[str, str]) -> None:
+    write(environment["KCTL_CONFIG"], Contexts("a", {"a": {"bootstraps": "x"}}))
+    with pytest.raises(KctlError, match='a context has no "bootstraps"') as error:
+        resolve(Asked(), environment)
+    assert error.value.hints[0].startswith('did you mean "bootstrap"')

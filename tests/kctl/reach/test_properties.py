@@ -1,0 +1,105 @@
+"""Kafka's settings in kctl's words, and Java's format of properties."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl.errors import Exit, KctlError
+from kctl.reach.properties import parse, translate, translate_flags
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=b\nc : d\ne f\n", {"a": "b", "c": "d", "e": "f"}),
+        ("# a=b\n  ! c=d\n\n   \n\te=\\ f ", {"e": " f "}),
+        ("a=one, \\\n   two\\\n", {"a": "one, two"}),
+        ("a=ends in \\\\\nb=c", {"a": "ends in \\", "b": "c"}),
+        ("a\\=b\\:c\\ d = e=f:g", {"a=b:c d": "e=f:g"}),
+        ("a=\\u00e9\\t\\n\\q", {"a": "é\t\nq"}),
+        ("a\r\nb=\rc=d", {"a": "", "b": "", "c": "d"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a=\\u12", {"a": "u12"}),
+    ],
+)
+def test_format_of_properties(text: str, expected: dict[str, str]) -> None:
+    assert parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        (
+            f'{PLAIN} required username="alice" password="a\\"b\\\\c;d=e";',
+            {"username": "alice", "password": 'a"b\\c;d=e'},
+        ),
+        (f"{SCRAM} REQUIRED\n  username=alice\n  password=sesame;", {"username": "alice", "password": "sesame"}),
+        (
+            f"{SCRAM} required username=a password=b tokenauth=true;",
+            {"username": "a", "password": "b", "tokenauth": "true"},
+        ),
+        (f'{BEARER} required token="abc.def.";', {"token": "abc.def."}),
+    ],
+)
+def test_line_of_jaas(line: str, fields: dict[str, str]) -> None:
+    translated = translate({"sasl.jaas.config": line})
+    assert (translated.fields, translated.unknown) == (fields, {})
+    assert set(translated.sources.values()) == {"sasl.jaas.config"}
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ("com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;", {}),
+        (f'{BEARER} required clientId="a" clientSecret="b";', {}),
+        (f'{SCRAM} required username="a" password="b" other="c";', {"username": "a", "password": "b"}),
+        ("", {}),
+    ],
+)
+def test_line_of_jaas_that_says_something_else_too_is_kept(line: str, fields: dict[str, str]) -> None:
+    translated = translate({"sasl.jaas.config": line})
+    assert (translated.fields, translated.unknown) == (fields, {"sasl.jaas.config": line})
+
+
+def test_line_of_jaas_that_is_broken_is_not_shown() -> None:
+    with pytest.raises(KctlError) as error:
+        translate({"sasl.jaas.config": f'{PLAIN} required username="alice" password="sesame'})
+    assert error.value.exit_code is Exit.USAGE
+    assert "sesame" not in f"{error.value.what} {error.value.hints}"
+
+
+def test_settings_of_tls() -> None:
+    translated = translate(
+        {
+            "security.protocol": "SSL",
+            "ssl.truststore.location": "/ca.p12",
+            "ssl.truststore.type": "PKCS12",
+            "ssl.truststore.password": "t",
+            "ssl.keystore.location": "/client.p12",
+            "ssl.key.password": "k",
+            "ssl.keystore.password": "s",
+            "ssl.endpoint.identification.algorithm": "",
+            "ssl.cipher.suites": "TLS_AES_128_GCM_SHA256",
+        }
+    )
+    assert translated.fields == {
+        "security_protocol": "SSL",
+        "ca": "/ca.p12",
+        "ca_password": "t",
+        "certificate": "/client.p12",
+        "key_password": "s",
+        "check_hostname": False,
+    }
+    assert translated.sources["key_password"] == "ssl.keystore.password"
+    assert translated.unknown == {"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}
+
+
+def test_flag_that_means_nothing() -> None:
+    assert translate_flags({"sasl.username": "alice", "client.id": "me"}) == {"username": "alice", "client_id": "me"}
+    with pytest.raises(KctlError, match=r'-X knows no "sasl\.mechansim"') as error:
+        translate_flags({"sasl.mechansim": "PLAIN"})
+    assert error.value.hints[0].startswith('did you mean "sasl.mechanism"')

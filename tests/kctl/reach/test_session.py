@@ -1,0 +1,264 @@
+"""Whom a session asks, and what becomes of those who do not answer."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from threading import Thread
+
+import pytest
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kafkad.wire.frames import encode_response
+from kafkad.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from kafkad.wire.messages.create_topics import CreateTopicsRequest
+from kafkad.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from kctl.errors import Exit, KctlError, failure
+from kctl.reach.access import Access
+from kctl.reach.connection import Address, Disconnected, connect_first
+from kctl.reach.offsets import LATEST, offsets_at
+from kctl.reach.rounds import Rounds
+from kctl.reach.session import Session
+from kctl.settings import Settings
+from tests.broker import KafkadProcess
+from tests.oracle.kafka import free_port
+
+METADATA, API_VERSIONS, CREATE_TOPICS = 3, 18, 19
+
+
+@pytest.fixture
+def session(broker: KafkadProcess) -> Iterator[Session]:
+    session = Session(Settings(), Access(bootstrap=(("127.0.0.1", broker.port),)))
+    yield session
+    session.close()
+
+
+class Cluster:
+    """Brokers that answer each key as told, round by round."""
+
+    def __init__(self, *rounds: dict[str, int | KctlError]) -> None:
+        self.rounds = list(rounds)
+        self.now = 0.0
+        self.asked: list[list[str]] = []
+
+    def call_each(self, requests: dict[int, list[str]]) -> dict[int, object]:
+        answers = self.rounds.pop(0) if len(self.rounds) > 1 else self.rounds[0]
+        self.asked.append(sorted(key for keys in requests.values() for key in keys))
+        found: dict[int, object] = {}
+        for broker, keys in requests.items():
+            broken = next((answers[key] for key in keys if isinstance(answers[key], KctlError)), None)
+            found[broker] = broken or [(key, answers[key], f"{key}@{broker}") for key in keys]
+        return found
+
+    def pause(self) -> None:
+        self.now += 1
+
+    def run(self, places: dict[str, int | KctlError], timeout: float = 3) -> dict[str, str | KctlError]:
+        rounds: Rounds[str, str] = Rounds(
+            "group", lambda keys: {key: places[key] for key in keys}, list, lambda answer: answer, timeout
+        )
+        return rounds.run(places, self.call_each, lambda: self.now, self.pause)
+
+
+def test_keys_of_several_brokers_in_one_round() -> None:
+    cluster = Cluster({"a": 0, "b": 0, "c": 0})
+    assert cluster.run({"a": 1, "b": 2, "c": 1}) == {"a": "a@1", "b": "b@2", "c": "c@1"}
+    assert cluster.asked == [["a", "b", "c"]]
+
+
+def test_what_moved_is_asked_again_and_only_that() -> None:
+    cluster = Cluster({"a": 0, "b": ErrorCode.NOT_COORDINATOR}, {"b": 0})
+    assert cluster.run({"a": 1, "b": 1}) == {"a": "a@1", "b": "b@1"}
+    assert cluster.asked == [["a", "b"], ["b"]]
+
+
+def test_patience_ends_with_the_timeout() -> None:
+    cluster = Cluster({"a": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+    result = cluster.run({"a": 1})["a"]
+    assert isinstance(result, KctlError)
+    assert (result.code, result.exit_code) == ("COORDINATOR_LOAD_IN_PROGRESS", Exit.UNREACHABLE)
+    assert cluster.now == 3
+
+
+def test_a_refusal_is_final() -> None:
+    cluster = Cluster({"a": ErrorCode.GROUP_AUTHORIZATION_FAILED})
+    result = cluster.run({"a": 1})["a"]
+    assert isinstance(result, KctlError) and result.exit_code == Exit.UNAUTHORIZED
+    assert len(cluster.asked) == 1
+
+
+def test_a_broker_that_is_down_fails_what_only_it_knows() -> None:
+    down = Disconnected("broker 2 is down")
+    cluster = Cluster({"a": 0, "b": down})
+    assert cluster.run({"a": 1, "b": 2}) == {"a": "a@1", "b": down}
+    assert (cluster.asked[:2], cluster.now) == ([["a", "b"], ["b"]], 3), "it may be back, or another in its place"
+
+
+def test_who_takes_over_from_a_broker_that_is_down_is_asked() -> None:
+    down = Disconnected("broker 2 is down")
+    cluster = Cluster({"a": down}, {"a": down}, {"a": 0})
+    assert cluster.run({"a": 2}) == {"a": "a@2"}
+    assert cluster.now == 2
+
+
+def test_a_partition_without_a_leader_is_waited_for_a_second() -> None:
+    nobody = failure(ErrorCode.LEADER_NOT_AVAILABLE, "no leader")
+    cluster = Cluster({})
+    assert cluster.run({"a": nobody}, timeout=60) == {"a": nobody}
+    assert cluster.now == 1
+
+
+def test_metadata_makes_no_topic(session: Session) -> None:
+    (topic,) = session.metadata(["never-made"]).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert "never-made" not in [topic.name for topic in session.metadata().topics]
+
+
+def test_unknown_partitions_say_so_beside_known_ones(session: Session) -> None:
+    found = offsets_at(session, {TopicPartition("never-made", 0): LATEST})
+    (error,) = found.values()
+    assert isinstance(error, KctlError)
+    assert (error.exit_code, error.code) == (Exit.NOT_FOUND, "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def test_a_connection_that_the_broker_closed_is_opened_again(session: Session) -> None:
+    session.metadata(())
+    session.connection()._socket.shutdown(socket.SHUT_RDWR)
+    assert session.metadata(()).brokers
+
+
+def test_a_broker_that_is_not_there(session: Session) -> None:
+    with pytest.raises(KctlError, match="broker 77 is not there") as told:
+        session.metadata(())
+        session.connection(77)
+    assert told.value.exit_code == Exit.NOT_FOUND
+
+
+def test_refused_ports_are_told_at_once(broker: KafkadProcess) -> None:
+    begin = time.monotonic()
+    with pytest.raises(KctlError) as told:
+        connect_first([Address("127.0.0.1", free_port()), Address("127.0.0.1", free_port())], Access(), begin + 10)
+    assert told.value.exit_code == Exit.UNREACHABLE
+    assert sum("connection refused" in hint for hint in told.value.hints) == 2
+    assert time.monotonic() - begin < 3, "nothing may wait for a time-out"
+
+
+def test_the_first_that_answers_is_enough(broker: KafkadProcess) -> None:
+    silent = socket.create_server(("127.0.0.1", 0))  # accepts, and never says a word
+    try:
+        addresses = [Address("127.0.0.1", silent.getsockname()[1]), Address("127.0.0.1", broker.port)]
+        connection = connect_first(addresses, Access(), time.monotonic() + 10)
+        assert connection.address.port == broker.port
+        connection.close()
+    finally:
+        silent.close()
+
+
+def test_something_else_than_kafka() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def speak() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(1000)
+                peer.sendall(b"HTTP/1.1 400 Bad Request\\r\\n\\r\\n")
+
+        thread = Thread(target=speak)
+        thread.start()
+        with pytest.raises(KctlError) as told:
+            connect_first([Address("127.0.0.1", server.getsockname()[1])], Access(), time.monotonic() + 10)
+        thread.join()
+    assert "does not speak Kafka's protocol" in "\\n".join(told.value.hints)
+
+
+class Flaky:
+    """A broker that answers ApiVersions and Metadata, and breaks off when told to."""
+
+    def __init__(self, peers: dict[int, Address]) -> None:
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.address = Address("127.0.0.1", self.server.getsockname()[1])
+        self.peers = peers
+        self.answers = True
+        self.asked: list[int] = []
+        Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = self.server.accept()
+                Thread(target=self._speak, args=(peer,), daemon=True).start()
+
+    def _speak(self, peer: socket.socket) -> None:
+        with peer, suppress(OSError):
+            while head := peer.recv(4, socket.MSG_WAITALL):
+                frame = peer.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
+                key, version, correlation = struct.unpack_from(">hhi", frame)
+                self.asked.append(key)
+                if not self.answers:
+                    return
+                peer.sendall(encode_response(key, version, correlation, self._answer(key)))
+
+    def _answer(self, key: int) -> object:
+        if key == METADATA:
+            nodes = [MetadataResponseBroker(node_id=node, host=a.host, port=a.port) for node, a in self.peers.items()]
+            return MetadataResponse(brokers=nodes, controller_id=1)
+        served = (METADATA, API_VERSIONS, CREATE_TOPICS)
+        return ApiVersionsResponse(api_keys=[ApiVersion(api_key=api, min_version=0, max_version=4) for api in served])
+
+    def die(self) -> None:
+        """Whoever is connected learns of it in the middle of an answer."""
+        self.answers = False
+        self.server.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Flaky, Flaky]]:
+    peers: dict[int, Address] = {}
+    brokers = Flaky(peers), Flaky(peers)
+    peers |= {1: brokers[0].address, 2: brokers[1].address}
+    yield brokers
+    for broker in brokers:
+        broker.server.close()
+
+
+def test_what_any_broker_knows_is_asked_of_another_when_one_dies(pair: tuple[Flaky, Flaky]) -> None:
+    dying, other = pair
+    session = Session(Settings(), Access(bootstrap=(tuple(dying.address),)))
+    assert list(session.cluster.brokers) == [1, 2]
+    dying.die()
+    assert list(session.refresh().brokers) == [1, 2], "the other one is known from the metadata"
+    assert METADATA in other.asked
+    session.close()
+
+
+def test_what_may_have_been_done_is_not_asked_twice(pair: tuple[Flaky, Flaky]) -> None:
+    dying, other = pair
+    session = Session(Settings(), Access(bootstrap=(tuple(dying.address),)))
+    assert session.cluster.controller_id == 1
+    session.connection(1)
+    dying.answers = False
+    with pytest.raises(Disconnected) as told:
+        session.ask_controller(CreateTopicsRequest(topics=[]), lambda answer: [])
+    assert told.value.in_doubt and CREATE_TOPICS not in other.asked
+    session.close()
+
+
+def test_a_silent_broker_is_waited_for_once_in_a_run() -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    settings = Settings()
+    settings.timeout = 5
+    session = Session(settings, Access(), lambda: now[0], sleep)
+    down = Disconnected("broker 2 is down")
+    session.call_each = lambda requests: dict.fromkeys(requests, down)  # type: ignore[method-assign]
+    session.coordinators = lambda keys, kind=0: dict.fromkeys(keys, 2)  # type: ignore[method-assign]
+    for _ in range(3):
+        assert session.ask_coordinators(["g"], list, lambda answer: ()) == {"g": down}
+    assert 5 <= now[0] < 7
