@@ -18,7 +18,7 @@ from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import API_VERSIONS, BY_KEY, FETCH, OFFSET_COMMIT, PRODUCE, Route
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
-from kafkad.net.connection import Connection, Later
+from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.turns import Jobs, Pieces
 from kafkad.wire.apis import request_class, response_class
@@ -35,7 +35,7 @@ _SMALL_IN_MEMORY = 64 * 1024
 
 T = TypeVar("T")
 
-_Answer = Reply | Later | Pending | None
+_Answer = Reply | DeferredReply | Pending | None
 Handler = Callable[[Context, Request, Any], Any]
 
 
@@ -80,7 +80,7 @@ class Dispatcher:
         probe, now = self._probes[key], perf_counter_ns()
         if reply is PENDING:
             connection.on_reply = partial(_record_wait, probe, started, now)
-        elif type(reply) is Later:
+        elif type(reply) is DeferredReply:
             reply.on_reply = partial(_record_wait, probe, started, now)
         else:
             probe.record((now - started) // 1000)

@@ -36,7 +36,7 @@ from kafkad.log.validate import (
 )
 from kafkad.metrics import RequestProbe
 from kafkad.names import INTERNAL_TOPICS
-from kafkad.net.connection import Connection, Later
+from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
@@ -133,7 +133,7 @@ class ProduceApi:
 
     def serve(
         self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
-    ) -> Reply | Later | Pending | None:
+    ) -> Reply | DeferredReply | Pending | None:
         prefix = connection.produce_prefix
         if prefix:
             target = self._targets[version].get(bytes(view[at + _PREFIX_AT : at + prefix]))
@@ -186,7 +186,7 @@ class ProduceApi:
 
     def _direct(
         self, connection: Connection, frame: memoryview, version: int, correlation_id: int
-    ) -> Reply | Later | Pending | None:
+    ) -> Reply | DeferredReply | Pending | None:
         header, body_at = read_request_header(frame, 0)
         request = read_produce(frame, body_at, version)
         work = Work(request, version, correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)
@@ -362,9 +362,9 @@ class ProduceApi:
 
         return self._commits.begin(work.uncommitted, work.request.timeout_ms, committed)
 
-    def _held(self, connection: Connection, reply: bytes, target: Target, version: int) -> Reply | Later:
+    def _held(self, connection: Connection, reply: bytes, target: Target, version: int) -> Reply | DeferredReply:
         """HOT. The reply to a repeated request, when what it wrote is on the disk."""
-        later = Later(connection)
+        later = DeferredReply(connection)
         later.reply = reply
         request = target.request
         logs = {0: target.partition.log}
@@ -372,7 +372,7 @@ class ProduceApi:
             return later
         return reply
 
-    def _let_go(self, later: Later, request: ProduceFrame, version: int, failures: Failures) -> None:
+    def _let_go(self, later: DeferredReply, request: ProduceFrame, version: int, failures: Failures) -> None:
         """HOT. `later` holds the reply that leaves if nothing failed."""
         reply = later.reply
         if failures:
@@ -382,8 +382,8 @@ class ProduceApi:
             reply = pack_response(request, version, correlation_id, [pack_answer(refusal, version)])
         later.settle(reply)
 
-    def _when_committed(self, connection: Connection, work: Work) -> Reply | Later | None:
-        later = Later(connection)
+    def _when_committed(self, connection: Connection, work: Work) -> Reply | DeferredReply | None:
+        later = DeferredReply(connection)
         return later if self._commit(connection, work, later.settle) else self._reply(connection, work)
 
     def _late_refusal(self, index: int, error: BaseException) -> Answer:

@@ -95,7 +95,7 @@ class Controller:
         self._consumer = asyncio.create_task(self._consume())
         answers = await self._enqueue(self._elect)
         if answers is not None:
-            await answers.mine()
+            await answers.own_answers()
 
     async def stop(self) -> None:
         """Ends the term, if any, and refuses what still waits. `/controller` goes with the session."""
@@ -147,7 +147,7 @@ class Controller:
     async def _in_time(
         self, results: list[TopicResult], answers: Answers, timeout_ms: int, validate_only: bool
     ) -> list[TopicResult]:
-        if validate_only or await _within(answers.mine(), timeout_ms):
+        if validate_only or await _within(answers.own_answers(), timeout_ms):
             return results
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Written, but not known to the broker within {timeout_ms} ms")
         return [r if r.error else TopicResult(name=r.name, topic_id=r.topic_id, error=late) for r in results]
@@ -157,7 +157,7 @@ class Controller:
     ) -> Outcomes:
         """None for all partitions; then those that need no election are left out."""
         outcomes, answers = await self._operate(lambda term: term.elections.elect(kind, partitions))
-        await _within(answers.mine(), timeout_ms)
+        await _within(answers.own_answers(), timeout_ms)
         return outcomes
 
     async def alter_partition_reassignments(self, targets: Mapping[TopicPartition, Target]) -> Outcomes:

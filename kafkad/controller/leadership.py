@@ -171,16 +171,16 @@ class Leadership:
 class Answers:
     """The answers to a batch of requests, or to several."""
 
-    def __init__(self, mine: Sequence[asyncio.Future[None]] = ()) -> None:
-        self._mine = mine
+    def __init__(self, own: Sequence[asyncio.Future[None]] = ()) -> None:
+        self._own = own
 
     def __add__(self, other: Answers) -> Answers:
-        return Answers([*self._mine, *other._mine])
+        return Answers([*self._own, *other._own])
 
-    async def mine(self) -> None:
+    async def own_answers(self) -> None:
         """Until the broker in this process has carried out all of it: from then on it answers clients accordingly."""
-        if self._mine:
-            await asyncio.wait(self._mine)
+        if self._own:
+            await asyncio.wait(self._own)
 
 
 def storage_refused(error: MetaError) -> KafkaError:

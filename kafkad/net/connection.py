@@ -1,8 +1,8 @@
 """One client connection: bytes become frames, replies become bytes, in the order of the requests.
 
 Rules:
-- One request of a connection is worked on at a time; what follows it waits in the kernel or in `_rest`. A `Later`
-  lets those go on that have arrived with it, and all their replies leave together.
+- One request of a connection is worked on at a time; what follows it waits in the kernel or in `_rest`. With a
+  `DeferredReply` those go on that have arrived with it, and all their replies leave together.
 - The first of the requests that arrive together is answered at once. Those behind it have a share of the loop's turn
   and of memory for replies; when it is used up, what has been answered is sent and the rest waits in the lane.
 - While a reply has not left completely, nothing more is read or answered: a peer that does not read costs one share.
@@ -29,7 +29,7 @@ from kafkad.net.reply import (
     FileRange,
     Part,
     Reply,
-    Rest,
+    UnsentRange,
     cut_off,
     gathered,
     joined,
@@ -54,7 +54,7 @@ _MOST_REPLIED = 256 * 1024
 _WORTH_WAKING = 256 * 1024
 
 
-class Later:
+class DeferredReply:
     """What a dispatcher returns when its work is done and only the reply has to wait, for `settle`."""
 
     __slots__ = ("_connection", "on_reply", "reply")
@@ -72,7 +72,7 @@ class Later:
         self._connection.settled()
 
 
-_NO_REPLIES: Final[list[Reply | Later]] = []
+_NO_REPLIES: Final[list[Reply | DeferredReply]] = []
 
 
 class Connection:
@@ -141,7 +141,7 @@ class Connection:
         self._out: deque[Part] | None = None
         self._busy = False
         self._awaited = 0
-        self._replies: list[Reply | Later] = _NO_REPLIES
+        self._replies: list[Reply | DeferredReply] = _NO_REPLIES
         self._served = NEVER
         self._paused = False
         self._writing = False
@@ -209,7 +209,7 @@ class Connection:
         if self._awaited or self.closed:
             return
         replies, self._replies = self._replies, _NO_REPLIES
-        settled = [each.reply if type(each) is Later else each for each in replies]
+        settled = [each.reply if type(each) is DeferredReply else each for each in replies]
         ready: list[Reply] = [each for each in settled if each is not None]  # type: ignore[misc]
         if ready:
             self._send(ready[0] if len(ready) == 1 else joined(ready))
@@ -255,7 +255,7 @@ class Connection:
     def _serve(self, view: memoryview, have: int, until: float) -> bool:
         """Hand over the whole frames in view[:have], more than one only until then; keep the rest; send all replies
         together. Whether frames are left."""
-        replies: list[Reply | Later] = []
+        replies: list[Reply | DeferredReply] = []
         try:
             at = self._hand_over(view, have, replies, until)
             if not self.closed:
@@ -280,7 +280,7 @@ class Connection:
             self._send(replies[0] if len(replies) == 1 else joined(replies))  # type: ignore[arg-type]
         return self._rest is not None
 
-    def _hand_over(self, view: memoryview, have: int, replies: list[Reply | Later], until: float) -> int:
+    def _hand_over(self, view: memoryview, have: int, replies: list[Reply | DeferredReply], until: float) -> int:
         """Dispatch frame after frame; returns where the first one starts that is partial or has to wait."""
         dispatch = self.listener.dispatch
         at = replied = 0
@@ -299,7 +299,7 @@ class Connection:
                 break
             if reply is not None:
                 replies.append(reply)  # type: ignore[arg-type]
-                if type(reply) is Later:
+                if type(reply) is DeferredReply:
                     self._awaited += 1
                 elif at < have:
                     replied += size_of(reply)  # type: ignore[arg-type]
@@ -462,7 +462,7 @@ class Connection:
         elif sent == 0:
             raise cut_off(part)
         else:
-            out[0] = Rest(part.file, part.position + sent, part.length - sent)
+            out[0] = UnsentRange(part.file, part.position + sent, part.length - sent)
 
     def _wait_for_room(self) -> None:
         assert self._out is not None

@@ -44,7 +44,7 @@ PENDING: Final = Pending()
 """What a dispatcher returns when the reply will come later, by `Connection.reply`."""
 
 
-class Rest:
+class UnsentRange:
     """What is left of a range that left in pieces."""
 
     __slots__ = ("file", "length", "position")

@@ -14,7 +14,7 @@ from sys import intern
 from typing import Any
 
 from kafkad.net.awake import Awake
-from kafkad.net.connection import Connection, Later
+from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.queued import Queued
 from kafkad.net.reply import Pending, Reply
 from kafkad.turns import Lane
@@ -37,9 +37,9 @@ _MAPPED = "::ffff:"
 _UNPACED = b"reno"
 """The congestion control that every Linux has. Others, such as bbr, pace even what never leaves the machine."""
 
-Dispatch = Callable[[Connection, memoryview, int, int], "Reply | Later | Pending | None"]
+Dispatch = Callable[[Connection, memoryview, int, int], "Reply | DeferredReply | Pending | None"]
 """`dispatch(connection, view, at, end)`: one request stands in view[at:end], without its length; returns the reply,
-None for none, a Later, or PENDING. The view is reused as soon as it returns."""
+None for none, a DeferredReply, or PENDING. The view is reused as soon as it returns."""
 
 
 class Buffers:

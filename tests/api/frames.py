@@ -15,7 +15,7 @@ from kafkad.api.routes import FETCH, PRODUCE, ROUTES
 from kafkad.clock import SystemClock
 from kafkad.log.recompress import SlowPath
 from kafkad.metrics import RequestProbe
-from kafkad.net.connection import Connection, Later
+from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Reply
 from kafkad.replica.durable import Durable
 from kafkad.turns import Jobs, Lane
@@ -41,7 +41,7 @@ class FakeConnection:
         self.on_close: Any = None
         self.closed = False
         self.replies: list[Reply | None] = []
-        self.later: Later | None = None
+        self.later: DeferredReply | None = None
 
     def reply(self, reply: Reply | None) -> None:
         self.replies.append(reply)
@@ -98,7 +98,7 @@ class Frames:
 
         reply = self.broker.run(dispatch())
         view[:] = bytes(len(view))  # the receive buffer is used again at once
-        if isinstance(reply, Later):
+        if isinstance(reply, DeferredReply):
             self.connection.later = reply
             return None
         return None if reply is PENDING else cast("Reply | None", reply)

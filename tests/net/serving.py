@@ -6,7 +6,7 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 
-from kafkad.net.connection import Connection, Later
+from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import Pending, Reply
 from kafkad.net.server import Limits, Server
 
@@ -23,7 +23,7 @@ Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def run(
-    dispatch: Callable[[Connection, memoryview, int, int], Reply | Later | Pending | None],
+    dispatch: Callable[[Connection, memoryview, int, int], Reply | DeferredReply | Pending | None],
     scenario: Callable[[Server, Callable[[], Awaitable[Peer]]], Awaitable[None]],
     limits: Limits | None = None,
 ) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.net.connection import Connection, Later
+from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Part, Pending, Reply
 from kafkad.net.server import SHARED_BYTES, Buffers, Limits, Server
 from tests.net.serving import Peer, echo, frame, read_frame, run
@@ -56,13 +56,13 @@ def test_a_reply_that_comes_while_another_is_leaving_follows_it() -> None:
 
 
 def test_a_later_reply_keeps_its_place_and_lets_what_came_with_it_go_on() -> None:
-    laters: list[tuple[Later, bytes]] = []
+    laters: list[tuple[DeferredReply, bytes]] = []
     pending: list[tuple[Connection, bytes]] = []
 
-    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Later | Pending | None:
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | DeferredReply | Pending | None:
         body = bytes(view[at:end])
         if body.startswith(b"later"):
-            laters.append((Later(connection), body))
+            laters.append((DeferredReply(connection), body))
             return laters[-1][0]
         if body.startswith(b"pending"):
             pending.append((connection, body))
