@@ -1,4 +1,4 @@
-"""The broker under test: kafkad and, in the slow suites, real Kafka 3.9: no test asks for more than Kafka does."""
+"""The broker under test: kafkad and, in `make test-long`, real Kafka 3.9: no test asks for more than Kafka does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Broker(Protocol):
 
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "5"}
-TARGETS = ["kafkad", pytest.param("kafka-3.9", marks=[pytest.mark.slow, pytest.mark.java])]
+TARGETS = ["kafkad", pytest.param("kafka-3.9", marks=[pytest.mark.long, pytest.mark.java])]
 
 
 @pytest.fixture(scope="session", params=TARGETS)

@@ -42,7 +42,7 @@ def test_every_version_served_is_asked(asker: Asker) -> None:
     assert {api for api in KEYS if KEYS[api] in asker.served} <= set(probes.PROBES)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.java
 @pytest.mark.timeout(300)
 def test_expected_answers_are_what_kafka_says_now() -> None:

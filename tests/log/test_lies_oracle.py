@@ -13,7 +13,7 @@ from tests.log.test_validate_oracle import ask, fetch_header, kafka_with_topics,
 from tests.oracle.kafka import missing
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.java,
     pytest.mark.skipif(missing("3.9") is not None, reason=str(missing("3.9"))),
 ]

@@ -20,7 +20,7 @@ from tests.log.sequences import MIDDLE, SCENARIOS, Sent
 from tests.oracle.kafka import Kafka, missing
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.java,
     pytest.mark.skipif(missing("3.9") is not None, reason=str(missing("3.9"))),
 ]

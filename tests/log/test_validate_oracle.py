@@ -27,7 +27,7 @@ from tests.log.produced import TOPICS, Case, cases, config_of, leader
 from tests.oracle.kafka import Kafka, missing
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.java,
     pytest.mark.skipif(missing("3.9") is not None, reason=str(missing("3.9"))),
 ]
