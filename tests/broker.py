@@ -85,6 +85,7 @@ class KafkadProcess:
                 return
             except OSError:
                 time.sleep(0.005)
+        self.kill()  # or it would outlive the test
         raise AssertionError(f"kafkad does not answer after {seconds} s:\n{self.log}")
 
     def stop(self) -> int:
