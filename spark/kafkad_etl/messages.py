@@ -206,10 +206,13 @@ class Failed(Struct, frozen=True, tag="failed", kw_only=True):
     trace: str = ""
 
 
+EndReason: TypeAlias = Literal["done", "stopped", "limit"]
+
+
 class Ended(Struct, frozen=True, tag="ended"):
     """`reason` `stopped`: asked to; `limit`: as many rows, as much time or idleness as the job allows."""
 
-    reason: Literal["done", "stopped", "limit"]
+    reason: EndReason
 
 
 Event: TypeAlias = (

@@ -19,8 +19,8 @@ from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.oracle.kafka import Kafka
 from tests.spark.conftest import SparkReady
+from tests.spark.driver.sinks.postgres import Postgres
 from tests.spark.sinks import postgres
-from tests.spark.sinks.postgres import Postgres
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from kafkad_etl.driver.outcome import DataFrame
+from kafkad_etl.driver.terms import DataFrame
 
 PATIENCE_MS = 10_000
 """Until Spark has told what it observed: it does so a moment after the action."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from kafkad_etl.driver.outcome import JobFailed
+from kafkad_etl.driver.terms import JobFailed
 from kafkad_etl.messages import Failed
 
 Kind: TypeAlias = Literal[

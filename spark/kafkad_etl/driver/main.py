@@ -9,16 +9,15 @@ from typing import Any
 from py4j.protocol import Py4JError
 
 from kafkad_etl.driver.channel import Channel
-from kafkad_etl.driver.compaction import compact
 from kafkad_etl.driver.failures import failure_of
-from kafkad_etl.driver.limits import Reason
-from kafkad_etl.driver.preview import preview
-from kafkad_etl.driver.run import run
 from kafkad_etl.driver.session import session_of, started
 from kafkad_etl.driver.sinks import sink_of
-from kafkad_etl.driver.sinks.files import tidy
+from kafkad_etl.driver.sinks.files.sink import tidy
+from kafkad_etl.driver.tasks.compact import compact
+from kafkad_etl.driver.tasks.preview import preview
+from kafkad_etl.driver.tasks.run import run
 from kafkad_etl.facts import FILES
-from kafkad_etl.messages import Ended
+from kafkad_etl.messages import Ended, EndReason
 
 
 def main(socket: str) -> int:
@@ -39,7 +38,7 @@ def main(socket: str) -> int:
                 spark.stop()
 
 
-def task(spark: Any, channel: Channel) -> Reason:
+def task(spark: Any, channel: Channel) -> EndReason:
     if channel.plan.task == "preview":
         return preview(spark, channel.plan, channel)
     try:
@@ -50,7 +49,7 @@ def task(spark: Any, channel: Channel) -> Reason:
                 tidy(spark, channel.plan)
 
 
-def _written(spark: Any, channel: Channel) -> Reason:
+def _written(spark: Any, channel: Channel) -> EndReason:
     if channel.plan.task == "compact":
         return compact(spark, channel.plan, channel)
     reason = run(spark, channel.plan, channel, sink_of)

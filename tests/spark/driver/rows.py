@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from kafkad_etl.driver.outcome import BatchId, DataFrame, Written
+from kafkad_etl.driver.terms import BatchId, DataFrame, Written
 from kafkad_etl.job import Job, Mode, Offsets
 from kafkad_etl.messages import Batch, Event, Plan, Reading, Schema, Stop
 

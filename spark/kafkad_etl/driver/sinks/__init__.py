@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kafkad_etl.driver.outcome import Sink
+from kafkad_etl.driver.terms import Sink
 from kafkad_etl.messages import Event, Plan
 
 
@@ -13,7 +13,7 @@ def sink_of(spark: Any, plan: Plan, tell: Callable[[Event], None]) -> Sink:
     """`tell`: what the user hears of it beside what the methods return: warnings, and the rows of a console."""
     kind = plan.job.sink.type
     if kind in ("parquet", "json", "csv"):
-        from kafkad_etl.driver.sinks.files import FileSink
+        from kafkad_etl.driver.sinks.files.sink import FileSink
 
         return FileSink(spark, plan, tell)
     if kind == "console":
@@ -21,7 +21,7 @@ def sink_of(spark: Any, plan: Plan, tell: Callable[[Event], None]) -> Sink:
 
         return ConsoleSink(plan.job.sink.console.limit, tell)
     if kind == "none":
-        from kafkad_etl.driver.sinks.nothing import NothingSink
+        from kafkad_etl.driver.sinks.noop import NothingSink
 
         return NothingSink()
     if kind == "topic" and plan.job.sink.topic is not None:
@@ -29,7 +29,7 @@ def sink_of(spark: Any, plan: Plan, tell: Callable[[Event], None]) -> Sink:
 
         return TopicSink(spark, plan, plan.job.sink.topic)
     if kind == "jdbc" and plan.job.sink.jdbc is not None:
-        from kafkad_etl.driver.sinks.jdbc import JdbcSink
+        from kafkad_etl.driver.sinks.jdbc.sink import JdbcSink
 
         return JdbcSink(spark, plan, plan.job.sink.jdbc)
     if kind == "delta":

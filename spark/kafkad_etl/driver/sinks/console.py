@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafkad_etl.driver.outcome import BatchId, DataFrame, Written
-from kafkad_etl.driver.sinks.texts import column
+from kafkad_etl.driver.sinks.text_formats import column
+from kafkad_etl.driver.terms import BatchId, DataFrame, Written
 from kafkad_etl.messages import Event, Rows
 
 

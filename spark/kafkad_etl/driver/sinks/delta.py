@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkad_etl.driver.outcome import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.driver.paths import HadoopFiles, join
+from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.messages import Failed, Plan
 
 SETTINGS = {

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafkad_etl.driver.counting import counted
-from kafkad_etl.driver.outcome import BatchId, DataFrame, JobFailed, Written
-from kafkad_etl.driver.sinks.texts import TIMES, column, nested
+from kafkad_etl.driver.sinks.text_formats import TIMES, column, nested
+from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.job import TopicSink as Settings
 from kafkad_etl.messages import Client, Failed, Plan, Schema
 

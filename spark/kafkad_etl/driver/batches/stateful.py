@@ -1,0 +1,131 @@
+"""One batch of a job whose groups outlive it. Parsing and SQL are part of Spark's streaming query here; what comes out
+of it is kept while the batch's rows are looked at once more, and only if some are bad or late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kafkad_etl.driver.batches import transform
+from kafkad_etl.driver.batches.batch import BatchResult, Phases, good, write
+from kafkad_etl.driver.batches.late_rows import Group, groups_of, late_rows
+from kafkad_etl.driver.source import reader
+from kafkad_etl.driver.source.bad_rows import Tally, write_dead_letters
+from kafkad_etl.driver.source.json_rows import named
+from kafkad_etl.driver.source.parser import BAD, Parser
+from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Sink
+from kafkad_etl.facts import duration_ms
+from kafkad_etl.messages import Failed, Plan
+
+INPUT = "input"
+
+
+class Observed(NamedTuple):
+    """Of all rows of a batch, while they passed."""
+
+    rows: int
+    bad: int
+    first_ms: int | None
+    """The earliest time in the watermark's column."""
+    timeless: int
+    """Rows without one: no window has them."""
+
+
+class Stateful:
+    def __init__(self, spark: Any, plan: Plan, parser: Parser, sink: Sink, warn: Callable[[str], None]) -> None:
+        self._spark, self._plan, self._parser, self._sink, self._warn = spark, plan, parser, sink, warn
+        self._tally = Tally(plan.job.value.bad_rows)
+        self._groups: list[Group] = []
+        self._warned = False
+
+    def query(self, raw: DataFrame) -> DataFrame:
+        """Of a stream: what the sink gets of each batch."""
+        from pyspark.sql import functions as f
+
+        job = self._plan.job
+        rows = self._parser.parsed(raw)
+        watermark, bad = job.transform.watermark, f.lit(0)
+        time = f.col(named(watermark.column)) if watermark else f.lit(None).cast("timestamp")
+        if self._parser.can_be_bad:
+            bad = f.count(BAD)
+        timeless = (
+            f.count_if(time.isNull() & f.col(BAD).isNull()) if self._parser.can_be_bad else f.count_if(time.isNull())
+        )
+        rows = rows.observe(INPUT, f.count(f.lit(1)), bad, f.unix_millis(f.min(time)), timeless)
+        out = transform.result(self._remembered(good(rows, self._parser)), job)
+        self._groups = groups_of(out) if job.run.output != "complete" else []
+        return out
+
+    def _remembered(self, rows: DataFrame) -> DataFrame:
+        watermark, deduplicate = self._plan.job.transform.watermark, self._plan.job.transform.deduplicate
+        if watermark:
+            delay_ms = duration_ms(watermark.delay)
+            if deduplicate and deduplicate.within:
+                delay_ms = max(delay_ms, duration_ms(deduplicate.within))  # Spark remembers rows for as long
+            rows = rows.withWatermark(watermark.column, f"{delay_ms} milliseconds")
+        if not deduplicate:
+            return rows
+        if not watermark:
+            text = "transform.deduplicate would remember every row for ever"
+            hints = ["give it `within`, and the job a watermark", "or let run.output be append"]
+            raise JobFailed(Failed(kind="sql", text=text, hints=hints))
+        return rows.dropDuplicatesWithinWatermark(list(deduplicate.keys))
+
+    def process(
+        self, out: DataFrame, batch: BatchId, late_before_ms: int, observed: Callable[[], Observed]
+    ) -> BatchResult:
+        phases = Phases()
+        done = self._sink.finished(batch)
+        out = out.persist()
+        try:
+            with phases.phase("query"):
+                out.count()  # Spark's state has to go on, written or not
+            passed = observed()
+            again = self._again(batch) if passed.rows else None
+            with phases.phase("bad rows"):
+                self._bad(again, batch, passed)
+            with phases.phase("late rows"):
+                is_late = passed.first_ms is not None and passed.first_ms <= late_before_ms
+                late = self._late(again, late_before_ms) if again is not None and is_late else 0
+            written = done if done is not None else write(self._plan, self._sink, out, batch, phases, self._warn)
+        finally:
+            out.unpersist()
+        return BatchResult(
+            batch, passed.rows, written, phases.total(), phases.seconds, passed.bad, late, replayed=done is not None
+        )
+
+    def _again(self, batch: BatchId) -> DataFrame | None:
+        """The batch's rows, parsed; files are not read again."""
+        if self._plan.reading is None:
+            return None
+        return self._parser.parsed(reader.bounded(self._spark, self._plan, batch.start, batch.end))
+
+    def _bad(self, rows: DataFrame | None, batch: BatchId, passed: Observed) -> None:
+        if passed.bad and self._parser.learn(rows):
+            text = "the registry has schemas that were not known when the query began"
+            raise JobFailed(Failed(kind="schema", text=text, retriable=True))
+        self._tally.meet(batch.number, rows, passed.bad, passed.rows)
+        if passed.bad and self._plan.job.value.bad_rows.action == "dead_letter":
+            write_dead_letters(rows, self._plan)
+        watermark = self._plan.job.transform.watermark
+        if passed.timeless and self._groups and watermark and not self._warned:
+            self._warned = True
+            text = f"have no {watermark.column}, and so are in no window; further batches are not mentioned"
+            self._warn(f"batch {batch.number}: {passed.timeless:,} rows {text}")
+
+    def _late(self, rows: DataFrame, before_ms: int) -> int:
+        rows = good(rows, self._parser)
+        job = self._plan.job
+        if job.transform.deduplicate and job.transform.watermark:
+            return int(rows.where(f"{named(job.transform.watermark.column)} <= timestamp_millis({before_ms})").count())
+        result = transform.result(rows, job)
+        return sum(late_rows(result, group, before_ms) for group in self._groups)
+
+
+def observed_of(query: Any) -> Observed:
+    """Of the batch that runs: Spark tells it in its progress only when the batch is committed."""
+    metrics = query._jsq.streamingQuery().lastExecution().observedMetrics()
+    row = metrics.apply(INPUT)
+    values = [None if row.isNullAt(at) else int(row.get(at)) for at in range(4)]
+    rows, bad, first_ms, timeless = values
+    return Observed(rows or 0, bad or 0, first_ms, timeless or 0)

@@ -1,0 +1,83 @@
+"""Rows of `source` through the job's SQL."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kafkad_etl.driver.failures import sql_failed
+from kafkad_etl.driver.source.json_rows import named
+from kafkad_etl.driver.terms import DataFrame
+from kafkad_etl.job import Job, Lookup
+
+SOURCE = "source"
+OUT = "out"
+
+
+class Query(NamedTuple):
+    name: str
+    sql: str
+
+
+def queries(job: Job) -> list[Query]:
+    """The only one is called `sql`."""
+    if job.transform.steps:
+        return [Query(step.name, step.sql) for step in job.transform.steps]
+    return [Query("sql", job.transform.sql)] if job.transform.sql else []
+
+
+def create_lookups(spark: Any, job: Job) -> None:
+    for name, lookup in job.transform.lookups.items():
+        _read(spark, lookup).cache().createOrReplaceTempView(name)
+
+
+def _read(spark: Any, lookup: Lookup) -> DataFrame:
+    reader = spark.read.format(lookup.format).options(**{name: str(value) for name, value in lookup.options.items()})
+    if lookup.schema:
+        reader = reader.schema(lookup.schema)
+    return reader.load(lookup.path) if lookup.path else reader.load()
+
+
+def result(source: DataFrame, job: Job) -> DataFrame:
+    """Temporary views live in the frame's own session: a stream's batches have another than the driver's."""
+    from pyspark.errors import AnalysisException
+
+    session = source.sparkSession
+    source.createOrReplaceTempView(SOURCE)
+    out = None
+    for query in queries(job):
+        try:
+            out = session.sql(query.sql)
+        except AnalysisException as error:  # ParseException is one
+            raise sql_failed(error, query.name) from error
+        out.createOrReplaceTempView(query.name)
+    if out is None:
+        return source.select(*[named(name) for name in plain_columns(source.columns, job)])
+    return out.select("*")  # whose plan has the views' own in it: Spark looks there for what is observed
+
+
+def has_limit(out: DataFrame) -> bool:
+    """Anywhere in the SQL, as Spark understands it: TABLESAMPLE (n ROWS) is one too."""
+    limit = out.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.LIMIT()
+    return bool(out._jdf.queryExecution().analyzed().containsPattern(limit))
+
+
+def plain_columns(columns: list[str], job: Job) -> list[str]:
+    """Without SQL: what was in the record, and of the rest what the sink asks for."""
+    sink = job.sink
+    wanted = set(sink.partition_by)
+    if sink.topic:
+        wanted |= {sink.topic.key, sink.topic.partition, sink.topic.headers}
+        if sink.topic.source_header:
+            wanted |= {"_topic", "_partition", "_offset"}
+    return [name for name in columns if not name.startswith("_") or name in wanted]
+
+
+def first_of_each(source: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    """Inside one batch. Which row is the first is the same every time."""
+    if "_offset" not in source.columns:
+        return source.dropDuplicates(list(keys))
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.partitionBy(*[named(key) for key in keys]).orderBy("_timestamp", "_topic", "_partition", "_offset")
+    return source.withColumn("_nth", f.row_number().over(order)).where("_nth = 1").drop("_nth")

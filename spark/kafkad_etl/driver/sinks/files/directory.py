@@ -1,0 +1,148 @@
+"""A directory that batches of files appear in, apart from Spark: which name each file gets, and what goes."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+from uuid import uuid4
+
+import msgspec
+
+from kafkad_etl.driver.paths import Entry, Files, hidden, join, parent_and_name
+from kafkad_etl.driver.sinks.files.manifest import Manifest, Manifests, complete, redone, roll_back
+from kafkad_etl.driver.terms import BatchId, Written
+from kafkad_etl.facts import MANIFESTS
+from kafkad_etl.job import Job
+from kafkad_etl.job import Sink as Settings
+from kafkad_etl.messages import Plan
+
+ENDING = re.compile(r"[-.]c\d{3}(\..+)$|(\.[^.]+)$")
+
+
+class Layout(NamedTuple):
+    """Where the files of one job and one checkpoint are."""
+
+    target: str
+    staging: str
+    manifests: str
+
+    @classmethod
+    def of(cls, target: str, job: Job, checkpoint: str, *, batch_mode: bool) -> Layout:
+        """Runs of one job at the same time have checkpoints of their own in the job file, in mode batch too."""
+        parent, name = parent_and_name(target)
+        owner = f"{job.name}-{zlib.crc32((checkpoint or job.run.checkpoint).encode()):08x}"
+        staging = join(parent, f".{name}-etl-staging/{owner}")
+        kept_at = staging if batch_mode or not checkpoint else checkpoint
+        return cls(target, staging, join(kept_at, MANIFESTS))
+
+
+class Directory:
+    def __init__(self, files: Files, layout: Layout, manifests: Manifests, plan: Plan) -> None:
+        self._files = files
+        self._layout = layout
+        self._manifests = manifests
+        self._plan = plan
+        self._once = plan.mode == "batch"
+        self._run = uuid4().hex[:8] if self._once else plan.checkpoint_id[:8]
+
+    def there(self) -> list[Entry]:
+        return visible(self._files.under(self._layout.target))
+
+    def finished(self, batch: BatchId) -> Written | None:
+        return None if self._once else self._manifests.finished(batch)
+
+    def staging(self, batch: BatchId) -> str:
+        """Where the batch is to be written; what an earlier attempt left there is gone."""
+        staging = self._staging(batch)
+        self._files.remove(staging)
+        return staging
+
+    def _staging(self, batch: BatchId) -> str:
+        return join(self._layout.staging, f"{batch.number:09d}")
+
+    def appear(self, batch: BatchId, rows: int) -> Written:
+        """What is in staging becomes visible."""
+        staging = self._staging(batch)
+        staged = visible(self._files.under(staging)) if rows else []
+        manifest = Manifest(
+            batch=batch.number,
+            start=batch.start,
+            end=batch.end,
+            source=source_of(self._plan.job),
+            target=self._layout.target,
+            staging=staging,
+            moves=named(staged, f"{self._plan.job.name}-{self._run}-{batch.number:09d}"),
+            removes=replaced(self._plan.job.sink, staged, self.there),
+            rows=rows,
+            bytes=sum(entry.size for entry in staged),
+        )
+        if manifest.moves or manifest.removes:
+            self._files.keep(staging, [entry.path for entry in staged])
+            self._manifests.publish(manifest)
+            self._manifests.prune(batch.number)
+        self._clear(batch)
+        return manifest.written
+
+    def _clear(self, batch: BatchId) -> None:
+        self._files.remove(self._layout.staging if self._once else self._staging(batch))
+
+    def settle(self) -> str:
+        """Before files of the target are merged."""
+        if self._once:
+            return self.settle_cut_off(redo=False)
+        self._manifests.settle()
+        return ""
+
+    def settle_cut_off(self, *, redo: bool = True) -> str:
+        """Mode batch: what a run before this one has left half done; a warning if its files stay."""
+        manifest = self._manifests.newest() if self._once else None
+        if manifest is None:
+            return ""
+        reading = self._plan.reading
+        start, end = (reading.start, reading.end) if reading else ({}, {})
+        if redo and not manifest.removes and redone(manifest, start, end, source_of(self._plan.job)):
+            roll_back(self._files, manifest)
+            warning = ""
+        else:
+            complete(self._files, manifest)
+            warning = cut_off(manifest)
+        self._manifests.forget(manifest.batch)
+        return warning
+
+
+def visible(entries: Iterable[Entry]) -> list[Entry]:
+    return [entry for entry in entries if not hidden(entry.path)]
+
+
+def named(staged: list[Entry], prefix: str) -> list[tuple[str, str]]:
+    """Staged names and final ones, which nothing else has."""
+    moves = []
+    for number, entry in enumerate(staged):
+        directory, _, name = entry.path.rpartition("/")
+        ending = ENDING.search(name)
+        final = f"{prefix}-{number:04d}{(ending[1] or ending[2]) if ending else ''}"
+        moves.append((entry.path, f"{directory}/{final}" if directory else final))
+    return moves
+
+
+def replaced(settings: Settings, staged: list[Entry], there: Callable[[], list[Entry]]) -> list[str]:
+    """Names of files in the target that go when the staged ones come."""
+    if settings.mode == "overwrite":
+        return [entry.path for entry in there()]
+    if settings.mode == "overwrite_partitions":
+        partitions = {entry.path.rpartition("/")[0] for entry in staged}
+        return [entry.path for entry in there() if entry.path.rpartition("/")[0] in partitions]
+    return []
+
+
+def source_of(job: Job) -> str:
+    return f"{zlib.crc32(msgspec.json.encode(job.source)):08x}"
+
+
+def cut_off(manifest: Manifest) -> str:
+    return (
+        f"an earlier run was cut off after it had written {manifest.rows} rows ({len(manifest.moves)} files), and this "
+        f"run does not read all of them again: its files are complete in {manifest.target}"
+    )

@@ -1,0 +1,226 @@
+"""Sinks `parquet`, `json` and `csv`: files in a directory that others may read while the job runs.
+
+How a batch appears there is in `manifest`. Beyond that: `overwrite` and `overwrite_partitions` put the new files in
+place and then remove the old ones, so a reader in between sees both, for as long as that takes; a crash in between is
+put right by the next run. An empty batch writes no file, and with `overwrite` leaves none.
+
+Mode batch has no checkpoint that would repeat a batch. A run that was cut off while its files appeared is dealt with
+by the next: its files are removed again if the next run reads all of its rows anew; else they are brought to their end,
+and a warning says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from kafkad_etl.driver.counting import counted
+from kafkad_etl.driver.paths import ATOMIC_RENAME, Entry, HadoopFiles, join, parent_and_name
+from kafkad_etl.driver.sinks.files.directory import Directory, Layout
+from kafkad_etl.driver.sinks.files.manifest import Manifests
+from kafkad_etl.driver.sinks.files.merging import Merging
+from kafkad_etl.driver.sinks.text_formats import TIMES, nested
+from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
+from kafkad_etl.facts import MANIFESTS, MERGES
+from kafkad_etl.job import Offsets
+from kafkad_etl.job import Sink as Settings
+from kafkad_etl.messages import Event, Failed, Plan, Warned
+
+MB = 1 << 20
+ROWS_PER_TASK = 25_000
+FIRST_GUESS = 100
+"""Bytes for each offset, until a batch has shown it."""
+
+
+class Place(NamedTuple):
+    """Where a job's files go, and what knows of them."""
+
+    files: HadoopFiles
+    layout: Layout
+    directory: Directory
+    merging: Merging
+
+
+def place_of(spark: Any, plan: Plan) -> Place:
+    files = HadoopFiles(spark, plan.job.sink.path)
+    target = files.absolute(plan.job.sink.path)
+    layout = Layout.of(target, plan.job, plan.checkpoint, batch_mode=plan.mode == "batch")
+    manifest_files = HadoopFiles(spark, layout.manifests)
+    directory = Directory(files, layout, Manifests(manifest_files, layout.manifests), plan)
+    return Place(files, layout, directory, Merging(files, manifest_files, layout, plan.job.name))
+
+
+def tidy(spark: Any, plan: Plan) -> None:
+    """Directories that were there for staging, and hold nothing any more."""
+    place = place_of(spark, plan)
+    staging = place.layout.staging
+    for path in (join(staging, MERGES), join(staging, MANIFESTS), staging, parent_and_name(staging)[0]):
+        place.files.remove_if_empty(path)
+
+
+class FileSink:
+    def __init__(self, spark: Any, plan: Plan, tell: Callable[[Event], None]) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._settings = plan.job.sink
+        self._tell = tell
+        self._files, self._layout, self._directory, self._merging = place_of(spark, plan)
+        self._bytes_per_offset: float = FIRST_GUESS
+
+    def prepare(self, columns: list[tuple[str, str]]) -> None:
+        failed = mistake(self._settings, columns)
+        if failed is not None:
+            raise JobFailed(failed)
+        if self._files.scheme not in ATOMIC_RENAME:
+            self._tell(Warned(copied(self._files.scheme, self._settings.mode)))
+        self._check_devices()
+        conf = "spark.sql.parquet.outputTimestampType"
+        if conf not in self._plan.job.spark.conf:
+            self._spark.conf.set(conf, "TIMESTAMP_MICROS")  # Spark's own default, INT96, is one that others gave up
+        self._merging.settle()
+        self._settle_cut_off()
+        if self._settings.mode == "error" and (there := self._directory.there()):
+            raise JobFailed(_not_empty(self._layout.target, there))
+
+    def finished(self, batch: BatchId) -> Written | None:
+        self._settle_cut_off()  # of an attempt of this run that failed
+        return self._directory.finished(batch)
+
+    def write(self, rows: DataFrame, batch: BatchId) -> Written:
+        with told_when_full(self._files, self._layout.target):
+            staging = self._directory.staging(batch)
+            counting = counted(self._arranged(rows, batch))
+            self._writer(counting.rows).save(staging)
+            written = self._directory.appear(batch, counting.total())
+        if (offsets := offsets_of(batch.start, batch.end)) and written.bytes:
+            self._bytes_per_offset = written.bytes / offsets
+        return written
+
+    def _arranged(self, rows: DataFrame, batch: BatchId) -> DataFrame:
+        offsets = offsets_of(batch.start, batch.end)
+        if not offsets:
+            return rows
+        cores = self._spark.sparkContext.defaultParallelism
+        wanted = tasks(offsets, self._bytes_per_offset, self._settings.target_file_mb, cores)
+        return rows.coalesce(wanted)
+
+    def _writer(self, rows: DataFrame) -> Any:
+        return writer(rows, self._settings).partitionBy(*self._settings.partition_by)
+
+    def _settle_cut_off(self) -> None:
+        warning = self._directory.settle_cut_off()
+        if warning:
+            self._tell(Warned(warning))
+
+    def _check_devices(self) -> None:
+        """A mount point has no place beside it from which files could be renamed into it."""
+        target, staging = self._layout.target, self._layout.staging
+        if self._files.exists(target):
+            self._files.make(staging)
+            if not self._files.on_one_device(target, staging):
+                raise JobFailed(_mount_point(target))
+
+
+def writer(rows: DataFrame, settings: Settings) -> Any:
+    return rows.write.format(settings.type).mode("append").options(**options(settings))
+
+
+def options(settings: Settings) -> dict[str, Any]:
+    compression = settings.compression or ("zstd" if settings.type == "parquet" else "none")
+    chosen: dict[str, Any] = {"compression": compression}
+    if settings.type == "parquet" and compression == "lz4":
+        chosen["compression"] = "lz4_raw"  # "lz4" is Hadoop's own framing, which few others read
+    if settings.type == "json":
+        chosen |= {"ignoreNullFields": False, **TIMES}
+    if settings.type == "csv":
+        chosen |= {
+            "sep": settings.csv.delimiter,
+            "header": settings.csv.header,
+            "nullValue": settings.csv.null,
+            **TIMES,
+        }
+    return chosen | settings.options
+
+
+def mistake(settings: Settings, columns: list[tuple[str, str]]) -> Failed | None:
+    types = dict(columns)
+    unknown = [name for name in settings.partition_by if name not in types]
+    if unknown:
+        text = f"sink.partition_by names {unknown[0]}, which the result does not have: {', '.join(types)}"
+        return Failed(kind="schema", text=text)
+    for name in settings.partition_by:
+        if nested(types[name]):
+            return Failed(
+                kind="schema", text=f"sink.partition_by: {name} is {types[name]}, and cannot name directories"
+            )
+    rest = [(name, kind) for name, kind in columns if name not in settings.partition_by]
+    if not rest:
+        return Failed(kind="schema", text="sink.partition_by names every column, so that none is left for the files")
+    if settings.type == "csv":
+        bad = [f"{name} {kind}" for name, kind in rest if nested(kind)]
+        if bad:
+            hints = ["to_json(column) or base64(column) in the SQL makes text of it"]
+            return Failed(kind="schema", text=f"csv has no such columns: {', '.join(bad)}", hints=hints)
+    if settings.type != "parquet" and settings.compression == "zstd":
+        hints = ["gzip, snappy and lz4 work"]
+        return Failed(kind="sink", text=f"Spark's {settings.type} files cannot be compressed by zstd", hints=hints)
+    return None
+
+
+def tasks(offsets: int, bytes_per_offset: float, target_mb: int, cores: int) -> int:
+    """How many tasks write, each at least one file: as few as files can be large, but not so few that cores idle."""
+    files = -(-int(offsets * bytes_per_offset) // (target_mb * MB))
+    return max(files, min(cores, offsets // ROWS_PER_TASK), 1)
+
+
+def offsets_of(start: Offsets, end: Offsets) -> int:
+    return sum(
+        last - start.get(topic, {}).get(partition, 0)
+        for topic, partitions in end.items()
+        for partition, last in partitions.items()
+    )
+
+
+def copied(scheme: str, mode: str) -> str:
+    replaces = "; what `overwrite` replaces is seen for a while beside the new" if mode.startswith("overwrite") else ""
+    return f"{scheme}:// cannot rename: files are copied from staging one by one, each appears whole{replaces}"
+
+
+@contextmanager
+def told_when_full(files: HadoopFiles, path: str) -> Iterator[None]:
+    try:
+        yield
+    except JobFailed:
+        raise
+    except Exception as error:
+        if not any(sign in str(error) for sign in ("No space left on device", "Disk quota exceeded")):
+            raise
+        free = files.free_bytes(parent_and_name(path)[0]) // MB
+        raise JobFailed(
+            Failed(
+                kind="sink",
+                text=f"a disk is full: the batch was not written to {path}, where {free} MB are free",
+                hints=[
+                    "readers of the sink have seen nothing of the batch; the next run writes it again",
+                    "Spark also needs room for its own work in SPARK_LOCAL_DIRS or TMPDIR",
+                ],
+                trace=str(error),
+            )
+        ) from error
+
+
+def _not_empty(target: str, there: list[Entry]) -> Failed:
+    return Failed(
+        kind="sink",
+        text=f"sink.mode is error, and {target} has {len(there)} files already",
+        hints=["sink.mode: append, overwrite or overwrite_partitions"],
+    )
+
+
+def _mount_point(target: str) -> Failed:
+    return Failed(
+        kind="sink",
+        text=f"sink.path: {target} is a mount point, and files cannot be renamed into it from beside it",
+        hints=[f"a directory below it works: {join(target, 'data')}"],
+    )

@@ -1,0 +1,191 @@
+"""How a batch gets into a table exactly once, with any database that has transactions.
+
+The batch is put into a staging table, in parallel. Then one transaction moves it to the table and notes in
+`kafkad_etl_offsets`, in the same schema, which batch of which job that was and up to which offsets it went. A batch
+that comes again after a crash finds itself noted, and nothing is written.
+
+Mode batch notes nothing: its one transaction has happened or not, and every run is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from kafkad_etl.driver.sinks.jdbc.statements import (
+    OFFSETS,
+    Column,
+    Statements,
+    Table,
+    beside,
+    dialect_of,
+    mapped,
+    marks,
+    mistake,
+    spellings,
+    staging_name,
+    statements,
+)
+from kafkad_etl.driver.terms import BatchId, JobFailed, Written
+from kafkad_etl.job import JdbcSink as Settings
+from kafkad_etl.job import Offsets
+from kafkad_etl.messages import Failed
+
+
+class DatabaseError(Exception):
+    """In the database's words."""
+
+
+class Database(Protocol):
+    """One connection; each statement is a transaction of its own, but within `transaction`. Raises DatabaseError."""
+
+    def columns(self, table: str) -> tuple[Column, ...]: ...
+    def execute(self, sql: str, *values: str | int) -> int:
+        """How many rows it concerned."""
+
+    def query(self, sql: str, *values: str | int) -> list[tuple[Any, ...]]: ...
+    def transaction(self) -> AbstractContextManager[None]: ...
+
+
+class Loads:
+    """Of one job into one table."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        job: str,
+        checkpoint: str,
+        connect: Callable[[], AbstractContextManager[Database]],
+        *,
+        noted: bool,
+    ) -> None:
+        self._settings = settings
+        self._job = job
+        self._name = staging_name(job, checkpoint)
+        self._connect = connect
+        self._noted = noted
+        self._ordered = False
+        self.staging = ""
+        self.written: dict[str, str] = {}
+        """The result's columns that are written, and the table's names for them."""
+
+    def prepare(self, columns: list[tuple[str, str]]) -> None:
+        with self._connect() as database:
+            table = self._table(database)
+            failed = mistake(self._settings, columns, table)
+            if failed is not None:
+                raise JobFailed(failed)
+            found = mapped(columns, table)
+            assert isinstance(found, dict)
+            self.written = {name: column.name for name, column in found.items()}
+            self._ordered = "_offset" in dict(columns)
+            self._say(table)
+            self._drop_staging(database)
+            if self._settings.mode == "upsert":
+                self._explain(database)
+            if self._noted and not self._has(database, self._offsets):
+                database.execute(self._sql.create_offsets)
+
+    def finished(self, batch: BatchId) -> Written | None:
+        if not self._noted:
+            return None
+        with self._connect() as database:
+            lines = database.query(self._sql.find_batch, self._job, batch.checkpoint_id, batch.number)
+        if not lines:
+            return None
+        ends: Offsets = {}
+        for _, topic, partition, end, _ in lines:
+            if topic:
+                ends.setdefault(topic, {})[int(partition)] = int(end)
+        newest = max(int(number) for number, *_ in lines)
+        if newest > batch.number or ends != batch.end:
+            raise JobFailed(self._set_back(newest, ends, batch))
+        return Written(int(lines[0][4]))
+
+    def write(self, batch: BatchId, fill: Callable[[], None]) -> Written:
+        """`fill` puts the rows into `staging`, which it makes if it is not there."""
+        with self._connect() as database:
+            self._drop_staging(database)
+            if self._sql.create_staging:
+                database.execute(self._sql.create_staging)
+        fill()
+        with self._connect() as database:
+            if self._settings.mode == "upsert" and not self._ordered:
+                self._refuse_doubles(database, batch)
+            with database.transaction():
+                rows = database.execute(self._sql.insert)
+                if self._noted:
+                    for line in marks(self._job, batch, rows):
+                        database.execute(self._sql.mark_batch, *line)
+                    database.execute(self._sql.forget_batches, self._job, batch.checkpoint_id, batch.number)
+            self._drop_staging(database)
+        return Written(rows)
+
+    def _say(self, table: Table) -> None:
+        dialect = dialect_of(self._settings.url)
+        self.staging = beside(dialect, table.sql, self._name)
+        self._offsets = beside(dialect, table.sql, OFFSETS)
+        self._sql: Statements = statements(
+            self._settings, table, self.staging, self._offsets, list(self.written.values())
+        )
+
+    def _table(self, database: Database) -> Table:
+        problems = []
+        for spelling in spellings(dialect_of(self._settings.url), self._settings.table):
+            try:
+                return Table(spelling, database.columns(spelling))
+            except DatabaseError as error:
+                problems.append(str(error))
+        raise JobFailed(
+            Failed(
+                kind="sink",
+                text=f"sink.jdbc.table {self._settings.table} cannot be read: {problems[0]}",
+                hints=["the table has to exist: jobs do not create it"],
+            )
+        )
+
+    def _has(self, database: Database, table: str) -> bool:
+        try:
+            database.columns(table)
+        except DatabaseError:
+            return False
+        return True
+
+    def _drop_staging(self, database: Database) -> None:
+        if self._has(database, self.staging):
+            database.execute(self._sql.drop_staging)
+
+    def _explain(self, database: Database) -> None:
+        try:
+            database.query(self._sql.explain)
+        except DatabaseError as error:
+            keys = ", ".join(self._settings.keys)
+            raise JobFailed(
+                Failed(
+                    kind="sink",
+                    text=f"rows cannot be found by sink.jdbc.keys ({keys}) in {self._settings.table}: {error}",
+                    hints=[f"CREATE UNIQUE INDEX by_keys ON {self._settings.table} ({keys})"],
+                )
+            ) from error
+
+    def _refuse_doubles(self, database: Database, batch: BatchId) -> None:
+        doubles = database.query(self._sql.doubled)
+        if doubles:
+            keys = ", ".join(f"{key}={value}" for key, value in zip(self._settings.keys, doubles[0], strict=False))
+            raise JobFailed(
+                Failed(
+                    kind="sink",
+                    text=f"{len(doubles)} keys occur more than once in batch {batch.number} ({keys}: {doubles[0][-1]} "
+                    "rows), and which row is the newest is not known",
+                    hints=["SELECT _offset as well, and the last one wins", "or GROUP BY the keys in the SQL"],
+                )
+            )
+
+    def _set_back(self, newest: int, ends: Offsets, batch: BatchId) -> Failed:
+        return Failed(
+            kind="checkpoint",
+            text=f"{OFFSETS} says that batch {newest} of this checkpoint is written, up to {ends}; Spark's checkpoint "
+            f"begins batch {batch.number}, up to {batch.end}",
+            hints=["the checkpoint was restored or edited; --reset-checkpoint begins a new one"],
+        )

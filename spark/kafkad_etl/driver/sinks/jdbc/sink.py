@@ -1,0 +1,215 @@
+"""Sink `jdbc`: rows of a database's table, exactly once; how is in `loads`.
+
+upsert: a row whose keys are known replaces the old one. Rows of one batch with the same keys: the one with the highest
+`_offset` wins if the result has that column (it is written only if the table has it too); else the batch is refused,
+since nobody could say which is the newest. SQLite: dates and times are written as text, as its own functions read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kafkad_etl.driver.sinks.jdbc.loads import Database, DatabaseError, Loads
+from kafkad_etl.driver.sinks.jdbc.statements import POSITION, Column, dialect_of, family_of_spark, product
+from kafkad_etl.driver.sinks.text_formats import column
+from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
+from kafkad_etl.job import JdbcSink as Settings
+from kafkad_etl.messages import Failed, Plan
+
+PASSING = ("08", "40", "53", "57")
+"""Classes of SQLSTATE for what may pass: no connection, a conflict, no room for it now, a shutdown."""
+WRITERS = 8
+
+
+class JdbcSink:
+    def __init__(self, spark: Any, plan: Plan, settings: Settings) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._dialect = dialect_of(settings.url)
+        self._options = connection_options(settings)
+        noted = plan.mode != "batch"
+        self._loads = Loads(
+            settings, plan.job.name, plan.checkpoint or plan.job.run.checkpoint, self._connect, noted=noted
+        )
+
+    def prepare(self, columns: list[tuple[str, str]]) -> None:
+        if product(self._settings.url) == "sqlite" and not self._spark.sparkContext.master.startswith("local"):
+            raise JobFailed(
+                Failed(kind="sink", text="SQLite is a file of one machine: spark.master has to be local[*]")
+            )
+        with self._told():
+            self._loads.prepare(columns)
+
+    def finished(self, batch: BatchId) -> Written | None:
+        with self._told():
+            return self._loads.finished(batch)
+
+    def write(self, rows: DataFrame, batch: BatchId) -> Written:
+        with self._told():
+            return self._loads.write(batch, lambda: self._fill(rows))
+
+    def _fill(self, rows: DataFrame) -> None:
+        if self._settings.mode == "upsert":
+            rows = last_of_each_key(rows, self._settings.keys)
+        rows = rows.select(*(self._column(name, kind) for name, kind in rows.dtypes if name in self._loads.written))
+        write = rows.coalesce(1 if self._dialect.one_writer else WRITERS).write.format("jdbc")
+        options = {"batchsize": self._settings.batch, **self._options, "dbtable": self._loads.staging}
+        write.mode("append").options(**options).save()
+
+    def _column(self, name: str, kind: str) -> Any:
+        as_text = self._dialect.times_as_text and family_of_spark(kind) == "time"
+        value = column(name).cast("string") if as_text else column(name)
+        return value.alias(self._loads.written[name])
+
+    @contextmanager
+    def _connect(self) -> Iterator[Database]:
+        jvm = self._spark._jvm
+        options = jvm.java.util.HashMap()
+        for name, value in {**self._options, "dbtable": "none"}.items():
+            options.put(name, str(value))
+        scala = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(options)
+        jdbc = jvm.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(scala)
+        dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self._settings.url)
+        connection = dialect.createConnectionFactory(jdbc).apply(-1)
+        try:
+            yield JdbcDatabase(connection, self._told_by)
+        finally:
+            connection.close()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What a database says, under its table's name and without Java's lines."""
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            yield
+        except (DatabaseError, Py4JJavaError) as error:
+            java = error.__cause__ if isinstance(error, DatabaseError) else error
+            text, state = self._told_by(java)
+            if "ClassNotFoundException" in str(java) or "No suitable driver" in text:
+                raise JobFailed(no_driver(self._settings, self._dialect.driver)) from error
+            raise JobFailed(
+                Failed(
+                    kind="sink",
+                    text=f"table {self._settings.table}: {text}",
+                    retriable=state.startswith(PASSING),
+                    trace=str(java),
+                )
+            ) from error
+
+    def _told_by(self, error: Any) -> tuple[str, str]:
+        from py4j.java_gateway import is_instance_of
+
+        gateway = self._spark.sparkContext._gateway
+        return told_by(error, lambda cause: bool(is_instance_of(gateway, cause, "java.sql.SQLException")))
+
+
+class JdbcDatabase:
+    """A java.sql.Connection."""
+
+    def __init__(self, connection: Any, told_by: Callable[[Any], tuple[str, str]]) -> None:
+        self._connection = connection
+        self._told_by = told_by
+
+    def columns(self, table: str) -> tuple[Column, ...]:
+        def read(statement: Any) -> tuple[Column, ...]:
+            found = statement.executeQuery().getMetaData()
+            return tuple(
+                Column(found.getColumnName(it), found.getColumnTypeName(it) or "", found.getColumnType(it))
+                for it in range(1, found.getColumnCount() + 1)
+            )
+
+        return tuple(self._run(f"SELECT * FROM {table} WHERE 1 = 0", (), read))
+
+    def execute(self, sql: str, *values: str | int) -> int:
+        return int(self._run(sql, values, lambda statement: statement.executeUpdate()))
+
+    def query(self, sql: str, *values: str | int) -> list[tuple[Any, ...]]:
+        def read(statement: Any) -> list[tuple[Any, ...]]:
+            result = statement.executeQuery()
+            width = result.getMetaData().getColumnCount()
+            lines = []
+            while result.next():
+                lines.append(tuple(result.getObject(it) for it in range(1, width + 1)))
+            return lines
+
+        return list(self._run(sql, values, read))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        self._connection.setAutoCommit(False)
+        try:
+            yield
+            self._connection.commit()
+        except BaseException:
+            self._connection.rollback()
+            raise
+        finally:
+            self._connection.setAutoCommit(True)
+
+    def _run(self, sql: str, values: tuple[str | int, ...], read: Callable[[Any], Any]) -> Any:
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            statement = self._connection.prepareStatement(sql)
+            try:
+                for place, value in enumerate(values, 1):
+                    (statement.setString if isinstance(value, str) else statement.setLong)(place, value)
+                return read(statement)
+            finally:
+                statement.close()
+        except Py4JJavaError as error:
+            raise DatabaseError(self._told_by(error)[0]) from error
+
+
+def connection_options(settings: Settings) -> dict[str, Any]:
+    """As Spark's reader and writer take them; what they do not know goes to the driver."""
+    dialect = dialect_of(settings.url)
+    options: dict[str, Any] = {"url": settings.url}
+    if dialect.driver:
+        options["driver"] = dialect.driver
+    if settings.user:
+        options["user"] = settings.user
+    if settings.password:
+        options["password"] = settings.password
+    if product(settings.url) == "postgresql":
+        options["stringtype"] = "unspecified"  # text may become json, uuid and enums, as it does in SQL
+    if product(settings.url) == "sqlite":
+        options["busy_timeout"] = 30_000
+    return options | settings.options
+
+
+def no_driver(settings: Settings, driver: str) -> Failed:
+    database = product(settings.url)
+    return Failed(
+        kind="environment",
+        text=f"there is no JDBC driver for {database}" + (f" ({driver})" if driver else ""),
+        hints=["sink.jdbc.driver_jar names the jar with it"]
+        + ([] if driver else ["and sink.jdbc.options: {driver: the.Class}"]),
+    )
+
+
+def last_of_each_key(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    """By offset, if the rows have it: a key's records are in one partition, as producers write them."""
+    if "_offset" not in rows.columns:
+        return rows
+    from pyspark.sql import Window, functions
+
+    newest = [functions.col(name).desc() for name in reversed(POSITION) if name in rows.columns]
+    place = functions.row_number().over(Window.partitionBy(*keys).orderBy(*newest))
+    return rows.withColumn("_place", place).where("_place = 1").drop("_place")
+
+
+def told_by(error: Any, is_database: Callable[[Any], bool]) -> tuple[str, str]:
+    """A database's own message and SQLSTATE, from wherever in a chain of causes it is; else the first line."""
+    causes: list[Any] = []
+    java = error.java_exception
+    while java is not None:
+        causes.append(java)
+        java = java.getCause()
+    for cause in reversed(causes):
+        if is_database(cause):
+            return " ".join(str(cause.getMessage()).split()), str(cause.getSQLState() or "")
+    return str(causes[-1].getMessage()).splitlines()[0], ""

@@ -1,0 +1,19 @@
+"""Sink `none`: every column of every row is computed, and the rows are counted."""
+
+from __future__ import annotations
+
+from kafkad_etl.driver.counting import counted
+from kafkad_etl.driver.terms import BatchId, DataFrame, Written
+
+
+class NothingSink:
+    def prepare(self, columns: list[tuple[str, str]]) -> None:
+        """Takes all columns."""
+
+    def finished(self, batch: BatchId) -> Written | None:
+        return None
+
+    def write(self, rows: DataFrame, batch: BatchId) -> Written:
+        counting = counted(rows)
+        counting.rows.write.format("noop").mode("overwrite").save()
+        return Written(counting.total())

@@ -1,0 +1,83 @@
+"""Avro values: alone, or behind the five bytes that name their writer's schema in a registry.
+
+`from_avro` gives a row of NULLs for bytes that do not fit, as for a row that has only NULLs. So the reader's schema
+gets a field more, whose default tells that a row was read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kafkad_etl.driver.source.json_rows import Type
+from kafkad_etl.driver.source.registry import Schemas
+from kafkad_etl.driver.terms import DataFrame
+
+READ = "_read"
+PREFIX = 5
+UNKNOWN = "the registry has no schema "
+
+
+def reader_schema(avro: str) -> str:
+    record = json.loads(avro)
+    return json.dumps(record | {"fields": [*record["fields"], {"name": READ, "type": "boolean", "default": True}]})
+
+
+def avro_of(spark: Any, schema: Type) -> str:
+    """Of columns that were not given as Avro."""
+    jvm = spark._jvm
+    converters = jvm.org.apache.spark.sql.avro.SchemaConverters
+    kind = jvm.org.apache.spark.sql.types.DataType.fromJson(json.dumps(schema))
+    return str(converters.toAvroType(kind, False, "record", "").toString())
+
+
+def plain(frame: DataFrame, part: str, into: str, avro: str) -> DataFrame:
+    from pyspark.sql import functions as f
+    from pyspark.sql.avro.functions import from_avro
+
+    options = {"mode": "PERMISSIVE", "avroSchema": reader_schema(avro)}
+    return frame.withColumn(into, from_avro(f.col(part), avro, options))
+
+
+def registered(frame: DataFrame, part: str, into: str, reader: str, schemas: Schemas) -> DataFrame:
+    """Each row by its own writer's schema."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.avro.functions import from_avro
+
+    options = {"mode": "PERMISSIVE", "avroSchema": reader_schema(reader)}
+    payload, number = f.expr(f"substring({part}, {PREFIX + 1})"), f.expr(schema_id(part))
+    column = None
+    for known, writer in sorted(schemas.known.items()):
+        value = from_avro(payload, writer, options)
+        column = f.when(number == known, value) if column is None else column.when(number == known, value)
+    if column is None:  # nothing has been registered: all rows are of schemas that are unknown
+        column = f.when(f.lit(False), from_avro(payload, reader, options))
+    return frame.withColumn(into, column)
+
+
+def schema_id(part: str) -> str:
+    """SQL; NULL where the five bytes are missing."""
+    return (
+        f"CASE WHEN length({part}) >= {PREFIX} AND hex(substring({part}, 1, 1)) = '00' "
+        f"THEN CAST(conv(hex(substring({part}, 2, 4)), 16, 10) AS BIGINT) END"
+    )
+
+
+def is_broken(into: str) -> str:
+    return f"{into}.{READ} IS NULL"
+
+
+def reason(part: str, schemas: Schemas | None) -> str:
+    cases = [f"WHEN {part} IS NULL THEN 'it has no value'"]
+    if schemas is not None:
+        known = ", ".join(map(str, sorted(schemas.known))) or "-1"
+        cases.append(f"WHEN {schema_id(part)} IS NULL THEN 'it does not begin with the five bytes of a registry'")
+        cases.append(
+            f"WHEN {schema_id(part)} NOT IN ({known}) THEN concat('{UNKNOWN}', CAST({schema_id(part)} AS STRING))"
+        )
+    why = f"CASE {' '.join(cases)} ELSE 'its ' || length({part}) || ' bytes do not fit the Avro schema' END"
+    return f"named_struct('column', '', 'why', {why})"
+
+
+def unknown_ids(reasons: list[str]) -> list[int]:
+    return [int(why.removeprefix(UNKNOWN)) for why in reasons if why.startswith(UNKNOWN)]

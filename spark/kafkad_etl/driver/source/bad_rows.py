@@ -1,0 +1,91 @@
+"""Rows that do not parse: when they stop the job, and where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kafkad_etl.driver.source.parser import BAD
+from kafkad_etl.driver.source.reader import FILE
+from kafkad_etl.driver.terms import DataFrame, JobFailed
+from kafkad_etl.job import BadRows
+from kafkad_etl.messages import Failed, Plan
+
+NAMED = 5
+
+
+class BadRow(NamedTuple):
+    place: str
+    column: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.column}: {self.why}" if self.column else f"{self.place}: {self.why}"
+
+
+def refusal(policy: BadRows, bad: int, read: int) -> str:
+    """Why the run has to stop, having met so many of so many; empty: it goes on."""
+    if not bad:
+        return ""
+    rows = f"{bad:,} of {read:,} rows do not parse"
+    if policy.action == "fail":
+        return rows
+    if policy.max is not None and bad > policy.max:
+        return f"{rows}, more than bad_rows.max allows ({policy.max:,})"
+    if policy.max_ratio is not None and bad > policy.max_ratio * read:
+        return f"{rows}, more than bad_rows.max_ratio allows ({policy.max_ratio:g})"
+    return ""
+
+
+def refused(text: str, first: Sequence[BadRow], bad: int) -> JobFailed:
+    more = [f"and {bad - len(first):,} more in this batch"] if bad > len(first) else []
+    lines = [str(row) for row in first] + more
+    hints = ["bad_rows.action: dead_letter or drop goes on without them"] if "allows" not in text else []
+    return JobFailed(Failed(kind="bad-rows", text="\n  ".join([text, *lines]), hints=hints))
+
+
+def first_bad(rows: DataFrame) -> list[BadRow]:
+    found = rows.where(f"{BAD} IS NOT NULL")
+    if FILE in rows.columns:
+        found, place = found.orderBy(FILE), FILE
+    else:
+        found = found.orderBy("_topic", "_partition", "_offset")
+        place = "concat(_topic, '-', _partition, ' at offset ', _offset)"
+    return [BadRow(*row) for row in found.limit(NAMED).selectExpr(place, f"{BAD}.column", f"{BAD}.why").collect()]
+
+
+def write_dead_letters(rows: DataFrame, plan: Plan) -> None:
+    """Value and key as they came; headers say where from and why."""
+    place = {
+        "topic": "_topic",
+        "partition": "_partition",
+        "offset": "_offset",
+        "timestamp": "date_format(_timestamp, \"yyyy-MM-dd'T'HH:mm:ss.SSSX\")",
+    }
+    said = {"error": f"{BAD}.why", "column": f"{BAD}.column", "job": f"'{plan.job.name}'"}
+    said |= {"file": FILE} if FILE in rows.columns else place
+    headers = ", ".join(
+        f"named_struct('key', '{name}', 'value', CAST(CAST({value} AS STRING) AS BINARY))"
+        for name, value in said.items()
+    )
+    letters = rows.where(f"{BAD} IS NOT NULL").selectExpr(
+        "_raw_key AS key", "_raw_value AS value", f"array({headers}) AS headers"
+    )
+    options = {f"kafka.{name}": value for name, value in plan.dead_letter_client.items()}
+    topic = plan.job.value.bad_rows.topic
+    letters.write.format("kafka").options(**options).option("topic", topic).save()
+
+
+class Tally:
+    """Bad rows of a run, over all its batches; a batch that is begun anew counts once."""
+
+    def __init__(self, policy: BadRows) -> None:
+        self._policy = policy
+        self._met: dict[int, tuple[int, int]] = {}
+
+    def meet(self, batch: int, rows: Any, bad: int, read: int) -> None:
+        self._met[batch] = (bad, read)
+        all_bad, all_read = (sum(each) for each in zip(*self._met.values(), strict=True))
+        refusal_text = refusal(self._policy, all_bad, all_read) if bad else ""
+        if refusal_text:
+            raise refused(refusal_text, first_bad(rows), bad)

@@ -1,0 +1,38 @@
+"""What is wrong with a line of CSV, as Spark SQL. Beside the columns' types it is read as text alone: where only the
+former is NULL, the type is at fault."""
+
+from __future__ import annotations
+
+from kafkad_etl.driver.source.json_rows import EXCERPT, Type, because, ddl, named, quoted, required, type_name
+
+
+def as_text(schema: Type) -> str:
+    return ddl([(field["name"], "STRING") for field in schema["fields"]])
+
+
+def typed(schema: Type) -> str:
+    return ddl([(field["name"], type_name(field["type"])) for field in schema["fields"]])
+
+
+def is_broken(text: str, parsed: str, schema: Type) -> str:
+    tests = [f"{text} IS NULL", f"trim({text}) = ''", f"{parsed}._corrupt IS NOT NULL"]
+    tests += [f"{parsed}.{column} IS NULL" for column in required(schema)]
+    return " OR ".join(f"coalesce({test}, false)" for test in tests)
+
+
+def reason(text: str, parsed: str, strings: str, schema: Type) -> str:
+    cases = [
+        (f"{text} IS NULL", "''", "'it has no value'"),
+        (f"trim({text}) = ''", "''", "'it is empty'"),
+        (f"{strings}._corrupt IS NOT NULL", "''", quoted(f"it has not {len(schema['fields'])} columns")),
+    ]
+    for field in schema["fields"]:
+        column, name = named(field["name"]), quoted(field["name"])
+        shown = f"substring({strings}.{column}, 1, {EXCERPT})"
+        why = f"concat('\\'', {shown}, '\\' is not ', {quoted(type_name(field['type']))})"
+        cases.append((f"{strings}.{column} IS NOT NULL AND {parsed}.{column} IS NULL", name, why))
+        if not field["nullable"]:
+            cases.append((f"{parsed}.{column} IS NULL", name, "'it is missing, and NOT NULL'"))
+    whens = " ".join(f"WHEN {test} THEN {because(column, why)}" for test, column, why in cases)
+    otherwise = because("''", "'it does not fit the schema'")
+    return f"CASE {whens} ELSE {otherwise} END"

@@ -1,0 +1,215 @@
+"""Bytes of records to columns, and what is wrong with those that do not fit.
+
+After `parsed` a frame has the value's columns and `_key`, `_topic`, `_partition`, `_offset`, `_timestamp` (`_headers`);
+for bad rows `_bad`, a struct of the column and why, where good rows have NULL; and for bad rows only their raw bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kafkad_etl.driver.source import avro_rows, csv_rows, json_rows
+from kafkad_etl.driver.source.json_rows import Type, named
+from kafkad_etl.driver.source.reader import CORRUPT
+from kafkad_etl.driver.source.registry import Schemas, http_get
+from kafkad_etl.driver.terms import DataFrame, JobFailed
+from kafkad_etl.job import Format
+from kafkad_etl.messages import Failed, Plan, Schema
+
+META = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_headers")
+RAW = ("_raw_key", "_raw_value")
+BAD = "_bad"
+BROKEN = "_broken"
+
+
+class Decoding(NamedTuple):
+    """How one part of a record becomes columns; all but `add` is SQL."""
+
+    add: Callable[[DataFrame], DataFrame]
+    """Adds the columns that the rest names."""
+    value: str
+    """One struct, or one value for text and raw."""
+    broken: str = ""
+    """A condition, never NULL; empty: nothing can be wrong."""
+    reason: str = ""
+    """struct<column, why> of what is broken."""
+
+
+class Part:
+    """The value or the key."""
+
+    def __init__(self, spark: Any, block: Format, name: str, declared: Schema | None, subjects: list[str]) -> None:
+        self.name = name
+        self._spark = spark
+        self._block = block
+        self._declared = declared
+        self.schemas: Schemas | None = None
+        if block.format == "avro" and block.registry:
+            self.schemas = Schemas(http_get(block.registry))
+            for subject in [block.registry.subject] if block.registry.subject else subjects:
+                self.schemas.learn_subject(subject)
+        self.schema = None if block.format in ("text", "raw") else self._spark_schema()
+
+    @property
+    def columns(self) -> list[str]:
+        return [field["name"] for field in self.schema["fields"]] if self.schema else []
+
+    def decoding(self) -> Decoding:
+        if self.schema is None:
+            value = self.name if self._block.format == "raw" else f"CAST({self.name} AS STRING)"
+            return Decoding(lambda frame: frame, value)
+        return {"json": self._json, "csv": self._csv, "avro": self._avro}[self._block.format]()
+
+    def _json(self) -> Decoding:
+        from pyspark.sql import functions as f
+
+        strict = self._block.mode == "strict"
+        text, struct, fields = at = json_rows.Columns(*(f"_{self.name}_{each}" for each in json_rows.Columns._fields))
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
+        columns = with_corrupt(self.schema)
+
+        def add(frame: DataFrame) -> DataFrame:
+            frame = frame.withColumn(text, f.col(self.name).cast("string"))
+            frame = frame.withColumn(struct, f.from_json(text, columns, options))
+            if strict:
+                frame = frame.withColumn(fields, f.from_json(f.expr(json_rows.whole(text)), json_rows.FIELDS))
+            return frame
+
+        broken = json_rows.is_broken(at, self.schema, strict)
+        return Decoding(add, struct, broken, json_rows.reason(at, self.schema, strict))
+
+    def _csv(self) -> Decoding:
+        from pyspark.sql import functions as f
+
+        text, struct, strings = f"_{self.name}_text", f"_{self.name}_struct", f"_{self.name}_strings"
+        csv = self._block.csv
+        options = {"sep": csv.delimiter, "nullValue": csv.null, "columnNameOfCorruptRecord": "_corrupt"}
+
+        def add(frame: DataFrame) -> DataFrame:
+            frame = frame.withColumn(text, f.col(self.name).cast("string"))
+            frame = frame.withColumn(struct, f.from_csv(text, csv_rows.typed(self.schema), options))
+            return frame.withColumn(strings, f.from_csv(text, csv_rows.as_text(self.schema), options))
+
+        broken = csv_rows.is_broken(text, struct, self.schema)
+        return Decoding(add, struct, broken, csv_rows.reason(text, struct, strings, self.schema))
+
+    def _avro(self) -> Decoding:
+        struct, schemas = f"_{self.name}_struct", self.schemas
+        declared = self._declared
+        avro = declared.text if declared and declared.kind == "avro" else avro_rows.avro_of(self._spark, self.schema)
+
+        def add(frame: DataFrame) -> DataFrame:
+            if schemas is None:
+                return avro_rows.plain(frame, self.name, struct, avro)
+            return avro_rows.registered(frame, self.name, struct, avro, schemas)
+
+        return Decoding(add, struct, avro_rows.is_broken(struct), avro_rows.reason(self.name, schemas))
+
+    def _spark_schema(self) -> Type:
+        """As Spark's JSON."""
+        declared, jvm = self._declared, self._spark._jvm
+        if declared is None:
+            raise _refused(f"{self.name}: format {self._block.format} needs a schema")
+        if declared.kind == "spark":
+            text = declared.text
+        elif declared.kind == "ddl":
+            text = jvm.org.apache.spark.sql.types.StructType.fromDDL(declared.text).json()
+        else:
+            avro = jvm.org.apache.avro.Schema.Parser().parse(declared.text)
+            text = jvm.org.apache.spark.sql.avro.SchemaConverters.toSqlType(avro).dataType().json()
+        found = json.loads(text)
+        if not json_rows.is_struct(found):
+            raise _refused(f"{self.name}: the schema is a {json_rows.type_name(found)}, not a record")
+        return found
+
+
+class Parser:
+    """Of all rows of a job."""
+
+    def __init__(self, spark: Any, plan: Plan) -> None:
+        job, self._parts = plan.job, []
+        self._headers = job.source.headers
+        if plan.reading is not None:
+            topics = sorted(plan.reading.start)
+            value = Part(spark, job.value, "value", plan.value_schema, [f"{topic}-value" for topic in topics])
+            key = Part(spark, job.key, "key", plan.key_schema, [f"{topic}-key" for topic in topics])
+            self._parts = [value, key]
+            taken = [name for name in value.columns if name in (*META, *RAW, BAD)]
+            if taken:
+                raise _refused(
+                    f"the schema has a column {taken[0]}, which is what a column of every record is called",
+                    f"rename it: {', '.join(META)} are taken",
+                )
+
+        files = job.source.files
+        self._lines = files is not None and files.format != "parquet" and bool(files.schema)
+        self.can_be_bad = self._lines or any(part.schema for part in self._parts)
+
+    def parsed(self, raw: DataFrame) -> DataFrame:
+        if not self._parts:
+            return _lines_of_files(raw) if self._lines else raw
+        value, key = (part.decoding() for part in self._parts)
+        columns = [f"{value.value}.{named(name)} AS {named(name)}" for name in self._parts[0].columns]
+        shown = columns or [f"{value.value} AS value"]
+        shown += [f"{_without_marks(key.value, self._parts[1])} AS _key", "topic AS _topic"]
+        shown += ["partition AS _partition", "offset AS _offset", "timestamp AS _timestamp"]
+        if self._headers:
+            shown.append("headers AS _headers")
+        rows = key.add(value.add(raw))
+        if self.can_be_bad:
+            shown += _bad_columns(value, key)
+            broken = " OR ".join(part.broken for part in (value, key) if part.broken)
+            rows = rows.selectExpr("*", f"{broken} AS {BROKEN}")  # of its own, so that it is found out once
+        return rows.selectExpr(*shown)
+
+    def learn(self, bad: DataFrame) -> bool:
+        """Of writers' schemas that were registered since: whether reading the rows again may do better."""
+        registries = [part.schemas for part in self._parts if part.schemas is not None]
+        if not registries:
+            return False
+        reasons = bad.where(f"startswith({BAD}.why, '{avro_rows.UNKNOWN}')").selectExpr(f"{BAD}.why").distinct()
+        ids = avro_rows.unknown_ids([row[0] for row in reasons.collect()])
+        return any([schemas.learn(ids) for schemas in registries])
+
+
+def _lines_of_files(raw: DataFrame) -> DataFrame:
+    why = "named_struct('column', '', 'why', 'the line does not fit the schema')"
+    return raw.selectExpr(
+        *[named(name) for name in raw.columns if name != CORRUPT],
+        f"CASE WHEN {CORRUPT} IS NOT NULL THEN {why} END AS {BAD}",
+        "CAST(NULL AS BINARY) AS _raw_key",
+        f"CAST({CORRUPT} AS BINARY) AS _raw_value",
+    )
+
+
+def _without_marks(struct: str, part: Part) -> str:
+    """The key's struct as its schema has it."""
+    if part.schema is None:
+        return struct
+    members = ", ".join(f"'{name}', {struct}.{named(name)}" for name in part.columns)
+    return f"named_struct({members})"
+
+
+def _bad_columns(value: Decoding, key: Decoding) -> list[str]:
+    whens = [f"WHEN {value.broken} THEN {value.reason}"] if value.broken else []
+    if key.broken:
+        in_key = "named_struct('column', concat_ws('.', '_key', nullif(r.column, '')), 'why', r.why)"
+        whens.append(f"WHEN {key.broken} THEN transform(array({key.reason}), r -> {in_key})[0]")
+    return [
+        f"CASE WHEN {BROKEN} THEN CASE {' '.join(whens)} END END AS {BAD}",
+        f"CASE WHEN {BROKEN} THEN key END AS _raw_key",
+        f"CASE WHEN {BROKEN} THEN value END AS _raw_value",
+    ]
+
+
+def with_corrupt(schema: Type) -> str:
+    """All columns nullable: what NOT NULL means is checked beside it."""
+    fields = [field | {"nullable": True} for field in schema["fields"]]
+    fields.append({"name": "_corrupt", "type": "string", "nullable": True, "metadata": {}})
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+def _refused(text: str, *hints: str) -> JobFailed:
+    return JobFailed(Failed(kind="schema", text=text, hints=list(hints)))

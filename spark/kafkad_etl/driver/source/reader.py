@@ -1,0 +1,73 @@
+"""Where rows come from: Spark's readers, with what the Plan says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kafkad_etl.driver.terms import DataFrame
+from kafkad_etl.job import Offsets
+from kafkad_etl.messages import Plan, Reading
+
+EARLIEST = -2
+CORRUPT, FILE = "_corrupt", "_file"
+"""Of lines in files: the line, where it does not fit the schema, and the file it is in."""
+
+
+def offsets_text(offsets: Offsets) -> str:
+    return json.dumps({topic: {str(p): offset for p, offset in parts.items()} for topic, parts in offsets.items()})
+
+
+def client_options(plan: Plan, reading: Reading) -> dict[str, str]:
+    source = plan.job.source
+    client = {"isolation.level": source.isolation, "max.poll.records": str(source.poll_records)} | reading.client
+    options = {f"kafka.{name}": value for name, value in client.items()}
+    options["failOnDataLoss"] = str(reading.fail_on_data_loss).lower()
+    options["includeHeaders"] = str(source.headers).lower()
+    if source.min_partitions:
+        options["minPartitions"] = str(source.min_partitions)
+    return options
+
+
+def bounded_options(plan: Plan, reading: Reading, start: Offsets, end: Offsets) -> dict[str, str]:
+    """Exactly these offsets: partitions that were added since are not among them. A partition that `start` lacks is
+    read from its beginning."""
+    begin = {t: {p: start.get(t, {}).get(p, EARLIEST) for p in parts} for t, parts in end.items()}
+    assigned = json.dumps({topic: sorted(parts) for topic, parts in end.items()})
+    where = {"assign": assigned, "startingOffsets": offsets_text(begin), "endingOffsets": offsets_text(end)}
+    return client_options(plan, reading) | where
+
+
+def stream_options(plan: Plan, reading: Reading) -> dict[str, str]:
+    where = {reading.how: reading.what, "startingOffsets": offsets_text(reading.start)}
+    return client_options(plan, reading) | where | {"maxOffsetsPerTrigger": str(plan.job.source.rows_per_batch)}
+
+
+def bounded(spark: Any, plan: Plan, start: Offsets, end: Offsets) -> DataFrame:
+    assert plan.reading
+    return spark.read.format("kafka").options(**bounded_options(plan, plan.reading, start, end)).load()
+
+
+def stream(spark: Any, plan: Plan) -> DataFrame:
+    if plan.reading:
+        return spark.readStream.format("kafka").options(**stream_options(plan, plan.reading)).load()
+    return _files(spark.readStream, plan)
+
+
+def everything(spark: Any, plan: Plan) -> DataFrame:
+    """Of mode batch."""
+    if plan.reading:
+        return bounded(spark, plan, plan.reading.start, plan.reading.end)
+    return _files(spark.read, plan)
+
+
+def _files(reader: Any, plan: Plan) -> DataFrame:
+    files = plan.job.source.files
+    assert files
+    reader = reader.format(files.format).options(**{name: str(value) for name, value in files.options.items()})
+    if not files.schema:
+        return reader.load(files.path)
+    if files.format == "parquet":
+        return reader.schema(files.schema).load(files.path)
+    reader = reader.schema(f"{files.schema}, {CORRUPT} STRING").option("columnNameOfCorruptRecord", CORRUPT)
+    return reader.load(files.path).selectExpr("*", f"_metadata.file_path AS {FILE}")

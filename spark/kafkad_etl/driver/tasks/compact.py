@@ -1,0 +1,99 @@
+"""Task `compact`, and what `sink.compact` asks for after a run: small files become large ones.
+
+Nobody else writes to the job's files meanwhile: the front holds the checkpoint's lock. Files of json are merged line
+by line, as they are; so are those of csv, whose header is taken once. Before the old files go, Spark counts the rows in
+them and in the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kafkad_etl.driver.paths import join
+from kafkad_etl.driver.sinks.files.merging import Merge
+from kafkad_etl.driver.sinks.files.sink import MB, Place, options, place_of, told_when_full
+from kafkad_etl.driver.terms import DataFrame, Front, JobFailed
+from kafkad_etl.job import Sink as Settings
+from kafkad_etl.messages import Compacted, EndReason, Failed, Plan, Warned
+
+
+def compact(spark: Any, plan: Plan, front: Front) -> EndReason:
+    place = place_of(spark, plan)
+    settings = plan.job.sink
+    place.merging.settle()
+    if warning := place.directory.settle():
+        front.send(Warned(warning))
+    with whole_files(spark):
+        for merge in place.merging.merges(settings.compact.min_files, settings.target_file_mb * MB):
+            if front.stop:
+                return "stopped"
+            with told_when_full(place.files, place.layout.target):
+                front.send(_merged(spark, place, settings, merge))
+    if place.merging.was_seen:
+        front.send(Warned(seen_twice(place.layout.target)))
+    return "done"
+
+
+def seen_twice(target: str) -> str:
+    return (
+        f"directories in {target} cannot be exchanged as a whole: who read one while its files were merged may have "
+        "seen rows twice"
+    )
+
+
+def _merged(spark: Any, place: Place, settings: Settings, merge: Merge) -> Compacted:
+    old = [join(place.layout.target, name) for name in merge.names]
+    rows = count(spark, settings, old)
+    place.merging.settle()
+    write(spark, settings, old, place.merging.staging)
+    new = [join(place.merging.staging, entry.path) for entry in place.merging.written()]
+    merged = count(spark, settings, new)
+    if merged != rows:
+        raise JobFailed(_differs(place.layout.target, merge, rows, merged))
+    return place.merging.replace(merge, rows)
+
+
+@contextmanager
+def whole_files(spark: Any) -> Iterator[None]:
+    """Lines of one file stay in their order, as a csv value of several lines needs it."""
+    conf = "spark.sql.files.minPartitionNum"
+    spark.conf.set(conf, "1")
+    try:
+        yield
+    finally:
+        spark.conf.unset(conf)
+
+
+def count(spark: Any, settings: Settings, paths: list[str]) -> int:
+    """parquet: from the files' footers."""
+    readers: dict[str, Callable[[], DataFrame]] = {
+        "parquet": lambda: spark.read.parquet(*paths),
+        "json": lambda: spark.read.text(paths, lineSep="\n"),
+        "csv": lambda: spark.read.options(**options(settings)).option("multiLine", True).csv(paths),
+    }
+    return int(readers[settings.type]().count())
+
+
+def write(spark: Any, settings: Settings, old: list[str], staging: str) -> None:
+    if settings.type == "parquet":
+        rows = spark.read.option("mergeSchema", True).parquet(*old).coalesce(1)
+        rows.write.options(**options(settings)).parquet(staging)
+        return
+    lines = spark.read.text(old, lineSep="\n")
+    if settings.type == "csv" and settings.csv.header:
+        header = spark.read.text(old[:1], lineSep="\n").take(1)
+        first = spark.createDataFrame(header, "value string")
+        lines = first.union(lines.where(lines.value != header[0][0]))
+    compression = options(settings)["compression"]
+    lines.coalesce(1).write.options(compression=compression, lineSep="\n").text(staging)
+
+
+def _differs(target: str, merge: Merge, rows: int, merged: int) -> Failed:
+    return Failed(
+        kind="sink",
+        text=f"{len(merge.files)} files in {join(target, merge.directory)} have {rows} rows, and merged {merged}: "
+        "they stay as they are",
+        hints=["do all of them have the same columns in the same order?"],
+    )

@@ -1,0 +1,79 @@
+"""Events about batches, from what was done and what Spark's progress says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from kafkad_etl.driver.batches.batch import BatchResult
+from kafkad_etl.driver.batches.offset_log import offsets_of
+from kafkad_etl.job import Offsets
+from kafkad_etl.messages import Batch, Tasks
+
+SPARK_PHASES = {"latestOffset": "offsets", "queryPlanning": "planning", "walCommit": "log", "commitOffsets": "commit"}
+
+
+class Progress(NamedTuple):
+    """What of StreamingQueryProgress is used."""
+
+    batch: int
+    ran: bool
+    """Else Spark has looked and found nothing: it says so under the number of the batch that comes next."""
+    latest: Offsets
+    watermark: str
+    groups: int
+    duplicates: int
+    observed: dict[str, dict[str, Any]]
+    phases: dict[str, float]
+    seconds: float
+
+
+def progress_of(text: str) -> Progress:
+    found = json.loads(text)
+    source = found["sources"][0] if found["sources"] else {}
+    operators = found.get("stateOperators", [])
+    durations = found.get("durationMs", {})
+    watermark = found.get("eventTime", {}).get("watermark", "")
+    return Progress(
+        batch=found["batchId"],
+        ran="addBatch" in durations,
+        latest=offsets_of(json.dumps(source.get("latestOffset"))),
+        watermark="" if watermark.startswith("1970-01-01T00:00:00") else watermark,
+        groups=operators[-1]["numRowsTotal"] if operators else 0,
+        duplicates=sum(each.get("customMetrics", {}).get("numDroppedDuplicateRows", 0) for each in operators),
+        observed=found.get("observedMetrics", {}),
+        phases={ours: durations[name] / 1000 for name, ours in SPARK_PHASES.items() if name in durations},
+        seconds=durations.get("triggerExecution", 0) / 1000,
+    )
+
+
+def batch_of(result: BatchResult, progress: Progress | None) -> Batch:
+    batch, written = result.batch, result.written
+    return Batch(
+        batch=batch.number,
+        start=batch.start,
+        end=batch.end,
+        latest=(progress.latest if progress else {}) or batch.end,
+        rows_read=result.rows_read,
+        rows_written=written.rows,
+        bad=result.bad,
+        late=result.late,
+        duplicates=result.duplicates + (progress.duplicates if progress else 0),
+        files=written.files,
+        bytes_written=written.bytes,
+        seconds=progress.seconds if progress else result.seconds,
+        phases=result.phases | (progress.phases if progress else {}),
+        watermark=progress.watermark if progress else "",
+        open_groups=progress.groups if progress else 0,
+        replayed=result.replayed,
+    )
+
+
+def tasks_of(spark: Any, batch: int) -> Tasks | None:
+    """Of all jobs that run now."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage))]
+    if not stages:
+        return None
+    done = sum(info.numCompletedTasks for info in stages)
+    return Tasks(batch=batch, done=done, total=sum(info.numTasks for info in stages))

@@ -1,0 +1,293 @@
+"""Task `run`: batches until there are no more, or someone says stop, begun anew after errors that may pass."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kafkad_etl.driver.batches import offset_log, transform
+from kafkad_etl.driver.batches.batch import BatchResult
+from kafkad_etl.driver.batches.open_windows import open_windows
+from kafkad_etl.driver.batches.stateful import Stateful, observed_of
+from kafkad_etl.driver.batches.stateless import Stateless
+from kafkad_etl.driver.failures import failure_of, sql_failed
+from kafkad_etl.driver.paths import HadoopFiles, join
+from kafkad_etl.driver.source import reader
+from kafkad_etl.driver.source.parser import Parser
+from kafkad_etl.driver.tasks.executors import Executors
+from kafkad_etl.driver.tasks.limits import enough, idle_since, limits_of
+from kafkad_etl.driver.tasks.progress import batch_of, progress_of, tasks_of
+from kafkad_etl.driver.terms import BatchId, Front, JobFailed, Sink
+from kafkad_etl.facts import duration_ms, is_stateful
+from kafkad_etl.messages import EndReason, Failed, Plan, Query, Retrying, Warned
+
+POLL_SECONDS = 0.1
+TASKS_EVERY = 0.5
+
+
+class Halted(Exception):
+    """A batch begins after it was said that there shall be no more: it comes again with the next run."""
+
+
+def run(spark: Any, plan: Plan, front: Front, sink_of: Callable[..., Sink]) -> EndReason:
+    sink = sink_of(spark, plan, front.send)
+    retries = plan.job.run.retries
+    attempt = 0
+    one = _Bounded(spark, plan, front, sink) if plan.mode == "batch" else _Stream(spark, plan, front, sink)
+    one.prepare()
+    while True:
+        batches = one.finished
+        try:
+            return one.run()
+        except JobFailed as error:
+            failed = error.failed
+            attempt = attempt + 1 if one.finished == batches else 1
+            if not failed.retriable or attempt > retries.max or front.stop:
+                raise
+            wait = duration_ms(retries.backoff) / 1000 * 2 ** (attempt - 1)
+            front.send(Retrying(text=failed.text, seconds=wait, attempt=attempt, most=retries.max))
+            _sleep(wait, front)
+
+
+def _sleep(seconds: float, front: Front) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not front.stop:
+        time.sleep(POLL_SECONDS)
+
+
+class _Work:
+    """What both kinds have in common."""
+
+    def __init__(self, spark: Any, plan: Plan, front: Front, sink: Sink) -> None:
+        self._spark, self._plan, self._front, self._sink = spark, plan, front, sink
+        self._told = 0.0
+        self.finished = 0
+        """Batches, so that one that fails after others succeeded is tried as often as the first."""
+        self._parser = Parser(spark, plan)
+        self._executors = Executors(spark, self._warn)
+        self._stateless = Stateless(plan, self._parser, sink, self._warn)
+
+    def prepare(self) -> None:
+        """What is wrong with the SQL, or does not fit the sink, is found without reading anything."""
+        transform.create_lookups(self._spark, self._plan.job)
+        columns = self._result_columns()
+        self._sink.prepare(columns)
+        self._front.send(Query(columns))
+
+    def _result_columns(self) -> list[tuple[str, str]]:
+        read = reader.everything if self._plan.mode == "batch" else reader.stream
+        return self._stateless.prepare(self._spark.createDataFrame([], read(self._spark, self._plan).schema))
+
+    def _warn(self, text: str) -> None:
+        self._front.send(Warned(text))
+
+    def _tell_tasks(self, batch: int) -> None:
+        if time.monotonic() - self._told >= TASKS_EVERY:
+            self._told = time.monotonic()
+            tasks = tasks_of(self._spark, batch)
+            if tasks:
+                self._front.send(tasks)
+                self._executors.look(time.monotonic())
+
+
+class _Bounded(_Work):
+    """Mode batch: one read from start to end, in a thread, so that the main one can listen and tell."""
+
+    def run(self) -> EndReason:
+        outcomes: list[BatchResult] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                outcomes.append(self._read())
+            except BaseException as error:  # handed to the main thread
+                errors.append(error)
+
+        from pyspark import InheritableThread
+
+        worker = InheritableThread(target=work, daemon=True)
+        worker.start()
+        while worker.is_alive():
+            worker.join(POLL_SECONDS)
+            self._tell_tasks(0)
+            stop = self._front.stop
+            if stop and stop.now:
+                self._spark.sparkContext.cancelAllJobs()
+                worker.join()
+                return "stopped"
+        if errors:
+            raise JobFailed(failure_of(errors[0])) from errors[0]
+        self._front.send(batch_of(outcomes[0], None))
+        return "done"
+
+    def _read(self) -> BatchResult:
+        reading = self._plan.reading
+        start, end = (reading.start, reading.end) if reading else ({}, {})
+        return self._stateless.process(
+            reader.everything(self._spark, self._plan), BatchId(0, self._plan.checkpoint_id, start, end)
+        )
+
+
+class _Stream(_Work):
+    """Micro-batches, each in a callback from Spark; here is what looks after them."""
+
+    def __init__(self, spark: Any, plan: Plan, front: Front, sink: Sink) -> None:
+        super().__init__(spark, plan, front, sink)
+        self._files = HadoopFiles(spark, plan.checkpoint)
+        self._stateful = Stateful(spark, plan, self._parser, sink, self._warn) if is_stateful(plan.job) else None
+        self._query: Any = None
+        self._limits = limits_of(plan.job, plan.limit)
+        self._started = threading.Event()
+        self._outcomes: dict[int, BatchResult] = {}
+        self._error: BaseException | None = None
+        self._entered = -1
+        self._told_batch = -1
+        self._rows = 0
+        self._began = time.monotonic()
+        self._idle_since: float | None = None
+
+    def prepare(self) -> None:
+        super().prepare()
+        if self._plan.committed is not None:
+            self._need_batch(self._plan.committed)
+
+    def _need_batch(self, known: int) -> None:
+        """Else Spark would begin anew, and number its batches as those that the sink has."""
+        there = self._files.under(join(self._plan.checkpoint, "commits"))
+        last = max((int(entry.path) for entry in there if entry.path.isdecimal()), default=None)
+        if last is None or last < known:
+            raise JobFailed(_lacks(self._plan.checkpoint, known, last))
+
+    def run(self) -> EndReason:
+        self._error = None
+        self._outcomes.clear()
+        self._started.clear()
+        self._idle_since = None
+        query = self._query = self._start()
+        self._started.set()
+        reason: EndReason | None = None
+        while not self._ended(query):
+            self._tell_batches(query)
+            self._tell_tasks(self._entered)
+            self._look_for_idleness(query)
+            reason = reason or self._reason()
+            stop = self._front.stop
+            if reason and ((stop and stop.now) or self._entered <= self._told_batch or self._entered < 0):
+                query.stop()
+        self._tell_batches(query)
+        return self._end(self._error or query.exception(), reason)
+
+    def _end(self, error: BaseException | None, reason: EndReason | None) -> EndReason:
+        ended = self._ended_by(error, reason)
+        committed = self._files.under(join(self._plan.checkpoint, "commits"))
+        if self._stateful and committed and self._plan.job.run.output == "append":
+            self._tell_open_windows()
+        return ended
+
+    def _tell_open_windows(self) -> None:
+        try:
+            left = open_windows(self._spark, self._plan.checkpoint)
+        except Exception as error:  # what was to be done is done
+            self._warn(f"windows that are still open cannot be named: {failure_of(error).text}")
+        else:
+            if left:
+                self._front.send(left)
+
+    def _ended_by(self, error: BaseException | None, reason: EndReason | None) -> EndReason:
+        stop = self._front.stop
+        if isinstance(error, Halted) or (reason and (not self._error or (stop and stop.now))):
+            return reason or self._reason() or "stopped"
+        if error is not None:
+            raise JobFailed(failure_of(error)) from error
+        return "done"
+
+    def _ended(self, query: Any) -> bool:
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            return bool(query.awaitTermination(POLL_SECONDS))
+        except StreamingQueryException:
+            return True
+
+    def _result_columns(self) -> list[tuple[str, str]]:
+        if self._stateful is None:
+            return super()._result_columns()
+        return list(self._stateful.query(reader.stream(self._spark, self._plan)).dtypes)
+
+    def _start(self) -> Any:
+        from pyspark.errors import AnalysisException
+
+        job = self._plan.job
+        frame = reader.stream(self._spark, self._plan)
+        if self._stateful:
+            frame = self._stateful.query(frame)
+        trigger: dict[str, Any] = {"availableNow": True}
+        if self._plan.mode == "continuous":
+            trigger = {"processingTime": f"{duration_ms(job.run.every)} milliseconds"}
+        writer = frame.writeStream.foreachBatch(self._batch).option("checkpointLocation", self._plan.checkpoint)
+        if self._stateful:
+            writer = writer.outputMode(job.run.output)
+        try:
+            return writer.queryName(job.name).trigger(**trigger).start()
+        except AnalysisException as error:  # of what streams cannot do
+            raise sql_failed(error, transform.queries(job)[-1].name) from error
+        except Exception as error:
+            raise JobFailed(failure_of(error)) from error
+
+    def _batch(self, rows: Any, number: int) -> None:
+        """Called by Spark, in a thread of its own."""
+        try:
+            if self._reason():
+                raise Halted
+            self._entered = number
+            offsets = offset_log.range_of(self._files, self._plan.checkpoint, number)
+            offset_log.keep(self._files, self._plan.checkpoint, number)
+            batch = BatchId(number, self._plan.checkpoint_id, offsets.start, offsets.end)
+            outcome = self._process(rows, batch, offsets.late_before_ms)
+            self._outcomes[number] = outcome
+            self._rows += outcome.rows_read
+        except BaseException as error:
+            self._error = error  # Spark would make a text of it
+            raise
+
+    def _process(self, rows: Any, batch: BatchId, late_before_ms: int) -> BatchResult:
+        if self._stateful is None:
+            return self._stateless.process(rows, batch)
+        self._started.wait()  # the first batch may come before its query is known here
+        return self._stateful.process(rows, batch, late_before_ms, lambda: observed_of(self._query))
+
+    def _reason(self) -> EndReason | None:
+        if self._front.stop:
+            return "stopped"
+        now = time.monotonic()
+        idle = now - self._idle_since if self._idle_since is not None else 0.0
+        return "limit" if enough(self._limits, self._rows, now - self._began, idle) else None
+
+    def _look_for_idleness(self, query: Any) -> None:
+        if self._limits.idle_seconds:
+            self._idle_since = idle_since(query.status, self._idle_since, time.monotonic())
+
+    def _tell_batches(self, query: Any) -> None:
+        """Spark reports a batch when it is committed."""
+        if not self._outcomes:
+            return
+        last = query._jsq.lastProgress()
+        if last is None or int(last.batchId()) < min(self._outcomes):
+            return
+        for progress in map(progress_of, (each.json for each in query.recentProgress)):
+            outcome = self._outcomes.pop(progress.batch, None) if progress.ran else None
+            if outcome:
+                self._front.send(batch_of(outcome, progress))
+                self._told_batch = progress.batch
+                self.finished += 1
+
+
+def _lacks(checkpoint: str, known: int, last: int | None) -> Failed:
+    there = "it has no batch now" if last is None else f"the last one there is {last}"
+    return Failed(
+        kind="checkpoint",
+        text=f"the checkpoint {checkpoint} lacks a piece: batch {known} was committed, and {there}",
+        hints=["restore it; or give the job another run.checkpoint, and it begins at source.start again"],
+    )

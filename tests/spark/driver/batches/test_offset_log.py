@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from kafkad_etl.driver.batches.offset_log import Planned, Range, initial, planned, range_of
+from tests.spark.driver.sinks.disk import Disk
+
+FIRST = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"orders":{"1":200,"0":199}}'
+SECOND = b'v1\n{"batchWatermarkMs":5000,"batchTimestampMs":2,"conf":{}}\n{"orders":{"1":400,"0":399}}'
+THIRD = b'v1\n{"batchWatermarkMs":9000,"batchTimestampMs":3,"conf":{}}\n{"orders":{"1":401,"0":399,"2":7}}'
+BEGIN = b'\x00v1\n{"orders":{"0":10,"1":0}}'
+
+
+def _disk(**files: bytes) -> Disk:
+    disk = Disk()
+    disk.files = {f"/cp/{name.replace('_', '/')}": content for name, content in files.items()}
+    return disk
+
+
+def test_a_batch_lies_between_its_own_offsets_and_those_before() -> None:
+    disk = _disk(offsets_0=FIRST, offsets_1=SECOND, offsets_2=THIRD, sources_0_0=BEGIN)
+    first, second = {"orders": {0: 199, 1: 200}}, {"orders": {0: 399, 1: 400}}
+    assert range_of(disk, "/cp", 0) == Range({"orders": {0: 10, 1: 0}}, first, 0)
+    assert range_of(disk, "/cp", 1) == Range(first, second, 0)
+    assert range_of(disk, "/cp", 2) == Range(second, {"orders": {0: 399, 1: 401, 2: 7}}, 5000)
+
+
+def test_sources_of_files_have_no_offsets() -> None:
+    assert planned(b'v1\n{"batchWatermarkMs":3}\n{"logOffset":4}') == Planned({}, 3)
+    assert planned(b'v1\n{"batchWatermarkMs":3}\n-') == Planned({}, 3)
+    assert initial(BEGIN) == {"orders": {0: 10, 1: 0}}

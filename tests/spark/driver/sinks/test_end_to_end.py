@@ -1,0 +1,107 @@
+"""Sinks as a user meets them: `kctl etl run` and `kctl etl compact`, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker import KafkadProcess
+from tests.kctl.conftest import Kctl
+from tests.spark.conftest import SparkReady
+from tests.spark.driver.sinks.postgres import Postgres, missing
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
+
+LAKE = """\
+version: 1
+name: lake
+source: {topics: [e2e-lake], rows_per_batch: 20}
+value: {format: json, schema: "id BIGINT, day STRING"}
+sink: {type: parquet, path: lake, partition_by: [day], compact: {after: run, min_files: 3}}
+transform: {sql: "SELECT id, day FROM source"}
+spark: {master: "local[2]", driver_memory: 700m}
+"""
+TABLE = """\
+version: 1
+name: table
+source: {topics: [e2e-table], rows_per_batch: 40}
+value: {format: json, schema: "id BIGINT, name STRING"}
+transform: {sql: "SELECT id, name, _offset FROM source"}
+sink:
+  type: jdbc
+  jdbc: {url: "${url}", table: people, user: postgres, password: "${env:PW}", mode: upsert, keys: [id]}
+vars: {url: ""}
+spark: {master: "local[2]", driver_memory: 700m}
+"""
+
+Etl = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def etl(spark_ready: SparkReady, broker: KafkadProcess) -> Etl:
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "kctl", "etl", *words]
+        environment = {**os.environ, "KCTL_BOOTSTRAP": broker.bootstrap, "PW": "not-to-be-seen"}
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=400, check=False)
+
+    return call
+
+
+def produce(kctl: Kctl, topic: str, rows: list[dict[str, Any]], directory: Path) -> None:
+    if kctl("topics", "describe", topic).code:
+        assert kctl("topics", "create", topic, "--partitions", 2, "--yes").code == 0
+    file = directory / "rows"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert kctl("produce", topic, "--file", file, "--partitioner", "round-robin").code == 0
+
+
+def lake(directory: Path) -> tuple[int, int]:
+    """Rows, and different ones, as a reader sees them that knows nothing of Spark."""
+    import duckdb
+
+    found = duckdb.sql(f"SELECT count(*), count(DISTINCT id) FROM '{directory}/lake/*/*.parquet'").fetchall()
+    return (int(found[0][0]), int(found[0][1]))
+
+
+def test_small_files_are_merged_after_a_run_and_by_the_command(etl: Etl, on_broker: Kctl, tmp_path: Path) -> None:
+    (tmp_path / "lake.yaml").write_text(LAKE)
+    produce(on_broker, "e2e-lake", [{"id": n, "day": f"d{n // 2 % 2}"} for n in range(100)], tmp_path)
+    ran = etl("run", "lake.yaml")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("merged ") == 2, ran.stderr
+    assert lake(tmp_path) == (100, 100)
+    assert len(list((tmp_path / "lake").rglob("*.parquet"))) == 2
+    produce(on_broker, "e2e-lake", [{"id": n, "day": f"d{n // 2 % 2}"} for n in range(100, 160)], tmp_path)
+    ran = etl("run", "lake.yaml", "--set", "sink.compact.after=never")
+    assert ran.returncode == 0, ran.stderr
+    assert lake(tmp_path) == (160, 160)
+    ran = etl("compact", "lake.yaml", "-o", "json")
+    assert ran.returncode == 0, ran.stderr
+    merged = json.loads(ran.stdout)["items"]
+    assert [(it["directory"], it["rows"], it["files_after"]) for it in merged] == [("day=d0", 80, 1), ("day=d1", 80, 1)]
+    assert lake(tmp_path) == (160, 160)
+    assert len(list((tmp_path / "lake").rglob("*.parquet"))) == 2
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_a_table_has_the_newest_row_of_each_key(etl: Etl, on_broker: Kctl, tmp_path: Path) -> None:
+    (tmp_path / "table.yaml").write_text(TABLE)
+    produce(on_broker, "e2e-table", [{"id": n % 50, "name": f"n{n}"} for n in range(100)], tmp_path)
+    with Postgres(tmp_path / "postgres") as postgres:
+        postgres.sql("CREATE TABLE people (id BIGINT PRIMARY KEY, name TEXT)")
+        ran = etl("run", "table.yaml", "--var", f"url={postgres.url}")
+        assert ran.returncode == 0, ran.stderr
+        assert "not-to-be-seen" not in ran.stderr + ran.stdout
+        assert postgres.sql("SELECT count(*), count(*) FILTER (WHERE name = 'n' || (id + 50)) FROM people") == "50|50"
+        assert postgres.sql("SELECT sum(next_offset) FROM kafkad_etl_offsets") == "100"
+        ran = etl("run", "table.yaml", "--var", f"url={postgres.url}", "--set", "sink.jdbc.table=nobody")
+        assert ran.returncode == 7, "another table under the same checkpoint"
+        logs = "".join(path.read_text() for path in tmp_path.rglob("*.log"))
+        assert "not-to-be-seen" not in logs

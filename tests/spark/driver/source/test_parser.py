@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from kafkad_etl.driver.source.parser import BAD, Parser
+from kafkad_etl.driver.source.registry import Schemas
+from kafkad_etl.driver.terms import JobFailed
+from kafkad_etl.messages import Plan, Schema
+from tests.spark.driver.rows import IN_PROCESS, Bytes, plan_of, records
+
+pytestmark = IN_PROCESS
+
+ORDERS = (
+    "id BIGINT NOT NULL, amount DECIMAL(12,2), ts TIMESTAMP, paid BOOLEAN, "
+    "address STRUCT<city: STRING, zip: INT>, items ARRAY<STRUCT<n: INT, tags: MAP<STRING, STRUCT<t: INT>>>>"
+)
+GOOD_JSON = [
+    b'{"id": 1, "amount": "12.50", "ts": "2026-11-01T00:00:00Z", "paid": true}',
+    b'{"id": 2, "address": {"city": "Bern", "zip": 3000}, "items": [{"n": 1}, {"n": null, "tags": {"a": {"t": 1}}}]}',
+    b'{"id": 3, "amount": null, "address": null, "items": null}',
+    b' {"id": 4} \n',
+    b'{"id": 5, "items": []}',
+]
+BAD_JSON = [
+    (b'{"id": "x"}', "id", "'x' is not BIGINT"),
+    (b'{"id": 1.5}', "id", "'1.5' is not BIGINT"),
+    (b'{"id": 99999999999999999999}', "id", "'99999999999999999999' is not BIGINT"),
+    (b'{"id": 1, "amount": "12.5.0"}', "amount", "'12.5.0' is not DECIMAL(12,2)"),
+    (b'{"id": 1, "ts": "yesterday"}', "ts", "'yesterday' is not TIMESTAMP"),
+    (b'{"id": 1, "paid": "perhaps"}', "paid", "'perhaps' is not BOOLEAN"),
+    (b'{"id": 1, "address": 5}', "address", "'5' is not STRUCT<`city`: STRING, `zip`: INT>"),
+    (b'{"id": 1, "address": {"zip": "x"}}', "address.zip", "'x' is not INT"),
+    (b'{"id": 1, "items": 7}', "items", None),
+    (b'{"id": 1, "items": [{"n": 1}, {"n": "x"}]}', "items", None),
+    (b'{"amount": 1}', "id", "it is missing, and NOT NULL"),
+    (b'{"id": null}', "id", "it is missing, and NOT NULL"),
+    (b'{"id": 1} x', "", "it is not one JSON object"),
+    (b'{"id": 1}{"id": 2}', "", "it is not one JSON object"),
+    (b'{"id": 1}, {"id": 2}', "", "it is not one JSON object"),
+    (b'{"id": 1', "", "it is not one JSON object"),
+    (b"", "", "it is not one JSON object"),
+    (b"nonsense", "", "it is not one JSON object"),
+    (b"[1]", "", "it is not a JSON object"),
+    (b'[{"id": 1}]', "", "it is not a JSON object"),
+    (b"null", "", "it is not a JSON object"),
+    (b"5", "", "it is not a JSON object"),
+    (None, "", "it has no value"),
+]
+UNKNOWN = [
+    (b'{"id": 1, "zz": 0}', "zz"),
+    (b'{"ID": 1, "id": 1}', "ID"),
+    (b'{"id": 1, "address": {"city": "x", "street": "y"}}', "address.street"),
+    (b'{"id": 1, "items": [{"n": 1}, {"n": 2, "m": 3}]}', "items[].m"),
+    (b'{"id": 1, "items": [{"n": 1, "tags": {"a": {"u": 3}}}]}', "items[].tags[].u"),
+]
+
+
+def _parsed(spark: Any, plan: Plan, *values: Bytes | tuple[Bytes, Bytes]) -> list[Any]:
+    return list(Parser(spark, plan).parsed(records(spark, *values)).orderBy("_offset").collect())
+
+
+def _bad(row: Any) -> tuple[str, str] | None:
+    return tuple(row[BAD]) if row[BAD] else None
+
+
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
+def test_json_that_fits_is_good_and_the_rest_is_named_by_column_and_reason(spark: Any, mode: str) -> None:
+    plan = plan_of({"value": {"format": "json", "schema": ORDERS, "mode": mode}})
+    rows = _parsed(spark, plan, *GOOD_JSON, *[value for value, _, _ in BAD_JSON])
+    good, bad = rows[: len(GOOD_JSON)], rows[len(GOOD_JSON) :]
+    assert [_bad(row) for row in good] == [None] * len(GOOD_JSON)
+    assert [row.id for row in good] == [1, 2, 3, 4, 5]
+    assert good[0].amount == Decimal("12.50") and good[0].paid is True
+    assert good[1]["items"][1].tags["a"].t == 1
+    assert [row._raw_value for row in good] == [None] * len(GOOD_JSON)
+    for row, (value, column, why) in zip(bad, BAD_JSON, strict=True):
+        found = _bad(row)
+        assert found is not None, value
+        assert found[0] == column, value
+        assert why is None or found[1] == why, value
+        assert row._raw_value == value
+
+
+def test_unknown_fields_are_errors_in_strict_mode_alone_however_deep(spark: Any) -> None:
+    values = [value for value, _ in UNKNOWN]
+    strict = _parsed(spark, plan_of({"value": {"format": "json", "schema": ORDERS}}), *values)
+    assert [_bad(row) for row in strict] == [(column, "the schema has no such field") for _, column in UNKNOWN]
+    lenient = _parsed(spark, plan_of({"value": {"format": "json", "schema": ORDERS, "mode": "lenient"}}), *values)
+    assert [_bad(row) for row in lenient] == [None] * len(UNKNOWN)
+
+
+def test_a_decimal_comma_is_not_taken_for_nothing(spark: Any) -> None:
+    plan = plan_of({"value": {"format": "json", "schema": "amount DECIMAL(12,2)"}})
+    (row,) = _parsed(spark, plan, b'{"amount": "12,5"}')
+    assert _bad(row) == ("amount", "a decimal has no comma")
+
+
+def test_names_of_columns_may_be_anything(spark: Any) -> None:
+    plan = plan_of({"value": {"format": "json", "schema": "`a b` INT, `it's` STRING, `x.y` INT, `q\"` INT"}})
+    good, bad, unknown = _parsed(spark, plan, b'{"a b": 1, "it\'s": "o\\"k", "x.y": 2}', b'{"x.y": "no"}', b'{"a": 1}')
+    assert _bad(good) is None and (good["a b"], good["it's"], good["x.y"]) == (1, 'o"k', 2)
+    assert _bad(bad) == ("x.y", "'no' is not INT")
+    assert _bad(unknown) == ("a", "the schema has no such field")
+
+
+def test_keys_are_parsed_as_values_are(spark: Any) -> None:
+    plan = plan_of(
+        {"value": {"format": "text"}, "key": {"format": "json", "schema": "k INT"}, "source": {"topics": ["orders"]}}
+    )
+    good, bad, missing = _parsed(spark, plan, (b'{"k": 1}', b"one"), (b'{"k": "x"}', b"two"), b"three")
+    assert (good._key.asDict(), good.value, _bad(good)) == ({"k": 1}, "one", None)
+    assert (_bad(bad), bad._raw_key, bad._raw_value) == (("_key.k", "'x' is not INT"), b'{"k": "x"}', b"two")
+    assert _bad(missing) == ("_key", "it has no value")
+
+
+def test_text_and_raw_take_everything(spark: Any) -> None:
+    values = [b"one", None, b"\xff"]
+    text = _parsed(spark, plan_of({"value": {"format": "text"}}), *values[:2])
+    assert [row.value for row in text] == ["one", None]
+    raw = _parsed(spark, plan_of({"value": {"format": "raw"}}), *values)
+    assert [row.value for row in raw] == values
+    assert BAD not in raw[0]
+
+
+def test_csv_is_named_by_column_too(spark: Any) -> None:
+    block = {"format": "csv", "schema": "id INT NOT NULL, name STRING, at DATE", "csv": {"delimiter": ";", "null": "-"}}
+    cases = [
+        (b'1;"a;b";2026-11-01', None),
+        (b"2;-;-", None),
+        (b"x;a;2026-11-01", ("id", "'x' is not INT")),
+        (b"3;a;soon", ("at", "'soon' is not DATE")),
+        (b"-;a;2026-11-01", ("id", "it is missing, and NOT NULL")),
+        (b"4;a", ("", "it has not 3 columns")),
+        (b"4;a;2026-11-01;more", ("", "it has not 3 columns")),
+        (b"", ("", "it is empty")),
+        (None, ("", "it has no value")),
+    ]
+    rows = _parsed(spark, plan_of({"value": block}), *[value for value, _ in cases])
+    assert [_bad(row) for row in rows] == [bad for _, bad in cases]
+    assert (rows[0].name, rows[1].name, rows[1].at) == ("a;b", None, None)
+
+
+def _zigzag(number: int) -> bytes:
+    encoded, out = (number << 1) ^ (number >> 63), io.BytesIO()
+    while encoded > 0x7F:
+        out.write(bytes([encoded & 0x7F | 0x80]))
+        encoded >>= 7
+    out.write(bytes([encoded]))
+    return out.getvalue()
+
+
+ONE = {"type": "record", "name": "order", "fields": [{"name": "id", "type": "long"}]}
+TWO = ONE | {"fields": [*ONE["fields"], {"name": "n", "type": ["null", "long"], "default": None}]}
+
+
+def test_avro_is_read_by_its_schema(spark: Any) -> None:
+    plan = plan_of({"value": {"format": "avro"}}, schema=Schema("avro", json.dumps(TWO)))
+    good, null, cut, none = _parsed(spark, plan, _zigzag(7) + b"\x02" + _zigzag(5), _zigzag(8) + b"\x00", b"", None)
+    assert (good.id, good.n, _bad(good)) == (7, 5, None)
+    assert (null.id, null.n, _bad(null)) == (8, None, None)
+    assert _bad(cut) == ("", "its 0 bytes do not fit the Avro schema")
+    assert _bad(none) == ("", "it has no value")
+
+
+def test_each_avro_row_is_read_by_its_writers_schema(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"/schemas/ids/11": {"schema": json.dumps(TWO)}}
+
+    def learn_subject(self: Schemas, subject: str) -> None:
+        assert subject == "orders-value"
+        self.known[10] = json.dumps(ONE)
+
+    monkeypatch.setattr(Schemas, "learn_subject", learn_subject)
+    monkeypatch.setattr("kafkad_etl.driver.source.parser.http_get", lambda registry: there.get)
+    plan = plan_of(
+        {"value": {"format": "avro", "registry": {"url": "http://x"}}}, schema=Schema("avro", json.dumps(TWO))
+    )
+    parser = Parser(spark, plan)
+    raw = records(
+        spark,
+        b"\x00\x00\x00\x00\x0a" + _zigzag(1),
+        b"\x00\x00\x00\x00\x0b" + _zigzag(2) + b"\x02" + _zigzag(20),
+        b"\x00\x00\x00\x00\x0c" + _zigzag(3),
+        b"\x01\x00\x00\x00\x0a" + _zigzag(4),
+        b"\x00\x00",
+    )
+    first = parser.parsed(raw).orderBy("_offset").collect()
+    assert [row[BAD] is None for row in first] == [True, False, False, False, False]
+    assert parser.learn(parser.parsed(raw))
+    rows = parser.parsed(raw).orderBy("_offset").collect()
+    assert [(row.id, row.n) for row in rows[:2]] == [(1, None), (2, 20)]
+    assert [_bad(row) for row in rows[2:]] == [
+        ("", "the registry has no schema 12"),
+        ("", "it does not begin with the five bytes of a registry"),
+        ("", "it does not begin with the five bytes of a registry"),
+    ]
+    assert not parser.learn(parser.parsed(raw))
+
+
+@pytest.mark.parametrize("name", ["_key", "_offset", "_bad"])
+def test_a_schema_must_leave_the_records_own_columns_alone(spark: Any, name: str) -> None:
+    with pytest.raises(JobFailed, match=f"has a column {name}") as refused:
+        Parser(spark, plan_of({"value": {"format": "json", "schema": f"id INT, {name} INT"}}))
+    assert refused.value.failed.kind == "schema"

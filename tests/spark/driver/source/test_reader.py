@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import json
+
+from kafkad_etl.driver.source.reader import bounded_options, stream_options
+from tests.spark.driver.rows import plan_of
+
+
+def test_reads_are_committed_polls_are_large_and_the_job_may_say_otherwise() -> None:
+    plan = plan_of({"source": {"topics": ["t"], "rows_per_batch": 10, "min_partitions": 3, "headers": True}})
+    assert plan.reading is not None
+    options = stream_options(plan, plan.reading)
+    assert options["kafka.isolation.level"] == "read_committed" and options["kafka.max.poll.records"] == "20000"
+    assert (options["maxOffsetsPerTrigger"], options["minPartitions"], options["includeHeaders"]) == ("10", "3", "true")
+    assert options["subscribe"] == "orders" and json.loads(options["startingOffsets"]) == {"orders": {"0": 0}}
+    assert options["failOnDataLoss"] == "true"
+
+
+def test_a_bounded_read_has_these_partitions_alone_and_new_ones_from_their_beginning() -> None:
+    plan = plan_of({})
+    assert plan.reading is not None
+    options = bounded_options(plan, plan.reading, {"t": {0: 5}}, {"t": {0: 9, 1: 3}})
+    assert json.loads(options["assign"]) == {"t": [0, 1]}
+    assert json.loads(options["startingOffsets"]) == {"t": {"0": 5, "1": -2}}
+    assert json.loads(options["endingOffsets"]) == {"t": {"0": 9, "1": 3}}
+    assert "maxOffsetsPerTrigger" not in options and "subscribe" not in options

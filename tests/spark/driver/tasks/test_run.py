@@ -1,0 +1,198 @@
+"""Batches of stateless jobs, from a topic to a sink in memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkad_etl.driver.tasks.preview import preview
+from kafkad_etl.driver.tasks.run import run
+from kafkad_etl.driver.terms import JobFailed
+from kafkad_etl.messages import Batch, Failed, Query, Retrying, Rows, Tasks, Warned
+from tests.broker import KafkadProcess
+from tests.spark.driver.rows import IN_PROCESS, Front, Kept, live_plan, produced
+
+pytestmark = IN_PROCESS
+
+ROWS = 1200
+BAD = {7: b'{"id": "x"}', 808: b"nonsense", 1100: None}
+JSON = {"format": "json", "schema": "id BIGINT, name STRING"}
+
+
+@pytest.fixture(scope="module")
+def topic(broker: KafkadProcess) -> str:
+    """Three of its rows do not parse; each name occurs twice."""
+    records = []
+    for at in range(ROWS):
+        value = BAD.get(at, json.dumps({"id": at, "name": f"n{at // 2}"}).encode())
+        records.append((at % 2, str(at).encode(), value))
+    produced(broker.bootstrap, "run", records, partitions=2)
+    return "run"
+
+
+def _failed(spark: Any, plan: Any, sink: Kept) -> Failed:
+    with pytest.raises(JobFailed) as error:
+        run(spark, plan, Front(), lambda *_: sink)
+    return error.value.failed
+
+
+def test_bad_rows_become_dead_letters_and_the_rest_is_written(
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+) -> None:
+    produced(broker.bootstrap, "run.dlq", [], partitions=1)
+    blocks = {
+        "value": JSON | {"bad_rows": {"action": "dead_letter", "topic": "run.dlq"}},
+        "transform": {"steps": [{"name": "even", "sql": "SELECT * FROM source WHERE id % 2 = 0"},
+                                {"name": "named", "sql": "SELECT id, concat(name, '!') AS n FROM even"}]},
+        "checks": [{"sql": "SELECT count(*) FROM out WHERE id % 2 = 1", "expect": 0},
+                   {"sql": "SELECT max(id) < 500 FROM out", "expect": True, "on_fail": "warn"}],
+    }  # fmt: skip
+    front, sink = Front(), Kept()
+    plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
+    assert run(spark, plan, front, lambda *_: sink) == "done"
+    assert front.of(Query)[0].columns == [("id", "bigint"), ("n", "string")]
+    batches = front.of(Batch)
+    assert [batch.batch for batch in batches] == [0, 1, 2]
+    assert sum(batch.rows_read for batch in batches) == ROWS
+    assert [sum(batch.bad for batch in batches), sum(batch.rows_written for batch in batches)] == [3, len(sink.rows)]
+    assert sorted(row.id for row in sink.rows) == [at for at in range(0, ROWS, 2) if at not in BAD]
+    assert (batches[0].start, batches[-1].end) == ({"run": {0: 0, 1: 0}}, {"run": {0: 600, 1: 600}})
+    assert all(batch.latest == {"run": {0: 600, 1: 600}} for batch in batches)
+    assert len(front.of(Warned)) == 2 and front.of(Tasks)
+    letters = _letters(broker.bootstrap)
+    assert [letter[:2] for letter in letters] == [(str(at).encode(), value) for at, value in BAD.items()]
+    assert letters[0][2] == {
+        "error": "'x' is not BIGINT", "column": "id", "job": "a", "topic": "run", "partition": "1", "offset": "3",
+        "timestamp": letters[0][2]["timestamp"],
+    }  # fmt: skip
+    again = Front()
+    assert run(spark, plan, again, lambda *_: sink) == "done"
+    assert again.of(Batch) == []
+
+
+def _letters(bootstrap: str) -> list[tuple[Any, Any, dict[str, str]]]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "letters"})
+    consumer.assign([TopicPartition("run.dlq", 0, 0)])
+    found = consumer.consume(3, timeout=20)
+    consumer.close()
+    letters = [(it.key(), it.value(), {name: text.decode() for name, text in it.headers()}) for it in found]
+    return sorted(letters, key=lambda letter: int(letter[0]))
+
+
+def test_bad_rows_stop_a_job_before_anything_of_their_batch_is_written(
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+) -> None:
+    sink = Kept()
+    plan = live_plan(broker.bootstrap, topic, 2, {"value": JSON}, tmp_path / "checkpoint")
+    failed = _failed(spark, plan, sink)
+    assert failed.kind == "bad-rows" and sink.rows == []
+    assert failed.text == "1 of 500 rows do not parse\n  run-1 at offset 3: id: 'x' is not BIGINT"
+    some = JSON | {"bad_rows": {"action": "drop", "max": 1}}
+    failed = _failed(spark, live_plan(broker.bootstrap, topic, 2, {"value": some}, tmp_path / "checkpoint"), sink)
+    assert "2 of 1,000 rows do not parse, more than bad_rows.max allows (1)" in failed.text
+    assert list(sink.batches) == [0]
+
+
+def test_one_batch_deduplicates_and_counts_what_it_left_out(
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+) -> None:
+    blocks = {
+        "run": {"mode": "batch"},
+        "value": JSON | {"bad_rows": {"action": "drop"}},
+        "transform": {"deduplicate": {"keys": ["name"]}},
+        "sink": {"type": "none"},
+    }
+    front, sink = Front(), Kept()
+    plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
+    assert run(spark, plan, front, lambda *_: sink) == "done"
+    (batch,) = front.of(Batch)
+    assert (batch.rows_read, batch.bad, batch.rows_written, batch.duplicates) == (1200, 3, 600, 597)
+    assert sink.rows[0].__fields__ == ["id", "name"]
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_raw_rows_are_counted_while_they_pass_in_one_job_of_spark(
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+) -> None:
+    front, sink = Front(), Kept()
+    blocks = {
+        "run": {"mode": "batch"},
+        "transform": {"sql": "SELECT value AS credit_limit FROM source WHERE _offset < 10"},
+    }
+    plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
+    tracker = spark.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup(None))
+    assert run(spark, plan, front, lambda *_: sink) == "done"
+    (batch,) = front.of(Batch)
+    assert (batch.rows_read, batch.rows_written) == (1200, 20)
+    assert len(set(tracker.getJobIdsForGroup(None)) - before) == 1
+
+
+def test_a_stop_and_a_limit_end_a_run_after_a_whole_batch(
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+) -> None:
+    blocks = {"run": {"mode": "continuous", "stop_after": {"idle": "1s"}}}
+    front, sink = Front(stop_at=0), Kept()
+    plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
+    assert run(spark, plan, front, lambda *_: sink) == "stopped"
+    told = {batch.batch for batch in front.of(Batch)}
+    assert 0 in told and len(told) <= 2
+    limited, rest = Front(), Kept()
+    plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint", limit=100)
+    assert run(spark, plan, limited, lambda *_: rest) == "limit"
+    assert len(limited.of(Batch)) == 1
+    idle, last = Front(), Kept()
+    plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
+    assert run(spark, plan, idle, lambda *_: last) == "limit"
+    written = [batch for each in (front, limited, idle) for batch in each.of(Batch)]
+    assert sum(batch.rows_written for batch in written) == ROWS
+    assert [batch.batch for batch in written] == [0, 1, 2][-len(written) :]
+
+
+def test_what_may_pass_is_tried_again_from_the_checkpoint_and_the_rest_is_not(
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+) -> None:
+    blocks = {"run": {"mode": "available-now", "retries": {"max": 2, "backoff": "100ms"}}}
+    busy = [JobFailed(Failed(kind="sink", text="busy", retriable=True)) for _ in range(2)]
+    front, sink = Front(), Kept(*busy)
+    plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "a")
+    assert run(spark, plan, front, lambda *_: sink) == "done"
+    assert front.of(Retrying) == [
+        Retrying(text="busy", seconds=0.1, attempt=1, most=2),
+        Retrying(text="busy", seconds=0.2, attempt=2, most=2),
+    ]
+    assert len(sink.rows) == ROWS
+    broken = Kept(JobFailed(Failed(kind="sink", text="broken")))
+    assert _failed(spark, live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "b"), broken).text == "broken"
+
+
+def test_sql_that_is_wrong_is_found_before_anything_is_read(
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+) -> None:
+    steps = [{"name": "one", "sql": "SELECT id FROM source"}, {"name": "two", "sql": "SELECT id,\n  nam FROM one"}]
+    blocks = {"value": JSON, "transform": {"steps": steps}}
+    failed = _failed(spark, live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint"), Kept())
+    assert (failed.kind, failed.step, failed.line, failed.column) == ("sql", "two", 2, 3)
+    assert "`nam` cannot be resolved. Did you mean one of the following? [`id`]" in failed.text
+    blocks["transform"] = {"sql": "SELECT name, count(*) FROM source GROUP BY name"}
+    blocks["run"] = {"mode": "available-now", "output": "append"}
+    blocks["transform"]["watermark"] = {"column": "_timestamp", "delay": "1 minute"}
+    failed = _failed(spark, live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint"), Kept())
+    assert failed.kind == "sql" and "append" in failed.text.lower()
+
+
+def test_a_preview_shows_rows_and_what_is_bad_and_writes_nothing(
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+) -> None:
+    front = Front()
+    blocks = {"run": {"mode": "batch"}, "value": JSON, "transform": {"sql": "SELECT name FROM source ORDER BY id"}}
+    plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint", limit=2)
+    assert preview(spark, plan, front) == "done"
+    assert front.of(Rows) == [Rows(["name"], [["n0"], ["n0"]])]
+    assert "3 of 1,200 rows do not parse" in front.of(Warned)[0].text
+    assert list(tmp_path.iterdir()) == []
