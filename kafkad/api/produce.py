@@ -56,11 +56,10 @@ from kafkad.wire.produce import (
     pack_response,
     read_produce,
 )
-from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, TRANSACTIONAL
+from kafkad.wire.records import ATTRIBUTES, BATCH_HEADER, HEADER_SIZE, TRANSACTIONAL, Header
 
 log = logging.getLogger(__name__)
 
-Header = tuple[int, ...]
 IsTrue = Callable[[memoryview, int, int, Header], bool]
 """Of a request with many batches none is decompressed on the quick way: they would add up."""
 
@@ -169,7 +168,7 @@ class ProduceApi:
         if not partition.fast or end - at < HEADER_SIZE or (acks == _ACKS_ALL and not partition.alone):
             return -1
         header = BATCH_HEADER.unpack_from(view, at)
-        if header[5] & TRANSACTIONAL:
+        if header[ATTRIBUTES] & TRANSACTIONAL:
             return -1
         try:
             check_batch(view, at, end, header, partition.log.config, version)
@@ -286,7 +285,7 @@ class ProduceApi:
         config = partition.log.config
         header = unpack_header(frame, at, end, work.version)
         check_batch(frame, at, end, header, config, work.version)
-        if header[5] & TRANSACTIONAL:
+        if header[ATTRIBUTES] & TRANSACTIONAL:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, f"no transaction is open for {partition.tp}: this broker has none yet"
             )

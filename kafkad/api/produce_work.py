@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kafkad.log.log import Log
 from kafkad.wire.produce import Answer, ProduceFrame, pack_answer
-from kafkad.wire.records import CODEC_MASK
+from kafkad.wire.records import ATTRIBUTES, CODEC_MASK, RECORD_COUNT, Header
 
 _MOST_RECORDS = 4000
 """That one request may have looked into on the event loop, in batches that are not ordinary."""
@@ -54,9 +54,9 @@ class Work:
         self.failed = False
         self._left = _MOST_RECORDS
 
-    def affords(self, header: tuple[int, ...]) -> bool:
+    def affords(self, header: Header) -> bool:
         """Whether one more batch may be looked into on the event loop; after that it counts."""
-        self._left -= header[12] + (_DECOMPRESSING if header[5] & CODEC_MASK else 0)
+        self._left -= header[RECORD_COUNT] + (_DECOMPRESSING if header[ATTRIBUTES] & CODEC_MASK else 0)
         return self._left >= 0
 
     def indexes(self) -> list[int]:

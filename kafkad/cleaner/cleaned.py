@@ -6,12 +6,12 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 
-from kafkad.log.batches import Header
 from kafkad.log.compaction import CLEANED
 from kafkad.log.files import Files
 from kafkad.log.indexed import INDEX, LOG, TIME_INDEX, IndexedFile, segment_path
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
 from kafkad.log.txnindex import AbortedTransaction, TransactionIndex
+from kafkad.wire.records import Header
 
 _LARGEST = 2**31 - 1
 

@@ -18,7 +18,6 @@ from kafkad.cleaner.sieve import Kept, Sieve, body_of, check_crc, is_spent
 from kafkad.cleaner.source import Source
 from kafkad.cleaner.transactions import Transactions
 from kafkad.clock import Clock
-from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH, MAGIC, Header
 from kafkad.log.bodies import AT_ONCE, Keys, read_keys
 from kafkad.log.compaction import (
     CompactionJob,
@@ -34,9 +33,19 @@ from kafkad.log.indexed import INDEX, LARGEST_RELATIVE_OFFSET, LOG, TIME_INDEX, 
 from kafkad.log.names import base_of
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
 from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
-from kafkad.wire.records import CONTROL, PREFIX_SIZE, TRANSACTIONAL
+from kafkad.wire.records import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    CONTROL,
+    LAST_OFFSET_DELTA,
+    LENGTH,
+    MAGIC,
+    PREFIX_SIZE,
+    RECORD_COUNT,
+    TRANSACTIONAL,
+    Header,
+)
 
-_COUNT = 12
 _MOST_OFFSETS = 1 << 24
 """That a batch may span: more records than any has."""
 _MOST_NAMED = 100
@@ -174,14 +183,14 @@ class Compaction:
                 check_crc(data, at, header)
                 found = self._keys_of(source, data, at, header, transactions)
                 if header[BASE_OFFSET] not in self._poison:
-                    records += abs(header[_COUNT])
+                    records += abs(header[RECORD_COUNT])
                 for some, some_entries in found:
                     keys += some
                     entries += some_entries
                     if len(keys) >= AT_ONCE:
                         yield (keys, entries), last
                         keys, entries = [], []
-                last = header[BASE_OFFSET] + header[LAST_DELTA]
+                last = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
             yield (keys, entries), last
         finally:
             self._counts["map_records_read"] += records
@@ -199,7 +208,7 @@ class Compaction:
 
     def _note_poison(self, source: Source, header: Header, error: Exception) -> None:
         offset = header[BASE_OFFSET]
-        following = offset + header[LAST_DELTA] + 1
+        following = offset + header[LAST_OFFSET_DELTA] + 1
         self._poison.setdefault(offset, Poison(source.path, source.position, offset, following, str(error)))
 
     def _aborted(self, start: int, end: int) -> list[AbortedTransaction]:
@@ -246,7 +255,7 @@ class Compaction:
         for data, at, header in source.batches(self._step, self._spend):
             kept = self._kept(source, sieve, data, at, header)
             if header[BASE_OFFSET] not in self._poison:
-                records += abs(header[_COUNT])
+                records += abs(header[RECORD_COUNT])
             if kept is not None:
                 new.append(*kept)
                 if new.waiting >= self._step:
@@ -278,17 +287,17 @@ def _readable_keys(data: bytes, at: int, header: Header, transactions: Transacti
     if kind and transactions.is_aborted(header):
         return ()
     _check_span(header)
-    found = list(read_keys(body_of(data, at, header), header[BASE_OFFSET], header[_COUNT]))
+    found = list(read_keys(body_of(data, at, header), header[BASE_OFFSET], header[RECORD_COUNT]))
     latest = -1
     for _, entries in found:
         if entries and (entries[0] <= latest or entries != sorted(entries)):
             raise ValueError("records that are not in the order of their offsets")
         latest = entries[-1] if entries else latest
-    if latest >> 1 > header[BASE_OFFSET] + header[LAST_DELTA]:
+    if latest >> 1 > header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]:
         raise ValueError(f"a record with offset {latest >> 1}, outside of its batch")
     return found
 
 
 def _check_span(header: Header) -> None:
-    if header[LAST_DELTA] >= _MOST_OFFSETS:
-        raise ValueError(f"a batch that claims {header[LAST_DELTA] + 1} offsets")
+    if header[LAST_OFFSET_DELTA] >= _MOST_OFFSETS:
+        raise ValueError(f"a batch that claims {header[LAST_OFFSET_DELTA] + 1} offsets")

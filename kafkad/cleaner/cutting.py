@@ -9,24 +9,28 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkad.cleaner.keymap import KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE, KeyMap
-from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, MAX_TIMESTAMP, Header
 from kafkad.log.bodies import FEWEST, PATIENCE, Body, count_alike, doubled_deltas, read_keys, room_for
 from kafkad.wire.compression import compress
 from kafkad.wire.records import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_TIMESTAMP,
     CODEC_MASK,
     CONTROL,
     DELETE_HORIZON,
+    LAST_OFFSET_DELTA,
     LOG_APPEND_TIME,
+    MAX_TIMESTAMP,
     NO_TIMESTAMP,
+    RECORD_COUNT,
     TRANSACTIONAL,
     BatchHeader,
+    Header,
     RecordsError,
     assemble_batch,
     read_varint,
     write_varint,
 )
-
-_BASE_TIMESTAMP, _COUNT = 7, 12
 
 
 class _Place(NamedTuple):
@@ -40,8 +44,8 @@ class _Place(NamedTuple):
 def judge(body: Body, header: Header, keys: KeyMap) -> bytearray:
     """The verdicts by the key of each record: right everywhere, where `KeyMap.verdicts` only knows what it took in."""
     base = header[BASE_OFFSET]
-    verdicts = bytearray(header[LAST_DELTA] + 1)
-    for some, entries in read_keys(body, base, header[_COUNT]):
+    verdicts = bytearray(header[LAST_OFFSET_DELTA] + 1)
+    for some, entries in read_keys(body, base, header[RECORD_COUNT]):
         for key, entry in zip(some, entries, strict=True):
             offset = entry >> 1
             if offset > keys.latest:
@@ -53,8 +57,8 @@ def judge(body: Body, header: Header, keys: KeyMap) -> bytearray:
 
 def cut(body: Body, header: Header, verdicts: bytes | bytearray, horizon: int | None = None) -> bytearray:
     """The batch with only the records that stay. With `horizon` that becomes its delete horizon."""
-    staying = _staying(body, header[_COUNT], verdicts)
-    base_timestamp, attributes = header[_BASE_TIMESTAMP], header[ATTRIBUTES]
+    staying = _staying(body, header[RECORD_COUNT], verdicts)
+    base_timestamp, attributes = header[BASE_TIMESTAMP], header[ATTRIBUTES]
     max_timestamp = header[MAX_TIMESTAMP]
     if not attributes & LOG_APPEND_TIME:
         max_timestamp = base_timestamp + max(read_varint(body.data, place.timestamp)[0] for place in staying)

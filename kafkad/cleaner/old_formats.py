@@ -11,11 +11,21 @@ import struct
 import zlib
 
 from kafkad.cleaner.keymap import KeyMap
-from kafkad.log.batches import ATTRIBUTES, LENGTH, MAGIC, Header
 from kafkad.log.bodies import Keys
 from kafkad.wire.compression import compress, decompress
 from kafkad.wire.legacy import read_message_header, read_messages
-from kafkad.wire.records import CODEC_MASK, DECOMPRESSED_LIMIT, LOG_APPEND_TIME, PREFIX_SIZE, Record
+from kafkad.wire.records import (
+    ATTRIBUTES,
+    CODEC_MASK,
+    DECOMPRESSED_LIMIT,
+    LENGTH,
+    LOG_APPEND_TIME,
+    MAGIC,
+    MAX_TIMESTAMP,
+    PREFIX_SIZE,
+    Header,
+    Record,
+)
 
 _PREFIX = struct.Struct(">qiI")
 _NO_KEY = struct.pack(">i", -1)
@@ -60,7 +70,9 @@ def _rewrapped(message: bytes, header: Header, records: list[Record], kept: list
     staying = [record for record, stays in zip(records, kept, strict=True) if stays]
     head = message[16:18]
     if magic:
-        timestamp = header[8] if attributes & LOG_APPEND_TIME else max(record.timestamp for record in staying)
+        timestamp = (
+            header[MAX_TIMESTAMP] if attributes & LOG_APPEND_TIME else max(record.timestamp for record in staying)
+        )
         head += _TIMESTAMP.pack(timestamp)
     body = head + _NO_KEY + _SIZE.pack(len(value)) + value
     return _PREFIX.pack(staying[-1].offset, 4 + len(body), zlib.crc32(body)) + body

@@ -10,24 +10,33 @@ from kafkad.cleaner.cutting import cut, emptied, judge
 from kafkad.cleaner.keymap import DROP, KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE, KeyMap
 from kafkad.cleaner.transactions import Transactions
 from kafkad.config import LONG_MAX
-from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, LENGTH, MAGIC, PRODUCER_ID, Header, header_at
+from kafkad.log.batches import header_at
 from kafkad.log.bodies import Body
 from kafkad.log.compaction import CompactionJob
 from kafkad.wire.control import read_control
 from kafkad.wire.records import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_TIMESTAMP,
     BATCH_HEADER,
     CODEC_MASK,
     CONTROL,
     DELETE_HORIZON,
     HEADER_SIZE,
+    LAST_OFFSET_DELTA,
+    LENGTH,
+    MAGIC,
     PREFIX_SIZE,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    RECORD_COUNT,
     TRANSACTIONAL,
+    Header,
     crc_matches,
     iter_records,
     records_body,
 )
 
-_BASE_TIMESTAMP, _PRODUCER_EPOCH, _COUNT = 7, 10, 12
 _WINDOW = 4 << 20
 _DROP, _TOMBSTONE = bytes((DROP,)), bytes((TOMBSTONE,))
 
@@ -50,7 +59,7 @@ def check_crc(data: bytes, at: int, header: Header) -> None:
 
 def is_spent(data: bytes, at: int, header: Header, transactions: Transactions) -> bool:
     """Whether the marker in a control batch has become needless; of kinds that end no transaction, none ever does."""
-    if not header[_COUNT]:
+    if not header[RECORD_COUNT]:
         return transactions.is_spent(header, None)
     marker = read_control(next(iter_records(memoryview(data), at, header)))
     return marker is not None and transactions.is_spent(header, marker)
@@ -77,13 +86,13 @@ class Sieve:
         if header[MAGIC] < 2:
             return self._sift_old(data, at, header)
         attributes = header[ATTRIBUTES]
-        horizon = header[_BASE_TIMESTAMP] if attributes & DELETE_HORIZON else None
+        horizon = header[BASE_TIMESTAMP] if attributes & DELETE_HORIZON else None
         passed = horizon is not None and horizon <= self._job.now_ms
         spent = False
         if attributes & CONTROL:
             check_crc(data, at, header)
             spent = is_spent(data, at, header, self._transactions)
-            verdicts = bytearray((DROP if spent and passed else KEEP,)) * header[_COUNT]
+            verdicts = bytearray((DROP if spent and passed else KEEP,)) * header[RECORD_COUNT]
         elif attributes & TRANSACTIONAL and self._transactions.is_aborted(header):
             verdicts = bytearray()
         else:
@@ -96,7 +105,7 @@ class Sieve:
             check_crc(data, at, header)
             mark = horizon is None and (spent or TOMBSTONE in verdicts or UNKNOWN_TOMBSTONE in verdicts)
             until = self._horizon if mark else None
-            if kept == header[_COUNT] and until is None:
+            if kept == header[RECORD_COUNT] and until is None:
                 return header, data[at : at + PREFIX_SIZE + header[LENGTH]]
             return _with_header(cut(body_of(data, at, header), header, verdicts, until))
         if self._is_last_of_round(header) or self._is_last_of_producer(header):
@@ -112,7 +121,7 @@ class Sieve:
 
     def _verdicts(self, data: bytes, at: int, header: Header) -> bytearray:
         first = header[BASE_OFFSET]
-        count = header[LAST_DELTA] + 1
+        count = header[LAST_OFFSET_DELTA] + 1
         keys = self._keys
         if first < keys.first or first + count - 1 > keys.latest:
             check_crc(data, at, header)
@@ -127,7 +136,7 @@ class Sieve:
     def _is_last_of_round(self, header: Header) -> bool:
         """Before the first offset that must not be cleaned: without it, readers would wait for ever before a gap that
         ends where nothing was written yet."""
-        return header[BASE_OFFSET] + header[LAST_DELTA] + 1 == self._job.upto
+        return header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1 == self._job.upto
 
     def _is_last_of_producer(self, header: Header) -> bool:
         """Of one that the partition still remembers: then its header stays, with its sequence or at least its epoch."""
@@ -135,8 +144,8 @@ class Sieve:
         if last is None:
             return False
         if last.offset >= 0:
-            return header[BASE_OFFSET] + header[LAST_DELTA] == last.offset
-        return bool(header[ATTRIBUTES] & CONTROL) and header[_PRODUCER_EPOCH] == last.epoch
+            return header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] == last.offset
+        return bool(header[ATTRIBUTES] & CONTROL) and header[PRODUCER_EPOCH] == last.epoch
 
 
 def _with_header(batch: bytearray) -> Kept:

@@ -7,10 +7,10 @@ import struct
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
-from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, LENGTH, BadBatch, Header, header_at, walk
+from kafkad.log.batches import BadBatch, header_at, walk
 from kafkad.log.compaction import UncleanableError
 from kafkad.log.files import Files, LogFile
-from kafkad.wire.records import HEADER_SIZE, PREFIX_SIZE
+from kafkad.wire.records import BASE_OFFSET, HEADER_SIZE, LAST_OFFSET_DELTA, LENGTH, PREFIX_SIZE, Header
 
 _DAMAGE = (BadBatch, IndexError, OverflowError, ValueError, struct.error)
 """What reading bytes that make no sense may raise."""
@@ -57,7 +57,7 @@ class Source:
         assert self._file is not None
         for position, header in walk(self._files.pread, self._file.fd, 0, self.size):
             self.position = position
-            if header[BASE_OFFSET] + header[LAST_DELTA] >= offset:
+            if header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] >= offset:
                 return
         self.position = self.size
 
@@ -76,9 +76,9 @@ class Source:
                 length = header[LENGTH] + PREFIX_SIZE
                 if length > got - at:
                     break
-                if not expected <= header[BASE_OFFSET] <= header[BASE_OFFSET] + header[LAST_DELTA] < self.end:
+                if not expected <= header[BASE_OFFSET] <= header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] < self.end:
                     raise BadBatch(position, f"a batch with offset {header[BASE_OFFSET]} does not belong there")
-                expected = header[BASE_OFFSET] + header[LAST_DELTA] + 1
+                expected = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
                 yield data, at, header
                 at += length
                 position += length

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, PRODUCER_ID, Header
 from kafkad.log.txnindex import AbortedTransaction
 from kafkad.wire.control import ControlRecord
+from kafkad.wire.records import BASE_OFFSET, LAST_OFFSET_DELTA, PRODUCER_ID, Header
 
 
 class Transactions:
@@ -54,7 +54,7 @@ class Transactions:
         return kept
 
     def _begin(self, header: Header) -> None:
-        last = header[BASE_OFFSET] + header[LAST_DELTA]
+        last = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
         while self._to_come and self._to_come[0][0] <= last:
             transaction = heappop(self._to_come)[1]
             self._aborted.setdefault(transaction.producer_id, transaction)

@@ -13,18 +13,7 @@ from collections.abc import Callable
 from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.batches import (
-    ATTRIBUTES,
-    BASE_OFFSET,
-    LAST_DELTA,
-    LEADER_EPOCH,
-    LENGTH,
-    MAGIC,
-    MAX_TIMESTAMP,
-    PRODUCER_ID,
-    Header,
-    header_at,
-)
+from kafkad.log.batches import header_at
 from kafkad.log.damage import Damage
 from kafkad.log.files import Files, disk_errors, short_write, storage_error
 from kafkad.log.producers import read_marker
@@ -33,7 +22,22 @@ from kafkad.log.segment import Segment
 from kafkad.log.timestamps import Timestamps
 from kafkad.names import TopicPartition
 from kafkad.wire.control import ControlRecord
-from kafkad.wire.records import CONTROL, PREFIX_SIZE, SMALLEST_BATCH, RecordsError, crc_matches
+from kafkad.wire.records import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    CONTROL,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    LENGTH,
+    MAGIC,
+    MAX_TIMESTAMP,
+    PREFIX_SIZE,
+    PRODUCER_ID,
+    SMALLEST_BATCH,
+    Header,
+    RecordsError,
+    crc_matches,
+)
 
 NOWHERE = 2**63 - 1
 _BASE_LENGTH_EPOCH = struct.Struct(">qii")
@@ -212,12 +216,12 @@ class Appender:
             if (
                 segment.size + waiting + length > segment.limit
                 or header[MAX_TIMESTAMP] > segment.roll_after
-                or base + header[LAST_DELTA] > segment.last_possible
+                or base + header[LAST_OFFSET_DELTA] > segment.last_possible
             ):
                 self._write_copied(view, at, pending)
                 pending = []
                 base = base if header[MAGIC] >= 2 else self.end_offset
-                self._make_room(length, header[MAX_TIMESTAMP], base, header[BASE_OFFSET] + header[LAST_DELTA])
+                self._make_room(length, header[MAX_TIMESTAMP], base, header[BASE_OFFSET] + header[LAST_OFFSET_DELTA])
             pending.append((at, header, self._copied_marker(view, at, header)))
             at += length
         self._write_copied(view, at, pending)
@@ -238,7 +242,7 @@ class Appender:
         expected = self.end_offset
         if pending:
             before = pending[-1][1]
-            expected = before[BASE_OFFSET] + before[LAST_DELTA] + 1
+            expected = before[BASE_OFFSET] + before[LAST_OFFSET_DELTA] + 1
         problem = None
         if header[BASE_OFFSET] < expected:
             problem = f"a batch with offset {header[BASE_OFFSET]} where {expected} is next"
@@ -273,7 +277,7 @@ class Appender:
             self._last_base = header[BASE_OFFSET] if header[MAGIC] >= 2 else NOWHERE
             self._last_position = segment.size
             segment.note(header)
-            self.end_offset = header[BASE_OFFSET] + header[LAST_DELTA] + 1
+            self.end_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
             if header[PRODUCER_ID] >= 0:
                 self._note_producer(header, header[BASE_OFFSET], marker)
 

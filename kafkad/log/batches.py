@@ -1,6 +1,6 @@
 """Walking over the batches of a segment file by their headers, without reading what is in them.
 
-A header is the tuple of `wire.records.BATCH_HEADER` for every format; a message of format v0 or v1 is a batch whose
+Every format's header is a `wire.records.Header`; a message of format v0 or v1 is a batch whose
 base and last offset are the message's own (of one that wraps others: the last one's).
 """
 
@@ -11,11 +11,20 @@ from collections.abc import Callable, Iterator
 
 from kafkad.log.files import Files
 from kafkad.wire.crc import crc32c
-from kafkad.wire.records import BATCH_HEADER, CRC_FROM, HEADER_SIZE, MAGIC_AT, PREFIX_SIZE, SMALLEST_BATCH
-
-Header = tuple[int, ...]
-BASE_OFFSET, LENGTH, LEADER_EPOCH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA = range(7)
-MAX_TIMESTAMP, PRODUCER_ID = 8, 9
+from kafkad.wire.records import (
+    BASE_OFFSET,
+    BATCH_HEADER,
+    CRC,
+    CRC_FROM,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA,
+    LENGTH,
+    MAGIC,
+    MAGIC_AT,
+    PREFIX_SIZE,
+    SMALLEST_BATCH,
+    Header,
+)
 
 _LEGACY = struct.Struct(">qiIbb")
 _LEGACY_TIMESTAMP = struct.Struct(">q")
@@ -44,8 +53,8 @@ def header_at(data: bytes | bytearray | memoryview, at: int, left: int) -> Heade
             raise ValueError(f"{left} bytes, which is no whole batch header")
         header: Header = BATCH_HEADER.unpack_from(data, at)
         smallest = HEADER_SIZE - PREFIX_SIZE
-        if header[LAST_DELTA] < 0:
-            raise ValueError(f"a batch with last offset delta {header[LAST_DELTA]}")
+        if header[LAST_OFFSET_DELTA] < 0:
+            raise ValueError(f"a batch with last offset delta {header[LAST_OFFSET_DELTA]}")
     elif magic < 2:
         header = _legacy_header(data, at, magic)
         smallest = _LEGACY_SMALLEST[magic]
@@ -131,7 +140,12 @@ def sound_headers(files: Files, fd: int, position: int, end: int) -> Iterator[tu
         at = following = 0
         while filled - at >= HEADER_SIZE:
             header = unpack(view, at)
-            if header[MAGIC] != 2 or header[LENGTH] < smallest or header[LAST_DELTA] < 0 or header[BASE_OFFSET] < 0:
+            if (
+                header[MAGIC] != 2
+                or header[LENGTH] < smallest
+                or header[LAST_OFFSET_DELTA] < 0
+                or header[BASE_OFFSET] < 0
+            ):
                 break
             following = at + PREFIX_SIZE + header[LENGTH]
             if following > filled or crc32c(view[at + CRC_FROM : following]) != header[CRC]:

@@ -11,23 +11,23 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from kafkad.log import snapshots, txnindex
-from kafkad.log.batches import (
-    BASE_OFFSET,
-    LAST_DELTA,
-    LEADER_EPOCH,
-    LENGTH,
-    MAX_TIMESTAMP,
-    BadBatch,
-    Header,
-    read_whole,
-)
+from kafkad.log.batches import BadBatch, read_whole
 from kafkad.log.epochs import FILE_NAME as EPOCHS
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex, used_entries
 from kafkad.log.indexed import INDEX, LOG, TIME_INDEX, segment_path
 from kafkad.log.names import base_of
-from kafkad.wire.records import PREFIX_SIZE, crc_matches
+from kafkad.wire.records import (
+    BASE_OFFSET,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    LENGTH,
+    MAX_TIMESTAMP,
+    PREFIX_SIZE,
+    Header,
+    crc_matches,
+)
 
 MISSING = "is missing"
 
@@ -107,7 +107,7 @@ class _Check:
                 times.take(header)
                 if epochs:
                     epochs.take(header)
-                self.end = first + header[LAST_DELTA] + 1
+                self.end = first + header[LAST_OFFSET_DELTA] + 1
                 position += header[LENGTH] + PREFIX_SIZE
         except BadBatch as bad:
             self.problems.append(Problem(path, str(bad), self.end, stops=True))
@@ -203,7 +203,7 @@ class _TimeEntries:
         self._largest = -1
 
     def take(self, header: Header) -> None:
-        self._judge_before(header[BASE_OFFSET] + header[LAST_DELTA])
+        self._judge_before(header[BASE_OFFSET] + header[LAST_OFFSET_DELTA])
         if header[MAX_TIMESTAMP] > self._largest:
             self._largest = header[MAX_TIMESTAMP]
 

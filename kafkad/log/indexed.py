@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, LENGTH, MAX_TIMESTAMP, BadBatch, Header, walk
+from kafkad.log.batches import BadBatch, walk
 from kafkad.log.files import Files, LogFile, as_far_as_there_is_room
 from kafkad.log.index import (
     OFFSET_ENTRY_SIZE,
@@ -20,7 +20,7 @@ from kafkad.log.index import (
     TimeIndex,
     whole_entries,
 )
-from kafkad.wire.records import PREFIX_SIZE
+from kafkad.wire.records import BASE_OFFSET, LAST_OFFSET_DELTA, LENGTH, MAX_TIMESTAMP, PREFIX_SIZE, Header
 
 LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
 LARGEST_RELATIVE_OFFSET = 2**31 - 1
@@ -183,11 +183,11 @@ class IndexedFile:
     def may_hold(self, header: Header) -> bool:
         """Whether the offsets of a batch, which no checksum protects, are such as the indexes can name."""
         first = header[BASE_OFFSET] - self.base
-        return 0 <= first <= first + header[LAST_DELTA] <= LARGEST_RELATIVE_OFFSET
+        return 0 <= first <= first + header[LAST_OFFSET_DELTA] <= LARGEST_RELATIVE_OFFSET
 
     def note(self, header: Header) -> None:
         """Account for a batch that stands at the end of the file."""
-        last = header[BASE_OFFSET] + header[LAST_DELTA]
+        last = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
         if header[MAX_TIMESTAMP] > self.newest_timestamp:
             self.newest_timestamp = header[MAX_TIMESTAMP]
             self.newest_timestamp_offset = last

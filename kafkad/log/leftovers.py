@@ -12,6 +12,7 @@ from kafkad.log.compaction import CLEANED
 from kafkad.log.files import Files
 from kafkad.log.names import LARGEST_BASE, base_of
 from kafkad.log.swap import DELETED, SWAP
+from kafkad.wire.records import BASE_OFFSET, LAST_OFFSET_DELTA
 
 
 def clear(files: Files, directory: str, names: list[str]) -> list[str]:
@@ -51,5 +52,5 @@ def _range(files: Files, directory: str, swaps: list[str]) -> tuple[int, int]:
         first, end = min(first, base), max(end, base + 1)
         file = files.open_log_file(f"{directory}/{name}")
         for _, header in walk(files.pread, file.fd, 0, file.size):
-            end = max(end, header[0] + header[6] + 1)
+            end = max(end, header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1)
     return first, end

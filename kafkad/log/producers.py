@@ -17,7 +17,19 @@ from kafkad.log.compaction import LastOfProducer
 from kafkad.log.snapshots import ProducerEntry, Snapshots
 from kafkad.log.txnindex import AbortedTransaction
 from kafkad.wire.control import ControlRecord, read_control
-from kafkad.wire.records import iter_records
+from kafkad.wire.records import (
+    ATTRIBUTES,
+    BASE_SEQUENCE,
+    CONTROL,
+    LAST_OFFSET_DELTA,
+    MAX_SEQUENCE,
+    MAX_TIMESTAMP,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    TRANSACTIONAL,
+    Header,
+    iter_records,
+)
 
 NONE = -1
 """Kafka's value for no epoch, no sequence, no offset."""
@@ -25,14 +37,8 @@ BATCHES_KEPT = 5
 """As many as a producer may have in flight: a retry of any of them is recognised (KIP-98)."""
 DEFAULT_EXPIRATION_MS = 86_400_000
 
-_MAX_SEQUENCE = 2**31 - 1
-_TRANSACTIONAL = 0x10
-_CONTROL = 0x20
 _BATCH = struct.Struct("<iqiq")
 _RING_SIZE = BATCHES_KEPT * _BATCH.size
-
-Header = tuple[int, ...]
-"""A batch header as `wire.records.BATCH_HEADER` unpacks it."""
 
 
 class DuplicateBatch(Exception):
@@ -54,7 +60,7 @@ class KeptBatch(NamedTuple):
     def first_sequence(self) -> int:
         if self.last_sequence == NONE:
             return NONE
-        return (self.last_sequence - self.offset_delta) & _MAX_SEQUENCE
+        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
 
 
 class Producer:
@@ -78,8 +84,8 @@ class Producer:
     def add_batch(self, epoch: int, base_sequence: int, offset_delta: int, last_offset: int, timestamp: int) -> None:
         if epoch != self.epoch:
             self.take_epoch(epoch)
-        last_sequence = (base_sequence + offset_delta) & _MAX_SEQUENCE if base_sequence >= 0 else NONE
-        self.next_sequence = (last_sequence + 1) & _MAX_SEQUENCE
+        last_sequence = (base_sequence + offset_delta) & MAX_SEQUENCE if base_sequence >= 0 else NONE
+        self.next_sequence = (last_sequence + 1) & MAX_SEQUENCE
         self.timestamp = timestamp
         self.keep(last_sequence, last_offset, offset_delta, timestamp)
 
@@ -145,63 +151,64 @@ class ProducerStates:
         `marker` is given for control batches that end a transaction. A base sequence of -1 is not checked: only
         the coordinator's own batches have it, a client's was refused before.
         """
-        producer = self._producers.get(header[9])
+        producer = self._producers.get(header[PRODUCER_ID])
         if (
             producer is not None
-            and header[11] == producer.next_sequence
-            and header[10] == producer.epoch
-            and (header[5] & (_TRANSACTIONAL | _CONTROL) == _TRANSACTIONAL) == (producer.txn_start >= 0)
+            and header[BASE_SEQUENCE] == producer.next_sequence
+            and header[PRODUCER_EPOCH] == producer.epoch
+            and (header[ATTRIBUTES] & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL) == (producer.txn_start >= 0)
         ):
             return
         self._check_thoroughly(producer, header, marker)
 
     def _check_thoroughly(self, producer: Producer | None, header: Header, marker: ControlRecord | None) -> None:
         if producer is None:
-            if header[11] > 0 and self._knows_all:
+            if header[BASE_SEQUENCE] > 0 and self._knows_all:
                 raise self._refusal(header, "its first batches are missing from this partition")
             return
-        if header[5] & _CONTROL:
+        if header[ATTRIBUTES] & CONTROL:
             self._check_epoch(producer, header)
             if marker is not None:
                 self._check_coordinator(producer, header, marker)
             return
         _raise_if_duplicate(producer, header)
         self._check_epoch(producer, header)
-        if header[11] >= 0:
+        if header[BASE_SEQUENCE] >= 0:
             self._check_sequence(producer, header)
-        if producer.txn_start >= 0 and not header[5] & _TRANSACTIONAL:
+        if producer.txn_start >= 0 and not header[ATTRIBUTES] & TRANSACTIONAL:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"producer {header[9]} has a transaction open since offset {producer.txn_start}, "
+                f"producer {header[PRODUCER_ID]} has a transaction open since offset {producer.txn_start}, "
                 "and sent a batch that does not belong to it",
             )
 
     def _check_epoch(self, producer: Producer, header: Header) -> None:
-        if header[10] < producer.epoch:
+        if header[PRODUCER_EPOCH] < producer.epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"epoch {header[10]} of producer {header[9]} is older than {producer.epoch}, the last one seen",
+                f"epoch {header[PRODUCER_EPOCH]} of producer {header[PRODUCER_ID]} is older than {producer.epoch}, "
+                "the last one seen",
             )
 
     def _check_sequence(self, producer: Producer, header: Header) -> None:
-        if header[10] != producer.epoch:
-            if header[11] != 0 and producer.epoch != NONE:
-                raise self._refusal(header, f"a new epoch ({header[10]}) counts from 0")
-        elif header[11] != producer.next_sequence:
+        if header[PRODUCER_EPOCH] != producer.epoch:
+            if header[BASE_SEQUENCE] != 0 and producer.epoch != NONE:
+                raise self._refusal(header, f"a new epoch ({header[PRODUCER_EPOCH]}) counts from 0")
+        elif header[BASE_SEQUENCE] != producer.next_sequence:
             raise self._refusal(header, f"expected {producer.next_sequence}")
 
     def _check_coordinator(self, producer: Producer, header: Header, marker: ControlRecord) -> None:
         if marker.coordinator_epoch < producer.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"marker for producer {header[9]} with coordinator epoch {marker.coordinator_epoch}, "
+                f"marker for producer {header[PRODUCER_ID]} with coordinator epoch {marker.coordinator_epoch}, "
                 f"older than {producer.coordinator_epoch}, the last one seen",
             )
 
     def _refusal(self, header: Header, why: str) -> KafkaError:
         return KafkaError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"sequence {header[11]} of producer {header[9]} is out of order: {why}",
+            f"sequence {header[BASE_SEQUENCE]} of producer {header[PRODUCER_ID]} is out of order: {why}",
         )
 
     # --- what is in the log
@@ -210,17 +217,19 @@ class ProducerStates:
         self, header: Header, base_offset: int, marker: ControlRecord | None = None
     ) -> AbortedTransaction | None:
         """Take in a batch of the log; what belongs in the transaction index, when it ended a transaction badly."""
-        producer = self._producers.get(header[9])
+        producer = self._producers.get(header[PRODUCER_ID])
         if producer is None:
-            producer = self._producers[header[9]] = Producer(header[10])
-        attributes = header[5]
-        if attributes & _CONTROL:
+            producer = self._producers[header[PRODUCER_ID]] = Producer(header[PRODUCER_EPOCH])
+        attributes = header[ATTRIBUTES]
+        if attributes & CONTROL:
             return self._end_transaction(producer, header, base_offset, marker)
-        delta = header[6]
-        producer.add_batch(header[10], header[11], delta, base_offset + delta, header[8])
-        if attributes & _TRANSACTIONAL and producer.txn_start < 0:
+        delta = header[LAST_OFFSET_DELTA]
+        producer.add_batch(
+            header[PRODUCER_EPOCH], header[BASE_SEQUENCE], delta, base_offset + delta, header[MAX_TIMESTAMP]
+        )
+        if attributes & TRANSACTIONAL and producer.txn_start < 0:
             producer.txn_start = base_offset
-            self._ongoing[base_offset] = header[9]
+            self._ongoing[base_offset] = header[PRODUCER_ID]
         return None
 
     def _end_transaction(
@@ -228,10 +237,10 @@ class ProducerStates:
     ) -> AbortedTransaction | None:
         if marker is None:
             return None  # a control batch that ends no transaction
-        if header[10] != producer.epoch:
-            producer.take_epoch(header[10])
+        if header[PRODUCER_EPOCH] != producer.epoch:
+            producer.take_epoch(header[PRODUCER_EPOCH])
         producer.coordinator_epoch = marker.coordinator_epoch
-        producer.timestamp = header[8]  # not the base timestamp: the cleaner keeps its delete horizon there
+        producer.timestamp = header[MAX_TIMESTAMP]  # not the base timestamp: the cleaner keeps its delete horizon there
         first, producer.txn_start = producer.txn_start, NONE
         if first < 0:
             return None  # nothing was written to this partition
@@ -239,7 +248,7 @@ class ProducerStates:
         self._undecided[first] = offset
         if marker.commit:
             return None
-        return AbortedTransaction(header[9], first, offset, next(iter(self._ongoing), offset + 1))
+        return AbortedTransaction(header[PRODUCER_ID], first, offset, next(iter(self._ongoing), offset + 1))
 
     # --- transactions
 
@@ -328,17 +337,17 @@ class ProducerStates:
             producer.txn_start = entry.txn_start
             if entry.last_offset >= 0:
                 producer.keep(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
-                producer.next_sequence = (entry.last_sequence + 1) & _MAX_SEQUENCE
+                producer.next_sequence = (entry.last_sequence + 1) & MAX_SEQUENCE
             if entry.txn_start >= 0:
                 self._ongoing[entry.txn_start] = entry.producer_id
         self._ongoing = dict(sorted(self._ongoing.items()))
 
 
 def _raise_if_duplicate(producer: Producer, header: Header) -> None:
-    if header[10] != producer.epoch:
+    if header[PRODUCER_EPOCH] != producer.epoch:
         return
-    first = header[11]
-    last = (first + header[6]) & _MAX_SEQUENCE if first >= 0 else NONE
+    first = header[BASE_SEQUENCE]
+    last = (first + header[LAST_OFFSET_DELTA]) & MAX_SEQUENCE if first >= 0 else NONE
     for batch in producer.kept_batches():
         if batch.last_sequence == last and batch.first_sequence == first >= 0:
             raise DuplicateBatch(batch.last_offset - batch.offset_delta, batch.timestamp)

@@ -16,18 +16,7 @@ from dataclasses import dataclass, field
 
 from kafkad.config import LogConfig
 from kafkad.log import leftovers
-from kafkad.log.batches import (
-    ATTRIBUTES,
-    BASE_OFFSET,
-    LAST_DELTA,
-    LEADER_EPOCH,
-    LENGTH,
-    PRODUCER_ID,
-    BadBatch,
-    Header,
-    read_whole,
-    walk,
-)
+from kafkad.log.batches import BadBatch, read_whole, walk
 from kafkad.log.damage import Damage
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files, as_far_as_there_is_room
@@ -39,7 +28,19 @@ from kafkad.log.snapshots import SUFFIX as SNAPSHOT
 from kafkad.log.snapshots import Snapshots
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
 from kafkad.wire.control import ControlRecord
-from kafkad.wire.records import CONTROL, PREFIX_SIZE, RecordsError, crc_matches
+from kafkad.wire.records import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    CONTROL,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    LENGTH,
+    PREFIX_SIZE,
+    PRODUCER_ID,
+    Header,
+    RecordsError,
+    crc_matches,
+)
 
 Progress = Callable[[int, int], None]
 
@@ -257,7 +258,7 @@ class _Check:
                 if aborted is not None:
                     segment.transactions.append(aborted)
             segment.note(header)
-            self.end = header[BASE_OFFSET] + header[LAST_DELTA] + 1
+            self.end = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
             if segment.size >= self._report_at:
                 self._report(segment.size)
 
@@ -266,10 +267,9 @@ class _Check:
             return f"a batch with offset {header[BASE_OFFSET]} in a segment that begins with {segment.base}"
         if header[BASE_OFFSET] < self.end:
             return f"a batch with offset {header[BASE_OFFSET]} where {self.end} is next"
-        if header[BASE_OFFSET] + header[LAST_DELTA] >= limit:
-            return (
-                f"a batch with offset {header[BASE_OFFSET] + header[LAST_DELTA]}, but {limit} begins the next segment"
-            )
+        last = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
+        if last >= limit:
+            return f"a batch with offset {last}, but {limit} begins the next segment"
         if not crc_matches(view, at, header):
             return "a batch that fails its checksum"
         return None
@@ -308,7 +308,7 @@ def _next_sound(segment: Segment, position: int, size: int, end_offset: int, lim
         after, header = next(headers)
     except (BadBatch, StopIteration):
         return size, None
-    if not end_offset < header[BASE_OFFSET] <= header[BASE_OFFSET] + header[LAST_DELTA] < limit:
+    if not end_offset < header[BASE_OFFSET] <= header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] < limit:
         return size, None
     assert after == position + bad[LENGTH] + PREFIX_SIZE
     return after, header[BASE_OFFSET]
@@ -336,7 +336,7 @@ def _feed(producers: ProducerStates, segment: Segment, offset: int, end_offset: 
                 producers.forget_past()  # what was here was compacted away, and may have named producers
             if header[PRODUCER_ID] >= 0 and header[BASE_OFFSET] >= offset:
                 producers.update(header, header[BASE_OFFSET], _stored_marker(segment, position, header))
-            offset = header[BASE_OFFSET] + header[LAST_DELTA] + 1
+            offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
     except BadBatch:
         producers.forget_past()  # what is damaged here may have named producers
     return offset
@@ -373,7 +373,7 @@ def rebuild_transactions(snapshots: Snapshots, segments: Sequence[Segment], now_
         for position, header in walk(segment.files.pread, segment.file.fd, start, end):
             if header[BASE_OFFSET] < next_offset:
                 raise BadBatch(position, f"offset {header[BASE_OFFSET]} where {next_offset} is next")
-            next_offset = header[BASE_OFFSET] + header[LAST_DELTA] + 1
+            next_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
             if header[PRODUCER_ID] >= 0:
                 marker = _stored_marker(segment, position, header)
                 found.append(producers.update(header, header[BASE_OFFSET], marker))

@@ -11,12 +11,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, LENGTH, BadBatch, Header, header_at, read_header
+from kafkad.log.batches import BadBatch, header_at, read_header
 from kafkad.log.files import Files, disk_errors
 from kafkad.log.indexed import LOG
 from kafkad.log.log import Log
 from kafkad.log.segment import Segment
-from kafkad.wire.records import HEADER_SIZE, PREFIX_SIZE, crc_matches
+from kafkad.wire.records import BASE_OFFSET, HEADER_SIZE, LAST_OFFSET_DELTA, LENGTH, PREFIX_SIZE, Header, crc_matches
 
 _CHUNK = 1 << 20
 
@@ -66,7 +66,7 @@ def _scan_segment(segment: Segment, offset: int, following: int, report: Report)
         try:
             for start, data, at, header in _batches(segment.files, file.fd, position, size):
                 position = start + at
-                first, last = header[BASE_OFFSET], header[BASE_OFFSET] + header[LAST_DELTA]
+                first, last = header[BASE_OFFSET], header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
                 if not segment.base <= first <= last < following:
                     raise BadBatch(position, f"a batch with offset {first} before {following}")
                 if not crc_matches(memoryview(data), at, header):
@@ -127,6 +127,6 @@ def _next_indexed(segment: Segment, position: int, size: int) -> int:
                 header = read_header(segment.files.pread, segment.file.fd, start, size)
             except BadBatch:
                 continue
-            if header[BASE_OFFSET] + header[LAST_DELTA] == segment.base + offset:
+            if header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] == segment.base + offset:
                 return start
     return size

@@ -11,7 +11,7 @@ import os
 import struct
 
 from kafkad.config import LogConfig
-from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, LENGTH, MAX_TIMESTAMP, BadBatch, read_header, walk
+from kafkad.log.batches import BadBatch, read_header, walk
 from kafkad.log.files import Files
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
 from kafkad.log.indexed import (
@@ -25,7 +25,7 @@ from kafkad.log.indexed import (
 )
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
 from kafkad.log.txnindex import TransactionIndex
-from kafkad.wire.records import PREFIX_SIZE
+from kafkad.wire.records import BASE_OFFSET, LAST_OFFSET_DELTA, LENGTH, MAX_TIMESTAMP, PREFIX_SIZE
 
 SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 _NOT_OPEN = -1
@@ -227,7 +227,7 @@ class Segment(IndexedFile):
             for _, header in walk(self.files.pread, self.file.fd, begin, end):
                 if header[MAX_TIMESTAMP] > self.newest_timestamp:
                     self.newest_timestamp = header[MAX_TIMESTAMP]
-                    self.newest_timestamp_offset = header[BASE_OFFSET] + header[LAST_DELTA]
+                    self.newest_timestamp_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -266,13 +266,13 @@ class Segment(IndexedFile):
         if number < len(offsets):  # a reader that goes on where its last read ended hits the beginning of an entry
             position = offsets.entry(number)[1]
             header = read_header(self.files.pread, self.file.fd, position, self.size)
-            if header[BASE_OFFSET] <= offset <= header[BASE_OFFSET] + header[LAST_DELTA]:
+            if header[BASE_OFFSET] <= offset <= header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]:
                 return position
         start = offsets.entry(number - 1)[1] if number else 0
         for position, header in walk(self.files.pread, self.file.fd, start, self.size):
             if position == start > 0 and header[BASE_OFFSET] > offset:
                 raise BadBatch(start, "an index entry that points behind its offset")
-            if header[BASE_OFFSET] + header[LAST_DELTA] >= offset:
+            if header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] >= offset:
                 return position
         return self.size
 
@@ -282,7 +282,7 @@ class Segment(IndexedFile):
                 raise BadBatch(hole.start, "damage found by recovery")
         for start, end in self.sound_stretches():
             for position, header in walk(self.files.pread, self.file.fd, start, end):
-                if header[BASE_OFFSET] + header[LAST_DELTA] >= offset:
+                if header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] >= offset:
                     return position
         return self.size
 
@@ -314,5 +314,5 @@ class Segment(IndexedFile):
             start = offsets.entry(len(offsets) - 1)[1] if len(offsets) else 0
         end = self.base
         for _, header in walk(self.files.pread, self.file.fd, start, self.size):
-            end = header[BASE_OFFSET] + header[LAST_DELTA] + 1
+            end = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
         return end

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, LEADER_EPOCH, LENGTH, MAX_TIMESTAMP, Header, walk
+from kafkad.log.batches import walk
 from kafkad.log.segment import Segment
-from kafkad.wire.records import PREFIX_SIZE, Record, iter_records
+from kafkad.wire.records import (
+    BASE_OFFSET,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    LENGTH,
+    MAX_TIMESTAMP,
+    PREFIX_SIZE,
+    Header,
+    Record,
+    iter_records,
+)
 
 Found = tuple[int, int, int]
 """Timestamp, offset, leader epoch."""
@@ -74,7 +84,7 @@ def _search(segment: Segment, timestamp: int, start_offset: int) -> Found | None
     first = max(start_offset, segment.base + times.entry(number - 1)[1] + 1 if number else 0)
     for start, end in segment.sound_stretches(segment.locate(first)):
         for position, header in walk(segment.files.pread, segment.file.fd, start, end):
-            if header[MAX_TIMESTAMP] >= timestamp and header[BASE_OFFSET] + header[LAST_DELTA] >= start_offset:
+            if header[MAX_TIMESTAMP] >= timestamp and header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] >= start_offset:
                 for record in _records(segment, position, header):
                     if record.timestamp >= timestamp and record.offset >= start_offset:
                         return record.timestamp, record.offset, header[LEADER_EPOCH]

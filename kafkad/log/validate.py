@@ -18,16 +18,24 @@ from kafkad.log.contents import SMALLEST_RECORD, LengthError, OffsetDeltaError, 
 from kafkad.wire.compression import CODEC_NAMES, Codec, CompressionError, TooLargeError, compress, decompress
 from kafkad.wire.crc import crc32c
 from kafkad.wire.records import (
+    ATTRIBUTES,
+    ATTRIBUTES_AT,
+    BASE_TIMESTAMP,
     BATCH_HEADER,
     CODEC_MASK,
     CONTROL,
     CRC_FROM,
     HEADER_SIZE,
+    LENGTH,
     LOG_APPEND_TIME,
     MAGIC_AT,
+    MAX_TIMESTAMP,
+    MAX_TIMESTAMP_AT,
     NO_TIMESTAMP,
     PREFIX_SIZE,
+    RECORD_COUNT,
     BatchHeader,
+    Header,
     RecordsError,
     assemble_batch,
     parse_records,
@@ -38,7 +46,6 @@ if TYPE_CHECKING:
     from kafkad.config import LogConfig
     from kafkad.names import TopicPartition
 
-Header = tuple[int, ...]
 
 QUICK_BYTES = 128 * 1024
 QUICK_RECORDS = 1000
@@ -52,8 +59,6 @@ _LEAST_LIMIT = 64 << 20
 _LAST_TIMESTAMP = 2**63 - 1
 _ZSTD_SINCE = 7
 _V2_SINCE = 3
-_ATTRIBUTES_AT = 21
-_MAX_TIMESTAMP_AT = 35
 _ATTRIBUTES = struct.Struct(">h")
 _INT64 = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
@@ -132,28 +137,28 @@ _NOT_PLAIN = CODEC_MASK | LOG_APPEND_TIME
 def is_plain_truth(view: memoryview, at: int, end: int, header: Header) -> bool:
     """HOT. Whether a checked batch is not compressed and its records are what its header says; False also for what
     would take long to find out."""
-    if header[5] & _NOT_PLAIN:
+    if header[ATTRIBUTES] & _NOT_PLAIN:
         return False
     try:
-        latest = header[7] + latest_delta(view, at + HEADER_SIZE, end, header[12], QUICK_RECORDS)
+        latest = header[BASE_TIMESTAMP] + latest_delta(view, at + HEADER_SIZE, end, header[RECORD_COUNT], QUICK_RECORDS)
     except (RecordsError, TooManyError):
         return False
-    return latest == header[8] >= NO_TIMESTAMP
+    return latest == header[MAX_TIMESTAMP] >= NO_TIMESTAMP
 
 
 def is_truth(view: memoryview, at: int, end: int, header: Header) -> bool:
     """HOT. The same, also of a compressed batch if it is small."""
-    codec = header[5] & CODEC_MASK
+    codec = header[ATTRIBUTES] & CODEC_MASK
     if not codec:
         return is_plain_truth(view, at, end, header)
-    if header[5] & LOG_APPEND_TIME or header[1] > QUICK_BYTES or header[12] > QUICK_RECORDS:
+    if header[ATTRIBUTES] & LOG_APPEND_TIME or header[LENGTH] > QUICK_BYTES or header[RECORD_COUNT] > QUICK_RECORDS:
         return False
     try:
         body = decompress(codec, view[at + HEADER_SIZE : end], _QUICK_PLAIN_BYTES)
-        latest = header[7] + latest_delta(body, 0, len(body), header[12])
+        latest = header[BASE_TIMESTAMP] + latest_delta(body, 0, len(body), header[RECORD_COUNT])
     except (CompressionError, RecordsError):
         return False
-    return latest == header[8] >= NO_TIMESTAMP
+    return latest == header[MAX_TIMESTAMP] >= NO_TIMESTAMP
 
 
 def _check_shape(view: memoryview, at: int, end: int, version: int) -> None:
@@ -194,12 +199,12 @@ def stamp(view: memoryview, at: int, end: int, header: Header, config: LogConfig
     they are, compressed or not. A CreateTime topic takes the flag away again, as Kafka does.
     """
     appends = config.message_timestamp_type == "LogAppendTime"
-    if not appends and not header[5] & LOG_APPEND_TIME:
+    if not appends and not header[ATTRIBUTES] & LOG_APPEND_TIME:
         return header
-    attributes = header[5] | LOG_APPEND_TIME if appends else header[5] & ~LOG_APPEND_TIME
-    _ATTRIBUTES.pack_into(view, at + _ATTRIBUTES_AT, attributes)
+    attributes = header[ATTRIBUTES] | LOG_APPEND_TIME if appends else header[ATTRIBUTES] & ~LOG_APPEND_TIME
+    _ATTRIBUTES.pack_into(view, at + ATTRIBUTES_AT, attributes)
     if appends:
-        _INT64.pack_into(view, at + _MAX_TIMESTAMP_AT, now_ms)
+        _INT64.pack_into(view, at + MAX_TIMESTAMP_AT, now_ms)
     seal(view, at, end)
     return BATCH_HEADER.unpack_from(view, at)
 
@@ -254,7 +259,7 @@ def target_codec(config: LogConfig) -> int | None:
 
 def quick_enough(header: Header, config: LogConfig) -> bool:
     """Whether `rebuild` of this batch may run on the event loop, as far as can be seen from outside."""
-    codec, length, count = header[5] & CODEC_MASK, header[1], header[12]
+    codec, length, count = header[ATTRIBUTES] & CODEC_MASK, header[LENGTH], header[RECORD_COUNT]
     if not codec and count * SMALLEST_RECORD > length:
         return True  # it will be refused at once
     return target_codec(config) in (None, codec) and length <= QUICK_BYTES and count <= QUICK_RECORDS

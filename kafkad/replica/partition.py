@@ -17,8 +17,8 @@ from kafkad.metrics import TopicProbe
 from kafkad.model import NO_EPOCH, NO_LEADER
 from kafkad.names import TopicPartition
 from kafkad.replica.waits import FetchWait, Waits
+from kafkad.wire.records import RECORD_COUNT, Header
 
-RECORD_COUNT = 12
 """Its place in a batch header."""
 
 OnCommitted = Callable[[KafkaError | None], None]
@@ -149,7 +149,7 @@ class Partition:
 
     # -- produce ---------------------------------------------------------------------------------------------------
 
-    def append(self, view: memoryview, at: int, end: int, header: tuple[int, ...]) -> int:
+    def append(self, view: memoryview, at: int, end: int, header: Header) -> int:
         """HOT. Append one checked batch as leader; returns its base offset."""
         log = self.log
         base = log.append(view, at, end, header, self.leader_epoch)

@@ -7,14 +7,11 @@ from collections.abc import Sequence
 
 from kafkad.wire.compression import compress
 from kafkad.wire.crc import crc32c
-from kafkad.wire.records import HEADER_SIZE, NO_PRODUCER_ID, PREFIX_SIZE, seal, write_varint
-
-Header = tuple[int, ...]
+from kafkad.wire.records import BASE_TIMESTAMP_AT, HEADER_SIZE, NO_PRODUCER_ID, PREFIX_SIZE, Header, seal, write_varint
 
 _FRONT = struct.Struct(">qiibI")
 _BACK = struct.Struct(">hiqqqhii")
 """A batch header up to its CRC, and from there on, where the CRC begins to count."""
-_TIMES_AT = 27
 _TIMES = struct.Struct(">qq")
 _LEAST_LENGTH = HEADER_SIZE - PREFIX_SIZE
 _VARINTS = tuple(map(write_varint, range(512)))
@@ -68,7 +65,7 @@ class Repeating:
     def fill(self, value: bytes, timestamp: int) -> Header:
         """HOT. The batch is in `view`, with base offset and epoch of the last time; this is its header with none."""
         data = self._data
-        _TIMES.pack_into(data, _TIMES_AT, timestamp, timestamp)
+        _TIMES.pack_into(data, BASE_TIMESTAMP_AT, timestamp, timestamp)
         data[self._value_at : self._value_end] = value
         crc = seal(self.view, 0, self.size)
         return 0, self._length, -1, 2, crc, 0, 0, timestamp, timestamp, NO_PRODUCER_ID, -1, self._base_sequence, 1

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from kafkad.log.batches import ATTRIBUTES, BASE_OFFSET, LENGTH, MAGIC, PRODUCER_ID, Header
 from kafkad.log.log import Log
 from kafkad.log.scan import Damage, find, scan
 from kafkad.shard.gather import Latest, gather
@@ -21,11 +20,18 @@ from kafkad.turns import Turns
 from kafkad.wire.control import read_control
 from kafkad.wire.primitives import MalformedError
 from kafkad.wire.records import (
+    ATTRIBUTES,
+    BASE_OFFSET,
     CODEC_MASK,
     CONTROL,
     HEADER_SIZE,
+    LENGTH,
+    MAGIC,
     PREFIX_SIZE,
+    PRODUCER_ID,
+    RECORD_COUNT,
     TRANSACTIONAL,
+    Header,
     Record,
     RecordsError,
     iter_records,
@@ -38,7 +44,6 @@ _MOST_KEYS = 100_000
 """How many last records are held undecoded; more would take more memory than they save time."""
 _RECORDS_AT_ONCE = 256
 """Between looks at the clock."""
-_RECORD_COUNT = 12
 _MOST_REPORTS = 10
 
 
@@ -100,7 +105,7 @@ class Loader:
                 self._latest.pop(record.key or b"", None)
                 self._latest[record.key or b""] = record.value
             return
-        cursor, end, left = at + HEADER_SIZE, at + PREFIX_SIZE + header[LENGTH], header[_RECORD_COUNT]
+        cursor, end, left = at + HEADER_SIZE, at + PREFIX_SIZE + header[LENGTH], header[RECORD_COUNT]
         if header[ATTRIBUTES] & CODEC_MASK:
             data = records_body(memoryview(data), at, header)
             cursor, end = 0, len(data)

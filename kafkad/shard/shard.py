@@ -12,7 +12,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.replica.durable import Durable
 from kafkad.replica.partition import Partition
 from kafkad.shard.batch import Repeating, build
-from kafkad.wire.records import PREFIX_SIZE
+from kafkad.wire.records import LENGTH, PREFIX_SIZE
 
 R = TypeVar("R")
 OnEnd = Callable[[KafkaError | None], None]
@@ -133,7 +133,7 @@ class Shard(Generic[M]):
         batch, header = build(
             [encode(record) for record in records], around.clock.now_ms(), around.codec, base_sequence
         )
-        _check_size(partition, header[1] + PREFIX_SIZE)
+        _check_size(partition, header[LENGTH] + PREFIX_SIZE)
         with memoryview(batch) as view:
             partition.append(view, 0, len(batch), header)
 

@@ -13,11 +13,14 @@ from collections.abc import Iterator
 from kafkad.wire.compression import CompressionError, decompress
 from kafkad.wire.records import (
     CODEC_MASK,
+    CRC,
+    LENGTH,
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
     PREFIX_SIZE,
     SMALLEST_BATCH,
     BatchHeader,
+    Header,
     Record,
     RecordsError,
 )
@@ -53,8 +56,8 @@ def read_message_header(view: memoryview, at: int) -> BatchHeader:
     )
 
 
-def message_crc_matches(view: memoryview, at: int, header: tuple[int, ...]) -> bool:
-    return zlib.crc32(view[at + _CRC_FROM : at + PREFIX_SIZE + header[1]]) == header[4]
+def message_crc_matches(view: memoryview, at: int, header: Header) -> bool:
+    return zlib.crc32(view[at + _CRC_FROM : at + PREFIX_SIZE + header[LENGTH]]) == header[CRC]
 
 
 def read_legacy(view: memoryview, at: int, limit: int) -> Iterator[Record]:

@@ -1,8 +1,9 @@
 """Record batches (message format v2): headers, records, control records, and building them.
 
-`BATCH_HEADER` unpacks the 61 bytes in front of every batch into the tuple that travels on the hot path; `BatchHeader`
-is the same tuple with names. Messages of formats v0 and v1 come through `iter_batches` and `iter_records` in the same
-shape (see `legacy`). Malformed bytes raise RecordsError and nothing else.
+`BATCH_HEADER` unpacks the 61 bytes in front of every batch into a plain tuple, a `Header`, which hot paths index by
+`BASE_OFFSET` to `RECORD_COUNT`; `BatchHeader` is the same tuple with named fields, for everyone else. Messages of
+formats v0 and v1 come through `iter_batches` and `iter_records` in the same shape (see `legacy`). Malformed bytes raise
+RecordsError and nothing else.
 """
 
 from __future__ import annotations
@@ -16,13 +17,33 @@ from kafkad.wire.compression import CompressionError, compress, decompress
 from kafkad.wire.crc import crc32c
 
 BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
+Header = tuple[int, ...]
+"""The 13 fields of a batch header as `BATCH_HEADER` unpacks them."""
+(
+    BASE_OFFSET,
+    LENGTH,
+    LEADER_EPOCH,
+    MAGIC,
+    CRC,
+    ATTRIBUTES,
+    LAST_OFFSET_DELTA,
+    BASE_TIMESTAMP,
+    MAX_TIMESTAMP,
+    PRODUCER_ID,
+    PRODUCER_EPOCH,
+    BASE_SEQUENCE,
+    RECORD_COUNT,
+) = range(13)
+
 HEADER_SIZE = BATCH_HEADER.size
 PREFIX_SIZE = 12
 """Base offset and length, which the length does not count; common to all formats."""
 MAGIC_AT = 16
 CRC_AT = 17
-CRC_FROM = 21
+CRC_FROM = ATTRIBUTES_AT = 21
 """The CRC covers the batch from its attributes on, so offset and leader epoch change without it."""
+BASE_TIMESTAMP_AT = 27
+MAX_TIMESTAMP_AT = 35
 SMALLEST_BATCH = 26
 """A v0 message with neither key nor value."""
 
@@ -147,30 +168,28 @@ def iter_batches(view: memoryview, at: int = 0) -> Iterator[tuple[int, BatchHead
         at += header.size
 
 
-def crc_matches(view: memoryview, at: int, header: tuple[int, ...]) -> bool:
+def crc_matches(view: memoryview, at: int, header: Header) -> bool:
     """Whether the batch at `at`, of which `header` was unpacked, carries the checksum of its bytes."""
-    if header[3] < 2:
+    if header[MAGIC] < 2:
         from kafkad.wire.legacy import message_crc_matches
 
         return message_crc_matches(view, at, header)
-    return crc32c(view[at + CRC_FROM : at + PREFIX_SIZE + header[1]]) == header[4]
+    return crc32c(view[at + CRC_FROM : at + PREFIX_SIZE + header[LENGTH]]) == header[CRC]
 
 
-def iter_records(
-    view: memoryview, at: int, header: tuple[int, ...], limit: int = DECOMPRESSED_LIMIT
-) -> Iterator[Record]:
+def iter_records(view: memoryview, at: int, header: Header, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Record]:
     """The records of one batch; `limit` bounds what a compressed one may grow to."""
-    if header[3] < 2:
+    if header[MAGIC] < 2:
         from kafkad.wire.legacy import read_legacy
 
         return read_legacy(view, at, limit)
     return parse_records(records_body(view, at, header, limit), header, at)
 
 
-def records_body(view: memoryview, at: int, header: tuple[int, ...], limit: int = DECOMPRESSED_LIMIT) -> bytes:
+def records_body(view: memoryview, at: int, header: Header, limit: int = DECOMPRESSED_LIMIT) -> bytes:
     """The bytes of a v2 batch's records, decompressed."""
-    body = view[at + HEADER_SIZE : at + PREFIX_SIZE + header[1]]
-    codec = header[5] & CODEC_MASK
+    body = view[at + HEADER_SIZE : at + PREFIX_SIZE + header[LENGTH]]
+    codec = header[ATTRIBUTES] & CODEC_MASK
     if not codec:
         return bytes(body)
     try:
@@ -179,13 +198,13 @@ def records_body(view: memoryview, at: int, header: tuple[int, ...], limit: int 
         raise RecordsError(str(error), at) from None
 
 
-def parse_records(data: bytes, header: tuple[int, ...], at: int = 0) -> Iterator[Record]:  # noqa: C901
+def parse_records(data: bytes, header: Header, at: int = 0) -> Iterator[Record]:  # noqa: C901
     """The records in the decompressed body of a v2 batch; `at` is where errors say that batch stands.
 
     Varints of one byte, and of two where they are common, are read in line: a call for each would halve the speed.
     """
-    base_offset, base_timestamp, count = header[0], header[7], header[12]
-    append_time = header[8] if header[5] & LOG_APPEND_TIME else None
+    base_offset, base_timestamp, count = header[BASE_OFFSET], header[BASE_TIMESTAMP], header[RECORD_COUNT]
+    append_time = header[MAX_TIMESTAMP] if header[ATTRIBUTES] & LOG_APPEND_TIME else None
     one_byte = _ONE_BYTE
     new = tuple.__new__
     cursor = 0

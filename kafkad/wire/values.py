@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from kafkad.wire.records import (
+    ATTRIBUTES,
     CODEC_MASK,
     HEADER_SIZE,
+    LENGTH,
     PREFIX_SIZE,
+    RECORD_COUNT,
+    Header,
     RecordsError,
     read_headers,
     read_varint,
@@ -20,14 +24,14 @@ _FINAL, _CONTINUED = bytes(range(128)), bytes(range(128, 256))
 """The bytes that end a varint, and those that do not."""
 
 
-def values_of(view: memoryview, at: int, header: tuple[int, ...]) -> list[bytes | None]:
+def values_of(view: memoryview, at: int, header: Header) -> list[bytes | None]:
     """Of the v2 batch at `at`, of which `header` was unpacked; RecordsError where `iter_records` raises it. Of bytes
     that are not compressed nothing is copied but the values."""
     whole = view.obj
-    if header[5] & CODEC_MASK or not isinstance(whole, bytes) or len(whole) != len(view):
+    if header[ATTRIBUTES] & CODEC_MASK or not isinstance(whole, bytes) or len(whole) != len(view):
         body = records_body(view, at, header)
-        return parse_values(body, header[12], 0, len(body), at)
-    return parse_values(whole, header[12], at + HEADER_SIZE, at + PREFIX_SIZE + header[1], at)
+        return parse_values(body, header[RECORD_COUNT], 0, len(body), at)
+    return parse_values(whole, header[RECORD_COUNT], at + HEADER_SIZE, at + PREFIX_SIZE + header[LENGTH], at)
 
 
 def parse_values(data: bytes, count: int, cursor: int, stop: int, at: int = 0) -> list[bytes | None]:

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkad.log.batches import BASE_OFFSET, LENGTH, BadBatch, Header, header_at, read_whole
+from kafkad.log.batches import BadBatch, header_at, read_whole
 from kafkad.log.files import Files, LogFile
 from kafkad.log.names import base_of, parse_name
-from kafkad.wire.records import HEADER_SIZE, PREFIX_SIZE, BatchHeader, crc_matches
+from kafkad.wire.records import BASE_OFFSET, HEADER_SIZE, LENGTH, PREFIX_SIZE, BatchHeader, Header, crc_matches
 from kctl.errors import Exit, KctlError
 
 FILES = Files()

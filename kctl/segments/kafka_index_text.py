@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from kafkad.log.batches import BASE_OFFSET, LAST_DELTA, MAX_TIMESTAMP, BadBatch, Header, walk
+from kafkad.log.batches import BadBatch, walk
 from kafkad.log.files import LogFile
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from kafkad.log.names import base_of
+from kafkad.wire.records import BASE_OFFSET, LAST_OFFSET_DELTA, MAX_TIMESTAMP, Header
 from kctl.segments.files import FILES, Segment
 from kctl.segments.kafka_text import optional
 from kctl.segments.lookup import search
@@ -164,7 +165,7 @@ def _headers(log: LogFile, position: int) -> Iterator[Header]:
 
 
 def _last_offset(header: Header) -> int:
-    return header[BASE_OFFSET] + header[LAST_DELTA]
+    return header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
 
 
 def _complaint(title: str, lines: list[str]) -> list[str]:

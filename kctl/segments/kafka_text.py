@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kafkad.log.batches import Header, sound_headers
+from kafkad.log.batches import sound_headers
 from kafkad.log.files import LogFile
 from kafkad.wire.compression import CODEC_NAMES
 from kafkad.wire.records import (
@@ -20,6 +20,7 @@ from kafkad.wire.records import (
     PREFIX_SIZE,
     TRANSACTIONAL,
     BatchHeader,
+    Header,
     Record,
     RecordsError,
     iter_records,

@@ -8,7 +8,7 @@ import pytest
 
 from kafkad.log.compaction import UncleanableError
 from kafkad.wire.compression import Codec
-from kafkad.wire.records import BATCH_HEADER, BatchHeader, Record, build_batch, seal
+from kafkad.wire.records import BATCH_HEADER, LAST_OFFSET_DELTA, BatchHeader, Record, build_batch, seal
 from tests.cleaner.compacting import NOW_MS, Partition
 from tests.log.lies import Lie, key, lies, readable
 from tests.log.test_lies import LIES
@@ -16,7 +16,9 @@ from tests.log.test_lies import LIES
 POISON = [
     lie
     for lie in LIES
-    if lie.codec in (Codec.NONE, Codec.GZIP) and not readable(lie) and BATCH_HEADER.unpack_from(lie.batch)[6] >= 0
+    if lie.codec in (Codec.NONE, Codec.GZIP)
+    and not readable(lie)
+    and BATCH_HEADER.unpack_from(lie.batch)[LAST_OFFSET_DELTA] >= 0
 ]
 NAMES = ("gzip: 200 bytes that nobody compressed", "none: 200 random bytes", "none: last record: length 1000")
 
@@ -36,7 +38,7 @@ def poisoned(directory: Path, lie: Lie) -> tuple[Partition, bytes, int]:
     """Offsets 0 to 2 in front of the poison, the poison at 3, two more and the active segment behind it."""
     partition = Partition(directory)
     poison = placed(lie, 3)
-    after = 3 + BATCH_HEADER.unpack_from(poison)[6] + 1
+    after = 3 + BATCH_HEADER.unpack_from(poison)[LAST_OFFSET_DELTA] + 1
     partition.write(0, batch(0, b"a", b"b", b"a"))
     partition.write(3, poison)
     partition.write(after, batch(after, b"c", b"b"))

@@ -11,7 +11,7 @@ import pytest
 from kafkad.log import batches
 from kafkad.log.batches import sound_headers
 from kafkad.log.files import Files
-from kafkad.wire.records import BATCH_HEADER, PREFIX_SIZE, Record, build_batch
+from kafkad.wire.records import BASE_OFFSET, BATCH_HEADER, LENGTH, PREFIX_SIZE, Record, build_batch
 
 SIZES = (10, 3000, 10, 10, 500, 2000, 10)
 
@@ -25,7 +25,7 @@ def log_of(sizes: Iterable[int]) -> bytes:
 def begins(data: bytes) -> list[int]:
     found = [0]
     while found[-1] < len(data):
-        found.append(found[-1] + PREFIX_SIZE + BATCH_HEADER.unpack_from(data, found[-1])[1])
+        found.append(found[-1] + PREFIX_SIZE + BATCH_HEADER.unpack_from(data, found[-1])[LENGTH])
     return found
 
 
@@ -35,7 +35,7 @@ def walked(path: Path, data: bytes) -> tuple[list[int], int]:
     end, found = 0, []
     with path.open("rb") as file:
         for headers, end in sound_headers(Files(), file.fileno(), 0, len(data)):  # noqa: B007 - the last one counts
-            found += [header[0] for header in headers]
+            found += [header[BASE_OFFSET] for header in headers]
     return found, end
 
 

@@ -12,6 +12,7 @@ from kafkad.log.validate import check_batch, is_plain_truth, is_truth, unpack_he
 from kafkad.wire.compression import Codec, compress
 from kafkad.wire.records import (
     HEADER_SIZE,
+    MAX_TIMESTAMP,
     BatchHeader,
     Record,
     assemble_batch,
@@ -110,7 +111,7 @@ def test_the_quick_way_takes_only_what_can_be_read() -> None:
         if is_truth(view, 0, len(view), header):
             taken.append(key(lie))
             assert readable(lie), key(lie)
-            assert header[8] == ANSWERS["plain"][key(lie)].max_timestamp, key(lie)
+            assert header[MAX_TIMESTAMP] == ANSWERS["plain"][key(lie)].max_timestamp, key(lie)
     assert {f"{codec.name.lower()}: nothing but the truth" for codec in Codec} <= set(taken)
 
 
