@@ -9,7 +9,7 @@ import click
 
 from kafkad.wire.apis import APIS, request_class
 from kctl.command.changes import confirm_typed
-from kctl.command.completing import broker_ids
+from kctl.command.cluster_names import broker_ids
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.reach.connection import only_reads

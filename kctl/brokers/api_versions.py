@@ -8,7 +8,7 @@ import click
 
 from kafkad.wire.apis import APIS
 from kctl.command.chosen import chosen_brokers
-from kctl.command.completing import broker_ids
+from kctl.command.cluster_names import broker_ids
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
 from kctl.reach.session import Session

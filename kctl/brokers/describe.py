@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from kctl.brokers.facts import KAFKAD_VERSION, BrokerFacts, broker_facts
-from kctl.command.completing import broker_ids
+from kctl.command.cluster_names import broker_ids
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.resources import Entry, Resource, described
 from kctl.configs.values import said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kctl.command.chosen import chosen_brokers
-from kctl.command.completing import broker_ids
+from kctl.command.cluster_names import broker_ids
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.reach.log_dirs import LogDir, log_dirs
 from kctl.reach.session import Session

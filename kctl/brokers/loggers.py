@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kctl.command.chosen import chosen_brokers
-from kctl.command.completing import broker_ids
+from kctl.command.cluster_names import broker_ids
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.change import change_settings
 from kctl.configs.resources import Resource, described

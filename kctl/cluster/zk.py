@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from kctl.cluster.store import MetadataStore, metadata_store, store_options
+from kctl.cluster.nodes import MetadataStore
+from kctl.cluster.store import metadata_store, store_options
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session

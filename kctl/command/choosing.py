@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from kafkad.errors import ErrorCode
-from kctl.command.completing import broker_ids, group_names, topic_names
+from kctl.command.cluster_names import broker_ids, group_names, topic_names
 from kctl.errors import Exit, KctlError, did_you_mean
 
 R = TypeVar("R")

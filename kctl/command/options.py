@@ -69,7 +69,7 @@ def options() -> list[click.Parameter]:
 
 
 def _context_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from kctl.command.completing import context_names
+    from kctl.command.cluster_names import context_names
 
     return context_names(context, parameter, incomplete)
 

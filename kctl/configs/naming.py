@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kctl.command.completing import broker_ids, config_names, group_names, topic_names
+from kctl.command.cluster_names import broker_ids, config_names, group_names, topic_names
 
 _NAMES = {"topic": topic_names, "broker": broker_ids, "logger": broker_ids, "group": group_names}
 _KINDS = (*(f"{kind}/" for kind in _NAMES), "client-metrics/", "user/", "client/", "ip/", "brokers")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from kctl.contexts.shown import load
+from kctl.contexts.rows import load
 from kctl.errors import Exit, KctlError
 from kctl.settings import Settings
 

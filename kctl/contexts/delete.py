@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from kctl.command.changes import confirm
-from kctl.command.completing import context_names
+from kctl.command.cluster_names import context_names
 from kctl.command.verb import KctlCommand, pass_settings
-from kctl.contexts.shown import COLUMNS, load, save_one
+from kctl.contexts.rows import COLUMNS, load, save_one
 from kctl.errors import Exit
 from kctl.settings import Settings
 

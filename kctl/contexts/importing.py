@@ -10,7 +10,7 @@ import click
 from kctl.command.changes import confirm
 from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, pass_settings
-from kctl.contexts.shown import harmless, harmless_setting, load, save, undo_of_new
+from kctl.contexts.rows import harmless, harmless_setting, load, save, undo_of_new
 from kctl.errors import Exit
 from kctl.reach.access import access_of
 from kctl.reach.contexts_file import OTHERS, check_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kctl.command.verb import KctlCommand, pass_settings
-from kctl.contexts.shown import COLUMNS, load, rows
+from kctl.contexts.rows import COLUMNS, load, rows
 from kctl.errors import Exit
 from kctl.settings import Settings
 from kctl.texts.output import Document, Writer, note

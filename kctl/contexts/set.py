@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from kctl.command.completing import context_names
+from kctl.command.cluster_names import context_names
 from kctl.command.verb import KctlCommand, pass_settings
-from kctl.contexts.shown import COLUMNS, load, save_one, undo_of_new
+from kctl.contexts.rows import COLUMNS, load, save_one, undo_of_new
 from kctl.errors import Exit, KctlError
 from kctl.reach.access import FIELDS, VARIANTS, access_of, values_of
 from kctl.reach.contexts_file import OTHERS, check_name

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import click
 
-from kctl.command.completing import context_names
+from kctl.command.cluster_names import context_names
 from kctl.command.verb import KctlCommand, pass_settings
 from kctl.contexts.chosen import chosen
-from kctl.contexts.shown import harmless, harmless_setting
+from kctl.contexts.rows import harmless, harmless_setting
 from kctl.errors import Exit
 from kctl.reach.access import FIELDS
 from kctl.reach.contexts_file import OTHERS

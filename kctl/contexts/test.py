@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import click
 
-from kctl.command.completing import context_names
+from kctl.command.cluster_names import context_names
 from kctl.command.verb import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.reach.access import Access, resolve

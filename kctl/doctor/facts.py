@@ -17,10 +17,10 @@ from kctl.doctor.health import damage, listener_of
 from kctl.errors import KctlError
 from kctl.groups.culprits import judge, suspects
 from kctl.groups.group import REBALANCING, Group, labels
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups
 from kctl.groups.history import read_history
-from kctl.groups.looking import Look, chosen_groups, look_at
 from kctl.groups.partition_lag import PartitionLag
-from kctl.groups.recent import Recent, recent
+from kctl.groups.recent_commits import Recent, recent
 from kctl.partitions.throttle import Throttles, throttles
 from kctl.reach.log_dirs import LogDir
 from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
@@ -70,7 +70,7 @@ class Facts(NamedTuple):
     """The APIs that each broker serves."""
     topic_settings: Mapping[str, Settings] = {}
     broker_settings: Mapping[int, Settings] = {}
-    groups: Mapping[str, Look] = {}
+    groups: Mapping[str, GroupLag] = {}
     starts: Mapping[TopicPartition, int] = {}
     """Where partitions begin that groups have committed to."""
     soon_gone: Mapping[TopicPartition, int] = {}
@@ -188,12 +188,12 @@ def _with_health(facts: Facts) -> Facts:
 
 
 def _with_groups(session: Session, facts: Facts) -> Facts:
-    looks, told = look_at(session, chosen_groups(session, Choice("group", (), (), ())))
-    committed = {lag.where for look in looks.values() for lag in look.lags if lag.committed is not None}
+    group_lags, told = lags_of_groups(session, chosen_groups(session, Choice("group", (), (), ())))
+    committed = {lag.where for look in group_lags.values() for lag in look.lags if lag.committed is not None}
     there = {TopicPartition(t.name, p.partition_index) for t in facts.topics for p in t.partitions if p.leader_id >= 0}
     starts, more = _known(offsets_at(session, dict.fromkeys(sorted(committed & there), EARLIEST)))
     facts = facts.without(GROUPS, [*told, *more])
-    return facts._replace(groups=looks, starts={where: at.offset for where, at in starts.items()})
+    return facts._replace(groups=group_lags, starts={where: at.offset for where, at in starts.items()})
 
 
 def _known(

@@ -28,9 +28,10 @@ _FEW = 20
 
 
 def rebalancing(facts: Facts) -> Iterator[Finding]:
-    for name, look in facts.groups.items():
-        if look.group.state in REBALANCING:
-            summary = f"group {name} is rebalancing ({look.group.state}, {counted(len(look.group.members), 'member')})"
+    for name, group_lag in facts.groups.items():
+        if group_lag.group.state in REBALANCING:
+            members = counted(len(group_lag.group.members), "member")
+            summary = f"group {name} is rebalancing ({group_lag.group.state}, {members})"
             if held_up := facts.suspects.get(name):
                 summary += f"; not known to have joined: {', '.join(held_up)}"
             fix = f"kctl groups rebalance {name} --explain"
@@ -40,12 +41,12 @@ def rebalancing(facts: Facts) -> Iterator[Finding]:
 def stuck(facts: Facts) -> Iterator[Finding]:
     """A member whose session lives, for its heartbeats come, and that gets nothing done."""
     for name, recent in facts.recent.items():
-        look = facts.groups[name]
-        if recent.changed or look.group.state in REBALANCING:
+        group_lag = facts.groups[name]
+        if recent.changed or group_lag.group.state in REBALANCING:
             continue
-        names = labels(look.group.members)
-        for member in look.group.members:
-            held = [lag for lag in look.lags if lag.member is member]
+        names = labels(group_lag.group.members)
+        for member in group_lag.group.members:
+            held = [lag for lag in group_lag.lags if lag.member is member]
             late = [lag for lag in held if is_late(lag, facts.waited_for)]
             if late and recent.commits.isdisjoint(lag.where for lag in held):
                 who = f"{names[member.id]} ({member.host}) of group {name}"
@@ -62,9 +63,9 @@ def old_clients(facts: Facts) -> Iterator[Finding]:
     """All that brokers tell other clients of a client's age: the format of what it says when it joins."""
     old = tuple(
         f"{names[member.id]} ({member.host}) of {name}"
-        for name, look in facts.groups.items()
-        for names in [labels(look.group.members)]
-        for member in look.group.members
+        for name, group_lag in facts.groups.items()
+        for names in [labels(group_lag.group.members)]
+        for member in group_lag.group.members
         if member.format == 0
     )
     if old:
@@ -78,13 +79,13 @@ def old_clients(facts: Facts) -> Iterator[Finding]:
 def lost(facts: Facts) -> Iterator[Finding]:
     """What a group would read next is gone. Where nobody reads, nobody misses it."""
     unread: dict[str, int] = {}
-    for name, look in facts.groups.items():
+    for name, group_lag in facts.groups.items():
         gone = {
             lag.where: facts.starts[lag.where] - lag.committed
-            for lag in look.lags
+            for lag in group_lag.lags
             if lag.committed is not None and lag.where in facts.starts and lag.committed < facts.starts[lag.where]
         }
-        if gone and look.group.state == EMPTY:
+        if gone and group_lag.group.state == EMPTY:
             unread[name] = sum(gone.values())
         elif gone:
             summary = (
@@ -109,10 +110,10 @@ def _who_removed(facts: Facts, gone: Iterable[TopicPartition]) -> str:
 
 def overtaken(facts: Facts) -> Iterator[Finding]:
     """Retention is about to be faster than the group."""
-    for name, look in facts.groups.items():
+    for name, group_lag in facts.groups.items():
         going = {
             lag.where: facts.soon_gone[lag.where] - max(lag.committed, facts.starts.get(lag.where, 0))
-            for lag in look.lags
+            for lag in group_lag.lags
             if lag.committed is not None and lag.committed < facts.soon_gone.get(lag.where, 0)
         }
         if going:
@@ -127,7 +128,9 @@ def overtaken(facts: Facts) -> Iterator[Finding]:
 
 def deserted(facts: Facts) -> Iterator[Finding]:
     names = tuple(
-        name for name, look in facts.groups.items() if look.group.state == EMPTY and (total(look.lags).lag or 0) > 0
+        name
+        for name, group_lag in facts.groups.items()
+        if group_lag.group.state == EMPTY and (total(group_lag.lags).lag or 0) > 0
     )
     if names:
         summary = f"{counted(len(names), 'group')} with lag and no members"
@@ -136,7 +139,9 @@ def deserted(facts: Facts) -> Iterator[Finding]:
 
 def deleted_topics(facts: Facts) -> Iterator[Finding]:
     names = tuple(
-        name for name, look in facts.groups.items() if look.lags and any(lag.note == DELETED for lag in look.lags)
+        name
+        for name, group_lag in facts.groups.items()
+        if group_lag.lags and any(lag.note == DELETED for lag in group_lag.lags)
     )
     if names:
         summary = f"{counted(len(names), 'group')} with offsets of topics that are gone"
@@ -145,7 +150,9 @@ def deleted_topics(facts: Facts) -> Iterator[Finding]:
 
 def coordinators(facts: Facts) -> Iterator[Finding]:
     """Which broker coordinates follows from the group's name; a crowd on one broker is a partition of many names."""
-    load = Counter(look.group.coordinator for look in facts.groups.values() if look.group.coordinator is not None)
+    load = Counter(
+        group_lag.group.coordinator for group_lag in facts.groups.values() if group_lag.group.coordinator is not None
+    )
     alive = [broker.id for broker in facts.brokers if broker.host is not None]
     if len(alive) < 2 or load.total() < _FEW * len(alive):
         return

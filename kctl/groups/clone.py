@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from kctl.command.completing import group_names, topic_names
+from kctl.command.cluster_names import group_names, topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.groups.changing import inactive, of_known_type, read_commits
+from kctl.groups.offset_changes import inactive, of_known_type, read_commits
+from kctl.groups.offset_plan import COLUMNS, Wanted, carry_out, partitions_in, plan_all
 from kctl.groups.options import undo_dir_option
-from kctl.groups.planning import COLUMNS, Wanted, carry_out, partitions_in, plan_all
 from kctl.groups.reset_offsets import offsets_of
 from kctl.groups.targets import GIVEN, Target
 from kctl.reach.session import Session

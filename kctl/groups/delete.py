@@ -11,12 +11,12 @@ import click
 from kafkad.errors import ErrorCode
 from kctl.command.changes import Change
 from kctl.command.choosing import Choice, choosing
-from kctl.command.completing import group_names
+from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.groups.changing import active_error, read_commits, save_undo, undo_command
 from kctl.groups.group import DEAD, described_groups
-from kctl.groups.looking import chosen_groups, look_at
+from kctl.groups.group_lag import chosen_groups, lags_of_groups
+from kctl.groups.offset_changes import active_error, read_commits, save_undo, undo_command
 from kctl.groups.options import undo_dir_option
 from kctl.groups.partition_lag import total
 from kctl.reach.session import Session
@@ -42,18 +42,18 @@ def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
 
     Example: kctl groups delete etl-nightly
     """
-    looks, errors = look_at(session, chosen_groups(session, chosen))
-    errors += [active_error(look.group) for look in looks.values() if look.group.is_active]
+    group_lags, errors = lags_of_groups(session, chosen_groups(session, chosen))
+    errors += [active_error(group_lag.group) for group_lag in group_lags.values() if group_lag.group.is_active]
     rows = [
         {
             "group": name,
-            "state": look.group.state,
-            "topics": sorted({where.topic for where in look.commits}),
-            "offsets": len(look.commits),
-            "lag": total(look.lags).lag,
+            "state": group_lag.group.state,
+            "topics": sorted({where.topic for where in group_lag.commits}),
+            "offsets": len(group_lag.commits),
+            "lag": total(group_lag.lags).lag,
         }
-        for name, look in looks.items()
-        if not look.group.is_active
+        for name, group_lag in group_lags.items()
+        if not group_lag.group.is_active
     ]
     if not rows:
         return answer(session, COLUMNS, [], errors, text=lambda: ())

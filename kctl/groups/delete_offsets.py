@@ -11,12 +11,12 @@ import click
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
-from kctl.command.completing import group_names
+from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, did_you_mean, failure
-from kctl.groups.changing import read_commits, save_undo, undo_command
 from kctl.groups.committed import Commits
-from kctl.groups.looking import nothing_of
+from kctl.groups.group_lag import nothing_of
+from kctl.groups.offset_changes import read_commits, save_undo, undo_command
 from kctl.groups.options import scopes_option, undo_dir_option
 from kctl.reach.session import Session
 from kctl.texts.output import Column, counted

@@ -11,13 +11,13 @@ import click
 
 from kafkad.names import TopicPartition
 from kctl.command.choosing import Choice, choosing
-from kctl.command.completing import group_names
+from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
 from kctl.groups.culprits import judge
 from kctl.groups.group import REBALANCING, Group, labels
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, with_unread
 from kctl.groups.history import History, read_history
-from kctl.groups.looking import Look, chosen_groups, look_at, with_unread
 from kctl.groups.members import MEMBER_COLUMNS, member_rows
 from kctl.groups.partition_lag import NO_COMMIT, PartitionLag, total
 from kctl.groups.record_times import times_of
@@ -70,10 +70,10 @@ def describe_groups(
 
     Example: kctl groups describe billing
     """
-    looks, errors = look_at(session, chosen_groups(session, chosen))
+    group_lags, errors = lags_of_groups(session, chosen_groups(session, chosen))
     if all_partitions:
-        looks = with_unread(session, looks)
-    shown = [_Shown(session, look, lagging, no_time) for look in looks.values()]
+        group_lags = with_unread(session, group_lags)
+    shown = [_Shown(session, group_lag, lagging, no_time) for group_lag in group_lags.values()]
     if session.settings.output in ("json", "yaml", "name"):
         return answer(session, COLUMNS, [one.item for one in shown], errors)
     if members:
@@ -86,27 +86,27 @@ def describe_groups(
 class _Shown:
     """One group with all that is printed of it."""
 
-    def __init__(self, session: Session, look: Look, lagging: bool, no_time: bool) -> None:
-        self.look = look
-        commits = [] if no_time else [lag.where for lag in look.lags if lag.committed is not None]
-        self.history = read_history(session, look.group.name, commits) if not no_time else History({}, None)
+    def __init__(self, session: Session, group_lag: GroupLag, lagging: bool, no_time: bool) -> None:
+        self.group_lag = group_lag
+        commits = [] if no_time else [lag.where for lag in group_lag.lags if lag.committed is not None]
+        self.history = read_history(session, group_lag.group.name, commits) if not no_time else History({}, None)
         if self.history.problem:
             note(session.settings, f"times of commits are not known: {self.history.problem}")
-        behind = {} if no_time else _behind(session, look.lags)
-        names = labels(look.group.members)
+        behind = {} if no_time else _behind(session, group_lag.lags)
+        names = labels(group_lag.group.members)
         now_ms = int(time.time() * 1000)
-        lags = [lag for lag in look.lags if not lagging or lag.lag]
-        self.offsets = [_offset_row(look.group, lag, behind, self.history, names, now_ms) for lag in lags]
-        self.members = member_rows(look.group, look.lags)
+        lags = [lag for lag in group_lag.lags if not lagging or lag.lag]
+        self.offsets = [_offset_row(group_lag.group, lag, behind, self.history, names, now_ms) for lag in lags]
+        self.members = member_rows(group_lag.group, group_lag.lags)
 
     @property
     def generation(self) -> int | None:
-        group = self.look.group
+        group = self.group_lag.group
         return group.epoch if group.epoch is not None else (g := self.history.generation) and g.generation
 
     @property
     def item(self) -> Row:
-        group = self.look.group
+        group = self.group_lag.group
         return {
             "group": group.name,
             "state": group.state,
@@ -114,7 +114,7 @@ class _Shown:
             "protocol": group.protocol or None,
             "generation": self.generation,
             "coordinator": group.coordinator,
-            "lag": total(self.look.lags).lag,
+            "lag": total(self.group_lag.lags).lag,
             "members": [_without_group(row) for row in self.members],
             "offsets": [_without_group(row) for row in self.offsets],
         }
@@ -176,7 +176,7 @@ def _text(session: Session, shown: list[_Shown], *, members: bool) -> Iterator[s
 
 
 def _head(one: _Shown) -> Iterator[str]:
-    group, sums = one.look.group, total(one.look.lags)
+    group, sums = one.group_lag.group, total(one.group_lag.lags)
     words = [group.name, group.state]
     if group.protocol:
         words.append(group.protocol)

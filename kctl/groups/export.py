@@ -7,11 +7,11 @@ import sys
 import click
 
 from kctl.command.choosing import Choice, choosing
-from kctl.command.completing import group_names
+from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError, exit_code
 from kctl.groups.committed import committed
-from kctl.groups.looking import chosen_groups, nothing_of
+from kctl.groups.group_lag import chosen_groups, nothing_of
 from kctl.groups.offsets_file import FileOffset, csv_text
 from kctl.reach.session import Session
 from kctl.texts.output import Column, render_errors

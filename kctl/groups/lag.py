@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from kctl.command.choosing import Choice, choosing
-from kctl.command.completing import group_names
+from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session, watched
 from kctl.errors import Exit
 from kctl.groups.group import EMPTY, labels
-from kctl.groups.looking import Look, chosen_groups, look_at
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups
 from kctl.groups.partition_lag import DELETED, PartitionLag, total
 from kctl.groups.rates import (
     STALLED,
@@ -117,12 +117,14 @@ class _Watched:
         session = self._session
         if self.count:
             session.refresh()
-        looks, errors = look_at(session, chosen_groups(session, self._chosen))
-        self._samples = kept([*self._samples, _sample(time.monotonic(), looks)])
+        group_lags, errors = lags_of_groups(session, chosen_groups(session, self._chosen))
+        self._samples = kept([*self._samples, _sample(time.monotonic(), group_lags)])
         self.count += 1
-        self.largest = max((total(look.lags).lag or 0 for look in looks.values()), default=0)
-        paces = _paces(self._samples, {name for name, look in looks.items() if look.group.state == EMPTY})
-        rows = [row for row in lag_rows(looks, paces, self._by) if (row["lag"] or 0) >= self._least]
+        self.largest = max((total(group_lag.lags).lag or 0 for group_lag in group_lags.values()), default=0)
+        paces = _paces(
+            self._samples, {name for name, group_lag in group_lags.items() if group_lag.group.state == EMPTY}
+        )
+        rows = [row for row in lag_rows(group_lags, paces, self._by) if (row["lag"] or 0) >= self._least]
         settings = session.settings
         columns = _columns(self._by, settings.watch is not None)
         if settings.watch is None:
@@ -131,7 +133,7 @@ class _Watched:
             rows.sort(key=lambda row: row["urgency"], reverse=True)
 
         def lines() -> Iterator[str]:
-            yield _summary(looks, paces)
+            yield _summary(group_lags, paces)
             yield from Writer(settings, columns, Document(settings.command)).table(rows)
 
         return answer(session, columns, rows, errors, text=lines)
@@ -144,10 +146,10 @@ def _columns(by: str, watching: bool) -> tuple[Column, ...]:
     return tuple(column for column in COLUMNS if column.name not in hidden)
 
 
-def _summary(looks: Mapping[str, Look], paces: Mapping[Key, Pace]) -> str:
-    lag = sum(total(look.lags).lag or 0 for look in looks.values())
-    text = f"{counted(len(looks), 'group')}, lag {lag:,}"
-    read = {key: pace for key, pace in paces.items() if looks[key[0]].group.state != EMPTY}
+def _summary(group_lags: Mapping[str, GroupLag], paces: Mapping[Key, Pace]) -> str:
+    lag = sum(total(group_lag.lags).lag or 0 for group_lag in group_lags.values())
+    text = f"{counted(len(group_lags), 'group')}, lag {lag:,}"
+    read = {key: pace for key, pace in paces.items() if group_lags[key[0]].group.state != EMPTY}
     if (last := slowest(read)) is None:
         return text
     group, topic, partition = last
@@ -155,10 +157,10 @@ def _summary(looks: Mapping[str, Look], paces: Mapping[Key, Pace]) -> str:
     return f"{text}; slowest: {group} {topic}-{partition}, lag {pace.lag:,}, {_eta(pace, active=True)}"
 
 
-def _sample(now: float, looks: Mapping[str, Look]) -> Sample:
+def _sample(now: float, group_lags: Mapping[str, GroupLag]) -> Sample:
     points = {}
-    for name, look in looks.items():
-        for found in look.lags:
+    for name, group_lag in group_lags.items():
+        for found in group_lag.lags:
             if found.end is not None and found.lag is not None:
                 points[_key(name, found)] = Point(found.end - found.lag, found.end)
     return Sample(now, points)
@@ -180,13 +182,13 @@ def _paces(samples: Sequence[Sample], deserted: Collection[str]) -> dict[Key, Pa
     }
 
 
-def lag_rows(looks: Mapping[str, Look], paces: Mapping[Key, Pace], by: str) -> list[dict[str, Any]]:
+def lag_rows(group_lags: Mapping[str, GroupLag], paces: Mapping[Key, Pace], by: str) -> list[dict[str, Any]]:
     """One for each group, or what of it `by` says."""
     rows: list[dict[str, Any]] = []
-    for name, look in looks.items():
-        names = labels(look.group.members)
+    for name, group_lag in group_lags.items():
+        names = labels(group_lag.group.members)
         parts: dict[tuple[Any, ...], list[PartitionLag]] = {(): []} if by == "group" else {}
-        for found in look.lags:
+        for found in group_lag.lags:
             member = names[found.member.id] if found.member else None
             part: dict[str, tuple[Any, ...]] = {
                 "group": (),
@@ -195,7 +197,7 @@ def lag_rows(looks: Mapping[str, Look], paces: Mapping[Key, Pace], by: str) -> l
                 "member": (member,),
             }
             parts.setdefault(part[by], []).append(found)
-        rows += [_row(name, look, by, part, lags, paces) for part, lags in parts.items()]
+        rows += [_row(name, group_lag, by, part, lags, paces) for part, lags in parts.items()]
     return rows
 
 
@@ -208,7 +210,12 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 
 
 def _row(
-    name: str, look: Look, by: str, part: tuple[Any, ...], lags: Sequence[PartitionLag], paces: Mapping[Key, Pace]
+    name: str,
+    group_lag: GroupLag,
+    by: str,
+    part: tuple[Any, ...],
+    lags: Sequence[PartitionLag],
+    paces: Mapping[Key, Pace],
 ) -> dict[str, Any]:
     sums = total(lags)
     row = {
@@ -218,10 +225,10 @@ def _row(
         "partitions": sums.partitions,
         "lagging": sums.lagging,
         "uncommitted": sums.uncommitted,
-        "state": look.group.state,
+        "state": group_lag.group.state,
     }
     pace = together([paces[key] for key in (_key(name, found) for found in lags) if key in paces])
-    row["urgency"] = (look.group.state != EMPTY, *urgency(pace))  # what nobody reads can wait
+    row["urgency"] = (group_lag.group.state != EMPTY, *urgency(pace))  # what nobody reads can wait
     if pace.produced is not None:
         row["produced_per_s"] = round(pace.produced)
     if pace.consumed is not None:
@@ -229,7 +236,7 @@ def _row(
             "consumed_per_s": round(pace.consumed),
             "trend": pace.trend,
             "eta_ms": None if pace.eta is None else round(pace.eta * 1000),
-            "eta": _eta(pace, active=look.group.state != EMPTY),
+            "eta": _eta(pace, active=group_lag.group.state != EMPTY),
         }
     return row
 

@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from kctl.command.choosing import Choice, choosing
-from kctl.command.completing import group_names, topic_names
+from kctl.command.cluster_names import group_names, topic_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.groups.group import CLASSIC, NEW
-from kctl.groups.looking import Look, chosen_groups, look_at
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups
 from kctl.groups.partition_lag import total
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row
@@ -57,12 +57,12 @@ def list_groups(
 
     Example: kctl groups list --topic orders --lagging 1000
     """
-    looks, errors = look_at(session, chosen_groups(session, chosen))
+    group_lags, errors = lags_of_groups(session, chosen_groups(session, chosen))
     wanted_states = {state.lower() for state in states}
     wanted_types = {kind.lower() for kind in types}
     rows = [
         row
-        for row in map(_row, looks.values())
+        for row in map(_row, group_lags.values())
         if (not states or row["state"].lower() in wanted_states)
         and (not types or row["type"] in wanted_types)
         and (not topics or not set(topics).isdisjoint(row["topics"]))
@@ -71,15 +71,15 @@ def list_groups(
     return answer(session, COLUMNS, rows, errors)
 
 
-def _row(look: Look) -> Row:
-    group = look.group
-    lag = total(look.lags)
+def _row(group_lag: GroupLag) -> Row:
+    group = group_lag.group
+    lag = total(group_lag.lags)
     row: dict[str, Any] = {
         "group": group.name,
         "state": group.state,
         "type": group.type,
         "members": len(group.members) if group.type in (CLASSIC, NEW) else None,
-        "topics": sorted(look.topics),
+        "topics": sorted(group_lag.topics),
         "lag": lag.lag if group.commits else None,
         "coordinator": group.coordinator,
         "partitions": lag.partitions,

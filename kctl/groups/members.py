@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import click
 
 from kctl.command.choosing import Choice, choosing
-from kctl.command.completing import group_names
+from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.groups.group import Group, labels
-from kctl.groups.looking import chosen_groups, look_at
+from kctl.groups.group_lag import chosen_groups, lags_of_groups
 from kctl.groups.partition_lag import PartitionLag, total
 from kctl.groups.partitions_text import partitions_text
 from kctl.reach.session import Session
@@ -41,8 +41,8 @@ def group_members(session: Session, chosen: Choice) -> int:
 
     Example: kctl groups members billing -o wide
     """
-    looks, errors = look_at(session, chosen_groups(session, chosen))
-    rows = [row for look in looks.values() for row in member_rows(look.group, look.lags)]
+    group_lags, errors = lags_of_groups(session, chosen_groups(session, chosen))
+    rows = [row for group_lag in group_lags.values() for row in member_rows(group_lag.group, group_lag.lags)]
     columns = MEMBER_COLUMNS
     if session.settings.output == "name":  # what rebalance --member takes
         columns = tuple(column for column in columns if column.name == "member_id")

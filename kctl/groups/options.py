@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kctl.command.completing import topic_names
+from kctl.command.cluster_names import topic_names
 from kctl.command.paths import directories
 
 scopes_option = click.option(

@@ -12,10 +12,9 @@ import click
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
-from kctl.command.completing import group_names
+from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, did_you_mean
-from kctl.groups.changing import read_commits
 from kctl.groups.culprits import (
     COMPLETING,
     PREPARING,
@@ -25,10 +24,11 @@ from kctl.groups.culprits import (
     longest_wait_ms,
     suspects,
 )
-from kctl.groups.evicting import evict, until
+from kctl.groups.eviction import evict, until
 from kctl.groups.group import DEAD, NEW, REBALANCING, Group, Member, described_groups, labels
+from kctl.groups.group_lag import nothing_of
 from kctl.groups.history import History, read_history
-from kctl.groups.looking import nothing_of
+from kctl.groups.offset_changes import read_commits
 from kctl.groups.partitions_text import partitions_text
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, duration_text, note

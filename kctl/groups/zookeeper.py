@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from kafkad.meta.consumer_znodes import GROUPS, Consumer, ConsumerOffset, Owner
-from kctl.cluster.store import MetadataStore, metadata_store, store_options
+from kctl.cluster.nodes import MetadataStore
+from kctl.cluster.store import metadata_store, store_options
 from kctl.command.choosing import Choice, choosing
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import exit_code

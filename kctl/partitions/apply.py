@@ -15,11 +15,11 @@ from kctl.command.changes import Change
 from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.partitions.carrying import Carrying, Look, look
-from kctl.partitions.plan_file import Place, Plan, parse_plan, render_plan
-from kctl.partitions.reassignments import Active, active_moves, by_topic
-from kctl.partitions.standing import DONE, ELSEWHERE, Standing
-from kctl.partitions.throttled import StateFile, Throttled
+from kctl.partitions.plan_entries import DONE, ELSEWHERE, PlanEntry
+from kctl.partitions.plan_execution import PlanExecution, PlanStatus, plan_status
+from kctl.partitions.plan_throttle import PlanThrottle, StateFile
+from kctl.partitions.reassignment_json import Place, Plan, parse_plan, render_plan
+from kctl.partitions.requests import Active, active_moves, by_topic
 from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column, Row, counted, note, size_text
@@ -50,7 +50,7 @@ class Options(NamedTuple):
     elect: bool = True
 
 
-def carrying_options(function: Callable[..., R]) -> Callable[..., R]:
+def execution_options(function: Callable[..., R]) -> Callable[..., R]:
     """Those of every command that moves replicas; the command gets them as one value named `options`."""
     from kctl.texts.parsing import parse_size
 
@@ -84,7 +84,7 @@ def carrying_options(function: Callable[..., R]) -> Callable[..., R]:
 
 @click.command("apply", cls=KctlCommand, columns=COLUMNS)
 @click.argument("file", shell_complete=files, metavar="PLAN.JSON")
-@carrying_options
+@execution_options
 @pass_session
 def apply(session: Session, file: str, options: Options) -> int:
     """Carry out a plan, and watch it.
@@ -104,39 +104,39 @@ def read_plan(path: str) -> Plan:
 
 def carry_out(session: Session, path: str, plan: Plan, options: Options, *, save: bool = False) -> int:
     """`save`: the plan has no file yet; it gets one, for another run to go on with."""
-    seen = look(session, plan.places)
+    seen = plan_status(session, plan.places)
     _check(session, plan, seen, options)
-    throttled = Throttled(session, StateFile(path), options.rate)
-    rows = [row(each) for each in seen.standings]
+    plan_throttle = PlanThrottle(session, StateFile(path), options.rate)
+    rows = [row(each) for each in seen.entries]
     if not seen.missing:
         note(session.settings, "every replica is in its place already")
-        return _finish(session, Carrying(session, plan.places, throttled), throttled, path, options, [])
+        return _finish(session, PlanExecution(session, plan.places, plan_throttle), plan_throttle, path, options, [])
     change = Change(session, COLUMNS, rows)
-    size = size_text(sum(each.copy_bytes for each in seen.standings if each.state != DONE))
+    size = size_text(sum(each.copy_bytes for each in seen.entries if each.state != DONE))
     if not change.confirmed(f"Move {counted(seen.missing, 'partition')}, copying {size}?"):
         return Exit.DONE
     if save:
         write_plan(path, plan.places, session)
         note(session.settings, f"wrote {path}")
-    _write_rollback(path, seen.standings, session)
+    _write_rollback(path, seen.entries, session)
     try:
-        down = throttled.put_on([each.transfer for each in seen.standings if each.state != DONE])
+        down = plan_throttle.put_on([each.transfer for each in seen.entries if each.state != DONE])
         if down:
             note(session.settings, f"broker {_listed(down)} is down: its throttle is set when it is back")
-        carrying = Carrying(session, plan.places, throttled)
+        execution = PlanExecution(session, plan.places, plan_throttle)
         if not options.wait:
-            return _begin_all(session, carrying, seen, path, throttled)
-        errors = carrying.run(options.batch, pause_if_urp=options.pause_if_urp)
-        return _finish(session, carrying, throttled, path, options, errors)
+            return _begin_all(session, execution, seen, path, plan_throttle)
+        errors = execution.run(options.batch, pause_if_urp=options.pause_if_urp)
+        return _finish(session, execution, plan_throttle, path, options, errors)
     except KeyboardInterrupt:
-        _tell_how_to_go_on(session.settings, path, throttled)
+        _tell_how_to_go_on(session.settings, path, plan_throttle)
         return Exit.INTERRUPTED
     except KctlError:
-        _leave_in_order(session, path, plan, throttled)
+        _leave_in_order(session, path, plan, plan_throttle)
         raise
 
 
-def row(each: Standing) -> Row:
+def row(each: PlanEntry) -> Row:
     return {
         "topic": each.partition.topic,
         "partition": each.partition.partition,
@@ -152,7 +152,7 @@ def row(each: Standing) -> Row:
 # --- before
 
 
-def _check(session: Session, plan: Plan, seen: Look, options: Options) -> None:
+def _check(session: Session, plan: Plan, seen: PlanStatus, options: Options) -> None:
     """A KctlError if the plan does not fit the cluster."""
     cluster = session.cluster
     if plan.cluster_id and plan.cluster_id != cluster.cluster_id:
@@ -162,19 +162,19 @@ def _check(session: Session, plan: Plan, seen: Look, options: Options) -> None:
     if missing := [where for where in plan.places if where not in there]:
         what = f"partition {_listed(missing)} of the plan does not exist"
         raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=("kctl partitions list shows those that do",))
-    to_come = {broker for each in seen.standings if each.state != DONE for broker in each.added}
+    to_come = {broker for each in seen.entries if each.state != DONE for broker in each.added}
     if dead := sorted(to_come - set(cluster.brokers)):
         running = ",".join(map(str, cluster.brokers))
         what = f"the plan gives replicas to broker {_listed(dead)}, which is not there"
-        if any(each.active is None for each in seen.standings if set(each.added) & set(dead)):
+        if any(each.active is None for each in seen.entries if set(each.added) & set(dead)):
             raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(f"brokers that are: {running}",))
     if not options.additional:
-        refuse_foreign(active_moves(session), seen.standings)
+        refuse_foreign(active_moves(session), seen.entries)
 
 
-def refuse_foreign(active: Mapping[TopicPartition, Active], standings: Iterable[Standing]) -> None:
+def refuse_foreign(active: Mapping[TopicPartition, Active], entries: Iterable[PlanEntry]) -> None:
     """A KctlError if something moves that the plan knows nothing of."""
-    mine = {each.partition.name for each in standings if each.state != ELSEWHERE}
+    mine = {each.partition.name for each in entries if each.state != ELSEWHERE}
     foreign = [where for where in sorted(active) if where not in mine]
     if foreign:
         raise KctlError(
@@ -203,22 +203,24 @@ def rollback_path(path: str) -> str:
     return os.path.join(directory, name.removeprefix(_BACK) if name.startswith(_BACK) else _BACK + name)
 
 
-def _write_rollback(path: str, standings: Iterable[Standing], session: Session) -> None:
+def _write_rollback(path: str, entries: Iterable[PlanEntry], session: Session) -> None:
     """Unless there is one: of a first run that this one goes on with, or of kctl partitions plan."""
     rollback = rollback_path(path)
     if not os.path.exists(rollback):
-        write_plan(rollback, {each.partition.name: each.before for each in standings}, session)
+        write_plan(rollback, {each.partition.name: each.before for each in entries}, session)
         note(session.settings, f"wrote {rollback}")
 
 
 # --- after
 
 
-def _begin_all(session: Session, carrying: Carrying, seen: Look, path: str, throttled: Throttled) -> int:
-    refused = carrying.begin([each for each in seen.standings if each.state != DONE])
-    after = look(session, carrying.places)
+def _begin_all(
+    session: Session, execution: PlanExecution, seen: PlanStatus, path: str, plan_throttle: PlanThrottle
+) -> int:
+    refused = execution.begin([each for each in seen.entries if each.state != DONE])
+    after = plan_status(session, execution.places)
     change = Change(session, COLUMNS, [])
-    code = change.done([row(each) for each in after.standings], list(refused.values()))
+    code = change.done([row(each) for each in after.entries], list(refused.values()))
     note(session.settings, f"watch:  {spelled(session.settings, f'partitions status {path} --watch')}")
     note(session.settings, f"finish: {spelled(session.settings, f'partitions apply {path}')}")
     return code
@@ -226,33 +228,33 @@ def _begin_all(session: Session, carrying: Carrying, seen: Look, path: str, thro
 
 def _finish(
     session: Session,
-    carrying: Carrying,
-    throttled: Throttled,
+    execution: PlanExecution,
+    plan_throttle: PlanThrottle,
     path: str,
     options: Options,
     errors: list[KctlError],
 ) -> int:
     """Reads back, takes the throttle off, has preferred leaders lead."""
-    seen = look(session, carrying.places)
+    seen = plan_status(session, execution.places)
     if not errors:
-        errors = [_not_done(each) for each in seen.standings if each.state != DONE]
-    if any(each.active for each in seen.standings):
+        errors = [_not_done(each) for each in seen.entries if each.state != DONE]
+    if any(each.active for each in seen.entries):
         errors.append(KctlError("moves still run, so the throttle stays", hints=(f"kctl partitions status {path}",)))
     else:
-        errors += throttled.take_off()
+        errors += plan_throttle.take_off()
     if options.elect:
-        for where, error in carrying.elect().items():
+        for where, error in execution.elect().items():
             note(session.settings, f"{where}: its first replica does not lead: {error.what}")
-    after = look(session, carrying.places)
-    verified = f"the replicas of {counted(len(after.standings), 'partition')} are those of the plan"
+    after = plan_status(session, execution.places)
+    verified = f"the replicas of {counted(len(after.entries), 'partition')} are those of the plan"
     rollback = rollback_path(path)
     undo = spelled(session.settings, f"partitions apply {rollback}") if os.path.exists(rollback) else ""
     return Change(session, COLUMNS, []).done(
-        [row(each) for each in after.standings], errors, verified=verified, undo=undo
+        [row(each) for each in after.entries], errors, verified=verified, undo=undo
     )
 
 
-def _not_done(each: Standing) -> KctlError:
+def _not_done(each: PlanEntry) -> KctlError:
     now = ",".join(map(str, each.now))
     planned = ",".join(map(str, each.place.replicas))
     what = f"partition {each.partition.name} has the replicas {now} and not {planned}: somebody cancelled its move"
@@ -266,18 +268,18 @@ def spelled(settings: Settings, words: str) -> str:
     return f"kctl{where} {words}"
 
 
-def _leave_in_order(session: Session, path: str, plan: Plan, throttled: Throttled) -> None:
+def _leave_in_order(session: Session, path: str, plan: Plan, plan_throttle: PlanThrottle) -> None:
     """After a failure: without the throttle if nothing moves, or else with a word on what goes on."""
     try:
         moving = active_moves(session, by_topic(plan.places))
     except KctlError:
         moving = {}
-    if moving or throttled.take_off():
-        _tell_how_to_go_on(session.settings, path, throttled)
+    if moving or plan_throttle.take_off():
+        _tell_how_to_go_on(session.settings, path, plan_throttle)
 
 
-def _tell_how_to_go_on(settings: Settings, path: str, throttled: Throttled) -> None:
-    rate = throttled.rate
+def _tell_how_to_go_on(settings: Settings, path: str, plan_throttle: PlanThrottle) -> None:
+    rate = plan_throttle.rate
     throttle = f", and the throttle of {size_text(rate)}/s stays" if rate is not None else ""
     print(f"interrupted: what moves goes on moving{throttle}", file=sys.stderr)
     for what, words in (

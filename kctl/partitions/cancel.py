@@ -9,18 +9,18 @@ import click
 
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
-from kctl.command.completing import topic_names
+from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.partitions.apply import read_plan, rollback_path
-from kctl.partitions.carrying import Look, copies, look, under_way
-from kctl.partitions.dynamic import are_so, write_settings
-from kctl.partitions.naming import is_file, named
-from kctl.partitions.reassignments import Directory, begin_moves, by_topic, choose_directories
-from kctl.partitions.standing import Standing
+from kctl.partitions.dynamic_settings import are_so, write_settings
+from kctl.partitions.partition_names import is_file, named
+from kctl.partitions.plan_entries import PlanEntry
+from kctl.partitions.plan_execution import PlanStatus, copies, plan_status, under_way
+from kctl.partitions.plan_throttle import PlanThrottle, StateFile
+from kctl.partitions.requests import Directory, begin_moves, by_topic, choose_directories
 from kctl.partitions.throttle import Throttles, throttles
-from kctl.partitions.throttled import StateFile, Throttled
-from kctl.partitions.throttling import TOPIC, Setting, without
+from kctl.partitions.throttle_settings import TOPIC, Setting, without
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, counted, note
 
@@ -51,9 +51,9 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
         hint = "kctl partitions status shows the moves under way"
         raise KctlError("name a plan or partitions, or use --all", exit_code=Exit.USAGE, hints=(hint,))
     seen = under_way(session)
-    chosen, unknown = (seen.standings, []) if everything else _chosen(what, seen)
+    chosen, unknown = (seen.entries, []) if everything else _chosen(what, seen)
     plan = what[0] if len(what) == 1 and is_file(what[0]) else None
-    throttled = Throttled(session, StateFile(plan), None) if plan else None
+    plan_throttle = PlanThrottle(session, StateFile(plan), None) if plan else None
     if not chosen and not unknown:
         note(session.settings, "none of these moves is under way")
     change = Change(session, COLUMNS, _rows(seen, chosen), unknown)
@@ -64,26 +64,28 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
     if plan and not errors:
         _restore_order(session, plan, names)
     if not keep_throttles and not errors and not session.settings.dry_run:
-        errors += throttled.take_off() if throttled and throttled.rate is not None else _clear(session, names)
+        errors += (
+            plan_throttle.take_off() if plan_throttle and plan_throttle.rate is not None else _clear(session, names)
+        )
     return change.done(errors=errors, verified=f"{counted(len(chosen), 'move')} no longer under way")
 
 
-def _chosen(words: Sequence[str], seen: Look) -> tuple[list[Standing], list[KctlError]]:
+def _chosen(words: Sequence[str], seen: PlanStatus) -> tuple[list[PlanEntry], list[KctlError]]:
     if len(words) == 1 and is_file(words[0]):
         names = set(read_plan(words[0]).places)
-        return [each for each in seen.standings if each.partition.name in names], []
+        return [each for each in seen.entries if each.partition.name in names], []
     partitions, errors = named(words, seen.snapshot.partitions)
-    moving = {each.partition.name for each in seen.standings}
+    moving = {each.partition.name for each in seen.entries}
     still = [str(partition.name) for partition in partitions if partition.name not in moving]
     names = {partition.name for partition in partitions}
-    chosen = [each for each in seen.standings if each.partition.name in names]
+    chosen = [each for each in seen.entries if each.partition.name in names]
     if not chosen and still:
         what = f"none of these partitions moves: {', '.join(still)}"
         errors.append(KctlError(what, exit_code=Exit.NOT_FOUND, code="NO_REASSIGNMENT_IN_PROGRESS"))
     return chosen, errors
 
 
-def _rows(seen: Look, chosen: Sequence[Standing]) -> list[Row]:
+def _rows(seen: PlanStatus, chosen: Sequence[PlanEntry]) -> list[Row]:
     amounts = copies(seen)
     return [
         {
@@ -100,7 +102,7 @@ def _rows(seen: Look, chosen: Sequence[Standing]) -> list[Row]:
     ]
 
 
-def _cancel(session: Session, chosen: Sequence[Standing]) -> list[KctlError]:
+def _cancel(session: Session, chosen: Sequence[PlanEntry]) -> list[KctlError]:
     """A replica on its way to another directory stays if it is told to go where it is."""
     stay = {
         Directory(each.partition.name, broker): path
@@ -120,7 +122,7 @@ def _still_moving(session: Session, names: Collection[TopicPartition]) -> list[K
     moving: list[TopicPartition] = []
 
     def none_moves() -> bool:
-        moving[:] = [each.partition.name for each in under_way(session).standings if each.partition.name in names]
+        moving[:] = [each.partition.name for each in under_way(session).entries if each.partition.name in names]
         return not moving
 
     if names:
@@ -135,7 +137,7 @@ def _restore_order(session: Session, plan: str, partitions: Collection[TopicPart
     if not os.path.exists(rollback):
         return
     before = read_plan(rollback).places
-    now = look(session, {where: before[where] for where in partitions if where in before}).snapshot.by_name()
+    now = plan_status(session, {where: before[where] for where in partitions if where in before}).snapshot.by_name()
     turned = {
         where: before[where].replicas
         for where, partition in now.items()

@@ -1,4 +1,4 @@
-"""What a plan does to brokers: pure sums, before and after."""
+"""The effect of a plan on each broker: replicas, leaders and bytes before and after. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kctl.partitions.board import Board, Broker, Partition
-from kctl.partitions.planner import Move
+from kctl.partitions.cluster_model import Broker, ClusterModel, Partition
+from kctl.partitions.placement import Move
 
 
 class Effect(NamedTuple):
@@ -23,18 +23,18 @@ class Effect(NamedTuple):
 
 
 def effects(brokers: Iterable[Broker], partitions: Sequence[Partition], moves: Iterable[Move]) -> list[Effect]:
-    board = Board(brokers, partitions)
-    before = board.counts.copy(), board.leaders.copy(), board.bytes.copy()
+    model = ClusterModel(brokers, partitions)
+    before = model.counts.copy(), model.leaders.copy(), model.bytes.copy()
     incoming: Counter[int] = Counter()
     outgoing: Counter[int] = Counter()
     index = {partition.name: at for at, partition in enumerate(partitions)}
     for move in moves:
         if move.planned is not None:
-            board.put(index[move.partition.name], move.planned)
+            model.put(index[move.partition.name], move.planned)
         for copy in move.copies:
             incoming[copy.target] += copy.size
             outgoing[copy.source] += copy.size
-    after = board.counts, board.leaders, board.bytes
+    after = model.counts, model.leaders, model.bytes
     return [
         Effect(
             broker,
@@ -45,7 +45,7 @@ def effects(brokers: Iterable[Broker], partitions: Sequence[Partition], moves: I
             outgoing[broker],
             _free_after(known, after[2][broker] - before[2][broker]),
         )
-        for broker, known in board.brokers.items()
+        for broker, known in model.brokers.items()
     ]
 
 
@@ -60,13 +60,13 @@ def seconds(effects: Iterable[Effect], rate: int) -> float:
 
 def rack_losses(brokers: Iterable[Broker], moves: Iterable[Move]) -> dict[str, tuple[int, int]]:
     """Topics whose partitions would be in fewer racks: in how many the worst of them is now, and would be."""
-    board = Board(brokers, ())
+    model = ClusterModel(brokers, ())
     losses: dict[str, tuple[int, int]] = {}
     for move in moves:
         if move.planned is None or len(move.planned) < len(move.partition.replicas):
             continue
-        now = len({board.rack(broker) for broker in move.partition.replicas})
-        then = len({board.rack(broker) for broker in move.planned})
+        now = len({model.rack(broker) for broker in move.partition.replicas})
+        then = len({model.rack(broker) for broker in move.planned})
         topic = move.partition.topic
         if then < now and (topic not in losses or then < losses[topic][1]):
             losses[topic] = (now, then)

@@ -9,12 +9,12 @@ import click
 
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
-from kctl.command.completing import topic_names
+from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.partitions.board import Partition
-from kctl.partitions.naming import named
-from kctl.partitions.reassignments import PREFERRED, UNCLEAN, by_topic, elect_leaders
+from kctl.partitions.cluster_model import Partition
+from kctl.partitions.partition_names import named
+from kctl.partitions.requests import PREFERRED, UNCLEAN, by_topic, elect_leaders
 from kctl.reach.offsets import LATEST
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, counted, note

@@ -10,10 +10,10 @@ import click
 from kafkad.names import TopicPartition
 from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
-from kctl.command.completing import broker_ids, topic_names
+from kctl.command.cluster_names import broker_ids, topic_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
-from kctl.partitions.reassignments import Active, active_moves
+from kctl.partitions.requests import Active, active_moves
 from kctl.reach.log_dirs import log_dirs, replica_sizes
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, counted, note, size_text

@@ -12,17 +12,17 @@ import click
 
 from kafkad.names import TopicPartition
 from kctl.command.choosing import unknown
-from kctl.command.completing import broker_ids, topic_names
+from kctl.command.cluster_names import broker_ids, topic_names
 from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.partitions.apply import rollback_path, write_plan
-from kctl.partitions.board import BALANCES, RACKS, Goal, Partition
+from kctl.partitions.cluster_model import BALANCES, RACKS, Goal, Partition
 from kctl.partitions.effect import Effect, effects, rack_losses, seconds
-from kctl.partitions.plan_file import Place, parse_plan, parse_topics
-from kctl.partitions.planner import Move, plan
+from kctl.partitions.placement import Move, planned_moves
+from kctl.partitions.plan_throttle import StateFile
+from kctl.partitions.reassignment_json import Place, parse_plan, parse_topics
 from kctl.partitions.snapshot import Snapshot, take
-from kctl.partitions.throttled import StateFile
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, counted, duration_text, note, size_text
 from kctl.texts.parsing import parse_size
@@ -193,7 +193,7 @@ def _plan(session: Session, drained: frozenset[int], balance: str | None, asked:
         moves = _given_moves(places, asked.from_file, snapshot)
     else:
         places = {}
-        moves = plan(snapshot.brokers, snapshot.partitions, goal)
+        moves = planned_moves(snapshot.brokers, snapshot.partitions, goal)
     if asked.skip:
         moves = [move for move in moves if move.planned is not None]
     sums = effects(snapshot.brokers, snapshot.partitions, moves)

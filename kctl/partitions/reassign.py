@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import click
 
 from kafkad.names import TopicPartition
-from kctl.command.completing import broker_ids, topic_names
+from kctl.command.cluster_names import broker_ids, topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError, exit_code
-from kctl.partitions.apply import COLUMNS, Options, carry_out, carrying_options
-from kctl.partitions.naming import named
-from kctl.partitions.plan_file import Place, Plan, parse_assignment
+from kctl.partitions.apply import COLUMNS, Options, carry_out, execution_options
+from kctl.partitions.partition_names import named
+from kctl.partitions.reassignment_json import Place, Plan, parse_assignment
 from kctl.partitions.snapshot import take
 from kctl.reach.log_dirs import log_dirs
 from kctl.reach.session import Session
@@ -22,7 +22,7 @@ from kctl.texts.output import render_errors
 
 @click.command("reassign", cls=KctlCommand, columns=COLUMNS)
 @click.argument("assignments", nargs=-1, required=True, metavar="TOPIC:PARTITION=BROKER,BROKER…")
-@carrying_options
+@execution_options
 @pass_session
 def reassign(session: Session, assignments: Sequence[str], options: Options) -> int:
     """Give single partitions the replicas that you name.
@@ -44,7 +44,7 @@ def reassign(session: Session, assignments: Sequence[str], options: Options) -> 
 @click.argument("what", nargs=-1, required=True, metavar="TOPIC[:PARTITION]…", shell_complete=topic_names)
 @click.option("--broker", type=int, required=True, metavar="BROKER", shell_complete=broker_ids, help="On which broker.")
 @click.option("--dir", "path", required=True, metavar="PATH", help="One of its log directories.")
-@carrying_options
+@execution_options
 @pass_session
 def move_dir(session: Session, what: Sequence[str], broker: int, path: str, options: Options) -> int:
     """Move replicas to another log directory of their broker.

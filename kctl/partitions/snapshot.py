@@ -1,4 +1,4 @@
-"""Brokers and partitions as they are: Metadata, DescribeLogDirs and the moves under way, as the planner's values."""
+"""A snapshot of brokers and partitions for the planner, from Metadata, DescribeLogDirs and ongoing reassignments."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError
-from kctl.partitions.board import Broker, Partition
-from kctl.partitions.reassignments import Active, active_moves
+from kctl.partitions.cluster_model import Broker, Partition
+from kctl.partitions.requests import Active, active_moves
 from kctl.reach.log_dirs import LogDir, log_dirs, replica_sizes
 from kctl.reach.session import Session
 

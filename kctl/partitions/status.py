@@ -11,9 +11,9 @@ from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.partitions.apply import read_plan
-from kctl.partitions.carrying import Look, copies, look, under_way
-from kctl.partitions.progress import Amount, Copying, Progress, Report, progress_line, stall_reason
-from kctl.partitions.standing import DONE, MOVING, Standing
+from kctl.partitions.copy_progress import Amount, Copying, Progress, Report, progress_line, stall_reason
+from kctl.partitions.plan_entries import DONE, MOVING, PlanEntry
+from kctl.partitions.plan_execution import PlanStatus, copies, plan_status, under_way
 from kctl.partitions.throttle import left_over_lines
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, counted, note
@@ -32,7 +32,7 @@ COLUMNS = (
     Column("log_dirs", "The log directories that replicas move to; any: the broker chooses.", "list", wide=True),
     Column("leader", "The broker that leads it.", "number", wide=True),
 )
-_PROGRESS = "kctl.partitions.progress"
+_PROGRESS = "kctl.partitions.copy_progress"
 
 
 @click.command("status", cls=KctlCommand, columns=COLUMNS, watchable=True)
@@ -47,9 +47,9 @@ def status(session: Session, file: str | None) -> int:
     Example: kctl partitions status --watch
     """
     places = {} if file is None else read_plan(file).places
-    seen = under_way(session) if file is None else look(session, places)
+    seen = under_way(session) if file is None else plan_status(session, places)
     amounts = copies(seen)
-    rows = [_row(each, amounts) for each in seen.standings]
+    rows = [_row(each, amounts) for each in seen.entries]
     there = seen.snapshot.by_name()
     errors = [
         KctlError(f"partition {where} of the plan does not exist", exit_code=Exit.NOT_FOUND)
@@ -73,7 +73,7 @@ def _progress() -> Progress:
     return found
 
 
-def _row(each: Standing, amounts: Mapping[Copying, Amount]) -> Row:
+def _row(each: PlanEntry, amounts: Mapping[Copying, Amount]) -> Row:
     mine = [amount for copy, amount in amounts.items() if copy.partition == each.partition.name]
     copied, size = (sum(numbers) for numbers in zip(*mine, strict=True)) if mine else (0, each.copy_bytes)
     return {
@@ -92,7 +92,7 @@ def _row(each: Standing, amounts: Mapping[Copying, Amount]) -> Row:
     }
 
 
-def _waiting(seen: Look, amounts: Mapping[Copying, Amount]) -> Iterator[str]:
+def _waiting(seen: PlanStatus, amounts: Mapping[Copying, Amount]) -> Iterator[str]:
     """Copies that cannot go on, as far as one look can tell."""
     partitions, alive = seen.snapshot.by_name(), seen.snapshot.alive()
     for copy, amount in amounts.items():
@@ -101,12 +101,12 @@ def _waiting(seen: Look, amounts: Mapping[Copying, Amount]) -> Iterator[str]:
             yield f"{copy} waits: {stall_reason(copy.target in alive, leader, amount, None)}"
 
 
-def _text(session: Session, rows: Sequence[Row], seen: Look, report: Report) -> Iterator[str]:
+def _text(session: Session, rows: Sequence[Row], seen: PlanStatus, report: Report) -> Iterator[str]:
     settings = session.settings
     if rows:
         yield from Writer(settings, COLUMNS, Document(settings.command)).table(rows)
-    done = sum(each.state == DONE for each in seen.standings)
-    moving = sum(each.active is not None or each.state == MOVING for each in seen.standings)
+    done = sum(each.state == DONE for each in seen.entries)
+    moving = sum(each.active is not None or each.state == MOVING for each in seen.entries)
     if not rows:
         yield "no move is under way"
     else:

@@ -13,9 +13,9 @@ from kctl.command.changes import Change
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.partitions.apply import spelled
-from kctl.partitions.dynamic import are_so, read_settings, throttle_settings, write_settings
-from kctl.partitions.reassignments import active_moves
-from kctl.partitions.throttling import (
+from kctl.partitions.dynamic_settings import are_so, read_settings, throttle_settings, write_settings
+from kctl.partitions.requests import active_moves
+from kctl.partitions.throttle_settings import (
     DIRECTORY_RATE,
     Setting,
     Transfer,

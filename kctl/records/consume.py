@@ -13,14 +13,14 @@ import click
 from kafkad.names import TopicPartition
 from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
-from kctl.command.completing import group_names, topic_names
+from kctl.command.cluster_names import group_names, topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.reach.session import Session
 from kctl.records.bounds import Span
 from kctl.records.filters import wanted
 from kctl.records.following import Additions, Growth
-from kctl.records.planning import Range, extents, parse_range, partitions_to_read, spans
+from kctl.records.offset_ranges import Range, extents, parse_range, partitions_to_read, spans
 from kctl.records.printing import print_records, prints_values
 from kctl.records.searching import Chunk, Search
 from kctl.texts.output import Column, counted, note, render_errors

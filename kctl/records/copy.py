@@ -13,7 +13,7 @@ import click
 from kafkad.wire.compression import CODEC_NAMES
 from kctl.command.choosing import Choice
 from kctl.command.chosen import chosen_topics
-from kctl.command.completing import topic_names
+from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session, open_session
@@ -22,7 +22,7 @@ from kctl.records.filters import wanted
 from kctl.records.following import Additions, Growth
 from kctl.records.formats import Parsed
 from kctl.records.interrupts import Interrupts
-from kctl.records.planning import parse_range, partitions_to_read, spans
+from kctl.records.offset_ranges import parse_range, partitions_to_read, spans
 from kctl.records.searching import Chunk, Search
 from kctl.texts.output import note
 

@@ -138,7 +138,7 @@ class Delivery:
         confirm_protected(self._session, f"Topic {self._topic}")
         producer = NOBODY
         if wishes.transactional_id:
-            from kctl.records.transacting import Transaction
+            from kctl.records.producer_transaction import Transaction
 
             self._transaction = Transaction(self._session, wishes.transactional_id)
             producer = self._transaction.begin()
@@ -154,7 +154,7 @@ class Delivery:
         )
 
     def _idempotent(self) -> Producer:
-        from kctl.records.transacting import idempotent_producer
+        from kctl.records.producer_transaction import idempotent_producer
 
         try:
             return idempotent_producer(self._session)

@@ -19,7 +19,7 @@ from kafkad.wire.records import (
 )
 from kafkad.wire.values import values_of
 from kctl.errors import KctlError
-from kctl.records.transactions import Aborted
+from kctl.records.read_committed import Aborted
 
 _LENGTH_AT = 8
 

@@ -1,4 +1,4 @@
-"""What comes to topics while they are followed: partitions that are added, and topics that match a pattern newly."""
+"""Finds partitions added to followed topics, and new topics that match a pattern."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kctl.command.chosen import chosen_topics
 from kctl.errors import KctlError
 from kctl.reach.session import Session
 from kctl.records.bounds import FOR_EVER, Span
-from kctl.records.planning import Range, partitions_to_read, spans
+from kctl.records.offset_ranges import Range, partitions_to_read, spans
 
 LOOK_SECONDS = 5.0
 """How old metadata may become: Java's consumers have 5 minutes (metadata.max.age.ms), too long for who watches."""

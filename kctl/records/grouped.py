@@ -13,7 +13,7 @@ from kctl.records.assignors import ASSIGNORS, assignor
 from kctl.records.bounds import FIRST, Span
 from kctl.records.following import Growth
 from kctl.records.membership import Evicted, Member
-from kctl.records.planning import Range, spans
+from kctl.records.offset_ranges import Range, spans
 from kctl.records.searching import Chunk, Search
 from kctl.texts.output import note
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from kafkad.wire.compression import CODEC_NAMES
-from kctl.command.completing import topic_names
+from kctl.command.cluster_names import topic_names
 from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError

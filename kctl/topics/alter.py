@@ -7,7 +7,7 @@ import click
 from kctl.command.changes import Change
 from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
-from kctl.command.completing import topic_names
+from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.configs.change import is_so, plan_all, undo_command
 from kctl.configs.resources import Resource, altered, described

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kctl.command.completing import topic_names
+from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.reach.session import Session
 from kctl.topics.create import COLUMNS, create_topics, model_of

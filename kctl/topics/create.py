@@ -10,7 +10,7 @@ import click
 from kafkad.errors import ErrorCode
 from kctl.command.changes import Change
 from kctl.command.choosing import unknown
-from kctl.command.completing import topic_names
+from kctl.command.cluster_names import topic_names
 from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.configs.resources import Resource, described

@@ -10,7 +10,7 @@ import click
 
 from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
-from kctl.command.completing import topic_names
+from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.values import said
 from kctl.errors import Exit, KctlError

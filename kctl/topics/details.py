@@ -12,7 +12,7 @@ from kctl.configs.resources import Entry
 from kctl.errors import KctlError
 from kctl.reach.log_dirs import log_dirs, replica_sizes
 from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
-from kctl.topics.health import Needed, Surroundings, partition_health, replication
+from kctl.topics.health import Needed, TopicHealthFacts, partition_health, replication
 
 if TYPE_CHECKING:
     from kctl.reach.session import Session
@@ -120,9 +120,9 @@ def topic_details(
         entries = configs.get(name, [])
         min_isr = min_isr_of(entries)
         needed = Needed(min_isr, capped)
-        around = Surroundings(needed, racks, moving.get(name, frozenset()))
+        facts = TopicHealthFacts(needed, racks, moving.get(name, frozenset()))
         partitions = [
-            _partition(name, partition, sizes, offsets, around)
+            _partition(name, partition, sizes, offsets, facts)
             for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
         ]
         topic_id = id_text(topic.topic_id) if any(topic.topic_id) else None
@@ -185,7 +185,7 @@ def _partition(
     partition: Any,
     sizes: Mapping[TopicPartition, Mapping[int, int]],
     offsets: Offsets,
-    around: Surroundings,
+    facts: TopicHealthFacts,
 ) -> PartitionDetails:
     where = TopicPartition(topic, partition.partition_index)
     first, end, newest = offsets.get(where, (None, None, None))
@@ -203,5 +203,5 @@ def _partition(
         size_bytes=own.get(partition.leader_id),
         replicated_bytes=total(own.get(broker) for broker in partition.replica_nodes),
         last_timestamp=newest.timestamp if newest and newest.timestamp >= 0 else None,
-        health=partition_health(partition, around),
+        health=partition_health(partition, facts),
     )

@@ -54,7 +54,7 @@ def topic_health(partitions: Sequence[Any], needed: Needed) -> TopicHealth:
     return TopicHealth(offline, under, single, None if needed.min_isr is None else below)
 
 
-class Surroundings(NamedTuple):
+class TopicHealthFacts(NamedTuple):
     """What decides whether a partition is well, beside the partition itself."""
 
     needed: Needed
@@ -64,13 +64,13 @@ class Surroundings(NamedTuple):
     """The topic's partitions that are on their way to other brokers."""
 
 
-def partition_health(partition: Any, around: Surroundings) -> list[str]:
+def partition_health(partition: Any, facts: TopicHealthFacts) -> list[str]:
     """What is to say of a partition, the worst first; `ok` if nothing is."""
     in_sync, replicas = len(partition.isr_nodes), partition.replica_nodes
     words = []
     if partition.leader_id < 0:
         words.append("offline")
-    needed = around.needed.of(len(replicas))
+    needed = facts.needed.of(len(replicas))
     if needed is not None and in_sync < needed:
         words.append("under-min-isr")
     elif in_sync == needed and in_sync < len(replicas):
@@ -79,9 +79,9 @@ def partition_health(partition: Any, around: Surroundings) -> list[str]:
         words.append("under-replicated")
     if partition.leader_id >= 0 and partition.leader_id != replicas[0]:
         words.append("not-preferred")
-    if partition.partition_index in around.moving:
+    if partition.partition_index in facts.moving:
         words.append("moving")
-    if is_rack_unaware(replicas, around.racks):
+    if is_rack_unaware(replicas, facts.racks):
         words.append("rack-unaware")
     return words or ["ok"]
 

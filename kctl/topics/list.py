@@ -12,7 +12,7 @@ from kafkad.names import id_text
 from kctl.brokers.release import caps_min_isr
 from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
-from kctl.command.completing import topic_names
+from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.of_topics import topic_settings
 from kctl.configs.values import said

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.command.choosing import Choice
 from kctl.errors import KctlError
-from kctl.groups.looking import Look, chosen_groups, look_at
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups
 from kctl.groups.partition_lag import total
 
 if TYPE_CHECKING:
@@ -31,22 +31,22 @@ Readers = dict[str, list[Reader]]
 def readers_of(session: Session, topics: Iterable[str]) -> tuple[Readers, list[KctlError]]:
     """Of each topic the groups that have committed, are assigned or subscribe to it; and what kept us from knowing."""
     try:
-        looks, errors = look_at(session, chosen_groups(session, Choice("group", (), (), ())))
+        group_lags, errors = lags_of_groups(session, chosen_groups(session, Choice("group", (), (), ())))
     except KctlError as error:
         return {}, [error]
-    return sorted_out(looks, set(topics)), errors
+    return sorted_out(group_lags, set(topics)), errors
 
 
-def sorted_out(looks: Mapping[str, Look], topics: set[str]) -> Readers:
+def sorted_out(group_lags: Mapping[str, GroupLag], topics: set[str]) -> Readers:
     found: Readers = {}
-    for look in looks.values():
-        for topic, reader in _reads(look, topics):
+    for group_lag in group_lags.values():
+        for topic, reader in _reads(group_lag, topics):
             found.setdefault(topic, []).append(reader)
     return found
 
 
-def _reads(look: Look, topics: set[str]) -> Iterator[tuple[str, Reader]]:
-    group = look.group
-    for topic in topics & look.topics:
-        lag = total(lag for lag in look.lags if lag.where.topic == topic).lag
+def _reads(group_lag: GroupLag, topics: set[str]) -> Iterator[tuple[str, Reader]]:
+    group = group_lag.group
+    for topic in topics & group_lag.topics:
+        lag = total(lag for lag in group_lag.lags if lag.where.topic == topic).lag
         yield topic, Reader(group.name, group.state, lag, len(group.members))

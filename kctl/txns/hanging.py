@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import click
 
 from kafkad.names import TopicPartition
-from kctl.command.completing import broker_ids
+from kctl.command.cluster_names import broker_ids
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session

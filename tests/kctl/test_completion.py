@@ -12,8 +12,8 @@ from typing import Any
 import click
 import pytest
 
-from kctl.command import completing
-from kctl.command.completing import broker_ids, config_names, group_names, keep, topic_names, within
+from kctl.command import cluster_names
+from kctl.command.cluster_names import broker_ids, config_names, group_names, keep, topic_names, within
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, until
@@ -76,10 +76,10 @@ def test_groups_of_a_broker(broker: KafkadProcess, topics: list[str], on_broker:
 
 def test_second_time_nobody_is_asked(broker: KafkadProcess, topics: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert names(topic_names, context(broker), "completion.") == topics
-    monkeypatch.setattr(completing, "_live_names", None)
+    monkeypatch.setattr(cluster_names, "_live_names", None)
     assert topic_names(context(broker), PARAMETER, "completion.b") == ["completion.b"]
     with pytest.raises(TypeError):
-        completing._live_names(Settings(), "topics")
+        cluster_names._live_names(Settings(), "topics")
 
 
 def test_nobody_there_is_nothing_to_say(capfd: pytest.CaptureFixture[str]) -> None:
@@ -92,7 +92,7 @@ def test_nobody_there_is_nothing_to_say(capfd: pytest.CaptureFixture[str]) -> No
 
 
 def test_internal_topics_are_for_who_asks(monkeypatch: pytest.MonkeyPatch, broker: KafkadProcess) -> None:
-    monkeypatch.setattr(completing, "_live_names", lambda *_: ["__consumer_offsets", "a"])
+    monkeypatch.setattr(cluster_names, "_live_names", lambda *_: ["__consumer_offsets", "a"])
     assert topic_names(context(broker), PARAMETER, "") == ["a"]
     assert topic_names(context(broker), PARAMETER, "_") == ["__consumer_offsets"]
 
@@ -116,7 +116,7 @@ def test_what_takes_too_long_is_left() -> None:
     ],
 )
 def test_options_that_take_names(monkeypatch: pytest.MonkeyPatch, line: str, option: str) -> None:
-    monkeypatch.setattr(completing, "_live_names", lambda *_: ["there is"])
+    monkeypatch.setattr(cluster_names, "_live_names", lambda *_: ["there is"])
     made = click.Context(loaded(line), obj=Settings())
     (parameter,) = [parameter for parameter in made.command.params if option in parameter.opts]
     assert [item.value for item in parameter.shell_complete(made, "there")] == ["there is"]

@@ -10,17 +10,17 @@ import click
 
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
-from kctl.command.completing import topic_names
+from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import KctlError
 from kctl.reach.session import Session
 from kctl.records.bounds import FIRST, LAST
 from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
+from kctl.records.offset_ranges import Range, spans
 from kctl.records.perf.measuring import RATE_COLUMNS, Rate
 from kctl.records.perf.options import partitions, replication
 from kctl.records.perf.stage import Payloads, exit_code, show, stage
-from kctl.records.planning import Range, spans
 from kctl.records.reading import Reader
 from kctl.records.sending import Options, Sender
 from kctl.texts.parsing import parse_duration_ms, parse_size

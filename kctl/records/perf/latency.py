@@ -15,10 +15,10 @@ from kctl.reach.session import Session
 from kctl.records.bounds import FOR_EVER, Span
 from kctl.records.delivery import one_topic
 from kctl.records.interrupts import Interrupts
+from kctl.records.offset_ranges import extents
 from kctl.records.perf.measuring import LATENCY_COLUMNS, Latencies, latency_text
 from kctl.records.perf.options import replication, what_to_send
 from kctl.records.perf.stage import Payloads, exit_code, show, stage
-from kctl.records.planning import extents
 from kctl.records.reading import Reader
 from kctl.records.sending import Options, Sender
 from kctl.texts.output import Column

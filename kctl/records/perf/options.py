@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import click
 
-from kctl.command.completing import topic_names
+from kctl.command.cluster_names import topic_names
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kafkad_etl.cluster.starts import as_positions
 from kafkad_etl.job import Job, Offsets
 from kctl.errors import KctlError
-from kctl.groups.changing import commit_offsets
+from kctl.groups.offset_changes import commit_offsets
 from kctl.reach.session import Session
 
 CLOSE_SECONDS = 3.0

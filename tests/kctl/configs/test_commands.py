@@ -153,7 +153,7 @@ def test_files_that_are_no_settings(on_broker: Kctl, tmp_path: Path, text: str) 
 
 def test_completes_kinds_names_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"topics": ["orders"], "brokers": ["1", "12"], "groups": [], "topic-configs": ["retention.ms"]}
-    monkeypatch.setattr("kctl.command.completing._names", lambda _, kind: known[kind])
+    monkeypatch.setattr("kctl.command.cluster_names._names", lambda _, kind: known[kind])
     command = set_configs
     context = click.Context(command)
     parameter = command.params[0]

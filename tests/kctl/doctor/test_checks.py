@@ -16,11 +16,11 @@ from kctl.doctor.finding import Finding, Severity
 from kctl.errors import KctlError
 from kctl.groups.committed import Commit
 from kctl.groups.group import Group, Member
-from kctl.groups.looking import Look
+from kctl.groups.group_lag import GroupLag
 from kctl.groups.partition_lag import DELETED, PartitionLag
-from kctl.groups.recent import Recent
+from kctl.groups.recent_commits import Recent
 from kctl.partitions.throttle import Throttles
-from kctl.partitions.throttling import Setting, Transfer
+from kctl.partitions.throttle_settings import Setting, Transfer
 from kctl.reach.log_dirs import LogDir
 
 ERROR, WARN, INFO = Severity.ERROR, Severity.WARN, Severity.INFO
@@ -191,14 +191,14 @@ def test_throttles_and_moves() -> None:
 WHERE = TopicPartition("orders", 0)
 
 
-def group(state: str, *lags: PartitionLag) -> Look:
+def group(state: str, *lags: PartitionLag) -> GroupLag:
     members = () if state == "Empty" else (Member("m", None, "c", "h"),)
     commits = {lag.where: Commit(lag.committed or 0, "") for lag in lags}
-    return Look(Group("g", state, members=members, coordinator=1), commits, list(lags))
+    return GroupLag(Group("g", state, members=members, coordinator=1), commits, list(lags))
 
 
 @pytest.mark.parametrize(
-    ("check", "look_at", "severity", "told"),
+    ("check", "lags_of_groups", "severity", "told"),
     [
         ("rebalancing", group("PreparingRebalance"), WARN, "group g is rebalancing"),
         ("deserted-groups", group("Empty", PartitionLag(WHERE, 5, 9, 4)), INFO, "with lag and no members"),
@@ -207,8 +207,8 @@ def group(state: str, *lags: PartitionLag) -> Look:
         ("lost-records", group("Empty", PartitionLag(WHERE, 5, 20, 15)), INFO, "1 group without members stand"),
     ],
 )
-def test_groups(check: str, look_at: Look, severity: Severity, told: str) -> None:
-    (finding,) = found(HEALTHY._replace(groups={"g": look_at}, starts={WHERE: 8}), check)
+def test_groups(check: str, lags_of_groups: GroupLag, severity: Severity, told: str) -> None:
+    (finding,) = found(HEALTHY._replace(groups={"g": lags_of_groups}, starts={WHERE: 8}), check)
     assert finding.severity == severity
     assert told in finding.summary
 
@@ -229,15 +229,15 @@ def test_who_removed_what_was_not_read() -> None:
 
 def test_many_of_a_kind_are_told_as_one() -> None:
     names = [f"g-{number:03}" for number in range(195)]
-    look_at = group("Stable", PartitionLag(WHERE, 5, 20, 15))
-    looks = {name: look_at._replace(group=look_at.group._replace(name=name)) for name in names}
-    (finding,) = found(HEALTHY._replace(groups=looks, starts={WHERE: 8}), "lost-records")
+    lags_of_groups = group("Stable", PartitionLag(WHERE, 5, 20, 15))
+    group_lags = {name: lags_of_groups._replace(group=lags_of_groups.group._replace(name=name)) for name in names}
+    (finding,) = found(HEALTHY._replace(groups=group_lags, starts={WHERE: 8}), "lost-records")
     assert finding.summary == "195 groups never read records that are gone"
-    empty = {name: look._replace(group=look.group._replace(state="Empty")) for name, look in looks.items()}
+    empty = {name: look._replace(group=look.group._replace(state="Empty")) for name, look in group_lags.items()}
     (finding,) = found(HEALTHY._replace(groups=empty, starts={WHERE: 8}), "lost-records")
     assert (finding.severity, finding.items) == (INFO, tuple(names))
     assert "195 groups without members stand before 585 records that are gone" in finding.summary
-    few = dict(list(looks.items())[:3])
+    few = dict(list(group_lags.items())[:3])
     assert len(found(HEALTHY._replace(groups=few, starts={WHERE: 8}), "lost-records")) == 3
 
 
@@ -252,8 +252,8 @@ LATE = PartitionLag(WHERE, 5, 20, 15, HELD)
 
 def progress(recent: Recent, lag: PartitionLag = LATE, state: str = "Stable") -> Facts:
     """A group of one member; records below offset 8 have waited for long."""
-    look_at = Look(Group("g", state, members=(HELD,), coordinator=1), {}, [lag])
-    return HEALTHY._replace(groups={"g": look_at}, waited_for={WHERE: 8}, recent={"g": recent})
+    lags_of_groups = GroupLag(Group("g", state, members=(HELD,), coordinator=1), {}, [lag])
+    return HEALTHY._replace(groups={"g": lags_of_groups}, waited_for={WHERE: 8}, recent={"g": recent})
 
 
 def test_a_member_that_gets_nothing_done() -> None:
@@ -291,7 +291,7 @@ def test_who_may_hold_up_a_rebalance() -> None:
 def test_old_clients() -> None:
     formats = {"a": 0, "b": 1, "c": None}
     members = tuple(Member(f"{name}-1", None, name, "h", format=known) for name, known in formats.items())
-    facts = HEALTHY._replace(groups={"g": Look(Group("g", "Stable", members=members), {}, [])})
+    facts = HEALTHY._replace(groups={"g": GroupLag(Group("g", "Stable", members=members), {}, [])})
     assert [finding.items for finding in found(facts, "old-clients")] == [("a (h) of g",)]
 
 

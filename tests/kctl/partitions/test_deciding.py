@@ -8,18 +8,18 @@ import pytest
 
 from kafkad.names import TopicPartition
 from kctl.errors import Exit
-from kctl.partitions.board import Broker, Partition
 from kctl.partitions.cancel import removals
+from kctl.partitions.cluster_model import Broker, Partition
 from kctl.partitions.effect import effects, rack_losses, seconds
 from kctl.partitions.elect import preferred, unclean
 from kctl.partitions.list import partition_health
-from kctl.partitions.naming import named
-from kctl.partitions.plan_file import Place
-from kctl.partitions.planner import Move
-from kctl.partitions.reassignments import Active, Directory
-from kctl.partitions.standing import DONE, ELSEWHERE, MOVING, WAITING, standing
+from kctl.partitions.partition_names import named
+from kctl.partitions.placement import Move
+from kctl.partitions.plan_entries import DONE, ELSEWHERE, MOVING, WAITING, plan_entry
+from kctl.partitions.reassignment_json import Place
+from kctl.partitions.requests import Active, Directory
 from kctl.partitions.throttle import Throttles
-from kctl.partitions.throttling import BROKER, LISTS, RATES, TOPIC, Setting, Transfer
+from kctl.partitions.throttle_settings import BROKER, LISTS, RATES, TOPIC, Setting, Transfer
 
 WHERE = TopicPartition("t", 0)
 THERE = Partition("t", 0, (1, 2), 1, 100)
@@ -43,15 +43,15 @@ HERE = {Directory(WHERE, 1): "/a", Directory(WHERE, 2): "/a"}
 def test_how_a_partition_stands(
     replicas: tuple[int, ...], active: Active | None, place: Place, coming: dict[Directory, str], state: str
 ) -> None:
-    assert standing(THERE._replace(replicas=replicas), place, active, HERE, coming).state == state
+    assert plan_entry(THERE._replace(replicas=replicas), place, active, HERE, coming).state == state
 
 
 def test_what_a_move_copies_throttles_and_leads_back_to() -> None:
-    each = standing(THERE, Place((3, 2), ("any", "/b")), None, HERE, {})
+    each = plan_entry(THERE, Place((3, 2), ("any", "/b")), None, HERE, {})
     assert (each.now, each.added, each.shifting, each.copy_bytes) == ((1, 2), (3,), (2,), 200)
     assert each.transfer == Transfer(WHERE, (1, 2), (3,), (2,))
     assert each.before == Place((1, 2), ("/a", "/a"))
-    moving = standing(THERE._replace(replicas=(3, 2)), Place((3, 2)), TO_THREE, {}, {})
+    moving = plan_entry(THERE._replace(replicas=(3, 2)), Place((3, 2)), TO_THREE, {}, {})
     assert (moving.now, moving.added, moving.before) == ((1, 2), (3,), Place((1, 2)))
 
 

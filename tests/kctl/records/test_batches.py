@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import BatchHeader, Record, build_batch, crc_matches, iter_batches, iter_records
 from kctl.records.batches import Batch, PartitionQueue, Producer
-from kctl.records.transactions import Aborted
+from kctl.records.read_committed import Aborted
 
 IDEMPOTENT = Producer(7, 1)
 

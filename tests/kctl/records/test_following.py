@@ -20,7 +20,7 @@ from kctl.records.assignors import assign_range, assignor
 from kctl.records.bounds import FOR_EVER, LAST, Span
 from kctl.records.following import LOOK_SECONDS, Additions, Growth
 from kctl.records.membership import Member
-from kctl.records.planning import Range
+from kctl.records.offset_ranges import Range
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.kctl.records.conftest import WAIT, NewTopic, until

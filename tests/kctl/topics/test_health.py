@@ -6,7 +6,7 @@ import pytest
 
 from kafkad.wire.messages.metadata import MetadataResponsePartition
 from kctl.brokers.release import caps_min_isr
-from kctl.topics.health import Needed, Surroundings, is_rack_unaware, partition_health, topic_health
+from kctl.topics.health import Needed, TopicHealthFacts, is_rack_unaware, partition_health, topic_health
 
 RACKS = {1: "a", 2: "b", 3: "c"}
 
@@ -32,15 +32,15 @@ def partition(leader: int, replicas: list[int], isr: list[int], index: int = 0) 
 )
 def test_words(leader: int, replicas: list[int], isr: list[int], min_isr: int | None, expected: list[str]) -> None:
     assert (
-        partition_health(partition(leader, replicas, isr), Surroundings(Needed(min_isr, capped=False), RACKS))
+        partition_health(partition(leader, replicas, isr), TopicHealthFacts(Needed(min_isr, capped=False), RACKS))
         == expected
     )
 
 
 def test_moving() -> None:
-    around = Surroundings(Needed(1, capped=True), RACKS, frozenset({3}))
-    assert partition_health(partition(1, [1, 2], [1, 2], index=3), around) == ["moving"]
-    assert partition_health(partition(1, [1, 2], [1, 2], index=2), around) == ["ok"]
+    facts = TopicHealthFacts(Needed(1, capped=True), RACKS, frozenset({3}))
+    assert partition_health(partition(1, [1, 2], [1, 2], index=3), facts) == ["moving"]
+    assert partition_health(partition(1, [1, 2], [1, 2], index=2), facts) == ["ok"]
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_under_min_isr_is_strict() -> None:
 
 def test_brokers_since_3_7_ask_for_no_more_in_sync_than_there_are_replicas() -> None:
     alone = partition(1, [1], [1])
-    assert partition_health(alone, Surroundings(Needed(2, capped=True), RACKS)) == ["ok"]
+    assert partition_health(alone, TopicHealthFacts(Needed(2, capped=True), RACKS)) == ["ok"]
     assert topic_health([alone], Needed(2, capped=True)).under_min_isr == 0
     assert topic_health([alone], Needed(2, capped=False)).under_min_isr == 1
     two = partition(1, [1, 2], [1])
-    assert partition_health(two, Surroundings(Needed(3, capped=True), RACKS))[0] == "under-min-isr"
+    assert partition_health(two, TopicHealthFacts(Needed(3, capped=True), RACKS))[0] == "under-min-isr"
     assert caps_min_isr({0: (0, 10)}) and not caps_min_isr({0: (0, 9)})

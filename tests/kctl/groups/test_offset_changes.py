@@ -13,7 +13,7 @@ import pytest
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
 from kctl.errors import Exit
-from kctl.groups import changing
+from kctl.groups import offset_changes
 from tests.broker import KafkadProcess
 from tests.clients.asker import STAMP_MS
 from tests.clients.members import Member
@@ -131,7 +131,7 @@ def test_an_active_group_is_refused_and_its_members_named(groups: Kctl, port: in
 def test_waits_until_it_is_empty(groups: Kctl, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     make_topic(port, "waited", 3)
     with reading(port, "waited", "waited", {"only": [0]}) as (member,):
-        monkeypatch.setattr(changing, "pause", lambda _: member.leave())
+        monkeypatch.setattr(offset_changes, "pause", lambda _: member.leave())
         ran = groups("reset-offsets", "waited", "--topic", "waited", "--to", "2", "-y", "--wait")
         assert (ran.code, exported(groups, "waited")) == (Exit.DONE, "waited,0,2\n")
         assert "waiting until group waited is empty: only@127.0.0.1" in ran.err

@@ -1,4 +1,4 @@
-"""Carrying out a plan on a cluster: batch after batch, watched until what was moved is in its place.
+"""Executes a plan on a cluster, batch by batch, and watches each batch until its replicas are in place.
 
 Nothing here depends on this process: moves and throttles live in the cluster, so that another run can go on with them.
 """
@@ -13,12 +13,12 @@ from typing import NamedTuple, TypeVar
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
-from kctl.partitions.plan_file import Place
-from kctl.partitions.progress import Amount, Copying, Progress, Report, progress_line, stall_reason
-from kctl.partitions.reassignments import begin_moves, by_topic, choose_directories, elect_leaders
+from kctl.partitions.copy_progress import Amount, Copying, Progress, Report, progress_line, stall_reason
+from kctl.partitions.plan_entries import DONE, MOVING, WAITING, PlanEntry, located, plan_entry
+from kctl.partitions.plan_throttle import PlanThrottle
+from kctl.partitions.reassignment_json import Place
+from kctl.partitions.requests import begin_moves, by_topic, choose_directories, elect_leaders
 from kctl.partitions.snapshot import Snapshot, take
-from kctl.partitions.standing import DONE, MOVING, WAITING, Standing, located, standing
-from kctl.partitions.throttled import Throttled
 from kctl.reach.log_dirs import replica_sizes
 from kctl.reach.session import Session
 from kctl.texts.progress import ProgressLine
@@ -32,23 +32,23 @@ _PATIENCE_SECONDS = 60.0
 """How long a cluster may give no answer at all before the watching ends; the moves do not."""
 
 
-class Look(NamedTuple):
+class PlanStatus(NamedTuple):
     """What was seen at one time."""
 
     snapshot: Snapshot
-    standings: list[Standing]
+    entries: list[PlanEntry]
 
     @property
     def missing(self) -> int:
-        return sum(each.state != DONE for each in self.standings)
+        return sum(each.state != DONE for each in self.entries)
 
 
-def look(session: Session, places: Mapping[TopicPartition, Place]) -> Look:
+def plan_status(session: Session, places: Mapping[TopicPartition, Place]) -> PlanStatus:
     """How the partitions of a plan stand; those that do not exist are left out."""
     return _judged(take(session, by_topic(places)), places)
 
 
-def under_way(session: Session) -> Look:
+def under_way(session: Session) -> PlanStatus:
     """All that moves, between brokers or between directories of one, whoever began it."""
     snapshot = take(session)
     places = {where: Place(active.target) for where, active in snapshot.active.items()}
@@ -60,28 +60,28 @@ def under_way(session: Session) -> Look:
     return _judged(snapshot, places)
 
 
-def _judged(snapshot: Snapshot, places: Mapping[TopicPartition, Place]) -> Look:
+def _judged(snapshot: Snapshot, places: Mapping[TopicPartition, Place]) -> PlanStatus:
     here, coming = located(snapshot.directories), located(snapshot.directories, future=True)
-    standings = [
-        standing(partition, places[partition.name], snapshot.active.get(partition.name), here, coming)
+    entries = [
+        plan_entry(partition, places[partition.name], snapshot.active.get(partition.name), here, coming)
         for partition in snapshot.partitions
         if partition.name in places
     ]
-    return Look(snapshot, standings)
+    return PlanStatus(snapshot, entries)
 
 
-class Carrying:
+class PlanExecution:
     def __init__(
         self,
         session: Session,
         places: Mapping[TopicPartition, Place],
-        throttled: Throttled,
+        plan_throttle: PlanThrottle,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._session = session
         self.places = places
-        self._throttled = throttled
+        self._plan_throttle = plan_throttle
         self._clock = clock
         self._sleep = sleep
         self._shown = ProgressLine(session.settings, clock)
@@ -91,12 +91,12 @@ class Carrying:
 
     def run(self, size: int, *, pause_if_urp: bool) -> list[KctlError]:
         """Everything, `size` partitions at a time; what the cluster refused."""
-        seen = look(self._session, self.places)
+        seen = plan_status(self._session, self.places)
         errors: list[KctlError] = []
         try:
-            moving = {each.partition.name for each in seen.standings if each.state == MOVING}
+            moving = {each.partition.name for each in seen.entries if each.state == MOVING}
             self._follow(moving, "")
-            waiting = [each for each in seen.standings if each.state not in (DONE, MOVING)]
+            waiting = [each for each in seen.entries if each.state not in (DONE, MOVING)]
             count = -(-len(waiting) // size)
             for number in range(count):
                 if pause_if_urp:
@@ -110,7 +110,7 @@ class Carrying:
             self._shown.clear()
         return errors
 
-    def begin(self, batch: Sequence[Standing]) -> dict[TopicPartition, KctlError]:
+    def begin(self, batch: Sequence[PlanEntry]) -> dict[TopicPartition, KctlError]:
         """Log directories first: a replica that is not there yet is then created in the right one."""
         paths = {replica: path for each in batch for replica, path in each.directories.items()}
         refused = {replica.partition: error for replica, error in choose_directories(self._session, paths).items()}
@@ -125,7 +125,7 @@ class Carrying:
         """Has the first replica of each partition lead."""
         wrong = [
             each.partition.name
-            for each in look(self._session, self.places).standings
+            for each in plan_status(self._session, self.places).entries
             if each.state == DONE and each.partition.leader != each.place.replicas[0]
         ]
         return elect_leaders(self._session, wrong)
@@ -137,7 +137,7 @@ class Carrying:
         still_since = None
         while names:
             seen = self._patiently(self._look)
-            mine = [each for each in seen.standings if each.partition.name in names]
+            mine = [each for each in seen.entries if each.partition.name in names]
             if all(each.state == DONE for each in mine):
                 return
             self._tell(seen, label)
@@ -149,9 +149,9 @@ class Carrying:
                 return  # somebody cancelled it; the last look says so
             self._sleep(_LOOK_SECONDS)
 
-    def _look(self) -> Look:
-        self._throttled.catch_up()
-        return look(self._session, self.places)
+    def _look(self) -> PlanStatus:
+        self._plan_throttle.catch_up()
+        return plan_status(self._session, self.places)
 
     def _patiently(self, action: Callable[[], R]) -> R:
         """Again and again while nobody answers: a broker that dies is no reason to leave the others alone."""
@@ -167,24 +167,24 @@ class Carrying:
                 self._answered = self._clock()
                 return result
 
-    def _tell(self, seen: Look, label: str) -> None:
+    def _tell(self, seen: PlanStatus, label: str) -> None:
         amounts = copies(seen)
         begun = {each.partition for each in amounts}
         to_come = sum(
-            each.copy_bytes for each in seen.standings if each.state == WAITING and each.partition.name not in begun
+            each.copy_bytes for each in seen.entries if each.state == WAITING and each.partition.name not in begun
         )
         report = self._progress.observe(self._clock(), amounts, to_come)
-        moving = sum(each.state == MOVING for each in seen.standings)
-        done = sum(each.state == DONE for each in seen.standings)
+        moving = sum(each.state == MOVING for each in seen.entries)
+        done = sum(each.state == DONE for each in seen.entries)
         self._tell_stalled(seen, report, amounts)
-        self._shown.show(progress_line, report, label, moving, done, self._throttled.rate)
+        self._shown.show(progress_line, report, label, moving, done, self._plan_throttle.rate)
 
-    def _tell_stalled(self, seen: Look, report: Report, amounts: Mapping[Copying, Amount]) -> None:
+    def _tell_stalled(self, seen: PlanStatus, report: Report, amounts: Mapping[Copying, Amount]) -> None:
         partitions = seen.snapshot.by_name()
         for copy in report.stalled:
             if copy not in self._stalled:
                 alive = copy.target in seen.snapshot.alive()
-                reason = stall_reason(alive, partitions[copy.partition].leader, amounts[copy], self._throttled.rate)
+                reason = stall_reason(alive, partitions[copy.partition].leader, amounts[copy], self._plan_throttle.rate)
                 self._shown.say(f"stalled: {copy} has not grown for a minute: {reason}")
         self._stalled = set(report.stalled)
 
@@ -200,17 +200,17 @@ def _passes(error: KctlError) -> bool:
     return error.exit_code == Exit.UNREACHABLE or error.code == ErrorCode.NOT_CONTROLLER.name
 
 
-def copies(seen: Look) -> dict[Copying, Amount]:
+def copies(seen: PlanStatus) -> dict[Copying, Amount]:
     """What every new replica under way has, of what its leader has."""
     sizes = replica_sizes(seen.snapshot.directories)
     amounts: dict[Copying, Amount] = {}
-    for each in seen.standings:
+    for each in seen.entries:
         name, size = each.partition.name, each.partition.size
         if each.active:
             amounts |= {
                 Copying(name, broker): Amount(sizes.get((name, broker), 0), size) for broker in each.active.adding
             }
-    wanted = {each.partition.name: each.partition.size for each in seen.standings if each.state == MOVING}
+    wanted = {each.partition.name: each.partition.size for each in seen.entries if each.state == MOVING}
     for directory in seen.snapshot.directories:
         for replica in directory.replicas:
             name = TopicPartition(replica.topic, replica.partition)

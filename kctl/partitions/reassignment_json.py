@@ -1,4 +1,4 @@
-"""Kafka's JSON files of reassignments (version 1), and of topics and partitions, in both directions.
+"""Kafka's JSON files: reassignments (version 1), topics and partitions; parsed and written.
 
     {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}]}
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.partitions.board import Broker, Goal, Partition
-from kctl.partitions.planner import Copy, Move, plan, replicas_wanted
+from kctl.partitions.cluster_model import Broker, Goal, Partition
+from kctl.partitions.placement import Copy, Move, planned_moves, replicas_wanted
 
 THREE = [Broker(1, "a"), Broker(2, "b"), Broker(3, "c")]
 SIX = [Broker(broker, "abc"[broker % 3]) for broker in range(1, 7)]
@@ -39,15 +39,17 @@ def after(partitions: Sequence[Partition], moves: Sequence[Move]) -> list[Partit
 def test_fewer_replicas_in_a_drain_widen_nothing() -> None:
     """`--rf 2`, as the impossible rows of a drain advise."""
     parts = [*of("t", (2, 1, 3)), *of("single", (1,), (3,)), *of("other", (1, 2, 3))]
-    moves = {str(move.partition.name): move.planned for move in plan(THREE, parts, drain(3, rf=2))}
+    moves = {str(move.partition.name): move.planned for move in planned_moves(THREE, parts, drain(3, rf=2))}
     assert moves.pop("single-1") in ((1,), (2,))
     assert {name: len(planned or ()) for name, planned in moves.items()} == {"t-0": 2, "other-0": 2}
-    assert planned(plan(THREE, of("t", (1,)), drain(3, rf=2, topics=frozenset({"t"})))) == [(1, 2)], "as is asked"
+    assert planned(planned_moves(THREE, of("t", (1,)), drain(3, rf=2, topics=frozenset({"t"})))) == [(1, 2)], (
+        "as is asked"
+    )
 
 
 def test_drain_replaces_a_replica_in_its_place_and_leaves_the_others() -> None:
     partitions = [*of("t", (3, 2), (2, 3), (1, 2)), *of("bulk", (2,), size=266_000_000)]
-    moves = plan(THREE, partitions, drain(3))
+    moves = planned_moves(THREE, partitions, drain(3))
     assert [(str(move.partition.name), move.planned, move.why) for move in moves] == [
         ("t-0", (1, 2), ("broker 3 drained", "leader 3 -> 1")),
         ("t-1", (2, 1), ("broker 3 drained",)),
@@ -55,7 +57,7 @@ def test_drain_replaces_a_replica_in_its_place_and_leaves_the_others() -> None:
 
 
 def test_a_copy_comes_from_the_leader_whoever_is_drained() -> None:
-    [move] = plan(THREE, of("t", (3, 2), leader=2, size=59), drain(3))
+    [move] = planned_moves(THREE, of("t", (3, 2), leader=2, size=59), drain(3))
     assert move.copies == [Copy(2, 1, 59)]
     assert move.copy_bytes == 59
 
@@ -86,19 +88,19 @@ def test_a_copy_comes_from_the_leader_whoever_is_drained() -> None:
 def test_what_cannot_be_done_says_what_would_help(
     brokers: list[Broker], partition: tuple[int, ...], goal: Goal, why: str, what_helps: str
 ) -> None:
-    [move] = plan(brokers, of("t", partition), goal)
+    [move] = planned_moves(brokers, of("t", partition), goal)
     assert (move.planned, move.why) == (None, (why,))
     assert move.help.startswith(what_helps)
 
 
 def test_an_offline_partition_has_nothing_to_copy_from() -> None:
     brokers = [Broker(1), Broker(2), Broker(3, alive=False)]
-    [move] = plan(brokers, of("t", (3,), leader=None), drain(3))
+    [move] = planned_moves(brokers, of("t", (3,), leader=None), drain(3))
     assert (move.planned, move.why, move.help) == (None, ("it has no leader to copy from",), "start broker 3")
 
 
 def test_fewer_replicas_need_no_copy_and_drop_the_drained_one() -> None:
-    moves = plan(THREE, of("t", (2, 1, 3)), drain(3, rf=2))
+    moves = planned_moves(THREE, of("t", (2, 1, 3)), drain(3, rf=2))
     assert planned(moves) == [(2, 1)]
     assert moves[0].why == ("broker 3 drained", "RF 3 -> 2")
     assert moves[0].copies == []
@@ -106,45 +108,45 @@ def test_fewer_replicas_need_no_copy_and_drop_the_drained_one() -> None:
 
 def test_of_too_many_replicas_those_that_share_a_rack_go_first() -> None:
     brokers = [Broker(1, "a"), Broker(2, "b"), Broker(3, "a"), Broker(4, "c", alive=False)]
-    assert planned(plan(brokers, of("t", (1, 2, 3)), Goal(rf=2))) == [(1, 2)]
-    assert planned(plan(brokers, of("t", (1, 2, 4)), Goal(rf=2))) == [(1, 2)]
+    assert planned(planned_moves(brokers, of("t", (1, 2, 3)), Goal(rf=2))) == [(1, 2)]
+    assert planned(planned_moves(brokers, of("t", (1, 2, 4)), Goal(rf=2))) == [(1, 2)]
 
 
 def test_more_replicas_go_to_other_racks_and_the_leader_stays() -> None:
     brokers = [Broker(1, "a"), Broker(2, "a"), Broker(3, "b")]
-    moves = plan(brokers, of("t", (1,), (2,)), Goal(rf=2))
+    moves = planned_moves(brokers, of("t", (1,), (2,)), Goal(rf=2))
     assert planned(moves) == [(1, 3), (2, 3)]
     assert moves[0].why == ("RF 1 -> 2",)
 
 
 def test_a_drained_leader_is_followed_by_who_leads_least() -> None:
     partitions = [*of("t", (3, 1)), *of("u", (2, 1), (2, 1))]
-    assert planned(plan(THREE, partitions, drain(3))) == [(1, 2)]
+    assert planned(planned_moves(THREE, partitions, drain(3))) == [(1, 2)]
 
 
 def test_to_alone_moves_everything_there_and_with_a_drain_only_what_leaves() -> None:
     partitions = of("t", (1, 2), (2, 3))
-    [first, second] = plan(SIX, partitions, Goal(to=frozenset({5, 6})))
+    [first, second] = planned_moves(SIX, partitions, Goal(to=frozenset({5, 6})))
     assert {first.planned, second.planned} <= {(5, 6), (6, 5)}
     assert first.why[0] == "to 5,6"
-    [only] = plan(SIX, partitions, drain(3, to=frozenset({5, 6})))
+    [only] = planned_moves(SIX, partitions, drain(3, to=frozenset({5, 6})))
     assert only.planned in {(2, 5), (2, 6)}
 
 
 def test_only_the_topics_asked_for_change_but_all_count() -> None:
     partitions = [*of("t", (3,)), *of("u", (3,), (1,), (1,))]
-    moves = plan(THREE, partitions, drain(3, topics=frozenset({"t"})))
+    moves = planned_moves(THREE, partitions, drain(3, topics=frozenset({"t"})))
     assert [(move.partition.topic, move.planned) for move in moves] == [("t", (2,))]
 
 
 def test_replicas_that_share_a_rack_part_when_asked_to() -> None:
     brokers = [Broker(1, "a"), Broker(2, "a"), Broker(3, "b")]
-    assert plan(brokers, of("t", (1, 2)), Goal()) == []
-    [move] = plan(brokers, of("t", (1, 2)), Goal(repair_racks=True))
+    assert planned_moves(brokers, of("t", (1, 2)), Goal()) == []
+    [move] = planned_moves(brokers, of("t", (1, 2)), Goal(repair_racks=True))
     assert (move.planned, move.why) == ((1, 3), ("rack a held 2 replicas",))
     dead = [*brokers[:2], Broker(3, "b", alive=False)]
-    assert plan(dead, of("t", (1, 2)), Goal(repair_racks=True)) == []
-    [impossible] = plan(dead, of("t", (1, 2)), Goal(repair_racks=True, racks="strict"))
+    assert planned_moves(dead, of("t", (1, 2)), Goal(repair_racks=True)) == []
+    [impossible] = planned_moves(dead, of("t", (1, 2)), Goal(repair_racks=True, racks="strict"))
     assert impossible.planned is None
 
 
@@ -154,7 +156,7 @@ def test_a_new_broker_gets_its_share_with_the_fewest_and_smallest_copies() -> No
         each._replace(size=size)
         for each, size in zip(of("t", (1,), (1,), (1,), (2,), (2,), (2,)), (7, 1, 9, 7, 9, 2), strict=True)
     ]
-    moves = plan(brokers, partitions, Goal(balance="count"))
+    moves = planned_moves(brokers, partitions, Goal(balance="count"))
     assert [(move.partition.partition, move.planned, move.why[0]) for move in moves] == [
         (1, (3,), "evens out brokers"),
         (5, (3,), "evens out brokers"),
@@ -164,12 +166,14 @@ def test_a_new_broker_gets_its_share_with_the_fewest_and_smallest_copies() -> No
 def test_bytes_are_evened_out_by_few_moves() -> None:
     sizes = (500, 300, 100, 100)
     partitions = [each._replace(size=size) for each, size in zip(of("t", (1,), (1,), (1,), (1,)), sizes, strict=True)]
-    assert [move.copy_bytes for move in plan([Broker(1), Broker(2)], partitions, Goal(balance="bytes"))] == [500]
+    assert [move.copy_bytes for move in planned_moves([Broker(1), Broker(2)], partitions, Goal(balance="bytes"))] == [
+        500
+    ]
 
 
 def test_leaders_are_evened_out_without_copying_also_by_a_chain() -> None:
     """1 leads two and 3 none, but they share no partition: 2 has to pass on."""
-    moves = plan(THREE, of("t", (1, 2), (1, 2), (2, 3)), Goal(balance="leaders"))
+    moves = planned_moves(THREE, of("t", (1, 2), (1, 2), (2, 3)), Goal(balance="leaders"))
     assert planned(moves) == [(2, 1), (3, 2)]
     assert sum(move.copy_bytes for move in moves) == 0
 
@@ -211,8 +215,8 @@ goals = st.builds(
 def test_a_plan_is_sound(cluster: tuple[list[Broker], list[Partition]], goal: Goal) -> None:
     brokers, partitions = cluster
     alive = {broker.id for broker in brokers if broker.alive}
-    moves = plan(brokers, partitions, goal)
-    assert moves == plan(list(reversed(brokers)), partitions, goal)
+    moves = planned_moves(brokers, partitions, goal)
+    assert moves == planned_moves(list(reversed(brokers)), partitions, goal)
     for move in moves:
         if move.planned is None:
             assert move.help
@@ -233,7 +237,7 @@ def test_a_plan_is_sound(cluster: tuple[list[Broker], list[Partition]], goal: Go
 def test_drain_never_moves_what_is_not_on_the_broker(
     cluster: tuple[list[Broker], list[Partition]], broker: int
 ) -> None:
-    for move in plan(*cluster, drain(broker)):
+    for move in planned_moves(*cluster, drain(broker)):
         now = move.partition.replicas
         assert broker in now
         if move.planned:
@@ -248,7 +252,7 @@ def test_a_plan_that_was_carried_out_asks_for_nothing_more(
     """But for balance by bytes and the refused, which have no such fixed point."""
     brokers, partitions = cluster
     goal = goal._replace(balance=None)
-    again = plan(brokers, after(partitions, plan(brokers, partitions, goal)), goal)
+    again = planned_moves(brokers, after(partitions, planned_moves(brokers, partitions, goal)), goal)
     assert [move for move in again if move.planned] == []
 
 
@@ -256,21 +260,23 @@ def test_a_plan_that_was_carried_out_asks_for_nothing_more(
 def test_balance_ends_at_what_needs_no_more_moves(cluster: tuple[list[Broker], list[Partition]], balance: str) -> None:
     brokers, partitions = cluster
     goal = Goal(balance=balance, racks="off")
-    assert plan(brokers, after(partitions, plan(brokers, partitions, goal)), goal) == []
+    assert planned_moves(brokers, after(partitions, planned_moves(brokers, partitions, goal)), goal) == []
 
 
 @given(st.lists(st.permutations([1, 2, 3]), min_size=1, max_size=12))
 def test_leaders_that_may_be_anywhere_are_even(orders: list[list[int]]) -> None:
     partitions = of("t", *orders)
     leaders = Counter({1: 0, 2: 0, 3: 0})
-    leaders.update(each.replicas[0] for each in after(partitions, plan(THREE, partitions, Goal(balance="leaders"))))
+    leaders.update(
+        each.replicas[0] for each in after(partitions, planned_moves(THREE, partitions, Goal(balance="leaders")))
+    )
     assert max(leaders.values()) - min(leaders.values()) <= 1
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=20))
 def test_single_replicas_are_even_after_balancing_with_the_fewest_moves(places: list[int]) -> None:
     partitions = of("t", *([place] for place in places))
-    moves = plan(THREE, partitions, Goal(balance="count"))
+    moves = planned_moves(THREE, partitions, Goal(balance="count"))
     held = Counter({1: 0, 2: 0, 3: 0})
     held.update(each.replicas[0] for each in after(partitions, moves))
     assert max(held.values()) - min(held.values()) <= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kctl.command.completing import FRESH_SECONDS, cache_file, fresh, keep
+from kctl.command.cluster_names import FRESH_SECONDS, cache_file, fresh, keep
 from kctl.reach.access import Access
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError
-from kctl.partitions.throttling import (
+from kctl.partitions.throttle_settings import (
     BROKER,
     DIRECTORY_RATE,
     LISTS,

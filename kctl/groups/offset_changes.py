@@ -1,4 +1,4 @@
-"""What all changes to the offsets of groups share: nobody may be reading, the way back is saved first, and what was
+"""The steps shared by all changes of committed offsets: the group must be inactive, a backup is saved, and what was
 done is read back."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which offsets of which partitions `consume` and `copy` read."""
+"""The offset ranges that `consume` and `copy` read, by partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requests that begin, list and cancel moves, elect leaders, and choose log directories."""
+"""Requests that start, list and cancel reassignments, elect leaders, and choose log directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partitions a command is about: TOPIC, TOPIC:PARTITION, or a file of Kafka's."""
+"""Partitions named on a command line: TOPIC, TOPIC:PARTITION, or one of Kafka's JSON files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from kafkad.names import TopicPartition
 from kctl.command.choosing import unknown
 from kctl.errors import Exit, KctlError
-from kctl.partitions.board import Partition
-from kctl.partitions.plan_file import parse_partition, parse_partitions
+from kctl.partitions.cluster_model import Partition
+from kctl.partitions.reassignment_json import parse_partition, parse_partitions
 from kctl.texts.text_files import text_of
 
 

@@ -1,4 +1,4 @@
-"""Reading committed records only: what of a fetched log belongs to transactions that were aborted."""
+"""read_committed: finds the records of aborted transactions among fetched ones, to leave them out."""
 
 from __future__ import annotations
 

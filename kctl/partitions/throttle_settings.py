@@ -1,4 +1,4 @@
-"""Which settings slow down the copies of a reassignment, as values: what to set, and what to put back.
+"""Replication throttle settings as values: what to set for a reassignment, and what to restore afterwards. Pure.
 
 Kafka throttles a replica only where two things are set: a rate at its broker, and the replica's name in a list at its
 topic. Leaders are listed for where a copy comes from, followers for where it goes.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
-from kctl.partitions.plan_file import (
+from kctl.partitions.reassignment_json import (
     Place,
     Plan,
     parse_assignment,

@@ -27,7 +27,7 @@ class Chosen(NamedTuple):
     errors: list[KctlError]
 
 
-class Look(NamedTuple):
+class GroupLag(NamedTuple):
     group: Group
     commits: Commits
     lags: list[PartitionLag]
@@ -56,13 +56,13 @@ def all_groups(session: Session) -> dict[str, Listed]:
     return listed
 
 
-def look_at(session: Session, chosen: Chosen) -> tuple[dict[str, Look], list[KctlError]]:
+def lags_of_groups(session: Session, chosen: Chosen) -> tuple[dict[str, GroupLag], list[KctlError]]:
     """Groups, commits, then the ends: in this order no lag is below zero."""
     groups, errors = known_groups(session, chosen)
     commits = dict.fromkeys(groups, Commits()) | committed(session, [g.name for g in groups.values() if g.commits])
     ranges = read_ranges(session, groups, commits)
     _note_unknown(session, ranges)
-    looks: dict[str, Look] = {}
+    group_lags: dict[str, GroupLag] = {}
     for name, group in groups.items():
         own = commits[name]
         if isinstance(own, KctlError):
@@ -70,22 +70,22 @@ def look_at(session: Session, chosen: Chosen) -> tuple[dict[str, Look], list[Kct
         elif group.state == DEAD and not own:
             errors.append(nothing_of(session, name))
         else:
-            looks[name] = Look(group, own, partition_lags(group, own, ranges))
-    return looks, [*chosen.errors, *errors]
+            group_lags[name] = GroupLag(group, own, partition_lags(group, own, ranges))
+    return group_lags, [*chosen.errors, *errors]
 
 
-def with_unread(session: Session, looks: Mapping[str, Look]) -> dict[str, Look]:
+def with_unread(session: Session, group_lags: Mapping[str, GroupLag]) -> dict[str, GroupLag]:
     """The same, and the partitions of their topics that are neither committed nor assigned."""
     there: dict[str, list[TopicPartition]] = {}
-    for topic in session.metadata(sorted(set().union(*(look.topics for look in looks.values())))).topics:
+    for topic in session.metadata(sorted(set().union(*(group_lag.topics for group_lag in group_lags.values())))).topics:
         there[topic.name] = [TopicPartition(topic.name, partition.partition_index) for partition in topic.partitions]
     found = {}
-    for name, look in looks.items():
-        read = {lag.where for lag in look.lags}
+    for name, group_lag in group_lags.items():
+        read = {lag.where for lag in group_lag.lags}
         unread = [
-            PartitionLag(w, None, None, None, note=UNREAD) for t in look.topics for w in there[t] if w not in read
+            PartitionLag(w, None, None, None, note=UNREAD) for t in group_lag.topics for w in there[t] if w not in read
         ]
-        found[name] = look._replace(lags=sorted([*look.lags, *unread], key=lambda lag: lag.where))
+        found[name] = group_lag._replace(lags=sorted([*group_lag.lags, *unread], key=lambda lag: lag.where))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Which replicas a partition should have. Pure: values in, moves out, the same for the same values.
+"""Replica placement: the moves that reach a goal. Pure and deterministic.
 
 A replica stays unless its broker is drained, its rack is held twice, or its place is needed. Only then counts where a
 new one goes: to another rack; where it fits; where its topic, and then all topics, have the fewest replicas. A new
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kctl.partitions.balance import even_leaders, even_replicas
-from kctl.partitions.board import Board, Broker, Goal, Partition
+from kctl.partitions.cluster_model import Broker, ClusterModel, Goal, Partition
 from kctl.texts.output import counted, size_text
 
 
@@ -51,32 +51,32 @@ class Impossible(Exception):
         self.help = what_helps
 
 
-def plan(brokers: Iterable[Broker], partitions: Sequence[Partition], goal: Goal) -> list[Move]:
+def planned_moves(brokers: Iterable[Broker], partitions: Sequence[Partition], goal: Goal) -> list[Move]:
     """The partitions that change, and those that should but cannot, in the order of their names."""
-    board = Board(brokers, partitions)
+    model = ClusterModel(brokers, partitions)
     chosen = [at for at, each in enumerate(partitions) if goal.topics is None or each.topic in goal.topics]
     refused: dict[int, Impossible] = {}
     for at in sorted(chosen, key=lambda at: (-partitions[at].size, partitions[at].name)):  # large ones fit worst
         try:
-            board.put(at, _required(board, at, goal))
+            model.put(at, _required(model, at, goal))
         except Impossible as impossible:
             refused[at] = impossible
     movable = [at for at in chosen if at not in refused]
     if goal.balance in ("count", "bytes"):
-        even_replicas(board, movable, board.receivers(goal), goal)
+        even_replicas(model, movable, model.receivers(goal), goal)
     if goal.balance:
-        even_leaders(board, movable, board.receivers(goal._replace(to=frozenset())))
-    moves = [_move(board, at, goal, refused.get(at)) for at in chosen]
+        even_leaders(model, movable, model.receivers(goal._replace(to=frozenset())))
+    moves = [_move(model, at, goal, refused.get(at)) for at in chosen]
     return sorted((move for move in moves if move.why), key=lambda move: move.partition.name)
 
 
-def _required(board: Board, at: int, goal: Goal) -> list[int]:
+def _required(model: ClusterModel, at: int, goal: Goal) -> list[int]:
     """The replicas that the goal asks of one partition, balance apart."""
-    partition = board.partitions[at]
+    partition = model.partitions[at]
     staying = [broker for broker in partition.replicas if _may_stay(broker, goal)]
     wanted = replicas_wanted(partition, goal)
     while len(staying) > wanted:
-        staying.remove(_most_dispensable(board, staying))
+        staying.remove(_most_dispensable(model, staying))
     planned: list[int | None] = [broker if broker in staying else None for broker in partition.replicas]
     while len(planned) > wanted:  # nothing takes the place of a drained replica where fewer are wanted
         planned.reverse()
@@ -84,8 +84,8 @@ def _required(board: Board, at: int, goal: Goal) -> list[int]:
         planned.reverse()
     planned += [None] * (wanted - len(planned))
     if goal.repairs_racks:
-        planned = _without_rack_mates(board, at, planned, goal)
-    return _filled(board, at, planned, goal)
+        planned = _without_rack_mates(model, at, planned, goal)
+    return _filled(model, at, planned, goal)
 
 
 def replicas_wanted(partition: Partition, goal: Goal) -> int:
@@ -102,73 +102,73 @@ def _may_stay(broker: int, goal: Goal) -> bool:
     return broker not in goal.drain and not (goal.exclusive and broker not in goal.to)
 
 
-def _most_dispensable(board: Board, replicas: Sequence[int]) -> int:
+def _most_dispensable(model: ClusterModel, replicas: Sequence[int]) -> int:
     """Of several replicas one that is down, or shares its rack, or is on the fullest broker; the first comes last."""
-    racks = Counter(board.rack(broker) for broker in replicas)
+    racks = Counter(model.rack(broker) for broker in replicas)
 
     def worth(broker: int) -> tuple[bool, bool, int, int]:
-        return (board.alive(broker), racks[board.rack(broker)] == 1, -board.counts[broker], -broker)
+        return (model.alive(broker), racks[model.rack(broker)] == 1, -model.counts[broker], -broker)
 
     return min(replicas[1:], key=worth)
 
 
-def _without_rack_mates(board: Board, at: int, planned: list[int | None], goal: Goal) -> list[int | None]:
+def _without_rack_mates(model: ClusterModel, at: int, planned: list[int | None], goal: Goal) -> list[int | None]:
     """With None for every replica whose rack is held too often and for which another rack has a broker."""
-    limit = board.rack_limit(len(planned))
+    limit = model.rack_limit(len(planned))
     for position in range(len(planned) - 1, -1, -1):
         broker = planned[position]
-        held = Counter(board.rack(other) for other in planned if other is not None)
-        if broker is None or held[board.rack(broker)] <= limit:
+        held = Counter(model.rack(other) for other in planned if other is not None)
+        if broker is None or held[model.rack(broker)] <= limit:
             continue
         without = [*planned[:position], None, *planned[position + 1 :]]
-        if any(held[board.rack(other)] < limit for other in _candidates(board, at, without, goal)):
+        if any(held[model.rack(other)] < limit for other in _candidates(model, at, without, goal)):
             planned = without
         elif goal.racks == "strict":
-            raise Impossible(f"no broker outside {board.rack(broker)} can take a replica", "--rack-aware prefer")
+            raise Impossible(f"no broker outside {model.rack(broker)} can take a replica", "--rack-aware prefer")
     return planned
 
 
-def _candidates(board: Board, at: int, planned: Sequence[int | None], goal: Goal) -> list[int]:
-    return [broker for broker in board.receivers(goal) if broker not in planned and board.fits(at, broker)]
+def _candidates(model: ClusterModel, at: int, planned: Sequence[int | None], goal: Goal) -> list[int]:
+    return [broker for broker in model.receivers(goal) if broker not in planned and model.fits(at, broker)]
 
 
-def _filled(board: Board, at: int, planned: Sequence[int | None], goal: Goal) -> list[int]:
+def _filled(model: ClusterModel, at: int, planned: Sequence[int | None], goal: Goal) -> list[int]:
     """With a broker in each empty place."""
-    partition = board.partitions[at]
+    partition = model.partitions[at]
     filled: list[int | None] = list(planned)
     if None in filled and partition.leader is None:
-        down = ",".join(str(broker) for broker in partition.replicas if not board.alive(broker))
+        down = ",".join(str(broker) for broker in partition.replicas if not model.alive(broker))
         raise Impossible("it has no leader to copy from", f"start broker {down}" if down else "elect a leader")
     for position, broker in enumerate(filled):
         if broker is None:
-            filled[position] = _best(board, at, filled, goal)
+            filled[position] = _best(model, at, filled, goal)
     result = [broker for broker in filled if broker is not None]
     if planned[0] is None and len(result) > 1:
-        result.insert(0, result.pop(_leader(board, partition.topic, result)))
+        result.insert(0, result.pop(_leader(model, partition.topic, result)))
     return result
 
 
-def _best(board: Board, at: int, planned: Sequence[int | None], goal: Goal) -> int:
-    topic = board.partitions[at].topic
-    held = Counter(board.rack(broker) for broker in planned if broker is not None)
-    candidates = _candidates(board, at, planned, goal)
+def _best(model: ClusterModel, at: int, planned: Sequence[int | None], goal: Goal) -> int:
+    topic = model.partitions[at].topic
+    held = Counter(model.rack(broker) for broker in planned if broker is not None)
+    candidates = _candidates(model, at, planned, goal)
     if not candidates:
-        raise _too_few(board, at, planned, goal)
+        raise _too_few(model, at, planned, goal)
     if goal.racks == "strict":
-        limit = board.rack_limit(len(planned))
-        candidates = [broker for broker in candidates if held[board.rack(broker)] < limit]
+        limit = model.rack_limit(len(planned))
+        candidates = [broker for broker in candidates if held[model.rack(broker)] < limit]
         if not candidates:
             raise Impossible(f"every rack left holds {limit} of its replicas already", "--rack-aware prefer")
 
     def cost(broker: int) -> tuple[int, ...]:
-        mates = 0 if goal.racks == "off" else held[board.rack(broker)]
-        return (mates, board.topic_counts[topic][broker], board.counts[broker], board.bytes[broker], broker)
+        mates = 0 if goal.racks == "off" else held[model.rack(broker)]
+        return (mates, model.topic_counts[topic][broker], model.counts[broker], model.bytes[broker], broker)
 
     return min(candidates, key=cost)
 
 
-def _too_few(board: Board, at: int, planned: Sequence[int | None], goal: Goal) -> Impossible:
-    able = board.receivers(goal)
+def _too_few(model: ClusterModel, at: int, planned: Sequence[int | None], goal: Goal) -> Impossible:
+    able = model.receivers(goal)
     usable = {broker for broker in planned if broker is not None} | set(able)
     if len(usable) < len(planned):
         what_helps = f"--rf {len(usable)} or --skip"
@@ -176,30 +176,30 @@ def _too_few(board: Board, at: int, planned: Sequence[int | None], goal: Goal) -
             what_helps = "start a broker, or name others with --to" + (", or --skip" if usable else "")
         remain = "1 remains" if len(usable) == 1 else f"{len(usable)} remain"
         return Impossible(f"RF {len(planned)} needs {counted(len(planned), 'broker')}, {remain}", what_helps)
-    rooms = [room for broker in able if broker not in planned and (room := board.room(broker)) is not None]
-    what = f"needs {size_text(board.partitions[at].size)}, and no broker has more than {size_text(max(rooms))} free"
+    rooms = [room for broker in able if broker not in planned and (room := model.room(broker)) is not None]
+    what = f"needs {size_text(model.partitions[at].size)}, and no broker has more than {size_text(max(rooms))} free"
     return Impossible(what, "free space, or name other brokers with --to")
 
 
-def _leader(board: Board, topic: str, replicas: Sequence[int]) -> int:
+def _leader(model: ClusterModel, topic: str, replicas: Sequence[int]) -> int:
     """The position of the replica to lead: of those alive the one whose broker leads least."""
 
     def cost(position: int) -> tuple[bool, int, int, int]:
         broker = replicas[position]
-        return (not board.alive(broker), board.topic_leaders[topic][broker], board.leaders[broker], position)
+        return (not model.alive(broker), model.topic_leaders[topic][broker], model.leaders[broker], position)
 
     return min(range(len(replicas)), key=cost)
 
 
-def _move(board: Board, at: int, goal: Goal, refused: Impossible | None) -> Move:
-    partition = board.partitions[at]
+def _move(model: ClusterModel, at: int, goal: Goal, refused: Impossible | None) -> Move:
+    partition = model.partitions[at]
     if refused:
         return Move(partition, None, (refused.why,), refused.help)
-    planned = board.replicas[at]
-    return Move(partition, planned, _reasons(board, partition, planned, goal))
+    planned = model.replicas[at]
+    return Move(partition, planned, _reasons(model, partition, planned, goal))
 
 
-def _reasons(board: Board, partition: Partition, planned: tuple[int, ...], goal: Goal) -> tuple[str, ...]:
+def _reasons(model: ClusterModel, partition: Partition, planned: tuple[int, ...], goal: Goal) -> tuple[str, ...]:
     """Why the replicas change; nothing if they do not."""
     now = partition.replicas
     if planned == now:
@@ -210,10 +210,10 @@ def _reasons(board: Board, partition: Partition, planned: tuple[int, ...], goal:
         reasons.append(f"broker {','.join(drained)} drained")
     if len(planned) != len(now):
         reasons.append(f"RF {len(now)} -> {len(planned)}")
-    racks = Counter(map(board.rack, now))
+    racks = Counter(map(model.rack, now))
     others = [broker for broker in gone if broker not in goal.drain]
     if len(planned) >= len(now) and others:
-        reasons.append(_reason_to_leave(board, others, racks, goal))
+        reasons.append(_reason_to_leave(model, others, racks, goal))
     if planned[0] != now[0]:
         reasons.append(f"leader {now[0]} -> {planned[0]}")
     elif not reasons:
@@ -221,9 +221,9 @@ def _reasons(board: Board, partition: Partition, planned: tuple[int, ...], goal:
     return tuple(reasons)
 
 
-def _reason_to_leave(board: Board, gone: Sequence[int], racks: Counter[str], goal: Goal) -> str:
+def _reason_to_leave(model: ClusterModel, gone: Sequence[int], racks: Counter[str], goal: Goal) -> str:
     if goal.exclusive:
         return f"to {','.join(map(str, sorted(goal.to)))}"
-    if goal.repairs_racks and (doubled := [board.rack(broker) for broker in gone if racks[board.rack(broker)] > 1]):
+    if goal.repairs_racks and (doubled := [model.rack(broker) for broker in gone if racks[model.rack(broker)] > 1]):
         return f"{doubled[0]} held {racks[doubled[0]]} replicas"
     return "evens out brokers"

@@ -1,4 +1,4 @@
-"""Reading and writing the dynamic settings of brokers and topics that throttle.
+"""Reads and writes the dynamic throttle settings of brokers and topics.
 
 A broker's are told and changed by that broker alone, so those of one that is down stay as they are, and unknown.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from kctl.configs.resources import Resource, altered, described
 from kctl.configs.values import DELETE, SET, Assignment
 from kctl.errors import KctlError
-from kctl.partitions.throttling import BROKER, DIRECTORY_RATE, LISTS, RATES, TOPIC, Setting
+from kctl.partitions.throttle_settings import BROKER, DIRECTORY_RATE, LISTS, RATES, TOPIC, Setting
 from kctl.reach.session import Session
 
 Read = tuple[dict[Setting, str | None], list[KctlError]]

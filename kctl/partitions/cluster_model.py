@@ -1,4 +1,4 @@
-"""What a plan starts from, and where replicas stand while it is made."""
+"""A model of the cluster in which a plan is made: brokers, partitions, and where replicas would be."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Goal(NamedTuple):
         return bool(self.to) and not self.drain and self.rf is None and self.balance is None
 
 
-class Board:
+class ClusterModel:
     """Replicas by partition, and the sums over brokers and topics that decisions are made from."""
 
     def __init__(self, brokers: Iterable[Broker], partitions: Sequence[Partition]) -> None:

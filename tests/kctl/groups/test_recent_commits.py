@@ -8,7 +8,7 @@ from kafkad.names import TopicPartition
 from kafkad.wire.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from kafkad.wire.records import Record
 from kafkad.wire.schema import encode
-from kctl.groups.recent import Recent, seen
+from kctl.groups.recent_commits import Recent, seen
 
 
 def written(version: int, key: Any, value: Any = None) -> Record:

@@ -1,4 +1,4 @@
-"""How the partitions of a plan stand: what is done, what moves, what is still to begin. Pure."""
+"""The partitions of a plan, each with its state: done, moving, or still waiting. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkad.names import TopicPartition
-from kctl.partitions.board import Partition
-from kctl.partitions.plan_file import ANY, Place
-from kctl.partitions.reassignments import Active, Directory
-from kctl.partitions.throttling import Transfer
+from kctl.partitions.cluster_model import Partition
+from kctl.partitions.reassignment_json import ANY, Place
+from kctl.partitions.requests import Active, Directory
+from kctl.partitions.throttle_settings import Transfer
 from kctl.reach.log_dirs import LogDir
 
 DONE = "done"
@@ -18,7 +18,7 @@ WAITING = "waiting"
 ELSEWHERE = "moving elsewhere"
 
 
-class Standing(NamedTuple):
+class PlanEntry(NamedTuple):
     """`partition` is as it will be without this plan; `directories` are those that its replicas are not yet in, and
     `here` those that they are in."""
 
@@ -59,13 +59,13 @@ class Standing(NamedTuple):
         return Place(self.now, tuple(self.here.get(broker, ANY) for broker in self.now))
 
 
-def standing(
+def plan_entry(
     partition: Partition,
     place: Place,
     active: Active | None,
     here: Mapping[Directory, str],
     coming: Mapping[Directory, str],
-) -> Standing:
+) -> PlanEntry:
     """`here` and `coming`: the log directories that replicas are in and on their way to."""
     directories = {
         replica: path
@@ -84,7 +84,7 @@ def standing(
     mine = {
         broker: here[where] for broker in partition.replicas if (where := Directory(partition.name, broker)) in here
     }
-    return Standing(partition, place, state, active, directories, mine)
+    return PlanEntry(partition, place, state, active, directories, mine)
 
 
 def located(directories: list[LogDir], *, future: bool = False) -> dict[Directory, str]:

@@ -1,4 +1,4 @@
-"""From a scope and a target to a plan, and from the plan to committed offsets."""
+"""Plans of offset changes: made from a scope and a target, then committed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kafkad.names import TopicPartition
 from kctl.command.changes import Change
 from kctl.command.choosing import unknown
 from kctl.errors import KctlError, failure
-from kctl.groups.changing import commit_offsets, save_undo, still_as_shown, undo_command, verify
 from kctl.groups.committed import Commits
-from kctl.groups.looking import ranges_of
+from kctl.groups.group_lag import ranges_of
+from kctl.groups.offset_changes import commit_offsets, save_undo, still_as_shown, undo_command, verify
 from kctl.groups.record_times import times_of
 from kctl.groups.targets import TIME, Planned, Target, effect, partitions_of, planned
 from kctl.reach.offsets import offsets_at

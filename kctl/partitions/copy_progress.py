@@ -1,4 +1,4 @@
-"""How far copies are, how fast, and whether they still move: arithmetic over what was seen at which time."""
+"""Progress of the copies of a move: amounts, rates, time left and stalls, computed from timed samples. Pure."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kafkad.names import TopicPartition
-from kctl.partitions.progress import Amount, Copying, Progress, Report, progress_line, stall_reason
+from kctl.partitions.copy_progress import Amount, Copying, Progress, Report, progress_line, stall_reason
 
 ONE = Copying(TopicPartition("orders", 4), 1)
 TWO = Copying(TopicPartition("orders", 5), 2)

@@ -1,4 +1,4 @@
-"""Who a producer is to the brokers, and the one transaction that a transactional one writes."""
+"""Producer ids, and the one transaction that a transactional producer writes."""
 
 from __future__ import annotations
 

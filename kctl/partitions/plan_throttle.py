@@ -1,4 +1,4 @@
-"""Throttles that are put on for a plan and taken off again, also by another run of kctl: `plan.json.state` remembers.
+"""The throttle of a plan: set before its first move, removed after the last one, across runs (`plan.json.state`).
 
 The file is written before anything is set, so that whatever happens what was there before is known.
 """
@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from kctl.errors import Exit, KctlError
-from kctl.partitions.dynamic import read_settings, write_settings
-from kctl.partitions.reassignments import active_moves
-from kctl.partitions.throttling import (
+from kctl.partitions.dynamic_settings import read_settings, write_settings
+from kctl.partitions.requests import active_moves
+from kctl.partitions.throttle_settings import (
     BROKER,
     Setting,
     Throttle,
@@ -55,7 +55,7 @@ class StateFile:
             os.remove(self.path)
 
 
-class Throttled:
+class PlanThrottle:
     """The throttle of one plan. `rate` None: that of an earlier run, if there was one."""
 
     def __init__(
