@@ -18,7 +18,7 @@ from tests.broker import KafkadProcess
 from tests.crash.writers import RawWriter
 
 TOPIC = "compacted"
-KILLS = 60
+KILLS = [pytest.param(20, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.long)]
 KEYS = 40
 SECONDS = 60
 SETTINGS = {"log.cleaner.backoff.ms": "20", "log.retention.check.interval.ms": "1000"}
@@ -92,9 +92,9 @@ def test_a_topic_is_compacted_while_it_is_written(tmp_path: Path) -> None:
     assert len(before_active) <= KEYS < left + KEYS < len(writer.acknowledged)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_kills_while_compaction_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", KILLS)
+def test_kills_while_compaction_runs(tmp_path: Path, kills: int) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -103,13 +103,13 @@ def test_kills_while_compaction_runs(tmp_path: Path) -> None:
     create_topic(kafkad, partitions, CONFIG)
     passes = 0
     with KeyedWriter(kafkad.port, TOPIC, partitions, seed) as writer:
-        for _ in range(KILLS):
+        for _ in range(kills):
             before = cleaned_until(kafkad)
             time.sleep(chance.uniform(0.2, 1.2))
             kafkad.kill()
             passes += cleaned_until(kafkad) != before
             kafkad.start()
     assert kafkad.stop() == 0
-    assert passes > KILLS // 4
+    assert passes > kills // 4
     total = sum(compare(kafkad.log_directory() / f"{TOPIC}-{n}", n, writer) for n in range(partitions))
     assert total < len(writer.acknowledged) // 3

@@ -14,12 +14,12 @@ from kafkad.log.check import check
 from tests.broker import KafkadProcess
 from tests.crash.writers import IdempotentWriter, RawWriter, Reader
 
-KILLS = 200
+KILLS = [pytest.param(50, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)]
 CHECK_EVERY = 10
 TOPIC = "crash"
 PARTITIONS = 4
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 
 def create_topic(bootstrap: str) -> None:
@@ -28,7 +28,8 @@ def create_topic(bootstrap: str) -> None:
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=small)])[TOPIC].result(30)
 
 
-def test_two_hundred_kills_in_a_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", KILLS)
+def test_kills_in_a_row(tmp_path: Path, kills: int) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -38,7 +39,7 @@ def test_two_hundred_kills_in_a_row(tmp_path: Path) -> None:
     writers = [RawWriter(kafkad.port, TOPIC, PARTITIONS, seed + i) for i in range(2)]
     idempotent = IdempotentWriter(kafkad.port, TOPIC, 0)
     with writers[0], writers[1], idempotent:
-        for kill in range(1, KILLS + 1):
+        for kill in range(1, kills + 1):
             time.sleep(chance.uniform(0, 0.4))
             kafkad.kill()
             kafkad.start()
@@ -48,7 +49,7 @@ def test_two_hundred_kills_in_a_row(tmp_path: Path) -> None:
     reader.close()
     assert kafkad.stop() == 0
     for writer in (*writers, idempotent):
-        assert len(writer.acknowledged) > KILLS
+        assert len(writer.acknowledged) > kills
         lost = {at: value for at, value in writer.acknowledged.items() if reader.seen.get(at) != value}
         assert not lost, f"{len(lost)} acknowledged records lost or changed, first {next(iter(lost.items()))}"
     once = [value for at, value in sorted(reader.seen.items()) if value.startswith(b"idempotent")]

@@ -16,7 +16,7 @@ from tests.broker import KafkadProcess
 from tests.clients.asker import Asker
 from tests.crash.power import RECORDER, Disk, Event, note, recorded
 
-CUTS = 60
+CUTS = [pytest.param(20, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.long)]
 SHOWN = 300
 SETTINGS = {
     "kafkad.acks.fsync": "true",
@@ -30,7 +30,7 @@ SETTINGS = {
 }
 REFUSED = ("cannot be opened", "cannot take over", "cannot start", "Traceback", "is offline")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
 
 
 class RecordedKafkad(KafkadProcess):
@@ -189,14 +189,15 @@ def committed_offset(kafkad: KafkadProcess) -> int:
     return int(answer.topics[0].partitions[0].committed_offset)
 
 
-def cuts(events: list[Event], chance: random.Random) -> list[int]:
-    """Half of them anywhere, half right after something was acknowledged; and the end."""
+def cuts(events: list[Event], chance: random.Random, count: int) -> list[int]:
+    """So many: half of them anywhere, half right after something was acknowledged; and the end."""
     told = [at + 1 for at, event in enumerate(events) if event[0] in ("acked", "created", "committed")]
-    anywhere = chance.sample(range(len(events)), CUTS // 2)
-    return sorted({*anywhere, *chance.sample(told, CUTS // 2), len(events)})
+    anywhere = chance.sample(range(len(events)), count // 2)
+    return sorted({*anywhere, *chance.sample(told, count // 2), len(events)})
 
 
-def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", CUTS)
+def test_nothing_acknowledged_is_lost(tmp_path: Path, count: int) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}", file=sys.stderr)
     chance = random.Random(seed)
@@ -209,7 +210,7 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     assert kinds.count("sync") > 200
     assert any(kind == "rename" and str(event[2]).endswith(".swap") for kind, event in zip(kinds, events, strict=True))
     bad: dict[str, list[str]] = {}
-    for number, at in enumerate(cuts(events, chance)):
+    for number, at in enumerate(cuts(events, chance, count)):
         disk, expected = Disk(kafkad.root, events[:at]), acknowledged(events[:at])
         kept = (0.0, 0.5, 1.0, 0.9)[number % 4]
         after = KafkadProcess(tmp_path / f"cut-{number}", SETTINGS, [tmp_path / f"cut-{number}" / "disk" / "data"])
