@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -14,11 +13,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.broker import KafkadProcess
 from tests.clients.conftest import Broker
+from tests.clients.left_behind import LeftBehind, by_kafka
 from tests.clients.sample import CODECS, Message, sample
 from tests.oracle.adoption import AdoptingKafka
-from tests.oracle.kafka import Kafka, missing
+from tests.oracle.kafka import missing
 
 SECONDS = 30
+SETTINGS = {"log.segment.bytes": "20000"}
 
 pytestmark = [
     pytest.mark.slow,
@@ -27,17 +28,20 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def needs_kafka() -> Iterator[None]:
+@pytest.fixture(autouse=True, scope="module")
+def needs_kafka() -> None:
     if reason := missing("3.9"):
         pytest.skip(reason)
-    yield
 
 
-def first_broker(kind: str, scratch: Path) -> Kafka | KafkadProcess:
-    if kind == "kafka":
-        return Kafka("3.9", data=scratch / "data", heap="512m", settings={"log.segment.bytes": "20000"})
-    return KafkadProcess(scratch / "first", {"log.segment.bytes": "20000"}, log_dirs=[scratch / "data"])
+@pytest.fixture(scope="module")
+def of_kafka(tmp_path_factory: pytest.TempPathFactory) -> LeftBehind[dict[str, str]]:
+    """With the ids of its topics."""
+    return by_kafka(tmp_path_factory.mktemp("of-kafka"), SETTINGS, lambda kafka: write(kafka.bootstrap))
+
+
+def first_kafkad(scratch: Path) -> KafkadProcess:
+    return KafkadProcess(scratch / "first", SETTINGS, log_dirs=[scratch / "data"])
 
 
 def second_broker(kind: str, scratch: Path) -> AbstractContextManager[Broker]:
@@ -95,23 +99,33 @@ def read(bootstrap: str, topic: str, partition: int) -> list[Message]:
         consumer.close()
 
 
-@pytest.mark.client("data directories", "written by {writer}, served by {reader}")
-@pytest.mark.parametrize(
-    ("writer", "reader"), [("kafka", "kafkad"), ("kafkad", "kafka"), ("kafkad", "kafkad"), ("kafka", "kafka")]
-)
-def test_directory_of_one_served_by_the_other(writer: str, reader: str, tmp_path: Path) -> None:
-    with first_broker(writer, tmp_path) as first:
+@pytest.mark.client("data directories", "written by kafka, served by {reader}")
+@pytest.mark.parametrize("reader", ["kafkad", pytest.param("kafka", marks=pytest.mark.long)])
+def test_directory_of_kafka_is_served(reader: str, of_kafka: LeftBehind[dict[str, str]], tmp_path: Path) -> None:
+    of_kafka.copy("stopped", tmp_path / "data")
+    check_served(reader, tmp_path, of_kafka.told)
+
+
+@pytest.mark.client("data directories", "written by kafkad, served by {reader}")
+@pytest.mark.parametrize("reader", ["kafka", "kafkad"])
+def test_directory_of_kafkad_is_served(reader: str, tmp_path: Path) -> None:
+    with first_kafkad(tmp_path) as first:
         ids = write(first.bootstrap)
     check_served(reader, tmp_path, ids)
 
 
-@pytest.mark.client("data directories", "of a {writer} that was killed, served by {reader}")
-@pytest.mark.parametrize(("writer", "reader"), [("kafka", "kafkad"), ("kafkad", "kafka")])
-def test_directory_of_one_that_was_killed_served_by_the_other(writer: str, reader: str, tmp_path: Path) -> None:
-    with first_broker(writer, tmp_path) as first:
+@pytest.mark.client("data directories", "of a kafka that was killed, served by kafkad")
+def test_directory_of_a_killed_kafka_is_served(of_kafka: LeftBehind[dict[str, str]], tmp_path: Path) -> None:
+    of_kafka.copy("killed", tmp_path / "data")
+    check_served("kafkad", tmp_path, of_kafka.told)
+
+
+@pytest.mark.client("data directories", "of a kafkad that was killed, served by kafka")
+def test_kafka_serves_the_directory_of_a_killed_kafkad(tmp_path: Path) -> None:
+    with first_kafkad(tmp_path) as first:
         ids = write(first.bootstrap)
-        (first if isinstance(first, KafkadProcess) else first.brokers[0]).kill()
-    check_served(reader, tmp_path, ids)
+        first.kill()
+    check_served("kafka", tmp_path, ids)
 
 
 def check_served(reader: str, scratch: Path, ids: dict[str, str]) -> None:
@@ -129,9 +143,10 @@ def check_served(reader: str, scratch: Path, ids: dict[str, str]) -> None:
 
 @pytest.mark.client("data directories", "of another {difference}: refused")
 @pytest.mark.parametrize("difference", ["cluster.id", "broker.id"])
-def test_directory_of_another_broker_is_refused(difference: str, tmp_path: Path) -> None:
-    with Kafka("3.9", data=tmp_path / "data", heap="512m") as kafka:
-        write(kafka.bootstrap)
+def test_directory_of_another_broker_is_refused(
+    difference: str, of_kafka: LeftBehind[dict[str, str]], tmp_path: Path
+) -> None:
+    of_kafka.copy("stopped", tmp_path / "data")
     if difference == "broker.id":
         kafkad = KafkadProcess(tmp_path / "second", {"broker.id": "2"}, log_dirs=[tmp_path / "data"])
     else:

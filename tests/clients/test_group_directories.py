@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Consumer
@@ -15,10 +16,11 @@ from kafkad.errors import ErrorCode
 from tests.broker import KafkadProcess
 from tests.clients.asker import Asker, Plain
 from tests.clients.conftest import Broker
+from tests.clients.left_behind import LeftBehind, by_kafka
 from tests.clients.members import COMMIT, Member, commit, stable_group, wait_for_coordinator
 from tests.clients.probes import comparable
 from tests.oracle.adoption import AdoptingKafka
-from tests.oracle.kafka import Kafka, missing
+from tests.oracle.kafka import missing
 
 SECONDS = 30
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs" / "main"
@@ -32,16 +34,25 @@ GONE, LEFT, STAYING = GROUPS = ["gone", "left", "staying"]
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(autouse=True)
-def needs_kafka() -> Iterator[None]:
+class Written(NamedTuple):
+    """The member that is in its group, and all that the broker told of the groups."""
+
+    member: Member
+    shown: Plain
+
+
+@pytest.fixture(autouse=True, scope="module")
+def needs_kafka() -> None:
     if reason := missing("3.9"):
         pytest.skip(reason)
-    yield
 
 
-def first_broker(kind: str, scratch: Path) -> AbstractContextManager[Broker]:
-    if kind == "kafka":
-        return Kafka("3.9", data=scratch / "data", heap="512m", settings=SETTINGS)
+@pytest.fixture(scope="module")
+def of_kafka(tmp_path_factory: pytest.TempPathFactory) -> LeftBehind[Written]:
+    return by_kafka(tmp_path_factory.mktemp("of-kafka"), SETTINGS, write)
+
+
+def first_kafkad(scratch: Path) -> KafkadProcess:
     return KafkadProcess(scratch / "first", SETTINGS, log_dirs=[scratch / "data"])
 
 
@@ -87,8 +98,13 @@ def test_golden_groups_are_shown_as_kafka_shows_them(tmp_path: Path) -> None:
     assert len(found["kafka"][0]) == len(groups) - 2  # one of them was deleted, and one lost all its offsets
 
 
-def write(asker: Asker) -> list[Member]:
-    """One group is deleted, one left by its members, and one is in use: its members are returned."""
+def write(broker: Broker) -> Written:
+    with asking(broker, *GROUPS) as asker:
+        return Written(fill(asker), shown(asker, GROUPS))
+
+
+def fill(asker: Asker) -> Member:
+    """One group is deleted, one left by its members, and one is in use: its member is returned."""
     asker.create("read", retention_ms="-1")
     for group in (GONE, LEFT):
         with stable_group(asker.port, group, "first", "second") as members:
@@ -102,31 +118,41 @@ def write(asker: Asker) -> list[Member]:
     assert simple.topics[0].partitions[0].error_code == ErrorCode.NONE
     with stable_group(asker.port, STAYING, "first", group_instance_id="one") as members:
         assert members[0].commit("read", 4) == ErrorCode.NONE
-        return members
+        return members[0]
 
 
-@pytest.mark.client("data directories", "groups written by {writer}, continued by {reader}")
-@pytest.mark.parametrize(("writer", "reader"), [("kafka", "kafkad"), ("kafkad", "kafka"), ("kafkad", "kafkad")])
-def test_groups_of_one_continued_by_the_other(writer: str, reader: str, tmp_path: Path) -> None:
-    with first_broker(writer, tmp_path) as broker, asking(broker, *GROUPS) as asker:
-        (member,) = write(asker)
-        before = shown(asker, GROUPS)
-    check_continued(reader, tmp_path, member, before)
+@pytest.mark.client("data directories", "groups written by kafka, continued by kafkad")
+def test_groups_of_kafka_are_continued(of_kafka: LeftBehind[Written], tmp_path: Path) -> None:
+    of_kafka.copy("stopped", tmp_path / "data")
+    check_continued("kafkad", tmp_path, of_kafka.told)
 
 
-@pytest.mark.client("data directories", "groups of a {writer} that was killed, continued by {reader}")
-@pytest.mark.parametrize(("writer", "reader"), [("kafka", "kafkad"), ("kafkad", "kafka")])
-def test_groups_of_one_that_was_killed_continued_by_the_other(writer: str, reader: str, tmp_path: Path) -> None:
-    with first_broker(writer, tmp_path) as broker, asking(broker, *GROUPS) as asker:
-        (member,) = write(asker)
-        before = shown(asker, GROUPS)
-        (broker.brokers[0] if isinstance(broker, Kafka) else broker).kill()  # type: ignore[attr-defined]
-    check_continued(reader, tmp_path, member, before)
+@pytest.mark.client("data directories", "groups written by kafkad, continued by {reader}")
+@pytest.mark.parametrize("reader", ["kafka", "kafkad"])
+def test_groups_of_kafkad_are_continued(reader: str, tmp_path: Path) -> None:
+    with first_kafkad(tmp_path) as first:
+        written = write(first)
+    check_continued(reader, tmp_path, written)
 
 
-def check_continued(reader: str, scratch: Path, member: Member, before: Plain) -> None:
+@pytest.mark.client("data directories", "groups of a kafka that was killed, continued by kafkad")
+def test_groups_of_a_killed_kafka_are_continued(of_kafka: LeftBehind[Written], tmp_path: Path) -> None:
+    of_kafka.copy("killed", tmp_path / "data")
+    check_continued("kafkad", tmp_path, of_kafka.told)
+
+
+@pytest.mark.client("data directories", "groups of a kafkad that was killed, continued by kafka")
+def test_kafka_continues_the_groups_of_a_killed_kafkad(tmp_path: Path) -> None:
+    with first_kafkad(tmp_path) as first:
+        written = write(first)
+        first.kill()
+    check_continued("kafka", tmp_path, written)
+
+
+def check_continued(reader: str, scratch: Path, written: Written) -> None:
+    member = written.member
     with second_broker(reader, scratch) as broker, asking(broker, *GROUPS) as asker:
-        assert shown(asker, GROUPS) == before
+        assert shown(asker, GROUPS) == written.shown
         member.reconnect(asker.port)
         with contextlib.closing(member):
             assert member.heartbeat() == ErrorCode.NONE
