@@ -129,7 +129,7 @@ class Node:
         config = self._settings.config
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stopping.set)
-        self._server = Server(self._loop, self._settings.limits())
+        self._server = Server(self._loop, self._settings.limits(), self._clock, self._timers.timers)
         self._bind(config)
         self._logs = LogManager(
             config.log_dirs,

@@ -9,14 +9,13 @@ Rules:
 - Memory is owned only for a frame that is partial, and only as much as has really arrived; all connections together
   have a bound (`queued`).
 - A peer that trickles wakes nobody: the kernel keeps what arrives until a frame is there, or much more of it.
+- Of a peer that is muted nothing is read or answered for a while; what has been answered leaves.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
-import os
-import socket
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -42,6 +41,8 @@ from kafkad.wire.primitives import MalformedError
 
 if TYPE_CHECKING:
     from kafkad.net.server import Listener
+    from kafkad.net.transport import Transport
+    from kafkad.timers import Timer
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ class Connection:
         "_keeps",
         "_large",
         "_lowest",
+        "_muted",
         "_out",
         "_partial",
         "_paused",
@@ -92,7 +94,7 @@ class Connection:
         "_replies",
         "_rest",
         "_served",
-        "_sock",
+        "_transport",
         "_writing",
         "client",
         "closed",
@@ -109,11 +111,11 @@ class Connection:
         "repeated_fetch",
     )
 
-    def __init__(self, listener: Listener, sock: socket.socket, host: str, port: int) -> None:
+    def __init__(self, listener: Listener, transport: Transport, host: str, port: int) -> None:
         self.listener = listener
         self.host = host
         self.port = port
-        self.fd = sock.fileno()
+        self.fd = transport.fileno()
         self.closed = False
         self.last_active = listener.tick
         self.produce_prefix = 0
@@ -126,7 +128,7 @@ class Connection:
         self.on_close: Any = None
         self.on_reply: Callable[[], None] | None = None
         """Called when the answer to a PENDING request is there."""
-        self._sock = sock
+        self._transport = transport
         self._partial: bytes | None = None
         self._large: memoryview | None = None
         self._rest: memoryview | None = None
@@ -144,6 +146,7 @@ class Connection:
         self._replies: list[Reply | DeferredReply] = _NO_REPLIES
         self._served = NEVER
         self._paused = False
+        self._muted: Timer | None = None
         self._writing = False
 
     def on_readable(self) -> None:
@@ -158,15 +161,16 @@ class Connection:
                     self._pause()
                     return
                 view, have = large, self._have
-                got = self._sock.recv_into(large[have:])
+                got = self._transport.recv_into(large[have:])
             elif partial is not None:
                 view, have = listener.shared, len(partial)
                 view[:have] = partial
-                got = self._sock.recv_into(view[have:])
+                got = self._transport.recv_into(view[have:])
             else:
                 view, have = listener.shared, 0
-                got = self._sock.recv_into(view)
+                got = self._transport.recv_into(view)
         except BlockingIOError:
+            self._send_own()
             return
         except OSError:
             got = 0
@@ -178,7 +182,7 @@ class Connection:
         now = awake.clock()
         gap = now - self._served
         lane = listener.lane
-        if self._serve(view, have + got, now + max(lane.left, LEAST_S)):
+        if self._serve(view, have + got, now + max(lane.left, LEAST_S)) or self._transport.pending:
             self._go_on()
         self._served = awake.served(gap)
         lane.left -= self._served - now
@@ -222,6 +226,23 @@ class Connection:
         self._keeps = True
         return frame
 
+    def mute(self, ms: float) -> None:
+        """Read and answer nothing more for so long. Where it is muted already, the longer of both counts."""
+        if self.closed:
+            return
+        until_ms = self.listener.clock.monotonic_ms() + ms
+        if self._muted is not None:
+            if self._muted.deadline_ms >= until_ms:
+                return
+            self._muted.cancel()
+        self._muted = self.listener.timers.at(until_ms, self._unmute)
+        self._pause()
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self.last_active = self.listener.tick
+        self._go_on()
+
     def close(self) -> None:
         if self.closed:
             return
@@ -230,7 +251,9 @@ class Connection:
         loop.remove_reader(self.fd)
         if self._writing:
             loop.remove_writer(self.fd)
-        self._sock.close()
+        self._transport.close()
+        if self._muted is not None:
+            self._muted.cancel()
         if self._out:
             self.listener.queued.unread(self, 0)
         self._out = self._partial = self._rest = None
@@ -244,6 +267,10 @@ class Connection:
     def peer(self) -> str:
         """Who it is, for people. Made when asked for: thousands of connections say nothing for hours."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def muted(self) -> bool:
+        return self._muted is not None
 
     @property
     def quiet(self) -> bool:
@@ -290,7 +317,7 @@ class Connection:
             if end > have or size < _SMALLEST_FRAME:
                 self._check_size(size)
                 break
-            if at and (replied > _MOST_REPLIED or self.listener.lane.clock() >= until):
+            if at and (replied > _MOST_REPLIED or self._muted is not None or self.listener.lane.clock() >= until):
                 break
             reply = dispatch(self, view, at + 4, end)
             at = end
@@ -305,14 +332,17 @@ class Connection:
                     replied += size_of(reply)  # type: ignore[arg-type]
         return at
 
-    def _serve_rest(self, until: float) -> None:
+    def _take_turn(self, until: float) -> None:
         """A step of the lane."""
         self._queued = False
         rest = self._rest
-        if rest is None or self._busy or self._out or self._awaited:
+        if self._busy or self._out or self._awaited or self._muted is not None:
             return
-        self._serve(rest, len(rest), until)
-        self._go_on()
+        if rest is not None:
+            self._serve(rest, len(rest), until)
+            self._go_on()
+        elif self._transport.pending and not self.closed:
+            self.on_readable()
 
     def _check_size(self, size: int) -> None:
         if size < _SMALLEST_FRAME:
@@ -377,7 +407,7 @@ class Connection:
         """Have the kernel report the socket readable only when `size` more bytes of the frame are there, or its end."""
         if size != self._lowest:
             self._lowest = size
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+            self._transport.wake_after(size)
 
     def resume(self) -> None:
         """There is memory again for its request."""
@@ -385,15 +415,21 @@ class Connection:
 
     def _go_on(self) -> None:
         """After a reply: requests that had already arrived come first, then the socket is read again."""
-        if self.closed or self._busy or self._out or self._awaited:
+        if self.closed or self._busy or self._out or self._awaited or self._muted is not None:
             return
         if self._rest is not None:
-            if not self._queued:
-                self._queued = True
-                self.listener.lane.add(self._serve_rest)
-        elif self._paused:
+            self._queue()
+            return
+        if self._paused:
             self._paused = False
             self.listener.loop.add_reader(self.fd, self.on_readable)
+        if self._transport.pending:
+            self._queue()
+
+    def _queue(self) -> None:
+        if not self._queued:
+            self._queued = True
+            self.listener.lane.add(self._take_turn)
 
     def _pause(self) -> None:
         if not self._paused:
@@ -408,7 +444,7 @@ class Connection:
             return
         if type(reply) is not list:
             try:
-                sent = self._sock.send(reply)  # type: ignore[arg-type]
+                sent = self._transport.send(reply)  # type: ignore[arg-type]
             except BlockingIOError:
                 sent = 0
             except OSError:
@@ -434,7 +470,14 @@ class Connection:
                 if data:
                     self._send_gathered(data, out)
                 elif out:
-                    self._send_range(out)
+                    part: FileRange = out[0]  # type: ignore[assignment]
+                    sent = self._transport.send_range(part)
+                    if sent == part.length:
+                        out.popleft()
+                    elif sent:
+                        out[0] = UnsentRange(part.file, part.position + sent, part.length - sent)
+                    else:
+                        raise cut_off(part)
         except BlockingIOError:
             self._wait_for_room()
             return
@@ -448,34 +491,35 @@ class Connection:
     def _send_gathered(self, data: Bytes, out: deque[Part]) -> None:
         sent = 0
         try:
-            sent = self._sock.send(data)
+            sent = self._transport.send(data)
         finally:
             if sent < len(data):
                 out.appendleft(unsent(data, sent))
 
-    def _send_range(self, out: deque[Part]) -> None:
-        """sendfile once; what does not leave stays at the head of the queue."""
-        part: FileRange = out[0]  # type: ignore[assignment]
-        sent = os.sendfile(self.fd, part.file.fd, part.position, part.length)
-        if sent == part.length:
-            out.popleft()
-        elif sent == 0:
-            raise cut_off(part)
-        else:
-            out[0] = UnsentRange(part.file, part.position + sent, part.length - sent)
+    def _send_own(self) -> bool:
+        """Whether everything has left that the transport itself has to say; if not, it goes on when there is room."""
+        try:
+            if self._transport.flush():
+                return True
+        except OSError:
+            self.close()
+            return False
+        self._wait_for_room()
+        return False
 
     def _wait_for_room(self) -> None:
-        assert self._out is not None
-        self.listener.queued.unread(self, memory_of(self._out))
-        if self.closed:
-            return
+        if self._out:
+            self.listener.queued.unread(self, memory_of(self._out))
+            if self.closed:
+                return
         if not self._writing:
             self._writing = True
             self.listener.loop.add_writer(self.fd, self._on_writable)
 
     def _on_writable(self) -> None:
-        self._write()
-        if self._out or self.closed:
+        if self._out:
+            self._write()
+        if self._out or self.closed or not self._send_own():
             return
         self.listener.queued.unread(self, 0)
         self._writing = False

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Any
 
+from kafkad.clock import Clock
 from kafkad.net.awake import Awake
 from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.queued import Queued
 from kafkad.net.reply import Pending, Reply
+from kafkad.net.transport import PlainTransport, Wrap
+from kafkad.timers import Timers
 from kafkad.turns import Lane
 
 log = logging.getLogger(__name__)
@@ -86,9 +89,11 @@ class Limits:
 class Server:
     """All listeners of a broker; they share the limits and the receive buffer."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits, clock: Clock, timers: Timers) -> None:
         self.loop = loop
         self.limits = limits
+        self.clock = clock
+        self.timers = timers
         self.listeners: list[Listener] = []
         self.shared = memoryview(bytearray(SHARED_BYTES))
         self.buffers = Buffers()
@@ -99,9 +104,9 @@ class Server:
         self.total = 0
         self.refused = 0
 
-    def listen(self, name: str, host: str, port: int) -> Listener:
+    def listen(self, name: str, host: str, port: int, wrap: Wrap = PlainTransport.over) -> Listener:
         """Bind now, so that a taken port is known at once; `start` begins to accept."""
-        listener = Listener(self, name, _bound(host, port, self.limits))
+        listener = Listener(self, name, _bound(host, port, self.limits), wrap)
         self.listeners.append(listener)
         return listener
 
@@ -144,7 +149,7 @@ class Server:
         for listener in self.listeners:
             listener.tick = tick
         for connection in self.connections():
-            if connection.last_active < oldest_allowed and connection.quiet:
+            if connection.last_active < oldest_allowed and connection.quiet and not connection.muted:
                 connection.close()
                 closed += 1
         return closed
@@ -153,7 +158,7 @@ class Server:
 class Listener:
     """One bound address. `max.connections` reached: it stops accepting until one closes, as Kafka does."""
 
-    def __init__(self, server: Server, name: str, sock: socket.socket) -> None:
+    def __init__(self, server: Server, name: str, sock: socket.socket, wrap: Wrap) -> None:
         self.server = server
         self.name = name
         self.port: int = sock.getsockname()[1]
@@ -162,6 +167,8 @@ class Listener:
         self.accepted = 0
         self.tick = 0
         self.loop = server.loop
+        self.clock = server.clock
+        self.timers = server.timers
         self.shared = server.shared
         self.buffers = server.buffers
         self.awake = server.awake
@@ -170,6 +177,7 @@ class Listener:
         self.dispatch: Dispatch
         self.max_request_bytes = server.limits.max_request_bytes
         self._sock = sock
+        self._wrap = wrap
         self._accepting = False
         self._open = True
 
@@ -248,13 +256,12 @@ class Listener:
             log.info("refused a connection from %s: it has max.connections.per.ip=%d", host, server.per_ip[host])
             sock.close()
             return
-        sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if host.startswith(_THIS_MACHINE):
             with suppress(PermissionError):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _UNPACED)
-        connection = Connection(self, sock, intern(host), address[1])
+        connection = Connection(self, self._wrap(sock), intern(host), address[1])
         self.connections[connection.fd] = connection
         server.per_ip[host] += 1
         server.total += 1

@@ -6,9 +6,12 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 
+from kafkad.broker.loop_timers import LoopTimers
+from kafkad.clock import SystemClock
 from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import Pending, Reply
 from kafkad.net.server import Limits, Server
+from kafkad.net.transport import PlainTransport, Wrap
 
 
 def frame(body: bytes) -> bytes:
@@ -22,14 +25,21 @@ def echo(connection: Connection, view: memoryview, at: int, end: int) -> Reply |
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
+def serving(limits: Limits | None = None) -> Server:
+    """A server that listens nowhere yet."""
+    loop, clock = asyncio.get_running_loop(), SystemClock()
+    return Server(loop, limits or Limits(), clock, LoopTimers(loop, clock).timers)
+
+
 def run(
     dispatch: Callable[[Connection, memoryview, int, int], Reply | DeferredReply | Pending | None],
     scenario: Callable[[Server, Callable[[], Awaitable[Peer]]], Awaitable[None]],
     limits: Limits | None = None,
+    wrap: Wrap = PlainTransport.over,
 ) -> None:
     async def main() -> None:
-        server = Server(asyncio.get_running_loop(), limits or Limits())
-        listener = server.listen("PLAINTEXT", "127.0.0.1", 0)
+        server = serving(limits)
+        listener = server.listen("PLAINTEXT", "127.0.0.1", 0, wrap)
         server.start(dispatch)
         writers = []
 

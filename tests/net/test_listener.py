@@ -12,7 +12,7 @@ import pytest
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.net.server import Limits, Server
-from tests.net.serving import Peer, echo, frame, read_frame, run
+from tests.net.serving import Peer, echo, frame, read_frame, run, serving
 
 
 async def assert_next_waits_for(
@@ -66,7 +66,7 @@ def test_a_listener_may_have_a_limit_of_its_own() -> None:
 
 def test_an_ipv4_peer_has_its_address_on_a_listener_for_both() -> None:
     async def scenario() -> None:
-        server = Server(asyncio.get_running_loop(), Limits(max_per_ip=0, per_ip_overrides={"127.0.0.1": 1}))
+        server = serving(Limits(max_per_ip=0, per_ip_overrides={"127.0.0.1": 1}))
         listener = server.listen("PLAINTEXT", "", 0)
         server.start(echo)
         try:
@@ -97,7 +97,7 @@ def test_max_connections_per_ip_closes_the_new_one() -> None:
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_what_stays_on_this_machine_is_not_paced(address: str) -> None:
     async def scenario() -> None:
-        server = Server(asyncio.get_running_loop(), Limits())
+        server = serving()
         listener = server.listen("PLAINTEXT", "", 0)
         server.start(echo)
         try:

@@ -1,0 +1,70 @@
+"""What a connection reads from and writes to: the socket itself, or a layer of encryption above it.
+
+The rules that a layer above the socket has to keep, and that Connection relies on:
+- `recv_into` fills as much of the view as it can. When bytes that have arrived find no room there, something is
+  `pending`: the kernel reports them no more, so the connection reads on by itself.
+- `send` returns how many of the bytes are done with; while there are none, BlockingIOError. The others are offered
+  again, first of all in the next send, so what has been encrypted of them is kept and sent, never encrypted twice.
+- What a layer says of its own accord (handshakes, changed keys) it sends when it can. While some of that is left,
+  something is `pending` too, and it leaves with `flush`, which follows each `recv_into` that found nothing.
+- An error of the layer is an OSError, and ends the connection. "Not now" is BlockingIOError, in whichever direction.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from kafkad.net.reply import Bytes, FileRange
+
+
+class Transport(Protocol):
+    """HOT: each of these is called once or twice for a request."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to do that the kernel does not report."""
+
+    def fileno(self) -> int: ...
+    def recv_into(self, view: memoryview, /) -> int: ...
+    def send(self, data: Bytes, /) -> int: ...
+
+    def send_range(self, part: FileRange) -> int:
+        """As `send`; 0 when the file ends where the range begins."""
+
+    def flush(self) -> bool:
+        """Whether nothing is left of what the layer itself has to say."""
+
+    def wake_after(self, size: int) -> None:
+        """The socket need not be reported readable before `size` bytes have arrived: a hint."""
+
+    def close(self) -> None: ...
+
+
+Wrap = Callable[[socket.socket], Transport]
+"""Takes over a socket that has been accepted; it does not block from then on."""
+
+
+class PlainTransport(socket.socket):
+    """A socket as it is: receiving and sending are its own methods, with nothing in between."""
+
+    __slots__ = ()
+
+    pending: Final = False
+
+    @classmethod
+    def over(cls, sock: socket.socket) -> PlainTransport:
+        plain = cls(sock.family, sock.type, sock.proto, sock.detach())
+        plain.setblocking(False)
+        return plain
+
+    def send_range(self, part: FileRange) -> int:
+        return os.sendfile(self.fileno(), part.file.fd, part.position, part.length)
+
+    def flush(self) -> bool:
+        return True
+
+    def wake_after(self, size: int) -> None:
+        self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
