@@ -93,6 +93,22 @@ class LogConfig:
         return self.flush_messages < LONG_MAX or self.flush_bytes < LONG_MAX
 
     @property
+    def takes_batches_as_they_came(self) -> bool:
+        """Whether a sound batch is written with the bytes that its producer sent, and its append waits for nothing."""
+        return not (
+            self.compacted
+            or self.compression_type != "producer"
+            or self.stamps_append_time
+            or self.limits_timestamps
+            or self.flushes_within_appends
+        )
+
+    @property
+    def stamps_append_time(self) -> bool:
+        """Whether records get the broker's time, not their producer's."""
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @property
     def compacted(self) -> bool:
         return "compact" in self.cleanup_policy
 
@@ -100,7 +116,7 @@ class LogConfig:
     def limits_timestamps(self) -> bool:
         """Whether a record may be refused for its CreateTime."""
         limit = min(self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms)
-        return self.message_timestamp_type == "CreateTime" and limit < LONG_MAX
+        return not self.stamps_append_time and limit < LONG_MAX
 
     @property
     def roll_ms(self) -> int:

@@ -127,7 +127,7 @@ def _refuse(view: memoryview, at: int, end: int, header: BatchHeader, config: Lo
         raise _invalid(f"producer {header.producer_id} sends sequence {header.base_sequence}")
     if header.codec >= len(CODEC_NAMES):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"unknown compression codec {header.codec}")
-    if config.message_timestamp_type == "LogAppendTime" and header.attributes & LOG_APPEND_TIME:
+    if config.stamps_append_time and header.attributes & LOG_APPEND_TIME:
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer must not set LogAppendTime")
 
 
@@ -198,7 +198,7 @@ def stamp(view: memoryview, at: int, end: int, header: Header, config: LogConfig
     A LogAppendTime batch gets `now_ms` as its max timestamp, which readers then take for every record: records stay as
     they are, compressed or not. A CreateTime topic takes the flag away again, as Kafka does.
     """
-    appends = config.message_timestamp_type == "LogAppendTime"
+    appends = config.stamps_append_time
     if not appends and not header[ATTRIBUTES] & LOG_APPEND_TIME:
         return header
     attributes = header[ATTRIBUTES] | LOG_APPEND_TIME if appends else header[ATTRIBUTES] & ~LOG_APPEND_TIME
