@@ -6,7 +6,9 @@ import errno
 import os
 from collections.abc import Callable
 
+from kafkad.errors import StorageError
 from kafkad.log.files import Files, LogFile
+from kafkad.log.log import Log
 
 
 class FakeClock:
@@ -146,3 +148,16 @@ class MortalFiles(Files):
 def read_slice(file: LogFile, position: int, length: int) -> bytes:
     """What a consumer would be sent."""
     return os.pread(file.fd, length, position)
+
+
+class HeldDisk:
+    """A `Durable` whose fsyncs end when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[StorageError | None], None]] = []
+
+    def commit(self, log: Log, on_done: Callable[[StorageError | None], None]) -> None:
+        self.waiting.append(on_done)
+
+    def finish(self, error: StorageError | None = None) -> None:
+        self.waiting.pop(0)(error)

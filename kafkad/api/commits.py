@@ -1,85 +1,99 @@
-"""Waiting, with one request, until all that it wrote is on the disk (`kafkad.acks.fsync`)."""
+"""Produce requests with acks=all that wait until all their partitions have committed, and their deadlines."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from time import monotonic
 
+from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.log.log import Log
-from kafkad.replica.durable import Durable
+from kafkad.replica.partition import Partition
+from kafkad.timers import Timers
 
 Failures = Mapping[int, KafkaError]
+"""By the partition's place in the request."""
 
-_SWEEP_S = 0.5
+_SWEEP_MS = 500
 _NO_FAILURES: Failures = {}
 
 
-class Commits:
-    """All requests that wait. Callbacks only, and one clock for all: a task and a timer for each request would cost
-    more than the request itself does."""
+class Commit:
+    """One request: the places whose partitions have not committed yet, and those that never will."""
 
-    def __init__(self, durable: Durable) -> None:
-        self._durable = durable
-        self._waiting: set[_Commit] = set()
+    __slots__ = ("_on_end", "_parked", "deadline_ms", "failures", "waiting")
+
+    def __init__(self, deadline_ms: float, parked: set[Commit]) -> None:
+        self._parked = parked
+        self.waiting: set[int] = set()
+        self.deadline_ms = deadline_ms
+        self.failures = _NO_FAILURES
+        self._on_end: Callable[[], None] | None = None
+
+    def wait_for(self, place: int, partition: Partition, end: int) -> None:
+        """HOT. To be called right after the append at whose end `end` is."""
+        self.waiting.add(place)
+        partition.when_committed(end, partial(self._committed, place))
+
+    def forget(self, place: int) -> None:
+        """It is answered with something else."""
+        self.waiting.discard(place)
+
+    def park(self, on_end: Callable[[], None]) -> None:
+        """Call back once nothing is waited for any more, which it still is."""
+        self._on_end = on_end
+        self._parked.add(self)
+
+    def expire(self) -> None:
+        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not committed in time")
+        self.failures = {**self.failures, **dict.fromkeys(self.waiting, late)}
+        self.waiting.clear()
+        self._end()
+
+    def _committed(self, place: int, error: KafkaError | None) -> None:
+        if place not in self.waiting:
+            return  # too late: the request has been answered
+        self.waiting.discard(place)
+        if error is not None:
+            self.failures = {**self.failures, place: error}
+        if not self.waiting:
+            self._end()
+
+    def _end(self) -> None:
+        if self._on_end is not None:
+            self._parked.discard(self)
+            self._on_end()
+
+
+class Commits:
+    """All requests that wait. One timer looks after all deadlines: one for each would cost more than the request."""
+
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._parked: set[Commit] = set()
         self._sweeping = False
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._parked)
 
-    def begin(self, logs: Mapping[int, Log], timeout_ms: int, on_end: Callable[[Failures], None]) -> bool:
-        """Wait for the logs, given by their place in the request; `on_end` is called once, with what failed or took
-        longer than `timeout_ms`. False when there is nothing to wait for: then it is never called."""
-        if not logs:
+    def new(self, timeout_ms: int) -> Commit:
+        """For a request that has to be answered within `timeout_ms`."""
+        return Commit(self._clock.monotonic_ms() + timeout_ms, self._parked)
+
+    def park(self, commit: Commit, on_end: Callable[[], None]) -> bool:
+        """Call `on_end` when all is committed, has failed, or takes too long; False, and it is never called, when
+        there is nothing left to wait for."""
+        if not commit.waiting:
             return False
-        commit = _Commit(logs, monotonic() + timeout_ms / 1000, on_end)
-        self._waiting.add(commit)
-        for place, log in logs.items():
-            self._durable.commit(log, partial(self._committed, commit, place))
-        if not commit.left:
-            return False
-        commit.begun = True
+        commit.park(on_end)
         if not self._sweeping:
             self._sweep()
         return True
 
-    def _committed(self, commit: _Commit, place: int, error: KafkaError | None) -> None:
-        left = commit.left
-        if place not in left:
-            return  # too late: the request has been answered
-        left.discard(place)
-        if error is not None:
-            commit.failures = {**commit.failures, place: error}
-        if not left:
-            self._end(commit)
-
-    def _end(self, commit: _Commit) -> None:
-        self._waiting.discard(commit)
-        if commit.begun:
-            commit.on_end(commit.failures)
-
     def _sweep(self) -> None:
-        now = monotonic()
-        for commit in [commit for commit in self._waiting if commit.deadline <= now]:
-            late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not confirmed in time")
-            commit.failures = {**commit.failures, **dict.fromkeys(commit.left, late)}
-            commit.left.clear()
-            self._end(commit)
-        self._sweeping = bool(self._waiting)
+        now_ms = self._clock.monotonic_ms()
+        for commit in [commit for commit in self._parked if commit.deadline_ms <= now_ms]:
+            commit.expire()
+        self._sweeping = bool(self._parked)
         if self._sweeping:
-            asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
-
-
-class _Commit:
-    """One request: the places that are not on the disk yet, and those that never will be."""
-
-    __slots__ = ("begun", "deadline", "failures", "left", "on_end")
-
-    def __init__(self, places: Mapping[int, Log], deadline: float, on_end: Callable[[Failures], None]) -> None:
-        self.left = set(places)
-        self.deadline = deadline
-        self.on_end = on_end
-        self.failures = _NO_FAILURES
-        self.begun = False
+            self._timers.at(now_ms + _SWEEP_MS, self._sweep)

@@ -3,7 +3,7 @@
 Three ways, fastest first. *Repeated*: a request for one partition whose bytes up to the partition index are those of an
 earlier one finds its partition and a prepared response by those bytes. *Direct*: anything else that can be appended on
 the spot. *Slow*: a batch that must be opened first (compacted topics, another codec) goes through a worker process,
-and the reply comes later. So it does on each of these ways when it waits for a shared fsync (kafkad.acks.fsync).
+and the reply comes later. With acks=all a reply is held back on each of these ways until everything is committed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from typing import Final
 
 from kafkad.api.answering import reply_later
-from kafkad.api.commits import Commits, Failures
-from kafkad.api.produce_work import Outcome, Settled, Uncommitted, Work, after, within
+from kafkad.api.commits import Commit, Commits
+from kafkad.api.produce_work import Outcome, Work, after, within
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.producers import DuplicateBatch
@@ -38,9 +37,9 @@ from kafkad.metrics import RequestProbe
 from kafkad.names import INTERNAL_TOPICS
 from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Pending, Reply
-from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
+from kafkad.timers import Timers
 from kafkad.turns import Jobs, Pieces
 from kafkad.wire.frames import read_request_header
 from kafkad.wire.primitives import get_uvarint
@@ -56,7 +55,7 @@ from kafkad.wire.produce import (
     pack_response,
     read_produce,
 )
-from kafkad.wire.records import ATTRIBUTES, BATCH_HEADER, HEADER_SIZE, TRANSACTIONAL, Header
+from kafkad.wire.records import ATTRIBUTES, BATCH_HEADER, HEADER_SIZE, LAST_OFFSET_DELTA, TRANSACTIONAL, Header
 
 log = logging.getLogger(__name__)
 
@@ -109,16 +108,15 @@ class ProduceApi:
         self,
         replicas: ReplicaManager,
         clock: Clock,
+        timers: Timers,
         slow_path: SlowPath,
-        durable: Durable,
         probe: RequestProbe,
         jobs: Jobs,
     ) -> None:
         self._replicas = replicas
         self._clock = clock
         self._slow_path = slow_path
-        self._durable = durable
-        self._commits = Commits(durable)
+        self._commits = Commits(clock, timers)
         self._probe = probe
         self._jobs = jobs
         self._tasks: set[asyncio.Future[None]] = set()
@@ -127,7 +125,7 @@ class ProduceApi:
 
     @property
     def idle(self) -> bool:
-        """No produce waits for a worker or a disk."""
+        """No produce waits for a worker, a disk or another broker."""
         return not self._tasks and not self._commits
 
     def serve(
@@ -143,7 +141,7 @@ class ProduceApi:
                         return None
                     partition = target.partition
                     reply = target.fill(correlation_id, base, partition.log.start_offset)
-                    if partition.acks_fsync and target.acks == _ACKS_ALL:
+                    if target.acks == _ACKS_ALL and not partition.commits_at_once:
                         return self._held(connection, reply, target, version)
                     return reply
         return self._direct(connection, view[at:end], version, correlation_id)
@@ -165,7 +163,9 @@ class ProduceApi:
         self, partition: Partition, acks: int, view: memoryview, at: int, end: int, version: int, is_true: IsTrue
     ) -> int:
         """HOT. The base offset of an ordinary batch, appended; -1 for what `_outcome` has to look at, nothing done."""
-        if not partition.fast or end - at < HEADER_SIZE or (acks == _ACKS_ALL and not partition.alone):
+        if not partition.appends_as_is or end - at < HEADER_SIZE:
+            return -1
+        if acks == _ACKS_ALL and not partition.enough_in_sync:
             return -1
         header = BATCH_HEADER.unpack_from(view, at)
         if header[ATTRIBUTES] & TRANSACTIONAL:
@@ -198,7 +198,11 @@ class ProduceApi:
             return PENDING
         if request.repeats and not work.failed:
             self._remember(connection, frame, work)
-        return self._when_committed(connection, work) if work.uncommitted else self._reply(connection, work)
+        return (
+            self._reply(connection, work)
+            if work.commit is None
+            else self._when_committed(connection, work.commit, work)
+        )
 
     def _begin(self, task: asyncio.Future[None]) -> None:
         self._tasks.add(task)
@@ -232,11 +236,17 @@ class ProduceApi:
             else:
                 base = self._quick(partition, acks, frame, at, end, version, is_plain_truth)
             if partition is not None and base >= 0:
-                if partition.acks_fsync and acks == _ACKS_ALL:
-                    work.uncommitted[len(packed)] = partition.log
+                if acks == _ACKS_ALL and not partition.commits_at_once:
+                    self._wait_for(work, len(packed), partition, partition.log.end_offset)
                 packed.append(pack(index, base, partition.log.start_offset))
             else:
                 work.take(self._outcome(work, topic, data, frame))
+
+    def _wait_for(self, work: Work, place: int, partition: Partition, end: int) -> None:
+        """The answer of this partition is true once what was appended before `end` is committed."""
+        if work.commit is None:
+            work.commit = self._commits.new(work.request.timeout_ms)
+        work.commit.wait_for(place, partition, end)
 
     def _writable(self, work: Work, topic: TopicData) -> Mapping[int, Partition]:
         """The topic's partitions here, if this request may write to them at all."""
@@ -276,12 +286,11 @@ class ProduceApi:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         if name in INTERNAL_TOPICS and not work.allow_internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {name}")
-        partition = self._replicas.leader(name, index)
-        if work.request.acks == _ACKS_ALL:
-            partition.check_acks_all()
-        return partition
+        return self._replicas.leader(name, index)
 
     def _append(self, work: Work, partition: Partition, index: int, frame: memoryview, at: int, end: int) -> Outcome:
+        if work.request.acks == _ACKS_ALL:
+            partition.check_acks_all()
         config = partition.log.config
         header = unpack_header(frame, at, end, work.version)
         check_batch(frame, at, end, header, config, work.version)
@@ -292,27 +301,28 @@ class ProduceApi:
         batch = frame[at:end]
         wanted = demands(config, partition.tp, self._clock.now_ms())
         outcome = rebuild_quickly(batch, wanted) if quick_enough(header, config) and work.affords(header) else None
+        place = len(work.packed)
         if outcome is None:
-            return self._rebuilt_elsewhere(work, partition, index, bytearray(batch), wanted)
-        return self._write(work, partition, index, outcome.unwrap(batch))
+            return self._rebuilt_elsewhere(work, place, partition, index, bytearray(batch), wanted)
+        return self._write(work, place, partition, index, outcome.unwrap(batch))
 
-    def _write(self, work: Work, partition: Partition, index: int, batch: memoryview) -> Outcome:
-        """Append as leader; not an Answer when that has to wait for the disk."""
+    def _write(self, work: Work, place: int, partition: Partition, index: int, batch: memoryview) -> Outcome:
+        """Append as leader; not an Answer when that has to wait for a flush."""
         config = partition.log.config
         now_ms = self._clock.now_ms()
         size = len(batch)
         header = stamp(batch, 0, size, BATCH_HEADER.unpack_from(batch), config, now_ms)
-        append_time = now_ms if config.message_timestamp_type == "LogAppendTime" else -1
+        append_time = now_ms if config.stamps_append_time else -1
         try:
             base = partition.append(batch, 0, size, header)
         except DuplicateBatch as duplicate:
             append_time = duplicate.timestamp if append_time >= 0 else -1
             base = duplicate.base_offset
         answer = Answer(index, ErrorCode.NONE, base, append_time, partition.log.start_offset)
-        if config.acks_fsync and work.request.acks == _ACKS_ALL:
-            return Uncommitted(answer, partition.log)
+        if work.request.acks == _ACKS_ALL and not partition.commits_at_once:
+            self._wait_for(work, place, partition, base + header[LAST_OFFSET_DELTA] + 1)
         if partition.log.must_flush:
-            return after(self._durable.flush(partition.log), answer)
+            return after(self._replicas.durable.flush(partition.log), answer)
         return answer
 
     def _refusal(self, index: int, error: KafkaError) -> Answer:
@@ -326,13 +336,15 @@ class ProduceApi:
     # -- requests that wait ----------------------------------------------------------------------------------------
 
     async def _rebuilt_elsewhere(
-        self, work: Work, partition: Partition, index: int, batch: bytearray, wanted: Demands
-    ) -> Settled:
+        self, work: Work, place: int, partition: Partition, index: int, batch: bytearray, wanted: Demands
+    ) -> Answer:
         """A worker process opens the batch; what it makes of it is appended when it is back."""
         outcome = await asyncio.wrap_future(self._slow_path.submit(batch, wanted))
         try:
             partition.check_leader(-1)
-            written = self._write(work, partition, index, outcome.unwrap(memoryview(batch)))
+            if work.request.acks == _ACKS_ALL:
+                partition.check_acks_all()
+            written = self._write(work, place, partition, index, outcome.unwrap(memoryview(batch)))
         except KafkaError as error:
             return self._refused(partition, index, error, len(batch))
         return await written if isinstance(written, Coroutine) else written
@@ -348,42 +360,34 @@ class ProduceApi:
             if isinstance(settled, BaseException):
                 settled = self._late_refusal(indexes[at], settled)
             work.settle(at, settled)
-        if not self._commit(connection, work, connection.reply):
+        if work.commit is None or not self._commits.park(
+            work.commit, lambda: connection.reply(self._reply(connection, work))
+        ):
             connection.reply(self._reply(connection, work))
 
-    def _commit(self, connection: Connection, work: Work, answer: Callable[[Reply | None], None]) -> bool:
-        """Call `answer` when all that this request wrote is on the disk; False when there is nothing to wait for."""
-
-        def committed(failures: Failures) -> None:
-            for at, error in failures.items():
-                work.settle(at, self._refusal(work.indexes()[at], error))
-            answer(self._reply(connection, work))
-
-        return self._commits.begin(work.uncommitted, work.request.timeout_ms, committed)
-
     def _held(self, connection: Connection, reply: bytes, target: Target, version: int) -> Reply | DeferredReply:
-        """HOT. The reply to a repeated request, when what it wrote is on the disk."""
+        """HOT. The reply to a repeated request, when what it wrote is committed."""
         later = DeferredReply(connection)
-        later.reply = reply
-        request = target.request
-        logs = {0: target.partition.log}
-        if self._commits.begin(logs, request.timeout_ms, partial(self._let_go, later, request, version)):
+        request, partition = target.request, target.partition
+        commit = self._commits.new(request.timeout_ms)
+        commit.wait_for(0, partition, partition.log.end_offset)
+        if self._commits.park(commit, lambda: later.settle(self._let_go(commit, reply, request, version))):
             return later
-        return reply
+        return self._let_go(commit, reply, request, version)
 
-    def _let_go(self, later: DeferredReply, request: ProduceFrame, version: int, failures: Failures) -> None:
-        """HOT. `later` holds the reply that leaves if nothing failed."""
-        reply = later.reply
-        if failures:
-            assert isinstance(reply, bytes)
-            refusal = self._refusal(request.topics[0].partitions[0][0], failures[0])
-            correlation_id = _I32.unpack_from(reply, 4)[0]
-            reply = pack_response(request, version, correlation_id, [pack_answer(refusal, version)])
-        later.settle(reply)
+    def _let_go(self, commit: Commit, reply: bytes, request: ProduceFrame, version: int) -> bytes:
+        """HOT. The prepared reply, if nothing failed."""
+        if not commit.failures:
+            return reply
+        refusal = self._refusal(request.topics[0].partitions[0][0], commit.failures[0])
+        correlation_id = _I32.unpack_from(reply, 4)[0]
+        return pack_response(request, version, correlation_id, [pack_answer(refusal, version)])
 
-    def _when_committed(self, connection: Connection, work: Work) -> Reply | DeferredReply | None:
+    def _when_committed(self, connection: Connection, commit: Commit, work: Work) -> Reply | DeferredReply | None:
         later = DeferredReply(connection)
-        return later if self._commit(connection, work, later.settle) else self._reply(connection, work)
+        if self._commits.park(commit, lambda: later.settle(self._reply(connection, work))):
+            return later
+        return self._reply(connection, work)
 
     def _late_refusal(self, index: int, error: BaseException) -> Answer:
         if isinstance(error, KafkaError):
@@ -396,6 +400,9 @@ class ProduceApi:
     # -- responses -------------------------------------------------------------------------------------------------
 
     def _reply(self, connection: Connection, work: Work) -> bytes | None:
+        if work.commit is not None and work.commit.failures:
+            for at, error in work.commit.failures.items():
+                work.settle(at, self._refusal(work.indexes()[at], error))
         if work.request.acks == _ACKS_NONE:
             if work.failed:
                 log.info(
@@ -415,7 +422,7 @@ class ProduceApi:
         topic = request.topics[0]
         name = self._name_of(topic)
         partition = self._replicas.find(name, topic.partitions[0][0])
-        if partition is not None and partition.fast and name not in INTERNAL_TOPICS:
+        if partition is not None and partition.appends_as_is and name not in INTERNAL_TOPICS:
             template = Template(request, version)
             fill = template.fill if version >= _FIRST_WITH_START_OFFSET else template.fill_v2
             connection.produce_prefix = request.repeats

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, NamedTuple
+from typing import Any
 
-from kafkad.log.log import Log
+from kafkad.api.commits import Commit
 from kafkad.wire.produce import Answer, ProduceFrame, pack_answer
 from kafkad.wire.records import ATTRIBUTES, CODEC_MASK, RECORD_COUNT, Header
 
@@ -16,15 +16,7 @@ _DECOMPRESSING = 100
 """How many records of another batch take as long as decompressing one."""
 
 
-class Uncommitted(NamedTuple):
-    """What a partition is told once its log is on the disk."""
-
-    answer: Answer
-    log: Log
-
-
-Settled = Answer | Uncommitted
-Outcome = Settled | Coroutine[Any, Any, Settled]
+Outcome = Answer | Coroutine[Any, Any, Answer]
 """What one partition is told: now, or when something that takes time has happened."""
 
 
@@ -34,11 +26,11 @@ class Work:
     __slots__ = (
         "_left",
         "allow_internal",
+        "commit",
         "correlation_id",
         "failed",
         "packed",
         "request",
-        "uncommitted",
         "version",
         "waiting",
     )
@@ -49,8 +41,9 @@ class Work:
         self.correlation_id = correlation_id
         self.allow_internal = allow_internal
         self.packed: list[bytes] = []
-        self.waiting: dict[int, Coroutine[Any, Any, Settled]] = {}
-        self.uncommitted: dict[int, Log] = {}
+        self.waiting: dict[int, Coroutine[Any, Any, Answer]] = {}
+        self.commit: Commit | None = None
+        """What its answers have to wait for, if anything has to."""
         self.failed = False
         self._left = _MOST_RECORDS
 
@@ -71,12 +64,12 @@ class Work:
         else:
             self.settle(at, outcome)
 
-    def settle(self, at: int, outcome: Settled) -> None:
-        if isinstance(outcome, Uncommitted):
-            self.uncommitted[at] = outcome.log
-            outcome = outcome.answer
-        self.failed = self.failed or bool(outcome.error_code)
-        self.packed[at] = pack_answer(outcome, self.version)
+    def settle(self, at: int, answer: Answer) -> None:
+        if answer.error_code:
+            self.failed = True
+            if self.commit is not None:
+                self.commit.forget(at)
+        self.packed[at] = pack_answer(answer, self.version)
 
 
 async def after(synced: Coroutine[Any, Any, None], answer: Answer) -> Answer:
@@ -84,6 +77,6 @@ async def after(synced: Coroutine[Any, Any, None], answer: Answer) -> Answer:
     return answer
 
 
-async def within(timeout_s: float, awaited: Coroutine[object, object, Settled]) -> Settled:
+async def within(timeout_s: float, awaited: Coroutine[object, object, Answer]) -> Answer:
     async with asyncio.timeout(timeout_s):
         return await awaited

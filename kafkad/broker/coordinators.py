@@ -19,7 +19,6 @@ from kafkad.group.machine import GroupMachine
 from kafkad.group.stored import StoredOffsets
 from kafkad.meta.store import MetaStore
 from kafkad.names import GROUPS_TOPIC
-from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
 from kafkad.shard import Coordination, Shard
 from kafkad.shard.shard import Surroundings
@@ -35,7 +34,6 @@ class Coordinators:
         self,
         replicas: ReplicaManager,
         controller: Controller,
-        durable: Durable,
         store: MetaStore,
         *,
         config: Callable[[], Config],
@@ -51,7 +49,7 @@ class Coordinators:
         self.groups: Coordination[GroupMachine] = Coordination(
             GROUPS_TOPIC,
             replicas,
-            Surroundings(clock, durable, replicas.directory_failed, codec),
+            Surroundings(clock, replicas.directory_failed, codec),
             partitions=config().int("offsets.topic.num.partitions"),
             make_machine=self._make_group_machine,
             create=lambda: self._create(GROUPS_TOPIC),

@@ -205,8 +205,15 @@ class Node:
     async def _join(self, session: MetaStore) -> None:
         """Register, become the controller or find it, and take over what it says is this broker's."""
         waits = Waits(self._timers.timers, self._clock, self._loop.call_soon)
+        self._durable = Durable(self._logs.files, self._threads)
         self._replicas = ReplicaManager(
-            self._broker_id, self._logs, waits, self._settings.of_topic, self._configs.load_topics, self._fail
+            self._broker_id,
+            self._logs,
+            waits,
+            self._durable,
+            self._settings.of_topic,
+            self._configs.load_topics,
+            self._fail,
         )
         self._controller = Controller(
             session,
@@ -258,13 +265,11 @@ class Node:
 
     def _serve_clients(self, session: MetaStore) -> None:
         config = self._settings.config
-        self._durable = Durable(self._logs.files, self._threads)
         self._moves = ReplicaMoves(self._replicas, self._durable)
         self._slow_path = SlowPath()
         self._coordinators = Coordinators(
             self._replicas,
             self._controller,
-            self._durable,
             session,
             config=lambda: self._settings.config,
             clock=self._clock,
@@ -298,7 +303,7 @@ class Node:
         self._fetch = FetchApi(self._replicas, sessions, self._clock, self._probes[FETCH], jobs)
         self._fetch.max_bytes = config.int("fetch.max.bytes")
         self._produce = ProduceApi(
-            self._replicas, self._clock, self._slow_path, self._durable, self._probes[PRODUCE], jobs
+            self._replicas, self._clock, self._timers.timers, self._slow_path, self._probes[PRODUCE], jobs
         )
         self._dispatcher = Dispatcher(self._context, self._produce, self._fetch, self._probes, jobs)
         self._upkeep = Upkeep(self._logs, self._replicas, self._durable, lambda: self._settings.config, self._threads)

@@ -32,15 +32,10 @@ _USUAL_SIZE = len(offset_value(0, -1, "", 0))
 Codes = list[ErrorCode]
 
 _REFUSED_WRITE = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
+"""The codes of a write that was too large; the shard has translated the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +265,7 @@ class StandingCommit:
     @property
     def stands(self) -> bool:
         """Whether it can still be repeated: the group is coordinated here, and nothing has to be waited for."""
-        return self._shard.at_once
+        return self._shard.commits_at_once
 
     def again(self, offset: int, leader_epoch: int, metadata: str) -> bool:
         """HOT. Commit it, if nothing stands against it and nothing has to be waited for; or do nothing: False."""

@@ -15,6 +15,7 @@ from kafkad.log.files import may_pass
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
 from kafkad.names import TopicPartition
+from kafkad.replica.durable import Durable
 from kafkad.replica.partition import Partition, Role
 from kafkad.replica.waits import Waits
 from kafkad.turns import Turns
@@ -43,6 +44,7 @@ class ReplicaManager:
         broker_id: int,
         logs: LogManager,
         waits: Waits,
+        durable: Durable,
         topic_config: Callable[[str], LogConfig],
         load_configs: Callable[[Iterable[str]], Awaitable[None]],
         halt: Callable[[str], None],
@@ -54,6 +56,7 @@ class ReplicaManager:
         self.logs = logs
         self.metadata = MetadataCache()
         self.waits = waits
+        self.durable = durable
         self.probes = TopicProbes()
         self._topic_config = topic_config
         self._load_configs = load_configs
@@ -219,7 +222,9 @@ class ReplicaManager:
         if opened.config != config:  # adopted: its settings were decided on after it was opened
             opened.update_config(config)
         high_watermark = self.logs.checkpointed_high_watermark(tp)
-        partition = Partition(tp, opened, self.broker_id, self.waits, self.probes[tp.topic], high_watermark)
+        partition = Partition(
+            tp, opened, self.broker_id, self.waits, self.durable, self.probes[tp.topic], high_watermark
+        )
         self._partitions.setdefault(tp.topic, {})[tp.partition] = partition
         return partition
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from kafkad.config import LONG_MAX, LogConfig
+from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.files import Slice
 from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
 from kafkad.model import NO_EPOCH, NO_LEADER
 from kafkad.names import TopicPartition
+from kafkad.replica.durable import Durable
 from kafkad.replica.waits import FetchWait, Waits
 from kafkad.wire.records import RECORD_COUNT, Header
 
@@ -40,12 +42,15 @@ class Partition:
 
     __slots__ = (
         "__weakref__",
-        "acks_fsync",
-        "alone",
+        "_acks_fsync",
+        "_alone",
+        "_durable",
+        "appends_as_is",
         "broker_id",
         "commit_waits",
+        "commits_at_once",
+        "enough_in_sync",
         "failure",
-        "fast",
         "fetch_waits",
         "flushed_only",
         "high_watermark",
@@ -60,10 +65,18 @@ class Partition:
     )
 
     def __init__(
-        self, tp: TopicPartition, log: Log, broker_id: int, waits: Waits, probe: TopicProbe, high_watermark: int
+        self,
+        tp: TopicPartition,
+        log: Log,
+        broker_id: int,
+        waits: Waits,
+        durable: Durable,
+        probe: TopicProbe,
+        high_watermark: int,
     ) -> None:
         self.tp = tp
         self.log = log
+        self._durable = durable
         self.broker_id = broker_id
         self.waits = waits
         self.role = Role()
@@ -123,29 +136,22 @@ class Partition:
     def _settle(self) -> None:
         """Work out, once per change, what the hot path asks with every request."""
         config = self.log.config
-        self.alone = self.is_leader and self.role.isr == (self.broker_id,) and self.isr_suffices
-        self.acks_fsync = config.acks_fsync
+        self.enough_in_sync = len(self.role.isr) >= self.min_isr
+        """For a write with acks=all."""
+        self._alone = self.is_leader and self.role.isr == (self.broker_id,) and self.enough_in_sync
+        self._acks_fsync = config.acks_fsync
+        self.commits_at_once = self._alone and not config.acks_fsync
+        """What is appended is committed when `append` returns: nobody has to ask `when_committed`."""
         self.flushed_only = config.read_flushed_only
         if self.flushed_only:
             self.log.on_flushed = self._flushed
-        self.fast = (
-            self.is_leader
-            and self.failure is None
-            and not config.compacted
-            and not config.flushes_within_appends
-            and config.compression_type == "producer"
-            and config.message_timestamp_type == "CreateTime"
-            and config.message_timestamp_before_max_ms == config.message_timestamp_after_max_ms == LONG_MAX
-        )
+        self.appends_as_is = self.is_leader and self.failure is None and config.takes_batches_as_they_came
+        """A sound batch of a producer only has to be appended."""
 
     @property
     def min_isr(self) -> int:
         """min.insync.replicas, which never asks for more replicas than the partition has."""
         return min(self.log.config.min_insync_replicas, len(self.role.replicas))
-
-    @property
-    def isr_suffices(self) -> bool:
-        return len(self.role.isr) >= self.min_isr
 
     # -- produce ---------------------------------------------------------------------------------------------------
 
@@ -153,7 +159,7 @@ class Partition:
         """HOT. Append one checked batch as leader; returns its base offset."""
         log = self.log
         base = log.append(view, at, end, header, self.leader_epoch)
-        if self.alone:
+        if self._alone:
             self.high_watermark = log.end_offset
             if self.fetch_waits:
                 self.waits.wake(self)
@@ -164,30 +170,49 @@ class Partition:
         return base
 
     def check_acks_all(self) -> None:
-        if not self.isr_suffices:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.tp} has {len(self.role.isr)} in-sync replicas, min.insync.replicas asks for "
-                f"{self.log.config.min_insync_replicas}",
-            )
+        if not self.enough_in_sync:
+            raise self._too_few_in_sync(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    def _too_few_in_sync(self, code: ErrorCode) -> KafkaError:
+        in_sync, wanted = len(self.role.isr), self.log.config.min_insync_replicas
+        return KafkaError(code, f"{self.tp} has {in_sync} in-sync replicas, min.insync.replicas asks for {wanted}")
 
     def _advance(self) -> None:
-        if self.alone and self.high_watermark < self.log.end_offset:
+        if self._alone and self.high_watermark < self.log.end_offset:
             self.high_watermark = self.log.end_offset
             self.waits.wake(self)
             while self.commit_waits and self.commit_waits[0][0] <= self.high_watermark:
-                self.commit_waits.popleft()[1](None)
+                self.when_committed(*self.commit_waits.popleft())
 
-    def when_committed(self, offset: int, on_committed: OnCommitted) -> None:
-        """Call back once the high watermark is at `offset`, an end of the log so far; with an error when this replica
-        stops being the leader before. `append` need not look: where the log end is the high watermark, nobody waits."""
-        if offset <= self.high_watermark:
-            on_committed(None)
+    # -- committed -------------------------------------------------------------------------------------------------
+
+    def when_committed(self, end: int, on_committed: OnCommitted) -> None:
+        """Call back, once, when what was appended before `end` is committed: the high watermark is there and, with
+        `kafkad.acks.fsync`, the disk has it.
+
+        With an error when this replica stops being the leader before, its disk fails, or too few replicas are in sync
+        by then. To be asked right after the append; what is committed by then is called back before this returns.
+        """
+        if end > self.high_watermark:
+            if self.is_leader and self.failure is None:
+                self.commit_waits.append((end, on_committed))
+            else:
+                on_committed(self._not_leading())
+        elif self._acks_fsync:
+            self._durable.commit(self.log, partial(self._committed, on_committed))
         else:
-            self.commit_waits.append((offset, on_committed))
+            self._committed(on_committed, None)
+
+    def _committed(self, on_committed: OnCommitted, error: KafkaError | None) -> None:
+        if error is None and self.is_leader and not self.enough_in_sync:
+            error = self._too_few_in_sync(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        on_committed(error)
+
+    def _not_leading(self) -> KafkaError:
+        return self.failure or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker no longer leads {self.tp}")
 
     def _refuse_commit_waits(self) -> None:
-        error = self.failure or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker no longer leads {self.tp}")
+        error = self._not_leading()
         waiting, self.commit_waits = self.commit_waits, deque()
         for _, on_committed in waiting:
             on_committed(error)

@@ -1,4 +1,4 @@
-"""Who waits for a partition to move: fetches for more bytes, acks=all produces for the high watermark.
+"""Fetches that wait for more bytes of their partitions.
 
 A partition that moved is only marked; the waiting fetches are tried once per turn of the event loop, however many
 appends that turn brought.

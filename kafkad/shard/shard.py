@@ -9,7 +9,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.replica.durable import Durable
 from kafkad.replica.partition import Partition
 from kafkad.shard.batch import Repeating, build
 from kafkad.wire.records import LENGTH, PREFIX_SIZE
@@ -47,11 +46,10 @@ M = TypeVar("M", bound=Machine[Any])
 class Surroundings:
     """What all shards of a topic have in common. `codec` may change while they run."""
 
-    __slots__ = ("clock", "codec", "disk_failed", "durable")
+    __slots__ = ("clock", "codec", "disk_failed")
 
-    def __init__(self, clock: Clock, durable: Durable, disk_failed: Callable[[StorageError], None], codec: int) -> None:
+    def __init__(self, clock: Clock, disk_failed: Callable[[StorageError], None], codec: int) -> None:
         self.clock = clock
-        self.durable = durable
         self.disk_failed = disk_failed
         self.codec = codec
 
@@ -80,10 +78,9 @@ class Shard(Generic[M]):
         self.machine.unloaded()
 
     @property
-    def at_once(self) -> bool:
+    def commits_at_once(self) -> bool:
         """Whether a write is committed before it returns."""
-        partition = self.partition
-        return partition.alone and not partition.acks_fsync and not self._waiting and self._serving
+        return self.partition.commits_at_once and not self._waiting and self._serving
 
     def write(self, records: Sequence[Any], on_end: OnEnd, base_sequence: int = NO_SEQUENCE) -> None:
         """HOT. Append the records as one batch and apply them when it is committed; or none of them.
@@ -96,7 +93,7 @@ class Shard(Generic[M]):
         except KafkaError as error:
             on_end(self._refused(error))
             return
-        if self.at_once:
+        if self.commits_at_once:
             apply = self.machine.apply
             for record in records:
                 apply(record)
@@ -110,7 +107,7 @@ class Shard(Generic[M]):
         False, and nothing is done, where a write has to be waited for or is refused: `write` says by what.
         """
         partition = self.partition
-        if not self.at_once or self._around.codec:
+        if not self.commits_at_once or self._around.codec:
             return False
         try:
             partition.check_leader(-1)
@@ -126,7 +123,7 @@ class Shard(Generic[M]):
         if not self._serving:
             raise _not_coordinator(partition)
         partition.check_leader(-1)
-        if not partition.alone:
+        if not partition.commits_at_once:
             partition.check_acks_all()
         encode = self.machine.encode
         around = self._around
@@ -145,20 +142,17 @@ class Shard(Generic[M]):
     def _wait(self, write: _Write) -> None:
         self._waiting.append(write)
         partition = self.partition
-        confirm = partial(self._confirm, write)
-        if partition.acks_fsync:
-            write.unconfirmed = 2
-            self._around.durable.commit(partition.log, confirm)
-        partition.when_committed(partition.log.end_offset, confirm)
+        partition.when_committed(partition.log.end_offset, partial(self._committed, write))
 
-    def _confirm(self, write: _Write, error: KafkaError | None) -> None:
-        """One of the things that `write` waits for has come, or never will."""
-        write.unconfirmed -= 1
-        write.error = write.error or error
+    def _committed(self, write: _Write, error: KafkaError | None) -> None:
+        """`write` is committed, or never will be."""
+        write.settled = True
+        write.error = error
         waiting = self._waiting
-        while waiting and not waiting[0].unconfirmed:
+        while waiting and waiting[0].settled:
             done = waiting.popleft()
-            if done.error is None:
+            if done.error is None or done.error.code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+                # those that were in sync have it: whoever loads the partition will find it
                 for record in done.records:
                     self.machine.apply(record)
             done.on_end(done.error and _for_coordinators(done.error))
@@ -167,12 +161,12 @@ class Shard(Generic[M]):
 class _Write:
     """Appended, not yet applied."""
 
-    __slots__ = ("error", "on_end", "records", "unconfirmed")
+    __slots__ = ("error", "on_end", "records", "settled")
 
     def __init__(self, records: Sequence[Any], on_end: OnEnd) -> None:
         self.records = records
         self.on_end = on_end
-        self.unconfirmed = 1
+        self.settled = False
         self.error: KafkaError | None = None
 
 
@@ -192,13 +186,15 @@ def _check_size(partition: Partition, size: int) -> None:
 
 _AS_COORDINATOR = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
 
 def _for_coordinators(error: KafkaError) -> KafkaError:
-    """What a refused append means to those who ask a coordinator."""
+    """A refused write as those who ask a coordinator are told of it."""
     code = _AS_COORDINATOR.get(error.code)
     return error if code is None else KafkaError(code, error.message or "")
 

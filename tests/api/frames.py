@@ -17,7 +17,6 @@ from kafkad.log.recompress import SlowPath
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Reply
-from kafkad.replica.durable import Durable
 from kafkad.turns import Jobs, Lane
 from kafkad.wire.apis import response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
@@ -69,8 +68,7 @@ class Frames:
         self.probes = {route.key: RequestProbe(route.name) for route in ROUTES}
         self.slow_path = SlowPath()
         clock = SystemClock()
-        durable = Durable(broker.replicas.logs.files, broker.threads)
-        produce = ProduceApi(broker.replicas, clock, self.slow_path, durable, self.probes[PRODUCE], jobs())
+        produce = ProduceApi(broker.replicas, clock, broker.timers, self.slow_path, self.probes[PRODUCE], jobs())
         self.fetch = FetchApi(broker.replicas, FetchSessions(10, 120_000, Random(1)), clock, self.probes[FETCH], jobs())
         self.dispatcher = Dispatcher(broker.context, produce, self.fetch, self.probes, jobs())
         self.connection = FakeConnection(broker)

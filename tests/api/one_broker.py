@@ -102,8 +102,9 @@ class OneBroker:
         loop = asyncio.get_running_loop()
         self.timers = Timers()
         waits = Waits(self.timers, clock, loop.call_soon)
+        self.durable = Durable(logs.files, self.threads)
         self.replicas = ReplicaManager(
-            1, logs, waits, self._topic_config, self.configs.load_topics, halt=lambda why: None
+            1, logs, waits, self.durable, self._topic_config, self.configs.load_topics, halt=lambda why: None
         )
         self.controller = Controller(
             self.store,
@@ -119,11 +120,9 @@ class OneBroker:
         await self.controller.start()
         features = FinalizedFeatures(self.store)
         await features.start()
-        self.durable = Durable(logs.files, self.threads)
         self.coordinators = Coordinators(
             self.replicas,
             self.controller,
-            self.durable,
             self.store,
             config=lambda: self.config,
             clock=clock,

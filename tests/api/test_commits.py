@@ -1,82 +1,100 @@
-"""A request that waits for fsyncs: what it hears, and when."""
+"""A produce request that waits until what it wrote is committed: what it hears, and when."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import cast
 
-from kafkad.api.commits import Commits, Failures
+from kafkad.api.commits import Commit, Commits
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.replica.partition import Partition
+from kafkad.timers import Timers
+from tests.fakes import FakeClock
 
 
-class Disks:
-    """Stands for `Durable`: each log is on the disk when the test says so."""
+class Waited:
+    """As much of a partition as a commit asks for: it is committed when the test says so."""
 
+    def __init__(self, *, at_once: bool = False) -> None:
+        self._at_once = at_once
+        self.asked: list[int] = []
+        self.committed: Callable[[KafkaError | None], None]
+
+    def when_committed(self, end: int, on_committed: Callable[[KafkaError | None], None]) -> None:
+        self.asked.append(end)
+        self.committed = on_committed
+        if self._at_once:
+            on_committed(None)
+
+
+class Made:
     def __init__(self) -> None:
-        self.waiting: dict[str, Any] = {}
-        self.there_already: set[str] = set()
+        self.clock = FakeClock()
+        self.timers = Timers()
+        self.commits = Commits(self.clock, self.timers)
+        self.ends = 0
 
-    def commit(self, log: Any, on_done: Any) -> None:
-        if log in self.there_already:
-            on_done(None)
-        else:
-            self.waiting[log] = on_done
+    def begin(self, *partitions: Waited, timeout_ms: int = 1000) -> Commit:
+        commit = self.commits.new(timeout_ms)
+        for place, partition in enumerate(partitions):
+            commit.wait_for(place, cast(Partition, partition), 10 + place)
+        return commit
 
+    def end(self) -> None:
+        self.ends += 1
 
-def test_it_ends_once_with_the_last_of_its_logs() -> None:
-    async def scenario() -> None:
-        disks = Disks()
-        ends: list[Failures] = []
-        logs: Any = {0: "a", 2: "b", 3: "c"}
-        disks.there_already.add("c")
-        commits = Commits(disks)  # type: ignore[arg-type]
-        assert commits.begin(logs, 1000, ends.append)
-        disks.waiting["b"](StorageError("/disk", "it is gone"))
-        assert not ends
-        assert len(commits) == 1
-        disks.waiting["a"](None)
-        assert [list(failures) for failures in ends] == [[2]]
-        assert len(commits) == 0
-
-    asyncio.run(scenario())
+    def advance(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timers.expire(self.clock.monotonic_ms())
 
 
-def test_what_is_on_the_disk_already_needs_no_wait() -> None:
-    async def scenario() -> None:
-        disks = Disks()
-        disks.there_already.add("a")
-        logs: Any = {0: "a"}
-        commits = Commits(disks)  # type: ignore[arg-type]
-        assert not commits.begin(logs, 1000, _never)
-        assert len(commits) == 0
-
-    asyncio.run(scenario())
+def codes(commit: Commit) -> dict[int, ErrorCode]:
+    return {place: error.code for place, error in commit.failures.items()}
 
 
-def test_a_request_that_wrote_nothing_is_forgotten_at_once() -> None:
-    """Every produce through the worker begins one: kept for ever, they were 2 KB each, and a stop waited for them."""
-
-    async def scenario() -> None:
-        commits = Commits(Disks())  # type: ignore[arg-type]
-        assert not commits.begin({}, 30_000, _never)
-        assert len(commits) == 0
-
-    asyncio.run(scenario())
-
-
-def test_one_that_takes_too_long_is_told_so_and_what_comes_later_is_ignored() -> None:
-    async def scenario() -> None:
-        disks = Disks()
-        ended: asyncio.Future[Failures] = asyncio.get_running_loop().create_future()
-        logs: Any = {0: "a", 1: "b"}
-        Commits(disks).begin(logs, 1, ended.set_result)  # type: ignore[arg-type]
-        disks.waiting["a"](None)
-        failures = await ended
-        assert {at: error.code for at, error in failures.items()} == {1: ErrorCode.REQUEST_TIMED_OUT}
-        disks.waiting["b"](KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
-
-    asyncio.run(scenario())
+def test_it_is_over_once_with_the_last_of_its_partitions() -> None:
+    made, a, b, c = Made(), Waited(), Waited(at_once=True), Waited()
+    commit = made.begin(a, b, c)
+    assert (a.asked, b.asked, c.asked) == ([10], [11], [12])
+    assert made.commits.park(commit, made.end)
+    c.committed(StorageError("/disk", "it is gone"))
+    assert (made.ends, len(made.commits)) == (0, 1)
+    a.committed(None)
+    assert (made.ends, len(made.commits)) == (1, 0)
+    assert codes(commit) == {2: ErrorCode.KAFKA_STORAGE_ERROR}
 
 
-def _never(failures: Failures) -> None:
-    raise AssertionError(failures)
+def test_what_is_committed_already_needs_no_wait_and_what_failed_at_once_is_not_lost() -> None:
+    made, a, b = Made(), Waited(at_once=True), Waited()
+    commit = made.begin(a, b)
+    b.committed(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert not made.commits.park(commit, made.end)
+    assert codes(commit) == {1: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert (made.ends, len(made.commits), len(made.timers)) == (0, 0, 0)
+
+
+def test_what_is_answered_otherwise_is_waited_for_no_more() -> None:
+    made, a, b = Made(), Waited(), Waited(at_once=True)
+    commit = made.begin(a, b)
+    commit.forget(0)
+    assert not made.commits.park(commit, made.end)
+    a.committed(StorageError("/disk", "it is gone"))
+    assert not commit.failures
+
+
+def test_what_takes_too_long_is_told_so_and_what_comes_later_is_ignored() -> None:
+    made, a, b, slow = Made(), Waited(), Waited(), Waited()
+    commit = made.begin(a, b)
+    assert made.commits.park(commit, made.end)
+    assert made.commits.park(made.begin(slow, timeout_ms=60_000), made.end)
+    a.committed(None)
+    for _ in range(3):
+        made.advance(500)
+    assert made.ends == 1
+    assert codes(commit) == {1: ErrorCode.REQUEST_TIMED_OUT}
+    b.committed(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+    assert codes(commit) == {1: ErrorCode.REQUEST_TIMED_OUT}
+    assert (made.ends, len(made.commits)) == (1, 1)
+    slow.committed(None)
+    made.advance(500)
+    assert (made.ends, len(made.commits), len(made.timers)) == (2, 0, 0)

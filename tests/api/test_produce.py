@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
+from kafkad.replica.partition import Role
 from kafkad.wire.compression import Codec
 from kafkad.wire.messages.produce import (
     PartitionProduceData,
@@ -220,6 +222,104 @@ def test_a_failed_fsync_is_told_whether_the_request_repeats_or_not(
         disk.setattr(frames.broker.replicas.logs.files, "sync", refuse)
         answer = produce(frames, batch())
     assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+
+def with_follower(frames: Frames, epoch: int, **change: object) -> None:
+    """As a LeaderAndIsr would say it: broker 2 is in sync, too."""
+    role = Role(leader=1, leader_epoch=epoch, partition_epoch=epoch, isr=(1, 2), replicas=(1, 2))
+    partition = frames.broker.replicas.get("t", 0)
+
+    async def become() -> None:
+        partition.become(replace(role, **change))  # type: ignore[arg-type]
+
+    frames.broker.run(become())
+
+
+@pytest.mark.parametrize("earlier", [0, 2])
+@pytest.mark.parametrize("settings", [{}, {"compression.type": "zstd"}, {"kafkad.acks.fsync": "true"}])
+def test_acks_all_is_not_answered_before_all_that_are_in_sync_have_it(
+    frames: Frames, settings: dict[str, str], earlier: int
+) -> None:
+    """On every way: the repeated, the direct and the slow one."""
+    frames.broker.create("t", configs=settings)
+    for _ in range(earlier):
+        produce(frames, batch())
+    with_follower(frames, 5)
+    assert frames.begin(request(frames, 9, {0: batch()}), 9) is None
+    log = frames.broker.replicas.get("t", 0).log
+    frames.broker.run_until(lambda: log.end_offset == 3 * earlier + 3)
+    frames.broker.settle()
+    assert not frames.connection.replies
+    with_follower(frames, 6, isr=(1,))
+    frames.broker.run_until(lambda: bool(frames.connection.replies))
+    [answer] = answers(frames)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 3 * earlier)
+
+
+def answers(frames: Frames) -> list[PartitionProduceResponse]:
+    reply = frames.connection.replies.pop()
+    assert reply is not None
+    [topic] = frames.decode(reply, 0, 9).responses
+    return list(topic.partition_responses)
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_lesser_acks_wait_for_nobody(frames: Frames, acks: int) -> None:
+    frames.broker.create("t")
+    with_follower(frames, 5)
+    for _ in range(3):
+        reply = frames.begin(request(frames, 9, {0: batch()}, acks=acks), 9)
+        assert (reply is not None) == (acks == 1)
+    assert not frames.connection.replies
+    assert len(stored(frames)) == 9
+    assert frames.broker.replicas.get("t", 0).high_watermark == 0
+
+
+@pytest.mark.parametrize("earlier", [0, 2])
+def test_a_leader_that_leads_no_more_says_so_to_those_who_wait(frames: Frames, earlier: int) -> None:
+    frames.broker.create("t")
+    for _ in range(earlier):
+        produce(frames, batch())
+    with_follower(frames, 5)
+    assert frames.begin(request(frames, 9, {0: batch()}), 9) is None
+    with_follower(frames, 6, leader=2)
+    [answer] = answers(frames)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+def test_what_nobody_confirms_in_time_is_told_so(frames: Frames) -> None:
+    frames.broker.create("t")
+    with_follower(frames, 5)
+    slow = request(frames, 9, {0: batch()})
+    slow.timeout_ms = 1
+    assert frames.begin(slow, 9) is None
+    frames.broker.run_until(lambda: bool(frames.broker.timers.expire(frames.broker.context.clock.monotonic_ms())))
+    [answer] = answers(frames)
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_too_few_in_sync_refuse_acks_all_and_nothing_is_written(frames: Frames) -> None:
+    frames.broker.create("t", configs={"min.insync.replicas": "2"})
+    with_follower(frames, 5)
+    assert frames.begin(request(frames, 9, {0: batch()}), 9) is None
+    with_follower(frames, 6, isr=(1,))
+    for _ in range(2):
+        assert produce(frames, batch()).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert len(stored(frames)) == 3
+    assert produce(frames, batch(), acks=1).base_offset == 3
+
+
+def test_a_duplicate_is_confirmed_when_the_first_one_is_committed(frames: Frames) -> None:
+    frames.broker.create("t")
+    with_follower(frames, 5)
+    once = batch(producer_id=7, producer_epoch=0, base_sequence=0)
+    assert frames.begin(request(frames, 9, {0: once}), 9) is None
+    first = frames.connection.later
+    assert frames.begin(request(frames, 9, {0: once}), 9) is None
+    assert frames.connection.later is not first
+    assert len(stored(frames)) == 3
+    with_follower(frames, 6, isr=(1,))
+    assert produce(frames, once).base_offset == 0
 
 
 def test_acks_0_is_not_answered_and_a_failure_closes(frames: Frames) -> None:

@@ -25,7 +25,7 @@ class LifeShard:
         self.sequences: list[int] = []
 
     @property
-    def at_once(self) -> bool:
+    def commits_at_once(self) -> bool:
         return not self._life.hold
 
     @property

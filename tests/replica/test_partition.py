@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,11 +16,12 @@ from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
 from kafkad.names import TopicPartition
+from kafkad.replica.durable import Durable
 from kafkad.replica.partition import Partition, Role
 from kafkad.replica.waits import Waits
 from kafkad.timers import Timers
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, HeldDisk
 
 ME = 1
 LEADER = Role(leader=ME, leader_epoch=4, partition_epoch=0, isr=(ME,), replicas=(ME,))
@@ -49,7 +51,9 @@ class Made:
         self.turns = Turns()
         self.waits = Waits(self.timers, self.clock, self.turns)
         self.log = Log.open(str(directory / "t-0"), config or LogConfig(), Files(), self.clock, topic_partition=TP)
-        self.partition = Partition(TP, self.log, ME, self.waits, TopicProbe(), 0)
+        self.disk = HeldDisk()
+        durable = cast(Durable, self.disk)
+        self.partition = Partition(TP, self.log, ME, self.waits, durable, TopicProbe(), 0)
 
     def append(self, count: int = 3) -> int:
         batch = memoryview(build_batch([Record(i, 1_000, b"k", b"v") for i in range(count)]))
@@ -134,11 +138,11 @@ def test_delete_records_moves_the_start_up_to_the_high_watermark(made: Made) -> 
     assert partition.delete_records(-1) == 10
 
 
-def test_only_a_plain_leader_is_fast(made: Made) -> None:
+def test_only_a_plain_leader_appends_batches_as_they_are(made: Made) -> None:
     partition = made.partition
-    assert not partition.fast
+    assert not partition.appends_as_is
     partition.become(LEADER)
-    assert partition.fast
+    assert partition.appends_as_is
     for config in (
         LogConfig(cleanup_policy=frozenset({"compact"})),
         LogConfig(compression_type="zstd"),
@@ -147,18 +151,18 @@ def test_only_a_plain_leader_is_fast(made: Made) -> None:
         LogConfig(flush_bytes=1000),
     ):
         partition.update_config(config)
-        assert not partition.fast
+        assert not partition.appends_as_is
     partition.update_config(LogConfig())
-    assert partition.fast
+    assert partition.appends_as_is
     partition.retire()
-    assert not partition.fast
+    assert not partition.appends_as_is
 
 
 def test_a_failed_replica_serves_nobody_with_the_reason(made: Made) -> None:
     made.partition.become(LEADER)
     made.partition.fail(StorageError("/disk", "it is gone"))
     assert refusal(lambda: made.partition.check_leader(-1)) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert not made.partition.fast
+    assert not made.partition.appends_as_is
 
 
 def test_a_wait_is_tried_once_a_turn_and_ends_when_it_is_answered(made: Made) -> None:
@@ -235,3 +239,85 @@ def test_who_waits_for_the_high_watermark_is_called_when_it_is_there(made: Made)
     wait("five", 5)
     made.partition.become(replace(LEADER, leader=2, leader_epoch=7, isr=(ME, 2), replicas=(ME, 2)))
     assert heard[3:] == [("five", ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+
+
+Heard = list[ErrorCode | None]
+WITH_FOLLOWER = replace(LEADER, isr=(ME, 2), replicas=(ME, 2))
+
+
+def wait(made: Made) -> Heard:
+    heard: Heard = []
+    made.partition.when_committed(made.log.end_offset, lambda error: heard.append(error and error.code))
+    return heard
+
+
+def durable(directory: Path, **settings: int) -> Made:
+    return Made(directory, LogConfig(acks_fsync=True, **settings))
+
+
+def test_alone_an_append_commits_at_once_unless_the_disk_has_to_have_it(made: Made) -> None:
+    partition = made.partition
+    assert not partition.commits_at_once
+    partition.become(LEADER)
+    assert partition.commits_at_once
+    made.append()
+    assert wait(made) == [None]
+    partition.update_config(LogConfig(acks_fsync=True))
+    assert not partition.commits_at_once
+    partition.update_config(LogConfig())
+    partition.become(replace(WITH_FOLLOWER, leader_epoch=5))
+    assert not partition.commits_at_once
+
+
+def test_with_acks_fsync_alone_the_disk_is_waited_for(tmp_path: Path) -> None:
+    made = durable(tmp_path)
+    made.partition.become(LEADER)
+    made.append()
+    first, second = wait(made), wait(made)
+    assert not first
+    made.disk.finish()
+    assert (first, second) == ([None], [])
+    made.disk.finish(StorageError("/disk", "it is gone"))
+    assert second == [ErrorCode.KAFKA_STORAGE_ERROR]
+    made.log.close()
+
+
+def test_with_acks_fsync_and_a_follower_both_are_waited_for(tmp_path: Path) -> None:
+    made = durable(tmp_path)
+    made.partition.become(WITH_FOLLOWER)
+    made.append()
+    heard = wait(made)
+    made.partition.become(replace(LEADER, leader_epoch=5, replicas=(ME, 2)))
+    assert not heard
+    made.disk.finish()
+    assert heard == [None]
+    made.log.close()
+
+
+def test_whoever_is_in_sync_no_more_when_the_disk_has_it_is_missed(tmp_path: Path) -> None:
+    made = durable(tmp_path, min_insync_replicas=2)
+    partition = made.partition
+    partition.become(WITH_FOLLOWER)
+    made.append()
+    partition.high_watermark = made.log.end_offset
+    heard = wait(made)
+    partition.become(replace(WITH_FOLLOWER, leader_epoch=5, isr=(ME,)))
+    made.disk.finish()
+    assert heard == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+    made.log.close()
+
+
+@pytest.mark.parametrize("lose", ["role", "disk", "partition"])
+def test_who_waits_for_followers_hears_of_a_lost_leader_and_so_does_who_comes_later(made: Made, lose: str) -> None:
+    made.partition.become(WITH_FOLLOWER)
+    made.append()
+    before = wait(made)
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if lose == "role":
+        made.partition.become(replace(WITH_FOLLOWER, leader=2, leader_epoch=5))
+    elif lose == "disk":
+        made.partition.fail(StorageError("/disk", "it is gone"))
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+    else:
+        made.partition.retire()
+    assert before == wait(made) == [code]

@@ -6,14 +6,12 @@ import asyncio
 import gc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from kafkad.controller.topics import MorePartitions, NewTopic
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.names import home_partition
-from kafkad.replica.durable import Durable
 from kafkad.shard import Coordination, Shard, loading
 from kafkad.shard.shard import Surroundings
 from kafkad.wire.records import Record
@@ -31,9 +29,8 @@ class Coordinator:
         self.machines: list[Pairs] = []
         self.creations = 0
         self.replicas_asked_for = 1
-        durable = cast(Durable, None)
         self.clock = FakeClock()
-        around = Surroundings(self.clock, durable, broker.replicas.directory_failed, codec=0)
+        around = Surroundings(self.clock, broker.replicas.directory_failed, codec=0)
         self.coordination: Coordination[Pairs] = Coordination(
             TOPIC,
             broker.replicas,

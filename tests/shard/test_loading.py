@@ -41,9 +41,10 @@ class Live:
 
     def __init__(self, directory: Path, codec: int = 0) -> None:
         self.log = Log.open(str(directory / str(TP)), SMALL, Files(), FakeClock(), topic_partition=TP)
-        self.partition = Partition(TP, self.log, 1, Waits(Timers(), FakeClock(), lambda call: None), TopicProbe(), 0)
+        waits = Waits(Timers(), FakeClock(), lambda call: None)
+        self.partition = Partition(TP, self.log, 1, waits, cast(Durable, None), TopicProbe(), 0)
         self.partition.become(Role(leader=1, leader_epoch=1, isr=(1,), replicas=(1,)))
-        around = Surroundings(FakeClock(), cast(Durable, None), lambda error: None, codec)
+        around = Surroundings(FakeClock(), lambda error: None, codec)
         self.shard: Shard[Pairs] = Shard(self.partition, around, Pairs)
         self.shard.begin()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -23,26 +23,13 @@ from kafkad.shard import Shard
 from kafkad.shard.shard import Surroundings
 from kafkad.timers import Timers
 from kafkad.wire.records import iter_batches, iter_records
-from tests.fakes import FakeClock, FaultyFiles
+from tests.fakes import FakeClock, FaultyFiles, HeldDisk
 from tests.shard.pairs import Pair, Pairs
 
 ME, OTHER = 1, 2
 ALONE = Role(leader=ME, leader_epoch=4, partition_epoch=0, isr=(ME,), replicas=(ME,))
 WITH_FOLLOWER = replace(ALONE, isr=(ME, OTHER), replicas=(ME, OTHER))
 TP = TopicPartition("__consumer_offsets", 7)
-
-
-class HeldDisk:
-    """A `Durable` whose fsyncs end when the test says so."""
-
-    def __init__(self) -> None:
-        self.waiting: list[Callable[[StorageError | None], None]] = []
-
-    def commit(self, log: Log, on_done: Callable[[StorageError | None], None]) -> None:
-        self.waiting.append(on_done)
-
-    def finish(self, error: StorageError | None = None) -> None:
-        self.waiting.pop(0)(error)
 
 
 class Made:
@@ -55,8 +42,8 @@ class Made:
         log_config = replace(LogConfig(cleanup_policy=frozenset({"compact"})), **config)
         self.log = Log.open(str(directory / str(TP)), log_config, self.files, self.clock, topic_partition=TP)
         waits = Waits(Timers(), self.clock, lambda call: None)
-        self.partition = Partition(TP, self.log, ME, waits, TopicProbe(), 0)
-        around = Surroundings(self.clock, cast(Durable, self.disk), self.failures.append, codec=0)
+        self.partition = Partition(TP, self.log, ME, waits, cast(Durable, self.disk), TopicProbe(), 0)
+        around = Surroundings(self.clock, self.failures.append, codec=0)
         self.shard: Shard[Pairs] = Shard(self.partition, around, Pairs)
         self.machine = self.shard.machine
 
@@ -170,9 +157,33 @@ def test_a_disk_that_refuses_is_reported_and_leaves_the_state_as_it_is(made: Mad
     made.files.fail("pwrite", errno.ENOSPC)
     made.write("second")
     made.write("third")
-    assert made.ends == [("first", None), ("second", ErrorCode.KAFKA_STORAGE_ERROR), ("third", None)]
+    assert made.ends == [("first", None), ("second", ErrorCode.NOT_COORDINATOR), ("third", None)]
     assert list(made.machine.pairs) == ["first", "third"]
     assert len(made.failures) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_refused_write_is_told_as_coordinators_tell_it(
+    made: Made, monkeypatch: pytest.MonkeyPatch, code: ErrorCode, told: ErrorCode
+) -> None:
+    def refuse(*append: object) -> int:
+        raise KafkaError(code)
+
+    made.lead()
+    monkeypatch.setattr(Partition, "append", refuse)
+    made.write("first")
+    assert made.ends == [("first", told)]
+    assert not made.machine.applied
 
 
 @pytest.mark.parametrize(
@@ -216,9 +227,9 @@ def test_with_acks_fsync_both_the_disk_and_the_followers_are_waited_for(tmp_path
     made = Made(tmp_path, acks_fsync=True)
     made.lead(WITH_FOLLOWER)
     made.write("first")
-    made.disk.finish()
+    made.partition.become(replace(ALONE, leader_epoch=5, replicas=(ME, OTHER)))
     assert not made.ends
-    made.partition.become(replace(ALONE, replicas=(ME, OTHER)))
+    made.disk.finish()
     assert made.ends == [("first", None)]
     made.log.close()
 
@@ -228,6 +239,19 @@ def test_an_fsync_that_fails_applies_nothing(tmp_path: Path) -> None:
     made.lead()
     made.write("first")
     made.disk.finish(StorageError("d", "gone"))
-    assert made.ends == [("first", ErrorCode.KAFKA_STORAGE_ERROR)]
+    assert made.ends == [("first", ErrorCode.NOT_COORDINATOR)]
     assert not made.machine.applied
+    made.log.close()
+
+
+def test_what_too_few_confirmed_in_the_end_is_refused_and_applied_for_the_log_has_it(tmp_path: Path) -> None:
+    made = Made(tmp_path, acks_fsync=True, min_insync_replicas=2)
+    made.lead(WITH_FOLLOWER)
+    made.write("first")
+    made.partition.update_config(replace(made.log.config, min_insync_replicas=1))
+    made.partition.become(replace(WITH_FOLLOWER, leader_epoch=5, isr=(ME,)))
+    made.partition.update_config(replace(made.log.config, min_insync_replicas=2))
+    made.disk.finish()
+    assert made.ends == [("first", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert [pair.key for pair in made.machine.applied] == ["first"]
     made.log.close()
