@@ -1,36 +1,147 @@
-"""The log of one partition: segments, indexes, leader epochs, producers, and the rules that keep them consistent.
+"""The log of one partition: segments, leader epochs, producers, and the rules that keep them consistent.
 
-Synchronous, owned by the event loop, not thread-safe but for `Flush.sync`. Appending is in `appender`, loading in
-`recovery`, getting smaller in `trimmer`; here is the rest. `read` is hot: it does no work per record and walks over few
-batches. The high watermark is not known here: whoever reads says up to where.
+Synchronous, owned by the event loop, not thread-safe but for `Flush.sync`. `append` and `read` are the hot paths of a
+leader: no work per record. An append is one write and comparisons with limits that `Segment.set_limits` worked out
+before; a read walks over few batches. The high watermark is not known here: readers say how far they may see.
 """
 
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
-from collections.abc import Callable
+import random
+import struct
+from collections.abc import Callable, Iterable
 from typing import Self
 
 from kafkad.clock import Clock
 from kafkad.config import LogConfig
-from kafkad.errors import ErrorCode, KafkaError
-from kafkad.log import recovery
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log import recovery, swap
 from kafkad.log.batches import BadBatch
+from kafkad.log.compaction import Replacement
+from kafkad.log.copied import CopiedBatch, copied_batches
 from kafkad.log.damage import UNKNOWN_END, Damage
-from kafkad.log.files import Files, Slice, disk_errors, storage_error
+from kafkad.log.dirt import Dirt, assess, first_dirty
+from kafkad.log.files import Files, Slice, disk_errors, short_write, storage_error
 from kafkad.log.flush import Flush
 from kafkad.log.indexed import LOG, Hole
-from kafkad.log.producers import DEFAULT_EXPIRATION_MS
-from kafkad.log.segment import SUFFIXES, Segment
-from kafkad.log.trimmer import Trimmer
+from kafkad.log.producers import DEFAULT_EXPIRATION_MS, read_marker
+from kafkad.log.recovery import Loaded
+from kafkad.log.removal import DoomedFiles
+from kafkad.log.retention import deletable
+from kafkad.log.segment import NOWHERE, SUFFIXES, Segment
+from kafkad.log.segments import Segments
 from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
 from kafkad.names import NO_TOPIC_ID, TopicPartition
-from kafkad.wire.records import RecordsError
+from kafkad.wire.control import ControlRecord
+from kafkad.wire.records import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    CONTROL,
+    LEADER_EPOCH,
+    MAGIC,
+    MAX_TIMESTAMP,
+    PRODUCER_ID,
+    Header,
+    RecordsError,
+)
+
+_BASE_LENGTH_EPOCH = struct.Struct(">qii")
 
 
-class Log(Trimmer):
-    __slots__ = ()
+def _nobody_waits() -> None:
+    pass
+
+
+def _nobody_listens(tp: TopicPartition, damage: Damage) -> None:
+    pass
+
+
+class Log:
+    __slots__ = (
+        "_clock",
+        "_doomed",
+        "_durable_until",
+        "_files",
+        "_flushed_size",
+        "_last_epoch",
+        "_new_names",
+        "_pwrite",
+        "_segments",
+        "_torn",
+        "_truncations",
+        "cleaned_until",
+        "compacting",
+        "config",
+        "directory",
+        "durable_name",
+        "end_offset",
+        "epochs",
+        "flushed_ms",
+        "flushed_until",
+        "found",
+        "on_damage",
+        "on_flushed",
+        "placed",
+        "producers",
+        "retired",
+        "start_offset",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        directory: str,
+        config: LogConfig,
+        files: Files,
+        clock: Clock,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.directory = directory
+        self.config = config
+        self.start_offset = loaded.start_offset
+        self.end_offset = loaded.end_offset
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self._files = files
+        self._clock = clock
+        self._pwrite = files.pwrite
+        self._segments = Segments(loaded.segments)
+        self._doomed = DoomedFiles()
+        self._last_epoch: int | None = self.epochs.latest
+        self._torn = False
+        """Bytes of a failed write may still be in the file, behind the end of the active segment."""
+        self._truncations = 0
+
+        self._durable_until = loaded.durable_until
+        self._flushed_size = self._segments.active.base, self._segments.active.size
+        """The end of the last flush: the base of a segment and a position in it."""
+        self._new_names = loaded.new_names
+        self.flushed_ms = clock.now_ms()
+        self.flushed_until = loaded.end_offset
+        """The end of the records that are on the disk; the recovery point, which covers indexes too, may be lower."""
+        self.on_flushed: Callable[[], None] = _nobody_waits
+        """Called when `flushed_until` has moved."""
+        self.durable_name = -1
+        """The base of the last segment whose file name is on the disk for `kafkad.acks.fsync`."""
+        self.placed = False
+        """Whether the name of the log's directory, and its topic id, are known to be on the disk."""
+
+        self.cleaned_until: int | None = None
+        """The log's entry in `cleaner-offset-checkpoint`: everything before it is compacted."""
+        self.compacting = False
+        """Its closed segments are being compacted; retention leaves them alone meanwhile."""
+        self.found = loaded.damage
+        """Damage found when the log was opened."""
+        self.on_damage: Callable[[TopicPartition, Damage], None] = _nobody_listens
+        """Told of damage that a read runs into."""
+        self.retired = False
+        """Taken out of the broker: deleted, or replaced by its copy in another log directory."""
 
     @classmethod
     def open(
@@ -50,8 +161,8 @@ class Log(Trimmer):
     ) -> Self:
         """Load the log in `directory`, or make a new one there.
 
-        `clean`: the last one to use it closed it. Then only its end is looked at; otherwise every batch from the
-        recovery point on is checked, `progress(bytes done, bytes to do)` being told now and then.
+        `clean` means that it was closed properly: then only its end is looked at. Otherwise every batch from the
+        recovery point on is checked, and `progress(bytes done, bytes to do)` is called now and then.
         """
         with disk_errors(directory, "opening the log"):
             loaded = recovery.load(
@@ -67,46 +178,218 @@ class Log(Trimmer):
             )
         return cls(loaded, directory, config, files, clock, topic_partition, topic_id)
 
-    # -- what it is made of ----------------------------------------------------------------------------------------
-
     @property
     def segments(self) -> tuple[Segment, ...]:
-        return tuple(self._segments)
+        return tuple(self._segments.all)
 
     @property
     def size(self) -> int:
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size
 
     @property
     def damage(self) -> list[tuple[Segment, Hole]]:
-        """What recovery found broken before the tail. Readers of these offsets are refused, all others served."""
-        return [(segment, hole) for segment in self._segments for hole in segment.holes]
+        """Damage that recovery found before the tail. Reads of these offsets are refused, all others served."""
+        return self._segments.holes
 
     @property
     def recovery_point(self) -> int:
-        """Where an unclean stop makes the next start begin its checks: what comes before is on the disk, and sound."""
-        return min(self._durable_until, self._sound_until)
+        """Where the checks begin after an unclean stop: everything before is on the disk and sound."""
+        return min(self._durable_until, self._segments.damaged_from)
+
+    @property
+    def truncations(self) -> int:
+        """How often the log was cut back. What was found out about its records, or flushed, before the last time may
+        not hold any more."""
+        return self._truncations
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
-        for segment in self._segments:
+        for segment in self._segments.all:
             segment.interval = config.index_interval_bytes
-        if self._active.ready:
-            self._active.set_limits(config)
+        active = self._segments.active
+        if active.ready:
+            active.set_limits(config)
 
     def let_go_of_files(self) -> None:
-        """Keep none open that is not being written: a broker may have more logs than it may have open files."""
-        for segment in self._segments:
+        """Close all files that are not being written: a broker may have more logs than it may have open files."""
+        for segment in self._segments.all:
             segment.let_go()
 
-    def _floor(self, offset: int) -> int:
-        """The number of the segment that holds `offset`."""
-        return max(bisect_right(self._bases, offset) - 1, 0)
+    # -- append ----------------------------------------------------------------------------------------------------
+
+    def append(self, view: memoryview, at: int, end: int, header: Header, leader_epoch: int) -> int:
+        """HOT. Append view[at:end], one v2 batch whose size and CRC are checked already; return its base offset.
+
+        Base offset and leader epoch are set in `view`. Raises DuplicateBatch when the producer has sent it before,
+        KafkaError when its sequence or epoch is refused, StorageError when the disk fails: then nothing of it is left.
+        """
+        _, inner_length, _, _, _, _, last_delta, _, max_timestamp, producer_id, _, _, _ = header
+        marker = self._check_producer(view, at, header) if producer_id >= 0 else None
+        base = self.end_offset
+        last = base + last_delta
+        length = end - at
+        segment = self._segments.active
+        position = segment.size
+        if position + length > segment.limit or max_timestamp > segment.roll_after or last > segment.last_possible:
+            if length > self.config.segment_bytes:
+                raise self._larger_than_a_segment(length)
+            segment = self._make_room(length, max_timestamp, base, last)
+            position = segment.size
+        if leader_epoch != self._last_epoch:
+            self.assign_epoch(leader_epoch, base)
+        _BASE_LENGTH_EPOCH.pack_into(view, at, base, inner_length, leader_epoch)
+        try:
+            if self._pwrite(segment.fd, view[at:end], position) != length:
+                raise short_write()
+        except OSError as error:
+            raise self._undo_write(segment, error) from error
+        if max_timestamp > segment.newest_timestamp:
+            segment.newest_timestamp = max_timestamp
+            segment.newest_timestamp_offset = last
+        if segment.since_index > segment.interval:
+            segment.add_entry(last)
+        segment.since_index += length
+        segment.size = position + length
+        segment.last_base = base
+        segment.last_position = position
+        self.end_offset = last + 1
+        if producer_id >= 0:
+            self._note_producer(header, base, marker)
+        return base
+
+    def _larger_than_a_segment(self, length: int) -> KafkaError:
+        message = f"Message batch size is {length} bytes in append to partition {self.topic_partition}, "
+        message += f"which exceeds the maximum configured segment size of {self.config.segment_bytes}."
+        return KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
+
+    def append_copied(self, view: memoryview) -> None:
+        """Append whole batches as another replica has them, offsets and epochs included; a part at the end is ignored.
+
+        CRCs are checked. KafkaError (CORRUPT_MESSAGE) for a batch that does not fit; those before it stay appended.
+        """
+        pending: list[CopiedBatch] = []
+        waiting = 0
+        try:
+            for batch in copied_batches(view, self.end_offset):
+                header, last, segment = batch.header, batch.last_offset, self._segments.active
+                if (
+                    segment.size + waiting + batch.size > segment.limit
+                    or header[MAX_TIMESTAMP] > segment.roll_after
+                    or last > segment.last_possible
+                ):
+                    self._write_copied(view, pending)
+                    pending, waiting = [], 0
+                    base = header[BASE_OFFSET] if header[MAGIC] >= 2 else self.end_offset
+                    self._make_room(batch.size, header[MAX_TIMESTAMP], base, last)
+                pending.append(batch)
+                waiting += batch.size
+        except ValueError as error:
+            self._write_copied(view, pending)
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from None
+        self._write_copied(view, pending)
+
+    def _write_copied(self, view: memoryview, pending: list[CopiedBatch]) -> None:
+        """Write neighbouring batches, which go to the active segment, in one piece."""
+        if not pending:
+            return
+        at, end = pending[0].at, pending[-1].at + pending[-1].size
+        segment = self._segments.active
+        try:
+            if self._pwrite(segment.fd, view[at:end], segment.size) != end - at:
+                raise short_write()
+        except OSError as error:
+            raise self._undo_write(segment, error) from error
+        for batch in pending:
+            header = batch.header
+            base = header[BASE_OFFSET]
+            if header[LEADER_EPOCH] >= 0 and header[LEADER_EPOCH] != self._last_epoch:
+                self.assign_epoch(header[LEADER_EPOCH], base)
+            segment.last_base = base if header[MAGIC] >= 2 else NOWHERE
+            segment.last_position = segment.size
+            segment.note(header)
+            self.end_offset = batch.last_offset + 1
+            if header[PRODUCER_ID] >= 0:
+                self._note_producer(header, base, batch.marker)
+
+    def _check_producer(self, view: memoryview, at: int, header: Header) -> ControlRecord | None:
+        marker = read_marker(view, at, header) if header[ATTRIBUTES] & CONTROL else None
+        self.producers.check(header, marker)
+        return marker
+
+    def _note_producer(self, header: Header, base: int, marker: ControlRecord | None) -> None:
+        aborted = self.producers.update(header, base, marker)
+        if aborted is not None:
+            active = self._segments.active
+            active.transactions.append(aborted)
+            active.has_transactions = True
+
+    def assign_epoch(self, epoch: int, offset: int) -> None:
+        with disk_errors(self.directory, "writing leader epochs"):
+            self.epochs.assign(epoch, offset)
+        self._last_epoch = epoch
+
+    def _make_room(self, length: int, max_timestamp: int, base: int, last: int) -> Segment:
+        """Prepare the active segment for an append: open files, roll, reserve blocks."""
+        segment = self._segments.active
+        with disk_errors(self.directory, "making room"):
+            if self._torn:
+                self._files.truncate(segment.file.fd, segment.size)
+                self._torn = False
+            if not segment.ready:
+                segment.prepare(self.config)
+            if segment.should_roll(self.config, length, max_timestamp, last, self._clock.now_ms()):
+                segment = self._roll(base)
+                segment.prepare(self.config)
+            if not segment.size:
+                segment.first_timestamp = max_timestamp
+            segment.reserve(self.config, segment.size + length)
+            segment.set_limits(self.config)
+        return segment
+
+    def _undo_write(self, segment: Segment, error: OSError) -> StorageError:
+        """Remove what a failed write left; until that succeeds, nothing more is appended."""
+        segment.forget_readiness()
+        self._torn = True
+        try:
+            self._files.truncate(segment.fd, segment.size)
+            self._torn = False
+        except OSError:
+            pass  # tried again before the next append
+        return storage_error(self.directory, "appending", error)
+
+    def roll(self) -> None:
+        """Begin a new segment, unless the active one is empty."""
+        with disk_errors(self.directory, "rolling"):
+            self._roll(self.end_offset)
+
+    def _roll(self, base: int) -> Segment:
+        base = max(base, self.end_offset)
+        active = self._segments.active
+        if base == active.base:
+            return active
+        active.seal()
+        self._take_snapshot(base)
+        segment = self._new_segment(base)
+        self._segments.add(segment)
+        return segment
+
+    def _take_snapshot(self, offset: int) -> None:
+        if offset > self.start_offset:  # an empty log has nothing to say about producers
+            self.producers.take_snapshot(offset)
+
+    def _new_segment(self, base: int) -> Segment:
+        now_ms = self._clock.now_ms()
+        segment = Segment(self._files, self.directory, base, 0, self.config.index_interval_bytes, now_ms)
+        segment.create_files()
+        if self.config.segment_jitter_ms > 0:
+            segment.jitter_ms = random.randrange(min(self.config.segment_jitter_ms, self.config.segment_ms) or 1)
+        self._new_names = True
+        return segment
 
     # -- read ------------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, upto: int, at_least_one: bool = True) -> Slice | None:
-        """Whole batches from the one that holds `offset`, at most `max_bytes`, none with offsets from `upto` on.
+        """HOT. Whole batches from the one that holds `offset`, at most `max_bytes`, none with offsets from `upto` on.
 
         With `at_least_one` the first is given even if it alone is larger. None when there is nothing to give.
         OFFSET_OUT_OF_RANGE outside the log, CORRUPT_MESSAGE where it is damaged.
@@ -116,58 +399,45 @@ class Log(Trimmer):
             if offset > end_offset or offset < self.start_offset:
                 raise self._out_of_range(offset)
             return None
-        segment = self._active
-        if offset >= self._last_base and offset >= self.start_offset:  # the log may begin within its last batch
-            start = self._last_position
-        else:
-            if offset < self.start_offset:
-                raise self._out_of_range(offset)
-            segment, start = self._locate(offset)
-        stop = segment.size if upto >= end_offset else self._stop(segment, upto)
-        if stop - start > max_bytes or segment.holes:
-            stop = self._end_of_read(segment, start, stop, max_bytes)
-            if stop - start > max_bytes and not at_least_one:
-                return None
+        segment = self._segments.active
+        try:
+            if offset >= segment.last_base and offset >= self.start_offset:  # the log may begin within its last batch
+                start = segment.last_position
+            else:
+                if offset < self.start_offset:
+                    raise self._out_of_range(offset)
+                segment, start = self._locate(offset)
+            stop = segment.size if upto >= end_offset else self._segments.end_before(upto, segment)
+            if stop - start > max_bytes or segment.holes:
+                stop = segment.end_of_read(start, stop, max_bytes)
+                if stop - start > max_bytes and not at_least_one:
+                    return None
+        except OSError as error:
+            raise storage_error(self.directory, "reading", error) from error
+        except BadBatch as error:
+            raise self._damaged(error, segment) from error
         if stop <= start:
             return None
         return Slice(segment.file, start, stop - start)
 
+    def _out_of_range(self, offset: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{self.topic_partition} has offsets {self.start_offset} to {self.end_offset}, not {offset}",
+        )
+
     def _locate(self, offset: int) -> tuple[Segment, int]:
-        """Where to read `offset`, which may have been cleaned away, even with the rest of its segment."""
-        number = self._floor(offset)
-        segment = self._segments[number]
+        """Where to read `offset`, which may have been compacted away, even with the rest of its segment."""
+        following = iter(self._segments.starting_at(offset))
+        segment = next(following)
         try:
             start = segment.locate(offset)
-            while start >= segment.size and segment is not self._active:
-                number += 1
-                segment = self._segments[number]
+            while start >= segment.size and segment is not self._segments.active:
+                segment = next(following)
                 start = segment.locate(offset)
-        except (BadBatch, OSError) as error:
-            raise self._unreadable(error, segment) from error
+        except BadBatch as error:
+            raise self._damaged(error, segment) from error
         return segment, start
-
-    def _stop(self, segment: Segment, upto: int) -> int:
-        """The position in `segment` at which a reader that may not see `upto` must stop."""
-        number = bisect_right(self._bases, segment.base)
-        if number < len(self._bases) and self._bases[number] <= upto:
-            return segment.size
-        if segment is self._active and self._last_base == upto:
-            return self._last_position
-        try:
-            return segment.locate(upto)
-        except (BadBatch, OSError) as error:
-            raise self._unreadable(error, segment) from error
-
-    def _end_of_read(self, segment: Segment, start: int, stop: int, max_bytes: int) -> int:
-        try:
-            return segment.end_of_read(start, stop, max_bytes)
-        except (BadBatch, OSError) as error:
-            raise self._unreadable(error, segment) from error
-
-    def _unreadable(self, error: BadBatch | OSError, segment: Segment) -> KafkaError:
-        if isinstance(error, OSError):
-            return storage_error(self.directory, "reading", error)
-        return self._damaged(error, segment)
 
     def _damaged(self, error: BadBatch | RecordsError, where: Segment | None = None) -> KafkaError:
         path = where.path(LOG) if where else self.directory
@@ -180,7 +450,7 @@ class Log(Trimmer):
         """(timestamp, offset, leader epoch) of the first record that is not older than `timestamp`."""
         try:
             with disk_errors(self.directory, "searching for a timestamp"):
-                return self._timestamps.first_at_or_after(timestamp, self.start_offset)
+                return self._segments.timestamps.first_at_or_after(timestamp, self.start_offset)
         except (BadBatch, RecordsError) as error:
             raise self._damaged(error) from None
 
@@ -188,39 +458,36 @@ class Log(Trimmer):
         """(timestamp, offset, leader epoch) of the first record that has the largest timestamp."""
         try:
             with disk_errors(self.directory, "searching for a timestamp"):
-                return self._timestamps.largest(self.start_offset)
+                return self._segments.timestamps.largest(self.start_offset)
         except (BadBatch, RecordsError) as error:
             raise self._damaged(error) from None
 
     def aborted_transactions(self, start: int, upto: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions with records in [start, upto)."""
-        found: list[AbortedTransaction] = []
-        for number in range(self._floor(start), len(self._segments)):
-            segment = self._segments[number]
+        aborted: list[AbortedTransaction] = []
+        for segment in self._segments.starting_at(start):
             if segment.has_transactions:
-                some, complete = self._transactions(number).collect(start, upto)
-                found += some
+                some, complete = self._transactions_of(segment).collect(start, upto)
+                aborted += some
                 if complete:
                     break
-        return [(entry.producer_id, entry.first_offset) for entry in found]
+        return [(entry.producer_id, entry.first_offset) for entry in aborted]
 
-    def _transactions(self, number: int) -> TransactionIndex:
-        segment = self._segments[number]
+    def _transactions_of(self, segment: Segment) -> TransactionIndex:
         index = segment.transactions
         with disk_errors(self.directory, "reading a transaction index"):
             try:
                 _ = index.entries
             except BrokenTransactionIndexError:
+                until = self._segments.all[: self._segments.number_of(segment.base) + 1]
                 try:
-                    recovery.rebuild_transactions(
-                        self.producers.snapshots, self._segments[: number + 1], self._clock.now_ms()
-                    )
+                    recovery.rebuild_transactions(self.producers.snapshots, until, self._clock.now_ms())
                 except BadBatch as error:
                     raise self._damaged(error, segment) from None
         return index
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the first transaction begins that a `read_committed` reader may not pass."""
+        """The start of the first transaction that a `read_committed` reader may not pass."""
         first = self.producers.first_unstable_offset(high_watermark)
         return None if first is None else max(first, self.start_offset)
 
@@ -230,32 +497,33 @@ class Log(Trimmer):
         """Cut off the batch that holds `offset` and everything after it."""
         if offset >= self.end_offset:
             return
-        if offset < self._bases[0]:
+        if offset < self._segments.first_base:
             self.truncate_fully_at(offset)
             return
         with disk_errors(self.directory, "truncating"):
-            number = self._floor(offset)
-            self._active.seal()
-            segment = self._segments[number]
+            self._segments.active.seal()
+            segment, *after = self._segments.starting_at(offset)
             try:
                 end = segment.truncate(offset)
             except BadBatch as error:
                 raise self._damaged(error, segment) from None
-            self._remove(self._segments[number + 1 :])
+            self._remove(after)
             if segment.has_transactions:
-                self._transactions(number).truncate(end)
-                segment.has_transactions = bool(segment.transactions.entries)
+                transactions = self._transactions_of(segment)
+                transactions.truncate(end)
+                segment.has_transactions = bool(transactions.entries)
             start = self.start_offset
-            self._truncated(self._segments[: number + 1], min(start, end), end)
-            self._reload_producers()
+            left = self._segments.all[: len(self._segments) - len(after)]
+            self._truncated(left, min(start, end), end)
+            recovery.reload_producers(self.producers, left, self.start_offset, end, self._clock.now_ms())
         if end <= start:
             self.truncate_fully_at(end)  # only records that had been deleted are left
 
     def truncate_fully_at(self, offset: int) -> None:
-        """Throw everything away and begin anew at `offset`."""
+        """Drop everything and begin anew at `offset`."""
         with disk_errors(self.directory, "truncating"):
-            self._active.seal()
-            self._remove(self._segments)
+            self._segments.active.seal()
+            self._remove(self._segments.all)
             self._truncated([self._new_segment(offset)], offset, offset)
             self.producers.reset(offset)
 
@@ -269,20 +537,111 @@ class Log(Trimmer):
         self.flushed_until = min(self.flushed_until, end)
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
-        self._set_segments(segments)
-        self._flushed_size = min(self._flushed_size, (self._active.base, self._active.size))
+        self._last_epoch = self.epochs.latest
+        self._segments = Segments(segments)
+        self._flushed_size = min(self._flushed_size, (self._segments.active.base, self._segments.active.size))
 
-    def _reload_producers(self) -> None:
-        recovery.reload_producers(
-            self.producers, self._segments, self.start_offset, self.end_offset, self._clock.now_ms()
-        )
+    # -- deletion and retention ------------------------------------------------------------------------------------
 
-    # -- flush, close, rename --------------------------------------------------------------------------------------
+    def increment_start_offset(self, offset: int) -> None:
+        """Drop the records before `offset`, as DeleteRecords or the leader did; retention frees their bytes."""
+        if offset > self.end_offset:
+            raise self._out_of_range(offset)
+        if offset > self.start_offset:
+            self.start_offset = offset
+            with disk_errors(self.directory, "moving the start of the log"):
+                self.epochs.truncate_from_start(offset)
+            self.producers.advance_start(offset)
+
+    def delete_old_segments(self, now_ms: int, upto: int | None = None) -> int:
+        """Delete the segments that retention no longer keeps, oldest first; return their number.
+
+        Nothing at or past `upto`, the high watermark, is deleted. When everything is too old, the log rolls first: the
+        last segment stays, and is empty.
+        """
+        with disk_errors(self.directory, "deleting old segments"):
+            count = deletable(
+                self._segments.all,
+                self.config,
+                now_ms,
+                start_offset=self.start_offset,
+                end_offset=self.end_offset,
+                upto=self.end_offset if upto is None else upto,
+            )
+            if count == len(self._segments):
+                self._roll(self.end_offset)
+                count = min(count, len(self._segments) - 1)
+            if count:
+                self._remove(self._segments.all[:count])
+                self._segments = Segments(self._segments.all[count:])
+                self.increment_start_offset(self._segments.first_base)
+        return count
+
+    def outlives_retention(self, now_ms: int) -> bool:
+        """Whether retention would delete some of its records at once."""
+        segments, end = self._segments.starting_at(self.start_offset), self.end_offset
+        return deletable(segments, self.config, now_ms, start_offset=0, end_offset=end, upto=end) > 0
+
+    def _remove(self, segments: Iterable[Segment], *, replaced_by: int | None = None) -> None:
+        """Give the files of segments their `.deleted` name; they are unlinked after `file.delete.delay.ms`.
+
+        The producer snapshot of a segment goes with it, unless its replacement has the same base.
+        """
+        due_ms = self._clock.now_ms() + self.config.file_delete_delay_ms
+        for segment in segments:
+            self._doomed.rename(self._files, [segment.path(suffix) for suffix in SUFFIXES], due_ms)
+            segment.release()
+            if segment.base != replaced_by:
+                self.producers.snapshots.delete(segment.base)
+
+    def take_doomed(self, now_ms: int) -> list[str]:
+        """Paths of removed files that are due. The caller unlinks them in a thread: freeing a large file takes long."""
+        return self._doomed.take_due(now_ms)
+
+    # -- compaction ------------------------------------------------------------------------------------------------
 
     @property
-    def truncations(self) -> int:
-        """How often it was cut back: what was flushed before that may have been cut off."""
-        return self._truncations
+    def first_dirty(self) -> int:
+        return first_dirty(self.cleaned_until, self.start_offset, self.end_offset)
+
+    def assess(self, now_ms: int, stable_offset: int) -> Dirt:
+        """How much compaction would have to do. May look into a segment's files, once."""
+        with disk_errors(self.directory, "looking for dirty segments"):
+            first = self.first_dirty
+            return assess(self._segments.all, self.config, now_ms, first_dirty=first, stable_offset=stable_offset)
+
+    def take_doomed_of(self, bases: Iterable[int]) -> list[str]:
+        """Paths of removed files whose names `replace` will need; the caller unlinks them, in a thread, before it."""
+        return self._doomed.take_named(bases)
+
+    def replace(self, new: Replacement) -> bool:
+        """Put a compacted segment into the place of those it was made from; False when they are not here any more.
+
+        Readers of the old ones are not disturbed. The new names are on the disk with the next fsync of the directory; a
+        crash before that leads to the old segments or to the new one. When the disk fails half way, the log directory
+        goes offline (StorageError without a cause that may pass): the next start completes what was begun.
+        """
+        place = self._segments.closed_run(new.old)
+        if place is None or new.base != new.old[0]:
+            swap.discard(self._files, self.directory, new.base)
+            return False
+        with disk_errors(self.directory, "offering a compacted segment"):
+            swap.offer(self._files, self.directory, new.base)
+        segments = list(self._segments.all)
+        try:
+            self._remove(segments[place], replaced_by=new.base)
+            has_transactions = swap.settle(self._files, self.directory, new.base)
+        except OSError as error:
+            raise storage_error(self.directory, "replacing compacted segments", error) from None
+        interval = self.config.index_interval_bytes
+        segment = Segment(self._files, self.directory, new.base, new.size, interval, self._clock.now_ms())
+        segment.has_transactions = has_transactions
+        segments[place] = [segment]
+        self._segments = Segments(segments)
+        self._new_names = True
+        return True
+
+    # -- flush -----------------------------------------------------------------------------------------------------
 
     @property
     def unflushed_messages(self) -> int:
@@ -291,11 +650,11 @@ class Log(Trimmer):
     @property
     def unflushed_bytes(self) -> int:
         base, size = self._flushed_size
-        return max(sum(segment.size for segment in self._segments[self._floor(base) :]) - size, 0)
+        return max(sum(segment.size for segment in self._segments.starting_at(base)) - size, 0)
 
     @property
     def must_flush(self) -> bool:
-        """Whether the next answer to a producer has to wait for a flush: `flush.messages`, `kafkad.flush.bytes`."""
+        """Whether the next produce response has to wait for a flush: `flush.messages`, `kafkad.flush.bytes`."""
         config = self.config
         return config.flushes_within_appends and (
             self.end_offset - self._durable_until >= config.flush_messages or self.unflushed_bytes >= config.flush_bytes
@@ -308,16 +667,17 @@ class Log(Trimmer):
             self.must_flush
             or (self.config.read_flushed_only and self.flushed_until < self.end_offset)
             or now_ms - self.flushed_ms >= self.config.flush_ms
-            or self._durable_until < self._active.base
+            or self._durable_until < self._segments.active.base
         )
 
     def start_flush(self) -> Flush:
-        """What must reach the disk before the recovery point may move to the present end.
+        """Everything that must reach the disk before the recovery point may move to the present end.
 
-        `Flush.sync` does it and may run in a thread; `end_flush` on the loop follows when it went well.
+        `Flush.sync` does the work and may run in a thread; on success, `end_flush` follows on the event loop.
         """
+        active = self._segments.active
         with disk_errors(self.directory, "flushing"):
-            segments = self._segments[self._floor(self._durable_until) :]
+            segments = self._segments.starting_at(self._durable_until)
             for segment in segments:
                 segment.store_indexes()
             self.epochs.catch_up()
@@ -327,7 +687,7 @@ class Log(Trimmer):
                 log_files=[segment.file for segment in segments],
                 paths=[segment.path(suffix) for segment in segments for suffix in SUFFIXES[1:]],
                 upto=self.end_offset,
-                size=(self._active.base, self._active.size),
+                size=(active.base, active.size),
                 truncations=self._truncations,
                 names=self._new_names,
                 place=not self.placed,
@@ -348,27 +708,29 @@ class Log(Trimmer):
         self.records_flushed(flush.upto, flush.truncations)
 
     def records_flushed(self, upto: int, truncations: int) -> None:
-        """The records before `upto` are on the disk, if nothing was cut off since there had been `truncations`."""
+        """The records before `upto` are on the disk, unless the log was cut back since it counted `truncations`."""
         if truncations == self._truncations and upto > self.flushed_until:
             self.flushed_until = upto
             self.on_flushed()
 
     def flush(self) -> None:
-        """All of it, waiting for the disk."""
+        """Flush all of it and wait for the disk."""
         flush = self.start_flush()
         flush.sync()
         self.end_flush(flush)
 
+    # -- close and rename ------------------------------------------------------------------------------------------
+
     def close(self, clean: bool = True) -> None:
-        """Leave the files as Kafka leaves them after a clean stop. Without `clean` just let go of them."""
+        """Leave the files as Kafka leaves them after a clean stop; without `clean` only close them."""
         if clean:
             with disk_errors(self.directory, "closing"):
-                self._active.seal()
+                self._segments.active.seal()
                 self._take_snapshot(self.end_offset)
                 durable = self.placed and not self._new_names and not self.epochs.dirty
                 if not durable or self._durable_until < self.end_offset:
                     self.flush()
-        for segment in self._segments:
+        for segment in self._segments.all:
             segment.release()
 
     def rename(self, directory: str) -> None:
@@ -376,7 +738,7 @@ class Log(Trimmer):
         with disk_errors(self.directory, f"renaming to {os.path.basename(directory)}"):
             self._files.rename(self.directory, directory)
             self._files.sync_directory(os.path.dirname(directory))
-        self._doomed = {directory + path[len(self.directory) :]: when for path, when in self._doomed.items()}
+        self._doomed.move_to(directory)
         self.directory = self.epochs.directory = self.producers.snapshots.directory = directory
-        for segment in self._segments:
+        for segment in self._segments.all:
             segment.move_to(directory)

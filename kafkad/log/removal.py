@@ -1,14 +1,51 @@
-"""Files and directories that wait for their removal: a reader may still need them, and freeing blocks takes time."""
+"""Removal of files and directories after a delay: a reader may still need them, and freeing blocks takes time."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 
 from kafkad.errors import StorageError
 from kafkad.log.files import Files
 from kafkad.log.names import Kind
 from kafkad.log.swap import DELETED
+
+
+class DoomedFiles:
+    """Files of one log that have got their `.deleted` name, each with the time at which it may be unlinked."""
+
+    __slots__ = ("_due_ms",)
+
+    def __init__(self) -> None:
+        self._due_ms: dict[str, int] = {}
+
+    def rename(self, files: Files, paths: Iterable[str], due_ms: int) -> None:
+        """Give each file that is there its new name. OSError when the disk refuses."""
+        for path in paths:
+            try:
+                files.rename(path, path + DELETED)
+            except FileNotFoundError:
+                continue
+            self._due_ms[path + DELETED] = due_ms
+
+    def take_due(self, now_ms: int) -> list[str]:
+        return self._take([path for path, due_ms in self._due_ms.items() if due_ms <= now_ms])
+
+    def take_named(self, bases: Iterable[int]) -> list[str]:
+        """The files of segments with these bases."""
+        names = {f"{base:020d}" for base in bases}
+        return self._take([path for path in self._due_ms if os.path.basename(path)[:20] in names])
+
+    def _take(self, paths: list[str]) -> list[str]:
+        for path in paths:
+            del self._due_ms[path]
+        return paths
+
+    def move_to(self, directory: str) -> None:
+        """The log's directory has another name now."""
+        moved = {f"{directory}/{os.path.basename(path)}": due_ms for path, due_ms in self._due_ms.items()}
+        self._due_ms = moved
 
 
 class Removal:

@@ -1,8 +1,8 @@
-"""One segment of a log: a file of batches, its indexes, and what it takes to write to it, read from it and end it.
+"""One segment of a log: a file of batches with its indexes, to be written to, read from and closed.
 
-Only the last segment of a log is written to. It is made ready for that at the first append (`prepare`) and put to rest
-when the log rolls or closes (`seal`); everything else opens its files at first use. The fast path of an append is in
-`Appender.append`, which does the same as `IndexedFile.note`.
+Only the last segment of a log is written to. It is made ready for that at the first append (`prepare`) and completed
+when the log rolls or closes (`seal`); everything else opens its files at first use. The hot path of an append is in
+`Log.append`, which does the same as `IndexedFile.note`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from kafkad.log.txnindex import TransactionIndex
 from kafkad.wire.records import BASE_OFFSET, LAST_OFFSET_DELTA, LENGTH, MAX_TIMESTAMP, PREFIX_SIZE
 
 SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+NOWHERE = 2**63 - 1
+"""An offset that no batch has."""
 _NOT_OPEN = -1
 _CANNOT_RESERVE = -1
 _RESERVE_FROM = 1 << 20
@@ -44,6 +46,8 @@ class Segment(IndexedFile):
         "first_timestamp",
         "has_transactions",
         "jitter_ms",
+        "last_base",
+        "last_position",
         "last_possible",
         "reserved",
         "roll_after",
@@ -58,6 +62,9 @@ class Segment(IndexedFile):
         self.has_transactions = False
         self._transactions: TransactionIndex | None = None
         self.fd = _NOT_OPEN
+        self.last_base = NOWHERE
+        """The base offset of the batch that was appended last, which stands at `last_position`."""
+        self.last_position = 0
         # Beside `limit`, what the fast path of an append compares with:
         self.roll_after = ASK_FIRST
         self.last_possible = base + LARGEST_RELATIVE_OFFSET
@@ -212,6 +219,7 @@ class Segment(IndexedFile):
         self.holes = tuple(hole for hole in self.holes if hole.end <= position)
         self.since_index = self.reserved = 0
         self.first_timestamp = UNKNOWN
+        self.last_base = NOWHERE
         self._find_max_timestamp()
         self.store_indexes()
         self.limit = self.roll_after = ASK_FIRST

@@ -1,0 +1,66 @@
+"""Batches copied from another replica, checked before a log takes them in with their offsets and epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kafkad.log.batches import header_at
+from kafkad.log.producers import read_marker
+from kafkad.wire.control import ControlRecord
+from kafkad.wire.records import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    CONTROL,
+    LAST_OFFSET_DELTA,
+    LENGTH,
+    PREFIX_SIZE,
+    PRODUCER_ID,
+    SMALLEST_BATCH,
+    Header,
+    crc_matches,
+)
+
+
+class CopiedBatch(NamedTuple):
+    """A batch that begins at `at` in the bytes it came in; `marker` when it ends a transaction."""
+
+    at: int
+    header: Header
+    marker: ControlRecord | None
+
+    @property
+    def size(self) -> int:
+        return self.header[LENGTH] + PREFIX_SIZE
+
+    @property
+    def last_offset(self) -> int:
+        return self.header[BASE_OFFSET] + self.header[LAST_OFFSET_DELTA]
+
+
+def copied_batches(view: memoryview, end_offset: int) -> Iterator[CopiedBatch]:
+    """The batches in `view`, for a log that ends at `end_offset`; a part of one at the end is ignored.
+
+    ValueError at the first that is malformed, fails its checksum, or has an offset that the log is past already.
+    """
+    at = 0
+    while (length := _whole_length(view, at)) is not None:
+        header = header_at(view, at, len(view) - at)
+        base = header[BASE_OFFSET]
+        if base < end_offset:
+            raise ValueError(f"a batch with offset {base} where {end_offset} is next")
+        if not crc_matches(view, at, header):
+            raise ValueError(f"the batch with offset {base} fails its checksum")
+        ends_transaction = header[PRODUCER_ID] >= 0 and header[ATTRIBUTES] & CONTROL
+        batch = CopiedBatch(at, header, read_marker(view, at, header) if ends_transaction else None)
+        yield batch
+        end_offset = batch.last_offset + 1
+        at += length
+
+
+def _whole_length(view: memoryview, at: int) -> int | None:
+    left = len(view) - at
+    if left < SMALLEST_BATCH:
+        return None
+    length = PREFIX_SIZE + int.from_bytes(view[at + 8 : at + PREFIX_SIZE], "big", signed=True)
+    return length if length <= left else None
