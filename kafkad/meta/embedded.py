@@ -34,7 +34,7 @@ from kafkad.meta.store import (
     Watch,
     WatchEvent,
 )
-from kafkad.meta.tree import Applied, Tree
+from kafkad.meta.tree import Applied, Node, Tree
 
 FILE_NAME = "kafkad-metadata.journal"
 """A plain file, so that a real Kafka started on the same log directory passes over it."""
@@ -56,9 +56,8 @@ class EmbeddedStore:
         self._tree = tree
         self._journal = journal
         self._clock = clock
-        self._sessions: dict[int, EmbeddedSession] = {}
         self._last_session = tree.zxid
-        self._waiting: list[_Commit] = []
+        self._waiting: list[_Write] = []
         self._last: asyncio.Future[None] | None = None
         self._writing = False
         self._compact_at = COMPACT_AT_LEAST
@@ -96,9 +95,7 @@ class EmbeddedStore:
         return not self.is_starting and bool(self._unwritten)
 
     def session(self) -> EmbeddedSession:
-        session = EmbeddedSession(self)
-        session.number = self._register(session)
-        return session
+        return EmbeddedSession(self)
 
     async def close(self) -> None:
         """Waits for writes under way. Ephemeral nodes that are left go at the next `open`."""
@@ -108,36 +105,46 @@ class EmbeddedStore:
             self._executor.shutdown()
             self._journal.close()
 
-    def _register(self, session: EmbeddedSession) -> int:
+    # For sessions.
+
+    def begin_session(self) -> int:
+        """The number of a new session."""
         self._last_session += 1
-        self._sessions[self._last_session] = session
         return self._last_session
 
-    def _end(self, number: int) -> asyncio.Future[None]:
+    def end_session(self, number: int) -> asyncio.Future[None]:
         """Ends a session as its own `close`, or as the loss of it, does."""
-        self._sessions.pop(number, None)
         for watches in self._watches.values():
             for path, watchers in list(watches.items()):
                 watches[path] = [w for w in watchers if w.session != number]
         return self._submit(self._tree.end_session(number, self._clock.now_ms()))
 
-    def _watch(self, of_children: bool, path: str, session: int, watch: Watch | None) -> None:
+    def find(self, path: str) -> Node | None:
+        return self._tree.find(path)
+
+    def get(self, path: str) -> Node:
+        """Raises NoNode."""
+        return self._tree.get(path)
+
+    def watch(self, path: str, session: int, watch: Watch | None, *, of_children: bool = False) -> None:
         if watch is not None:
             self._watches[of_children][path].append(_Watcher(session, watch))
 
-    def _apply(self, operations: Sequence[Operation], session: int) -> Applied:
-        return self._tree.apply(operations, session, self._clock.now_ms())
+    async def write(self, operations: Sequence[Operation], session: int) -> list[Result]:
+        applied = self._tree.apply(operations, session, self._clock.now_ms())
+        await self._submit(applied)
+        return applied.results
 
     # Writing.
 
     def _submit(self, applied: Applied) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._last = future
-        commit = _Commit(applied, future)
+        write = _Write(applied, future)
         if self._journal is None:
-            self._complete([commit])
+            self._complete([write])
         else:
-            self._waiting.append(commit)
+            self._waiting.append(write)
             self._write_next()
         return future
 
@@ -148,7 +155,7 @@ class EmbeddedStore:
         if self._journal.size >= self._compact_at:
             job = self._compaction(self._journal, self._tree.snapshot(), batch)
         else:
-            entries = self._unwritten + b"".join([commit.applied.entry for commit in batch])
+            entries = self._unwritten + b"".join([write.applied.entry for write in batch])
             job = self._appending(self._journal, entries)
         self._writing = True
         done = asyncio.get_running_loop().run_in_executor(self._executor, job)
@@ -157,7 +164,7 @@ class EmbeddedStore:
     def _appending(self, journal: Journal, entries: bytes) -> Callable[[], None]:
         return lambda: journal.append(entries)
 
-    def _compaction(self, journal: Journal, snapshot: bytes, batch: list[_Commit]) -> Callable[[], None]:
+    def _compaction(self, journal: Journal, snapshot: bytes, batch: list[_Write]) -> Callable[[], None]:
         """The snapshot holds the batch as well. Where there is no room for it, the old file grows on."""
 
         def write() -> None:
@@ -165,39 +172,39 @@ class EmbeddedStore:
                 journal.replace(snapshot)
             except OSError:
                 self._compact_at = 2 * journal.size
-                journal.append(self._unwritten + b"".join([commit.applied.entry for commit in batch]))
+                journal.append(self._unwritten + b"".join([write.applied.entry for write in batch]))
             else:
                 self._compact_at = max(COMPACT_AT_LEAST, COMPACT_RATIO * journal.size)
 
         return write
 
-    def _written(self, batch: list[_Commit], written: asyncio.Future[None]) -> None:
+    def _written(self, batch: list[_Write], written: asyncio.Future[None]) -> None:
         self._writing = False
         error = written.exception()
         if error is None:
             self._unwritten = b""
             self._complete(batch)
         elif self.is_starting and isinstance(error, OSError) and error.errno in _FULL:
-            self._unwritten += b"".join([commit.applied.entry for commit in batch])
+            self._unwritten += b"".join([write.applied.entry for write in batch])
             self._complete(batch)
         else:
             self._take_back(batch, error)
         self._write_next()
 
-    def _complete(self, batch: list[_Commit]) -> None:
-        for commit in batch:
-            self._fire(commit.applied.events)
-            if not commit.future.done():
-                commit.future.set_result(None)
+    def _complete(self, batch: list[_Write]) -> None:
+        for write in batch:
+            self._fire(write.applied.events)
+            if not write.future.done():
+                write.future.set_result(None)
 
-    def _take_back(self, batch: list[_Commit], error: BaseException) -> None:
+    def _take_back(self, batch: list[_Write], error: BaseException) -> None:
         undone, self._waiting = batch + self._waiting, []
-        for commit in reversed(undone):
-            commit.applied.roll_back()
-        for commit in undone:
-            self._fire(commit.applied.events)
-            if not commit.future.done():
-                commit.future.set_exception(ConnectionLoss("metadata", f"{self.path} cannot be written: {error}"))
+        for write in reversed(undone):
+            write.applied.roll_back()
+        for write in undone:
+            self._fire(write.applied.events)
+            if not write.future.done():
+                write.future.set_exception(ConnectionLoss("metadata", f"{self.path} cannot be written: {error}"))
 
     def _fire(self, events: list[WatchEvent]) -> None:
         for event in events:
@@ -219,7 +226,7 @@ class EmbeddedSession(MetaStore):
     """One session, a MetaStore. `expire` is what a lost connection to ZooKeeper comes to in the end."""
 
     def __init__(self, store: EmbeddedStore) -> None:
-        self.number = 0
+        self.number = store.begin_session()
         self._store = store
         self._listeners: list[SessionListener] = []
         self._expired = False
@@ -228,6 +235,10 @@ class EmbeddedSession(MetaStore):
     def session_id(self) -> int:
         return self.number
 
+    @property
+    def session_timeout_ms(self) -> int:
+        return 0
+
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         result = await self._single(Create(path, data, ephemeral, sequential))
         assert isinstance(result, str)
@@ -235,25 +246,25 @@ class EmbeddedSession(MetaStore):
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         self._alive(path)
-        node = self._store._tree.get(path)
-        self._store._watch(False, path, self.number, watch)
+        node = self._store.get(path)
+        self._store.watch(path, self.number, watch)
         return node.data, node.stat
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         self._alive("/")
-        find = self._store._tree.find
+        find = self._store.find
         return [None if (node := find(path)) is None else (node.data, node.stat) for path in paths]
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         self._alive(path)
-        node = self._store._tree.find(path)
-        self._store._watch(False, path, self.number, watch)
+        node = self._store.find(path)
+        self._store.watch(path, self.number, watch)
         return None if node is None else node.stat
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         self._alive(path)
-        node = self._store._tree.get(path)
-        self._store._watch(True, path, self.number, watch)
+        node = self._store.get(path)
+        self._store.watch(path, self.number, watch, of_children=True)
         return sorted(node.children or ())
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
@@ -266,9 +277,7 @@ class EmbeddedSession(MetaStore):
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         self._alive("/")
-        applied = self._store._apply(operations, self.number)
-        await self._store._submit(applied)
-        return applied.results
+        return await self._store.write(operations, self.number)
 
     def listen(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
@@ -276,20 +285,20 @@ class EmbeddedSession(MetaStore):
     async def renew(self) -> None:
         if self._expired:
             self._expired = False
-            self.number = self._store._register(self)
+            self.number = self._store.begin_session()
             self._tell(SessionState.CONNECTED)
 
     async def expire(self) -> None:
         if not self._expired:
             self._expired = True
-            done = self._store._end(self.number)
+            done = self._store.end_session(self.number)
             self._tell(SessionState.EXPIRED)
             await done
 
     async def close(self) -> None:
         if not self._expired:
             self._expired = True
-            await self._store._end(self.number)
+            await self._store.end_session(self.number)
 
     async def _single(self, operation: Operation) -> Result:
         try:
@@ -306,7 +315,7 @@ class EmbeddedSession(MetaStore):
             listener(state)
 
 
-class _Commit:
+class _Write:
     """A transaction on its way to the disk."""
 
     __slots__ = ("applied", "future")

@@ -131,6 +131,10 @@ class MetaStore(Protocol):
     @property
     def session_id(self) -> int: ...
 
+    @property
+    def session_timeout_ms(self) -> int:
+        """How long the session of a process outlives it; 0 where they end together."""
+
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         """The path made; with `sequential`, `path` and ten digits that no earlier sibling had."""
 
@@ -157,7 +161,7 @@ class MetaStore(Protocol):
         """`listener` is called at each change of the session's state."""
 
     async def renew(self) -> None:
-        """A new session after the old one expired."""
+        """A new session after the old one expired; nothing while it has not."""
 
     async def close(self) -> None:
         """Ends the session: its ephemeral nodes go at once."""
