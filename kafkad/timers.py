@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
+
+from kafkad.clock import Clock
 
 
 class Timer:
@@ -67,3 +70,13 @@ class Timers:
         if size >= 1024 and size & (size - 1) == 0:
             heap[:] = [entry for entry in heap if entry[2].action is not None]
             heapify(heap)
+
+
+async def sleep(ms: float, clock: Clock, timers: Timers) -> None:
+    """Return after `ms` milliseconds of `clock`, when `timers` are expired."""
+    due = asyncio.Event()
+    timer = timers.at(clock.monotonic_ms() + ms, due.set)
+    try:
+        await due.wait()
+    finally:
+        timer.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kafkad.broker.node import Node
+from kafkad.broker.daemon import Daemon
 from kafkad.config import Config
 
 
@@ -16,7 +16,7 @@ def run(config: Config, read_config: Callable[[], Config]) -> int:
 
 
 async def _serve(config: Config, read_config: Callable[[], Config]) -> int:
-    return await Node(config, read_config).serve()
+    return await Daemon(config, read_config).serve()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

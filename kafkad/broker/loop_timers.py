@@ -7,6 +7,9 @@ import asyncio
 from kafkad.clock import Clock
 from kafkad.timers import Timers
 
+_LONGEST_S = 1e6
+"""Later deadlines are looked at again then: event loops do not take delays of any length."""
+
 
 class LoopTimers:
     """Timers that the event loop wakes: one call_later for the earliest deadline, however many there are."""
@@ -21,7 +24,7 @@ class LoopTimers:
         if self._handle is not None:
             self._handle.cancel()
         delay_ms = max(deadline_ms - self._clock.monotonic_ms(), 0.0)
-        self._handle = self._loop.call_later(delay_ms / 1000, self._run)
+        self._handle = self._loop.call_later(min(delay_ms / 1000, _LONGEST_S), self._run)
 
     def _run(self) -> None:
         """An action that fails is the loop's to report; the others still have their time."""

@@ -40,6 +40,7 @@ from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
+from kafkad.timers import Timers, sleep
 from kafkad.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class Cleaner:
         replicas: ReplicaManager,
         config: Callable[[], Config],
         threads: Executor,
+        timers: Timers,
         make_compactor: Callable[[], Compactor] = Compactor,
     ) -> None:
         self.probe = CleanerProbe(replicas.logs.clock.now_ms())
@@ -91,6 +93,7 @@ class Cleaner:
         self._config = config
         self._settings = CleanerSettings.of(config())
         self._threads = threads
+        self._timers = timers
         self._make_compactor = make_compactor
         self._marks: dict[TopicPartition, _Mark] = {}
         self._choosing = asyncio.Lock()
@@ -135,7 +138,7 @@ class Cleaner:
         try:
             while True:
                 if not await self._clean_one(number, compactor, settings):
-                    await asyncio.sleep(settings.backoff_ms / 1000)
+                    await sleep(settings.backoff_ms, self._logs.clock, self._timers)
         except Exception:
             log.exception("one worker less compacts logs: an error of ours")
         finally:

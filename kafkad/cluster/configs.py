@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from kafkad.clock import Clock
-from kafkad.meta.store import ConnectionLoss, MetaStore, NoNode, SessionExpired, SessionState, WatchEvent
+from kafkad.meta.store import ConnectionLoss, MetaStore, NoNode, SessionExpired, WatchEvent
 from kafkad.meta.znodes import DEFAULT_ENTITY, Config, ConfigChange
 
 log = logging.getLogger(__name__)
@@ -45,13 +45,31 @@ class DynamicConfigs:
 
     async def start(self) -> None:
         """Reads all there is. Listeners hear of later changes only."""
-        self._last = max((_sequence(name) for name in await self._notes()), default=-1)
-        self.cluster = await self._read(f"{Config.BROKERS}/{DEFAULT_ENTITY}")
-        self.broker = await self._read(f"{Config.BROKERS}/{self._broker}")
-        with contextlib.suppress(NoNode):
-            await self.load_topics(await self._store.children(Config.path(Config.TOPICS)))
-        self._store.listen(self._session_changed)
+        await self._read_all()
         self._task = asyncio.create_task(self._follow())
+
+    async def session_renewed(self) -> None:
+        """Reads all there is again: notes of changes may have come and gone while there was no session."""
+        async with self._reading:
+            cluster, broker, topics = self.cluster, self.broker, self._topics
+            await self._read_all()
+            if cluster != self.cluster:
+                self._tell(Config.BROKERS, DEFAULT_ENTITY, self.cluster)
+            if broker != self.broker:
+                self._tell(Config.BROKERS, self._broker, self.broker)
+            for name in topics.keys() | self._topics.keys():
+                if topics.get(name, _NONE) != self.topic(name):
+                    self._tell(Config.TOPICS, name, self.topic(name))
+
+    async def _read_all(self) -> None:
+        last = max((_sequence(name) for name in await self._notes()), default=-1)
+        cluster = await self._read(f"{Config.BROKERS}/{DEFAULT_ENTITY}")
+        broker = await self._read(f"{Config.BROKERS}/{self._broker}")
+        topics: dict[str, Overrides] = {}
+        with contextlib.suppress(NoNode):
+            names = await self._store.children(Config.path(Config.TOPICS))
+            topics = {name: found for name, found in await self._read_topics(names) if found}
+        self._last, self.cluster, self.broker, self._topics = last, cluster, broker, topics
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -67,10 +85,15 @@ class DynamicConfigs:
 
     async def load_topics(self, names: Iterable[str]) -> None:
         """For topics that this broker gets to hold: making a topic leaves no note."""
-        names = list(names)
+        for name, overrides in await self._read_topics(list(names)):
+            self._keep(name, overrides)
+
+    async def _read_topics(self, names: Sequence[str]) -> list[tuple[str, Overrides]]:
         nodes = await self._store.get_many([Config.path(f"{Config.TOPICS}/{name}") for name in names])
-        for name, node in zip(names, nodes, strict=True):
-            self._keep(name, _decoded(f"{Config.TOPICS}/{name}", node[0]) if node is not None else _NONE)
+        return [
+            (name, _decoded(f"{Config.TOPICS}/{name}", node[0]) if node is not None else _NONE)
+            for name, node in zip(names, nodes, strict=True)
+        ]
 
     def forget_topics(self, names: Iterable[str]) -> None:
         """Deleted ones: that leaves no note."""
@@ -102,11 +125,6 @@ class DynamicConfigs:
     def _noted(self, event: WatchEvent) -> None:
         self._news.set()
 
-    def _session_changed(self, state: SessionState) -> None:
-        """Watches are gone with the old session; there may have been changes without one."""
-        if state is SessionState.CONNECTED:
-            self._news.set()
-
     async def _follow(self) -> None:
         while True:
             await self._news.wait()
@@ -127,6 +145,9 @@ class DynamicConfigs:
             self.cluster = overrides
         elif kind == Config.BROKERS:
             self.broker = overrides
+        self._tell(kind, name, overrides)
+
+    def _tell(self, kind: str, name: str, overrides: Overrides) -> None:
         for listener in self._listeners.get(kind, ()):
             listener(name, overrides)
 

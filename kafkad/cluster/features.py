@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 
@@ -24,8 +25,10 @@ class FinalizedFeatures:
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        if await self._store.exists(Features.path(), self._changed) is not None:
-            await self._read()
+        await self._read()
+
+    async def session_renewed(self) -> None:
+        await self._read()
 
     async def stop(self) -> None:
         if self._reading is not None:
@@ -42,10 +45,11 @@ class FinalizedFeatures:
             log.warning("cannot read %s: %s", Features.path(), error)
 
     async def _read(self) -> None:
-        try:
-            data, stat = await self._store.get(Features.path(), self._changed)
-        except NoNode:
-            self.levels, self.epoch = {}, UNKNOWN_EPOCH
-            await self._store.exists(Features.path(), self._changed)
-            return
-        self.levels, self.epoch = Features.decode(data).levels, stat.version
+        """The watch is set first: what is written between the two is told of."""
+        levels: Mapping[str, int] = {}
+        epoch = UNKNOWN_EPOCH
+        if await self._store.exists(Features.path(), self._changed) is not None:
+            with contextlib.suppress(NoNode):
+                data, stat = await self._store.get(Features.path())
+                levels, epoch = Features.decode(data).levels, stat.version
+        self.levels, self.epoch = levels, epoch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from kafkad.errors import KafkaError
@@ -20,7 +20,7 @@ Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 OnResponse = Callable[[Response], None]
 
-RETRY_SECONDS = 0.1
+RETRY_MS = 100
 
 
 class Channel(Protocol):
@@ -33,6 +33,8 @@ class Channel(Protocol):
 
 
 Connect = Callable[[BrokerInfo], Channel]
+Sleep = Callable[[float], Awaitable[None]]
+"""For so many milliseconds."""
 
 
 class Replicas(Protocol):
@@ -68,9 +70,10 @@ class BrokerQueue:
     An error that is not the network's is a fault of ours: it is logged, and must not hold up all other requests.
     """
 
-    def __init__(self, broker: int, channel: Channel) -> None:
+    def __init__(self, broker: int, channel: Channel, sleep: Sleep) -> None:
         self._broker = broker
         self._channel = channel
+        self._sleep = sleep
         self._queue: deque[tuple[Request, OnResponse | None, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -117,4 +120,4 @@ class BrokerQueue:
                     name = type(request).__name__
                     log.warning("broker %d did not answer %s, which is sent until it does: %s", self._broker, name, e)
                     told = True
-                await asyncio.sleep(RETRY_SECONDS)
+                await self._sleep(RETRY_MS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import NamedTuple, TypeVar
 
@@ -44,10 +45,11 @@ from kafkad.meta.znodes import Controller as ControllerNode
 from kafkad.meta.znodes import ControllerEpoch, Features, ProducerIdBlock
 from kafkad.model import PartitionAssignment
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
+from kafkad.timers import Timer, Timers, sleep
 
 log = logging.getLogger(__name__)
 
-ELECTION_RETRY_SECONDS = 1.0
+ELECTION_RETRY_MS = 1_000
 
 T = TypeVar("T")
 Event = Callable[[], Awaitable[None]]
@@ -72,7 +74,8 @@ class Controller:
         connect: Connect,
         check_config: CheckConfig,
         clock: Clock,
-        random: Random | None = None,
+        timers: Timers,
+        random: Random,
     ) -> None:
         self.controller_id: int | None = None
         self._store = store
@@ -80,11 +83,12 @@ class Controller:
         self._connect = connect
         self._check_config = check_config
         self._clock = clock
-        self._random = random or Random()
+        self._timers = timers
+        self._random = random
         self._queue: asyncio.Queue[Event] = asyncio.Queue()
         self._consumer: asyncio.Task[None] | None = None
         self._term: Term | None = None
-        self._retry: asyncio.TimerHandle | None = None
+        self._retry: Timer | None = None
         self._stopped = False
         self.unclean_elections = 0
         """Leaders elected here, in any term, that were not in sync."""
@@ -287,11 +291,19 @@ class Controller:
             connect=self._connect,
             unclean=self._settings.unclean,
             on_response=lambda broker, request, response: term.answered(broker, request, response),
+            sleep=partial(sleep, clock=self._clock, timers=self._timers),
             listener=self._settings.listener,
             on_unclean=self._count_unclean,
         )
         lead = Leadership(around, epoch, version)
-        term = Term(lead, self._settings, self._check_config, self._random, lambda event: self._during(term, event))
+        term = Term(
+            lead,
+            self._settings,
+            self._check_config,
+            self._random,
+            lambda event: self._during(term, event),
+            after=self._after,
+        )
         self._term = term
         try:
             return await term.begin()
@@ -331,7 +343,10 @@ class Controller:
                 await self._elect()
         except ConnectionLoss as e:
             log.error("no controller can be elected, which is tried again until it can: %s", e)
-            self._retry = asyncio.get_running_loop().call_later(ELECTION_RETRY_SECONDS, self._look_again)
+            self._retry = self._after(ELECTION_RETRY_MS, self._look_again)
+
+    def _after(self, ms: float, action: Callable[[], None]) -> Timer:
+        return self._timers.at(self._clock.monotonic_ms() + ms, action)
 
     def _look_again(self) -> None:
         self._retry = None
@@ -354,13 +369,15 @@ class Controller:
         return True
 
     def _session_changed(self, state: SessionState) -> None:
-        """Without a session this broker is nobody; with a new one it may stand for election."""
+        """Without a session this broker is not the controller."""
         if state is SessionState.EXPIRED:
             term, self._term = self._term, None
             if term is not None:
                 self._queue.put_nowait(term.end)
-        elif state is SessionState.CONNECTED:
-            self._queue.put_nowait(self._look)
+
+    async def session_renewed(self) -> None:
+        """After the broker has registered again: it may stand for election."""
+        self._queue.put_nowait(self._look)
 
 
 def _found(term: Term, topic: str | TopicId) -> DeletedTopic:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from kafkad.controller.channel import BrokerQueue, Connect, Request, Response
+from kafkad.controller.channel import BrokerQueue, Connect, Request, Response, Sleep
 from kafkad.controller.election import after_failure
 from kafkad.controller.requests import RequestBatch, Sender
 from kafkad.controller.state import ClusterState, PartitionEntry
@@ -45,6 +45,7 @@ class Surroundings(NamedTuple):
     connect: Connect
     unclean: Callable[[str], bool]
     on_response: Callable[[int, Request, Response], None]
+    sleep: Sleep
     listener: str | None = None
     on_unclean: Callable[[TopicPartition, int], None] = lambda tp, leader: None
 
@@ -153,7 +154,7 @@ class Leadership:
 
     def add_broker(self, broker: BrokerInfo) -> None:
         self.state.brokers[broker.id] = broker
-        self._queues[broker.id] = BrokerQueue(broker.id, self.around.connect(broker))
+        self._queues[broker.id] = BrokerQueue(broker.id, self.around.connect(broker), self.around.sleep)
 
     async def remove_broker(self, broker: int) -> None:
         self.state.brokers.pop(broker, None)

@@ -1,18 +1,25 @@
-"""A broker enters the cluster: its id, the persistent nodes, its registration."""
+"""What a broker that enters the cluster writes: the persistent nodes, the cluster's id, its registration."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+from typing import NamedTuple
 
 from kafkad.meta.store import Create, MetaStore, MultiFailed, NodeExists, NoNode, Set, Stat, ensure_path
 from kafkad.meta.znodes import PERSISTENT, Broker, ClusterId
 from kafkad.names import id_text
 
 
-class DuplicateBroker(Exception):
-    """Another process holds this broker id in the store and keeps it."""
+class Occupied(NamedTuple):
+    """A registration under the same broker id that belongs to another session; `gone` is set when it goes."""
+
+    path: str
+    registration: Broker
+    version: int
+    session: int
+    gone: asyncio.Event
 
 
 async def cluster_id(store: MetaStore, known: str | None = None) -> str:
@@ -29,15 +36,10 @@ async def prepare(store: MetaStore) -> None:
         await ensure_path(store, path)
 
 
-async def register(store: MetaStore, registration: Broker, patience_seconds: float) -> int:
-    """Registers the broker and says its epoch.
-
-    A node left by the session of this broker before its restart is waited for; a node that outlives `patience_seconds`
-    (longer than a session can) belongs to somebody else: DuplicateBroker.
-    """
+async def register(store: MetaStore, registration: Broker) -> int | Occupied:
+    """Register the broker, and return its epoch; or what stands in the way."""
     path = Broker.path(registration.broker.id)
     text = registration.encode()
-    deadline = asyncio.get_running_loop().time() + patience_seconds
     while True:
         try:
             results = await store.multi([Create(path, text, ephemeral=True), Set(path, text)])
@@ -48,22 +50,17 @@ async def register(store: MetaStore, registration: Broker, patience_seconds: flo
             written = results[1]
             assert isinstance(written, Stat)
             return written.czxid
-        epoch = await _mine_or_gone(store, path, deadline - asyncio.get_running_loop().time())
-        if epoch is not None:
-            return epoch
+        found = await _present(store, registration.broker.id)
+        if found is not None:
+            mine = found.session == store.session_id  # the answer to its creation was lost
+            return found.registration.broker.epoch if mine else found
 
 
-async def _mine_or_gone(store: MetaStore, path: str, patience_seconds: float) -> int | None:
-    """The epoch, if the node is this session's after all (the answer to its creation was lost)."""
+async def _present(store: MetaStore, broker: int) -> Occupied | None:
     gone = asyncio.Event()
+    path = Broker.path(broker)
     try:
-        _, stat = await store.get(path, lambda event: gone.set())
+        data, stat = await store.get(path, lambda event: gone.set())
     except NoNode:
         return None
-    if stat.ephemeral_owner == store.session_id:
-        return stat.czxid
-    try:
-        await asyncio.wait_for(gone.wait(), patience_seconds)
-    except TimeoutError as e:
-        raise DuplicateBroker(f"{path} belongs to another live process: is the same broker.id used twice?") from e
-    return None
+    return Occupied(path, Broker.decode(broker, data, stat.czxid), stat.version, stat.ephemeral_owner, gone)

@@ -5,7 +5,6 @@ Nothing here runs by itself: `Controller` calls it, one call at a time. The read
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
@@ -25,20 +24,22 @@ from kafkad.controller.topics import CheckConfig, TopicDefaults, Topics
 from kafkad.meta.store import Delete, NodeExists, NoNode, Watch
 from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partition, PreferredElections
 from kafkad.names import TopicPartition
+from kafkad.timers import Timer
 from kafkad.turns import Turns
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 Enqueue = Callable[[Callable[[], Awaitable[None]]], None]
+After = Callable[[float, Callable[[], None]], Timer]
+"""Calls something after so many milliseconds."""
 
-
-FIRST_BALANCE_SECONDS = 5
+FIRST_BALANCE_MS = 5_000
 
 
 class Balance(NamedTuple):
     """How often leaders are moved home, where a broker misses more than `percentage` of those it should be."""
 
-    interval_seconds: float = 300
+    interval_ms: int = 300_000
     percentage: int = 10
 
 
@@ -56,7 +57,14 @@ class Term:
     """`begin` once, `end` once."""
 
     def __init__(
-        self, lead: Leadership, settings: ControllerSettings, check: CheckConfig, random: Random, enqueue: Enqueue
+        self,
+        lead: Leadership,
+        settings: ControllerSettings,
+        check: CheckConfig,
+        random: Random,
+        enqueue: Enqueue,
+        *,
+        after: After,
     ) -> None:
         self.lead = lead
         self.state = lead.state
@@ -67,8 +75,9 @@ class Term:
         self.reassignments = Reassignments(lead, self.deletions)
         self.isr = Isr(lead)
         self._settings = settings
-        self._balancing: asyncio.TimerHandle | None = None
+        self._balancing: Timer | None = None
         self._enqueue = enqueue
+        self._after = after
 
     async def begin(self) -> Answers:
         """Reads everything, repairs it and tells all brokers; the answers are those of the last and largest requests.
@@ -95,7 +104,7 @@ class Term:
         await self.deletions.go_on()
         await self._elections_asked()
         if self._settings.balance is not None:
-            self._balance_after(FIRST_BALANCE_SECONDS, self._settings.balance)
+            self._balance_after(FIRST_BALANCE_MS, self._settings.balance)
         return answers
 
     async def end(self) -> None:
@@ -191,12 +200,12 @@ class Term:
             with contextlib.suppress(NoNode):
                 await self.lead.write([Delete(PreferredElections.PATH)])
 
-    def _balance_after(self, seconds: float, balance: Balance) -> None:
+    def _balance_after(self, ms: float, balance: Balance) -> None:
         async def run() -> None:
             await self.elections.balance(balance.percentage)
-            self._balance_after(balance.interval_seconds, balance)
+            self._balance_after(balance.interval_ms, balance)
 
-        self._balancing = asyncio.get_running_loop().call_later(seconds, self._enqueue, run)
+        self._balancing = self._after(ms, lambda: self._enqueue(run))
 
     async def alter_isr(
         self, broker: int, broker_epoch: int, wanted: Mapping[TopicPartition, WantedIsr]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafkad.clock import Clock
 from kafkad.model import Endpoint
-from kafkad.timers import Timer, Timers
+from kafkad.timers import Timer, Timers, sleep
 from kafkad.wire.apis import APIS, response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.primitives import MalformedError
@@ -132,7 +132,9 @@ class BrokerClient:
         self._not_before_ms = self._clock.monotonic_ms() + wait_ms
 
     async def _open(self) -> ClientConnection:
-        await _until(self._not_before_ms, self._clock, self._timers)
+        wait_ms = self._not_before_ms - self._clock.monotonic_ms()
+        if wait_ms > 0:
+            await sleep(wait_ms, self._clock, self._timers)
         deadline_ms = self._clock.monotonic_ms() + self._options.connect_timeout_ms
         opening = asyncio.ensure_future(_socket_to(self.endpoint, self._options))
         try:
@@ -370,13 +372,3 @@ async def _in_time(waited_for: asyncio.Future[T], deadline_ms: float, timers: Ti
         raise
     finally:
         timer.cancel()
-
-
-async def _until(time_ms: float, clock: Clock, timers: Timers) -> None:
-    if clock.monotonic_ms() < time_ms:
-        due = asyncio.Event()
-        timer = timers.at(time_ms, due.set)
-        try:
-            await due.wait()
-        finally:
-            timer.cancel()

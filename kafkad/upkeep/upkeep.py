@@ -19,6 +19,7 @@ from kafkad.log.manager import LogManager
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
+from kafkad.timers import Timers, sleep
 from kafkad.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -40,12 +41,14 @@ class Upkeep:
         durable: Durable,
         config: Callable[[], Config],
         threads: Executor,
+        timers: Timers,
     ) -> None:
         self._logs = logs
         self._replicas = replicas
         self._durable = durable
         self._config = config
         self._threads = threads
+        self._timers = timers
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -70,7 +73,7 @@ class Upkeep:
     async def _every(self, job: Job, interval: str | int) -> None:
         while True:
             interval_ms = self._config().long(interval) if isinstance(interval, str) else interval
-            await asyncio.sleep(min(interval_ms, 10**9) / 1000)
+            await sleep(interval_ms, self._logs.clock, self._timers)
             try:
                 await job()
             except StorageError as error:

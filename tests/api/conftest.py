@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from kafkad.turns import Jobs, Lane
 from kafkad.wire.apis import response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.schema import decode
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 _CORRELATION_ID = 77
 

@@ -8,7 +8,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.znodes import Features
 from kafkad.wire.apis import APIS
 from kafkad.wire.messages.api_versions import ApiVersionsRequest, FinalizedFeatureKey
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 SOFTWARE = ApiVersionsRequest(client_software_name="apache-kafka-java", client_software_version="3.9.2")
 

@@ -58,7 +58,7 @@ from kafkad.wire.messages.offset_delete import (
 )
 from kafkad.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from kafkad.wire.records import Record
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 WHO = "; by User:ANONYMOUS from 127.0.0.1:50123, client test"
 CHANGES_NOTHING = frozenset(

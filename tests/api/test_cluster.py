@@ -12,7 +12,7 @@ from kafkad.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
-from tests.api.one_broker import CLUSTER_ID, OneBroker
+from tests.one_broker import CLUSTER_ID, OneBroker
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -17,7 +17,7 @@ from kafkad.wire.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from kafkad.wire.messages.list_config_resources import ListConfigResourcesRequest
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)

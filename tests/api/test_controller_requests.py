@@ -17,7 +17,7 @@ from kafkad.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from kafkad.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 UPGRADE, SAFE_DOWNGRADE = 1, 2

@@ -20,7 +20,7 @@ from kafkad.wire.messages.incremental_alter_configs import (
 from kafkad.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkad.wire.records import BATCH_HEADER, Record, iter_batches, iter_records
 from tests.api.frames import Frames
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 VERSIONS = range(4, 19)
 

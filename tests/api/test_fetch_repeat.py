@@ -20,7 +20,7 @@ from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkad.wire.records import BATCH_HEADER, Record
 from tests.api.frames import Frames
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 Step = tuple[str, int]
 _topics = count()

@@ -10,7 +10,7 @@ from kafkad.errors import ErrorCode
 from kafkad.meta.znodes import Config
 from kafkad.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 

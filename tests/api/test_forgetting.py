@@ -19,8 +19,8 @@ from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tests.api.frames import Frames
-from tests.api.one_broker import OneBroker
 from tests.api.test_produce import batch, produce, request
+from tests.one_broker import OneBroker
 
 
 @pytest.fixture

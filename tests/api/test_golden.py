@@ -18,7 +18,7 @@ from kafkad.wire.apis import request_class, response_class
 from kafkad.wire.frames import read_request_header, read_response_header
 from kafkad.wire.records import Record
 from kafkad.wire.schema import Message, decode
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 from tests.wire.recorded import Exchange, exchanges
 
 EXACT = {

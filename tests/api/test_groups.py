@@ -21,7 +21,7 @@ from kafkad.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkad.wire.messages.list_groups import ListGroupsRequest
 from kafkad.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, parse_records
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 OK = ErrorCode.NONE
 

@@ -10,7 +10,7 @@ from kafkad.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from kafkad.wire.records import Record
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 LATEST, EARLIEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_NOT_TIERED = -1, -2, -3, -4, -5, -6
 NONE = (0, -1, -1, -1)

@@ -19,7 +19,7 @@ from kafkad.wire.messages.describe_log_dirs import (
 )
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkad.wire.records import Record
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 
 def describe(

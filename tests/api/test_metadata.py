@@ -5,7 +5,7 @@ import pytest
 from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.api.one_broker import CLUSTER_ID, OneBroker
+from tests.one_broker import CLUSTER_ID, OneBroker
 
 UNKNOWN_ID = b"0123456789abcdef"
 

@@ -23,7 +23,7 @@ from kafkad.wire.messages.offset_commit import (
 from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, crc_matches, parse_records
 from kafkad.wire.schema import MalformedError
 from tests.api.frames import FakeConnection, Frames
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 VERSIONS = range(2, 11)
 

@@ -29,7 +29,7 @@ from kafkad.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 OK, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 STORED, OF_GROUPS, BY_ID = 0, range(1, 10), 10

@@ -21,7 +21,7 @@ from kafkad.wire.messages.produce import (
 )
 from kafkad.wire.records import Record, build_batch, iter_batches, iter_records
 from tests.api.frames import Frames
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 VERSIONS = range(3, 14)
 VALUES = [Record(i, 1_700_000_000_000 + i, b"k%d" % i, b"v%d" % i) for i in range(3)]

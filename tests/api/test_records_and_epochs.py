@@ -16,7 +16,7 @@ from kafkad.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkad.wire.records import Record
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

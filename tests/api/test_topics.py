@@ -20,7 +20,7 @@ from kafkad.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from kafkad.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
-from tests.api.one_broker import OneBroker
+from tests.one_broker import OneBroker
 
 UNKNOWN_ID = b"0123456789abcdef"
 

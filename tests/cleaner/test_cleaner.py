@@ -24,9 +24,9 @@ from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
-from tests.api.one_broker import OneBroker
 from tests.cleaner.cleaner import clean
 from tests.log.conftest import records
+from tests.one_broker import OneBroker
 
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1000", "min.cleanable.dirty.ratio": "0.1"}
 A0 = TopicPartition("a", 0)
@@ -79,7 +79,9 @@ class Scene:
         self.cleaner = self.broker.run(self._start())
 
     async def _start(self) -> Cleaner:
-        cleaner = Cleaner(self.broker.replicas, lambda: self.broker.config, self.broker.threads, self._make)
+        await self.broker.parts.cleaner.stop()
+        broker = self.broker
+        cleaner = Cleaner(broker.replicas, lambda: broker.config, broker.threads, broker.timers, self._make)
         cleaner.start()
         return cleaner
 
@@ -360,7 +362,7 @@ def test_new_settings_begin_with_new_workers(scene: Scene) -> None:
     scene.broker.settle()
     assert scene.worker.abandoned == 0, "nothing about the cleaner has changed"
     first = scene.worker
-    scene.broker.config = scene.broker.static.with_overrides(
+    scene.broker.parts.settings.override(
         cluster_wide={"log.cleaner.threads": "2", "log.cleaner.io.max.bytes.per.second": "1000"}, per_broker={}
     )
     scene.cleaner.settings_changed()

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
+from kafkad.broker.loop_timers import LoopTimers
 from kafkad.clock import SystemClock
 from kafkad.config.topic import validate_topic_configs
 from kafkad.controller.channel import Channel, LocalChannel, Request, Response
@@ -161,19 +162,23 @@ class Cluster:
         settings = ControllerSettings(
             broker=broker, unclean=lambda topic: topic in self.unclean, topics=lambda: self.defaults
         )
+        clock = SystemClock()
         controller = Controller(
             session,
             settings,
             connect=lambda info: LocalChannel(self.members[info.id].fake),
             check_config=validate_topic_configs,
-            clock=SystemClock(),
+            clock=clock,
+            timers=LoopTimers(asyncio.get_running_loop(), clock).timers,
             random=Random(broker),
         )
         member = self.members[broker] = Member(broker, session, controller, fake)
         await prepare(session)
         endpoint = Endpoint(listener="PLAINTEXT", host=f"host{broker}", port=9092)
         info = BrokerInfo(id=broker, endpoints=(endpoint,), rack=rack)
-        member.epoch = await register(session, Broker(broker=info, timestamp_ms=1), 1.0)
+        epoch = await register(session, Broker(broker=info, timestamp_ms=1))
+        assert isinstance(epoch, int), epoch
+        member.epoch = epoch
         await controller.start()
         await self.settle()
         return member

@@ -13,7 +13,7 @@ from kafkad.clock import SystemClock
 from kafkad.controller.adoption import FoundTopic, adopt, has_topics
 from kafkad.controller.channel import LocalChannel
 from kafkad.controller.controller import Controller
-from kafkad.controller.registration import DuplicateBroker, cluster_id, prepare, register
+from kafkad.controller.registration import Occupied, cluster_id, prepare, register
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import FILE_NAME, EmbeddedStore
@@ -102,7 +102,8 @@ async def test_a_fast_restart_is_noticed(cluster: Cluster) -> None:
     await member.session.expire()
     await member.session.renew()
     broker = BrokerInfo(id=2, endpoints=())
-    epoch = await register(member.session, Broker(broker=broker, timestamp_ms=1), 1.0)
+    epoch = await register(member.session, Broker(broker=broker, timestamp_ms=1))
+    assert isinstance(epoch, int)
     assert epoch > member.epoch
     member.fake.replicas.clear()
     await cluster.settle()
@@ -148,6 +149,7 @@ async def test_a_lost_session_ends_the_term_at_once(cluster: Cluster) -> None:
     await cluster.settle()
     assert cluster.members[2].controller.active
     await one.session.renew()
+    await one.controller.session_renewed()
     await cluster.settle()
     assert one.controller.controller_id == 2
 
@@ -187,7 +189,8 @@ async def test_requests_are_sent_until_they_are_answered(cluster: Cluster) -> No
     await member.session.expire()
     await member.session.renew()
     info = BrokerInfo(id=1, endpoints=())
-    await register(member.session, Broker(broker=info, timestamp_ms=1), 1.0)
+    await register(member.session, Broker(broker=info, timestamp_ms=1))
+    await member.controller.session_renewed()
     await cluster.settle()
     await cluster.create("a", (1,))
     assert fake.replicas[A0].leader == 1
@@ -240,17 +243,20 @@ async def test_controlled_shutdown(cluster: Cluster) -> None:
 
 
 @with_brokers(1)
-async def test_a_duplicate_id_is_refused_and_an_old_session_waited_for(cluster: Cluster) -> None:
+async def test_an_id_is_registered_by_one_session(cluster: Cluster) -> None:
     session = cluster.store.session()
+    member = cluster.members[1]
     registration = Broker(broker=BrokerInfo(id=1, endpoints=()), timestamp_ms=1)
-    with pytest.raises(DuplicateBroker, match="is the same"):
-        await register(session, registration, 0.01)
-    waiting = asyncio.create_task(register(session, registration, 10.0))
-    await cluster.settle()
-    await cluster.members[1].session.expire()
-    assert await waiting > cluster.members[1].epoch
-    again = await register(session, registration, 0.01)
-    assert again == await waiting
+    found = await register(session, registration)
+    assert isinstance(found, Occupied)
+    assert (found.session, found.registration.broker.epoch) == (member.session.session_id, member.epoch)
+    assert not found.gone.is_set()
+    await member.session.expire()
+    assert found.gone.is_set()
+    epoch = await register(session, registration)
+    assert isinstance(epoch, int)
+    assert epoch > member.epoch
+    assert await register(session, registration) == epoch, "its answer may have been lost"
 
 
 @with_brokers(1)

@@ -16,7 +16,7 @@ from kafkad.controller.features import FeatureUpdate, UpgradeType
 from kafkad.controller.registration import prepare
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
-from kafkad.meta.znodes import Config, Features, ProducerIdBlock
+from kafkad.meta.znodes import Config, ConfigChange, Features, ProducerIdBlock
 
 from .cluster import Cluster, with_brokers
 
@@ -42,10 +42,13 @@ class Place:
 
     def __init__(self) -> None:
         self.clock = Moved()
-        self.store: EmbeddedSession = EmbeddedStore.in_memory(self.clock).session()
+        tree = EmbeddedStore.in_memory(self.clock)
+        self.store: EmbeddedSession = tree.session()
+        self.other_store: EmbeddedSession = tree.session()
         config = load(None, [], {})
-        self.alterer = ConfigAlterer(
-            self.store, 1, config=lambda: config, topic_exists=lambda topic: topic in ("a", "b")
+        self.alterer, self.other = (
+            ConfigAlterer(store, broker, config=lambda: config, topic_exists=lambda topic: topic in ("a", "b"))
+            for broker, store in ((1, self.store), (2, self.other_store))
         )
         self.followed = DynamicConfigs(self.store, 1, self.clock)
         self.heard: list[tuple[str, str, Mapping[str, str]]] = []
@@ -229,12 +232,23 @@ async def test_quotas_are_told_to_who_listens(place: Place) -> None:
 
 @at_a_place
 async def test_after_a_lost_session_changes_are_followed_again(place: Place) -> None:
-    await place.store.expire()
-    await place.store.renew()
     await place.alterer.alter(TOPIC, "a", [entry("retention.ms", "7")])
+    await place.alterer.alter(TOPIC, "b", [entry("retention.ms", "8")])
+    await place.followed.catch_up()
+    place.heard.clear()
+    await place.store.expire()
+    await place.other.alter(TOPIC, "a", [entry("retention.ms", "9")])
+    await place.other.alter(BROKER, "", [entry("log.retention.ms", "10")])
+    for note in await place.other_store.children(ConfigChange.PARENT):
+        await place.other_store.delete(f"{ConfigChange.PARENT}/{note}")
+    await place.store.renew()
+    await place.followed.session_renewed()
+    assert place.followed.topic("a") == {"retention.ms": "9"}, "although the note of that change has been removed"
+    assert place.heard == [("brokers", "<default>", {"log.retention.ms": "10"}), ("topics", "a", {"retention.ms": "9"})]
+    await place.alterer.alter(TOPIC, "a", [entry("retention.ms", "11")])
     for _ in range(20):
         await asyncio.sleep(0)
-    assert place.followed.topic("a") == {"retention.ms": "7"}
+    assert place.followed.topic("a") == {"retention.ms": "11"}
 
 
 # Producer ids and features.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from kafkad.api.routes import BY_KEY
-from kafkad.broker.node import Node
+from kafkad.broker.daemon import Daemon
 from kafkad.config import load
 from kafkad.wire import apis, frames, schema
 from kafkad.wire.fetch import read_fetch
@@ -87,7 +87,7 @@ class RunningBroker:
     async def _start(self) -> None:
         config = load(None, self._settings, {})
         asyncio.get_running_loop().set_exception_handler(self.complaints.of_loop)
-        self._served = asyncio.create_task(Node(config, lambda: config).serve())
+        self._served = asyncio.create_task(Daemon(config, lambda: config).serve())
         while not self._served.done():
             try:
                 self._healthy = await asyncio.open_connection("127.0.0.1", self.port)

@@ -15,8 +15,8 @@ from kafkad.names import home_partition
 from kafkad.shard import Coordination, Shard, loading
 from kafkad.shard.shard import Surroundings
 from kafkad.wire.records import Record
-from tests.api.one_broker import OneBroker
 from tests.fakes import FakeClock
+from tests.one_broker import OneBroker
 from tests.shard.pairs import Pair, Pairs
 
 TOPIC = "__consumer_offsets"

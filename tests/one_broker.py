@@ -1,4 +1,4 @@
-"""A whole broker but for its sockets: real logs, the embedded store, the controller; requests go to the handlers."""
+"""A broker built from its parts, without sockets: requests go straight to the handlers."""
 
 from __future__ import annotations
 
@@ -10,34 +10,22 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar, cast
 
-from kafkad.api.audit import Audit
-from kafkad.api.context import Context, Request
+from kafkad.api.context import Request
 from kafkad.api.routes import BY_KEY
-from kafkad.broker.coordinators import Coordinators
-from kafkad.broker.directory_events import reporter
+from kafkad.broker.parts import Parts, Platform, build, load
+from kafkad.broker.settings import Settings
 from kafkad.clock import SystemClock
-from kafkad.cluster.configs import DynamicConfigs
-from kafkad.cluster.features import FinalizedFeatures
-from kafkad.cluster.producer_ids import ProducerIds
-from kafkad.config import Config, LogConfig, load, validate_topic_configs
-from kafkad.controller.channel import LocalChannel
-from kafkad.controller.configs import ConfigAlterer
-from kafkad.controller.controller import Controller
-from kafkad.controller.registration import prepare, register
-from kafkad.controller.term import ControllerSettings
+from kafkad.config import Config
+from kafkad.config import load as load_config
 from kafkad.controller.topics import NewTopic
 from kafkad.log.files import Files
 from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import EmbeddedStore
-from kafkad.meta.znodes import Broker
-from kafkad.model import BrokerInfo, Endpoint
+from kafkad.model import Endpoint
 from kafkad.net.connection import Connection
-from kafkad.replica.durable import Durable
-from kafkad.replica.manager import ReplicaManager
-from kafkad.replica.waits import Waits
+from kafkad.net.server import Server
 from kafkad.timers import Timers
 from kafkad.turns import at_once
-from kafkad.upkeep.moves import ReplicaMoves
 from kafkad.wire.frames import RequestHeader
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from kafkad.wire.schema import decode, encode
@@ -65,7 +53,7 @@ class _Connection:
         self.repeated_commits: object = None
 
 
-class _NoSync(Files):
+class NoSync(Files):
     """Nothing here is to survive the machine."""
 
     def sync(self, fd: int) -> None:  # type: ignore[override]
@@ -80,99 +68,60 @@ class OneBroker:
         self.connection = _Connection()
         self.directories = [str(directory / name) for name in ("first", "second")]
         self.threads = ThreadPoolExecutor(1)
-        self.static: Config = load(
-            None, [f"log.dirs={','.join(self.directories)}", "broker.id=1", "kafkad.placement.start=0", *settings], {}
+        self.timers = Timers()
+        listeners = ",".join(f"{e.listener}://{e.host}:{e.port}" for e in ENDPOINTS)
+        self.static: Config = load_config(
+            None,
+            [
+                f"log.dirs={','.join(self.directories)}",
+                "broker.id=1",
+                "broker.rack=r1",
+                f"listeners={listeners}",
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT",
+                "kafkad.placement.start=0",
+                *settings,
+            ],
+            {},
         )
-        self.config = self.static
-        self.run(self._start())
+        self.parts = self.run(self._start())
+        self.replicas = self.parts.replicas
+        self.controller = self.parts.controller
+        self.context = self.parts.context
+        self.coordinators = self.parts.coordinators
+        self.configs = self.parts.loaded.configs
+        self.durable = self.parts.durable
 
     def run(self, scenario: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(scenario)
 
-    async def _start(self) -> None:
+    @property
+    def config(self) -> Config:
+        return self.parts.settings.config
+
+    async def _start(self) -> Parts:
         clock = SystemClock()
         self.store = EmbeddedStore.in_memory(clock).session()
-        await prepare(self.store)
-        self.configs = DynamicConfigs(self.store, 1, clock)
-        await self.configs.start()
-        logs = LogManager(self.directories, _NoSync(), clock)
+        logs = LogManager(self.directories, NoSync(), clock)
         logs.lock()
         logs.claim(CLUSTER_ID, 1)
-        logs.load(self._topic_config)
-        loop = asyncio.get_running_loop()
-        self.timers = Timers()
-        waits = Waits(self.timers, clock, loop.call_soon)
-        self.durable = Durable(logs.files, self.threads)
-        self.replicas = ReplicaManager(
-            1, logs, waits, self.durable, self._topic_config, self.configs.load_topics, halt=lambda why: None
-        )
-        self.controller = Controller(
-            self.store,
-            ControllerSettings(broker=1, unclean=lambda topic: False),
-            connect=lambda info: LocalChannel(self.replicas),
-            check_config=validate_topic_configs,
-            clock=clock,
-            random=Random(1),
-        )
-        self.replicas.on_replicas_changed = reporter(loop, self.store, 1)
-        registration = Broker(broker=BrokerInfo(id=1, endpoints=ENDPOINTS, rack="r1"), timestamp_ms=clock.now_ms())
-        self.replicas.broker_epoch = await register(self.store, registration, 1.0)
-        await self.controller.start()
-        features = FinalizedFeatures(self.store)
-        await features.start()
-        self.coordinators = Coordinators(
-            self.replicas,
-            self.controller,
-            self.store,
-            config=lambda: self.config,
+        settings = Settings(self.static)
+        platform = Platform(
             clock=clock,
             timers=self.timers,
+            threads=self.threads,
+            random=Random(1),
+            store=self.store,
+            logs=logs,
+            server=Server(asyncio.get_running_loop(), settings.limits(), clock, self.timers),
+            halt=lambda why: None,
         )
-        self.coordinators.start()
-        self.context = self._make_context(features)
-        self.replicas.on_topics_deleted.append(self.configs.forget_topics)
-        self.configs.listen("topics", lambda topic, overrides: self.replicas.topic_config_changed(topic))
-        self.configs.listen("brokers", lambda name, overrides: self._broker_changed())
-
-    def _make_context(self, features: FinalizedFeatures) -> Context:
-        return Context(
-            cluster_id=CLUSTER_ID,
-            broker_id=1,
-            config=self.config,
-            clock=SystemClock(),
-            replicas=self.replicas,
-            controller=self.controller,
-            configs=self.configs,
-            alterer=ConfigAlterer(
-                self.store,
-                1,
-                config=lambda: self.context.config,
-                topic_exists=lambda topic: topic in self.replicas.metadata.topics,
-            ),
-            features=features,
-            producer_ids=ProducerIds(
-                lambda: self.controller.allocate_producer_ids(1, self.replicas.broker_epoch),
-            ),
-            moves=ReplicaMoves(self.replicas, self.durable),
-            group_coordination=self.coordinators.groups,
-            groups=self.coordinators.classic_groups,
-            offsets=self.coordinators.offsets,
-            stored_offsets=self.coordinators.stored_offsets,
-            audit=Audit(),
-        )
-
-    def _broker_changed(self) -> None:
-        self.config = self.static.with_overrides(cluster_wide=self.configs.cluster, per_broker=self.configs.broker)
-        self.context.config = self.config
-        self.replicas.all_configs_changed()
-
-    def _topic_config(self, topic: str) -> LogConfig:
-        return LogConfig.resolve(self.configs.topic(topic), self.config)
+        parts = build(platform, await load(platform, settings, lambda progress: None))
+        await parts.start()
+        return parts
 
     def stop(self) -> None:
-        for part in (self.coordinators, self.context.moves, self.context.features, self.configs, self.controller):
-            self.run(part.stop())
-        self.replicas.logs.close(self.replicas.high_watermarks())
+        self.run(self.parts.stop_taking())
+        self.run(self.parts.stop())
         self.threads.shutdown()
         self._runner.close()
 
@@ -223,9 +172,13 @@ class OneBroker:
         self.run(_a_few_turns())
 
     def run_until(self, condition: Callable[[], bool]) -> None:
-        """Let tasks of the broker run, and its threads, until something holds."""
+        """Let tasks of the broker run, its threads and its timers, until something holds."""
         while not condition():
             self.run(asyncio.sleep(0))
+            self.run(self._expire())
+
+    async def _expire(self) -> None:
+        self.timers.expire(self.context.clock.monotonic_ms())
 
     def append(
         self, topic: str, partition: int, *records: Record, producer_id: int = -1, transactional: bool = False

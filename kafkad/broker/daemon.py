@@ -1,0 +1,274 @@
+"""The daemon around a broker: signals, systemd, HTTP, the metadata store, reloads, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from time import monotonic
+
+from kafkad import STARTED
+from kafkad.api.audit import note_change
+from kafkad.broker import metering
+from kafkad.broker.identity import StartError, refuse_lost_store
+from kafkad.broker.lifecycle import BrokerState, Lifecycle
+from kafkad.broker.loop_timers import LoopTimers
+from kafkad.broker.membership import DuplicateBroker
+from kafkad.broker.parts import Parts, Platform, build, load
+from kafkad.broker.progress import RecoveryProgress
+from kafkad.broker.settings import Settings, max_open_files
+from kafkad.broker.takeover import tell_of_damage, tell_of_offline
+from kafkad.clock import SystemClock
+from kafkad.config import Config, ConfigError
+from kafkad.log.checkpoint import CheckpointError
+from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
+from kafkad.log.loading import DuplicatePartitionError, LoadingStopped
+from kafkad.log.manager import LogManager, NoLogDirectoryError
+from kafkad.log.open_files import LimitedFiles
+from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.journal import JournalError
+from kafkad.metrics import Registry
+from kafkad.net import http
+from kafkad.net.http import Condition, Endpoints, HttpServer
+from kafkad.net.server import Server
+from kafkad.systemd import Notifier
+
+log = logging.getLogger(__name__)
+
+_THREADS = 4
+_IDLE_CHECK_S = 10
+_DRAIN_S = 30
+_FAILED = 1
+
+_REFUSALS = (
+    CheckpointError,
+    DirectoryLockedError,
+    DuplicateBroker,
+    DuplicatePartitionError,
+    ForeignDirectoryError,
+    JournalError,
+    NoLogDirectoryError,
+    StartError,
+)
+
+
+class Daemon:
+    """One broker as a process of its own. `serve` runs through its whole life."""
+
+    def __init__(self, config: Config, read_config: Callable[[], Config]) -> None:
+        self._read_config = read_config
+        self._loop = asyncio.get_running_loop()
+        self._clock = SystemClock()
+        self._settings = Settings(config)
+        self._notifier = Notifier.from_environment(os.environ)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="disk")
+        self._timers = LoopTimers(self._loop, self._clock).timers
+        self._server = Server(self._loop, self._settings.limits(), self._clock, self._timers)
+        self._logs = LogManager(
+            config.log_dirs,
+            LimitedFiles(max_open_files(config)),
+            self._clock,
+            on_failure=tell_of_offline,
+            on_damage=tell_of_damage,
+        )
+        self._stopping = asyncio.Event()
+        self._lifecycle = Lifecycle()
+        self._registry: Registry = metering.starting(self._lifecycle)
+        self._exit_code = 0
+
+    async def serve(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stopping.set)
+        try:
+            return await self._serve()
+        except _REFUSALS as refusal:
+            log.error("cannot start: %s", refusal)
+            return _FAILED
+
+    async def _serve(self) -> int:
+        """Addresses are bound before any data is touched: one that is taken ends the start."""
+        config = self._settings.config
+        self._bind(config)
+        health = await self._serve_http(config)
+        self._logs.lock()
+        store = await self._open_store(config.metadata_dir)
+        try:
+            parts = await self._start(store)
+        except LoadingStopped:
+            await self._stop_loading(store, health)
+            return 0
+        chores = [asyncio.create_task(chore) for chore in (self._close_idle(), self._feed_watchdog())]
+        self._loop.add_signal_handler(signal.SIGHUP, self._reload, parts)
+        self._announce(parts, store)
+        await self._stopping.wait()
+        for chore in chores:
+            chore.cancel()
+        await self._stop(parts, store, health)
+        return self._exit_code
+
+    # -- start -----------------------------------------------------------------------------------------------------
+
+    def _bind(self, config: Config) -> None:
+        for endpoint in config.listeners:
+            try:
+                self._server.listen(endpoint.listener, endpoint.host, endpoint.port)
+            except OSError as error:
+                where = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
+                raise StartError(f"cannot listen on {where}: {error.strerror}; see the setting listeners") from error
+
+    async def _serve_http(self, config: Config) -> HttpServer | None:
+        address = config.http_listener
+        if address is None:
+            return None
+        endpoints = Endpoints(lambda: self._registry.pieces(), self._health, self._lifecycle.ready)
+        try:
+            return await http.serve(address, endpoints)
+        except OSError as error:
+            raise StartError(f"cannot serve HTTP on {address}: {error.strerror}; see http.listener") from error
+
+    async def _open_store(self, directory: str) -> EmbeddedStore:
+        refuse_lost_store(directory, self._logs.directories)
+        try:
+            store = await self._loop.run_in_executor(self._threads, EmbeddedStore.open, directory, self._clock)
+        except OSError as error:
+            problem = f"{error.filename or directory}: {error.strerror}"
+            raise StartError(f"cannot open the metadata store: {problem}; see kafkad.metadata.dir, log.dirs") from error
+        store.is_starting = True
+        return store
+
+    async def _start(self, store: EmbeddedStore) -> Parts:
+        """Logs are loaded in a thread, so that the loop can tell systemd and the terminal how far it is."""
+        platform = Platform(
+            clock=self._clock,
+            timers=self._timers,
+            threads=self._threads,
+            random=Random(),
+            store=store.session(),
+            logs=self._logs,
+            server=self._server,
+            halt=self._halt,
+        )
+        self._lifecycle.enter(BrokerState.RECOVERY, "loading logs")
+        progress = RecoveryProgress(self._loop, self._notifier, self._loading, self._stopping.is_set)
+        loaded = await load(platform, self._settings, progress.update)
+        progress.done()
+        self._lifecycle.enter(BrokerState.STARTING, "logs are loaded; taking over their partitions")
+        parts = build(platform, loaded)
+        await parts.start()
+        self._registry = parts.metrics(self._lifecycle)
+        return parts
+
+    def _loading(self, doing: str) -> None:
+        self._lifecycle.enter(BrokerState.RECOVERY, doing)
+
+    def _health(self) -> Condition:
+        offline = [directory.path for directory in self._logs.directories if directory.failure is not None]
+        if offline:
+            return Condition(False, f"log directories are offline: {', '.join(offline)}")
+        health = self._lifecycle.health()
+        damaged = [f"damaged: {damage.text(tp)}" for tp, damage in self._logs.damages.kept()]
+        return Condition(health.good, "\n".join([health.text, *damaged]))
+
+    def _announce(self, parts: Parts, store: EmbeddedStore) -> None:
+        self._lifecycle.enter(BrokerState.RUNNING)
+        listeners = ", ".join(map(str, self._server.listeners))
+        topics = len(parts.replicas.metadata.topics)
+        partitions = sum(1 for _ in parts.replicas)
+        text = f"{topics} topics, {partitions} partitions" if topics else "no topics yet"
+        log.info(
+            "ready in %.2f s: broker %d of cluster %s listens on %s; data in %s; %s",
+            monotonic() - STARTED,
+            parts.loaded.broker_id,
+            parts.loaded.cluster_id,
+            listeners,
+            ", ".join(directory.path for directory in self._logs.directories),
+            text,
+        )
+        store.is_starting = False
+        if store.is_behind:
+            log.error("no room for the metadata in %s: changes are refused until there is", store.path)
+        self._notifier.ready(f"listening on {listeners}; {text}")
+
+    # -- while it runs ---------------------------------------------------------------------------------------------
+
+    def _reload(self, parts: Parts) -> None:
+        """SIGHUP: read the configuration anew; what cannot change while running waits for a restart, and is named."""
+        self._notifier.reloading()
+        try:
+            reload = self._settings.static.with_file(self._read_config())
+        except ConfigError as error:
+            log.error("the configuration stays as it is, the file cannot be used: %s", "; ".join(error.problems))
+        else:
+            self._settings.static = reload.config
+            parts.overrides_changed()
+            log.info("configuration reloaded; changed: %s", ", ".join(reload.changed) or "nothing")
+            if reload.changed:
+                note_change(
+                    f"settings in {self._settings.static.file} changed: {', '.join(reload.changed)}", by="SIGHUP"
+                )
+            if reload.restart:
+                log.warning("these need a restart to change: %s", ", ".join(reload.restart))
+        self._notifier.ready("configuration reloaded")
+
+    def _halt(self, why: str) -> None:
+        """Nothing is left to serve from."""
+        log.critical("stopping: %s", why)
+        self._exit_code = _FAILED
+        self._stopping.set()
+
+    async def _close_idle(self) -> None:
+        tick = 0
+        while True:
+            await asyncio.sleep(_IDLE_CHECK_S)
+            tick += 1
+            idle_ms = self._settings.config.long("connections.max.idle.ms")
+            if idle_ms >= 0:
+                self._server.close_idle(tick, tick - idle_ms // (_IDLE_CHECK_S * 1000))
+
+    async def _feed_watchdog(self) -> None:
+        interval_s = self._notifier.watchdog_interval_s
+        while interval_s is not None:
+            self._notifier.watchdog()
+            await asyncio.sleep(interval_s)
+
+    # -- stop ------------------------------------------------------------------------------------------------------
+
+    async def _stop(self, parts: Parts, store: EmbeddedStore, health: HttpServer | None) -> None:
+        """Take nothing new, answer what was asked, and leave the directories as after a clean stop."""
+        begun = monotonic()
+        log.info("stopping")
+        self._lifecycle.enter(BrokerState.SHUTTING_DOWN, "stopping")
+        self._notifier.stopping("finishing requests")
+        await parts.stop_taking()
+        await self._drain(parts)
+        self._server.close()
+        if health is not None:
+            await health.close()
+        self._notifier.status("writing logs and checkpoints")
+        await parts.stop()
+        await store.close()
+        self._threads.shutdown()
+        log.info("stopped cleanly in %.2f s", monotonic() - begun)
+
+    async def _stop_loading(self, store: EmbeddedStore, health: HttpServer | None) -> None:
+        """No client has seen this broker yet, and nothing was changed: it goes at once."""
+        log.info("told to stop while loading logs; log directories are left as they were found")
+        self._lifecycle.enter(BrokerState.SHUTTING_DOWN, "stopping")
+        self._notifier.stopping("told to stop while loading logs")
+        if health is not None:
+            await health.close()
+        await store.close()
+        self._server.close()
+        self._threads.shutdown()
+
+    async def _drain(self, parts: Parts) -> None:
+        """Fetches that wait for data are not worth waiting for; everything else gets its answer."""
+        deadline = monotonic() + _DRAIN_S
+        while self._server.close_quiet() and monotonic() < deadline:
+            if parts.idle:
+                return
+            await asyncio.sleep(0.01)

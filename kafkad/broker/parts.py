@@ -1,0 +1,357 @@
+"""Builds a whole broker from what it is handed: by the daemon, or by a test with its own clock, store and links.
+
+The order of a start makes two stages of it: `load` finds out who the broker is and reads its logs, `build` makes all
+parts from that. They do nothing before `Parts.start`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from kafkad import loggers
+from kafkad.api.audit import Audit
+from kafkad.api.context import Context
+from kafkad.api.dispatch import Dispatcher
+from kafkad.api.fetch import FetchApi
+from kafkad.api.fetch_session import FetchSessions
+from kafkad.api.produce import ProduceApi
+from kafkad.api.routes import FETCH, PRODUCE, ROUTES
+from kafkad.broker import metering
+from kafkad.broker.coordinators import Coordinators
+from kafkad.broker.directory_events import reporter
+from kafkad.broker.identity import choose_broker_id, claim_directories
+from kafkad.broker.lifecycle import Lifecycle
+from kafkad.broker.membership import Follower, Membership
+from kafkad.broker.settings import Settings
+from kafkad.broker.takeover import stored_ids, take_over, tell_of_mended, tell_of_strays
+from kafkad.cleaner.cleaner import Cleaner
+from kafkad.clock import Clock
+from kafkad.cluster.configs import DynamicConfigs
+from kafkad.cluster.features import FinalizedFeatures
+from kafkad.cluster.producer_ids import ProducerIds
+from kafkad.config import Config, validate_topic_configs
+from kafkad.controller.channel import LocalChannel
+from kafkad.controller.configs import ConfigAlterer
+from kafkad.controller.controller import Controller
+from kafkad.controller.registration import cluster_id, prepare
+from kafkad.controller.term import ControllerSettings
+from kafkad.controller.topics import TopicDefaults
+from kafkad.log.loading import Progress
+from kafkad.log.manager import LogManager
+from kafkad.log.recompress import SlowPath
+from kafkad.meta.store import MetaStore
+from kafkad.meta.znodes import Broker as Registration
+from kafkad.meta.znodes import Config as ConfigNode
+from kafkad.metrics import Registry, RequestProbe
+from kafkad.model import BrokerInfo, Endpoint
+from kafkad.net.server import Server
+from kafkad.replica.durable import Durable
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.waits import Waits
+from kafkad.timers import Timers
+from kafkad.turns import Jobs
+from kafkad.upkeep.moves import ReplicaMoves
+from kafkad.upkeep.upkeep import Upkeep
+
+_SESSION_EVICTION_MS = 120_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """What a broker is built on. Whoever hands it in also closes it.
+
+    `store` is this broker's session with the metadata store; `logs` are locked and not loaded yet; `server` has its
+    listeners bound; `halt` ends the broker when nothing is left to serve from.
+    """
+
+    clock: Clock
+    timers: Timers
+    threads: Executor
+    random: Random
+    store: MetaStore
+    logs: LogManager
+    server: Server
+    halt: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Who this broker is and by which settings it goes; its logs are open.
+
+    `was_here` says that its log directories were this broker's before.
+    """
+
+    cluster_id: str
+    broker_id: int
+    was_here: bool
+    settings: Settings
+    configs: DynamicConfigs
+
+
+async def load(platform: Platform, settings: Settings, on_progress: Callable[[Progress], None]) -> Loaded:
+    """Identity, then settings, then logs, which are read in a thread; `on_progress` is called there."""
+    store, logs = platform.store, platform.logs
+    known_cluster, known_broker = logs.identity()
+    await prepare(store)
+    cluster = await cluster_id(store, known_cluster)
+    broker = await choose_broker_id(store, settings.config, known_broker)
+    await claim_directories(store, logs, cluster, broker)
+    configs = DynamicConfigs(store, broker, platform.clock)
+    await configs.start()
+    try:
+        settings.follow(configs.topic)
+        settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)
+        platform.server.limits = settings.limits()
+        logs.expire_producers_after(settings.config.int("producer.id.expiration.ms"))
+        loggers.set_default_level(settings.config.str("kafkad.log.level"))
+        read = partial(logs.load, settings.of_topic, on_progress, await stored_ids(store))
+        await asyncio.get_running_loop().run_in_executor(platform.threads, read)
+        tell_of_mended(logs)
+        await take_over(store, broker, logs, settings.config)
+    except BaseException:
+        await configs.stop()
+        raise
+    return Loaded(
+        cluster_id=cluster, broker_id=broker, was_here=broker == known_broker, settings=settings, configs=configs
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts of one broker."""
+
+    platform: Platform
+    loaded: Loaded
+    replicas: ReplicaManager
+    controller: Controller
+    membership: Membership
+    features: FinalizedFeatures
+    durable: Durable
+    moves: ReplicaMoves
+    coordinators: Coordinators
+    slow_path: SlowPath
+    produce: ProduceApi
+    fetch: FetchApi
+    probes: dict[int, RequestProbe]
+    context: Context
+    dispatcher: Dispatcher
+    upkeep: Upkeep
+    cleaner: Cleaner
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
+
+    async def start(self) -> None:
+        """Joins the cluster, takes over what its controller gives to this broker, and serves."""
+        await self.membership.join()
+        await self.controller.start()
+        await self.features.start()
+        tell_of_strays(self.platform.logs, self.replicas)
+        self.upkeep.start()
+        self.cleaner.start()
+        self.moves.resume()
+        self.coordinators.start()
+        self.platform.server.start(self.dispatcher)
+
+    async def stop_taking(self) -> None:
+        """Takes no more connections and coordinates nothing more; what was asked may still be answered."""
+        self.platform.server.stop_accepting()
+        await self.coordinators.stop()
+
+    @property
+    def idle(self) -> bool:
+        """Nobody waits for an answer that is still being worked out."""
+        return self.dispatcher.idle and self.produce.idle
+
+    async def stop(self) -> None:
+        """After `stop_taking`. Leaves the log directories as after a clean stop; the store's session stays open."""
+        await self.cleaner.stop()
+        await self.upkeep.stop()
+        await self.moves.stop()
+        await self.membership.stop()
+        await self.features.stop()
+        await self.loaded.configs.stop()
+        await self.controller.stop()
+        loop, threads = asyncio.get_running_loop(), self.platform.threads
+        await loop.run_in_executor(threads, self.platform.logs.close, self.replicas.high_watermarks())
+        await loop.run_in_executor(threads, self.slow_path.close)
+
+    def overrides_changed(self) -> None:
+        """The store's settings of this broker, or the static ones beneath them, are others now."""
+        configs, settings = self.loaded.configs, self.settings
+        settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)
+        config = settings.config
+        self.context.config = config
+        self.fetch.max_bytes = config.int("fetch.max.bytes")
+        self.platform.server.apply(settings.limits())
+        self.platform.logs.expire_producers_after(config.int("producer.id.expiration.ms"))
+        self.cleaner.settings_changed()
+        loggers.set_default_level(config.str("kafkad.log.level"))
+        self.replicas.all_configs_changed()
+
+    def metrics(self, lifecycle: Lifecycle) -> Registry:
+        return metering.registry(
+            lifecycle=lifecycle,
+            probes=self.probes.values(),
+            server=self.platform.server,
+            logs=self.platform.logs,
+            cleaner=self.cleaner,
+            replicas=self.replicas,
+            controller=self.controller,
+            sessions=self.fetch.sessions,
+            groups=self.coordinators.classic_groups,
+            offsets=self.coordinators.offsets,
+            config=lambda: self.settings.config,
+        )
+
+
+def build(platform: Platform, loaded: Loaded) -> Parts:
+    settings, threads = loaded.settings, platform.threads
+
+    def config() -> Config:
+        return settings.config
+
+    durable = Durable(platform.logs.files, threads)
+    replicas = _replicas(platform, loaded, durable)
+    controller = _controller(platform, loaded, replicas)
+    features = FinalizedFeatures(platform.store)
+    moves = ReplicaMoves(replicas, durable)
+    coordinators = Coordinators(
+        replicas, controller, platform.store, config=config, clock=platform.clock, timers=platform.timers
+    )
+    context = Context(
+        cluster_id=loaded.cluster_id,
+        broker_id=loaded.broker_id,
+        config=settings.config,
+        clock=platform.clock,
+        replicas=replicas,
+        controller=controller,
+        configs=loaded.configs,
+        alterer=ConfigAlterer(
+            platform.store,
+            loaded.broker_id,
+            config=config,
+            topic_exists=lambda topic: topic in replicas.metadata.topics,
+        ),
+        features=features,
+        producer_ids=ProducerIds(
+            lambda: controller.allocate_producer_ids(loaded.broker_id, replicas.broker_epoch),
+        ),
+        moves=moves,
+        group_coordination=coordinators.groups,
+        groups=coordinators.classic_groups,
+        offsets=coordinators.offsets,
+        stored_offsets=coordinators.stored_offsets,
+        audit=Audit(),
+    )
+    slow_path, jobs = SlowPath(), Jobs(platform.server.lane)
+    probes = {route.key: RequestProbe(route.name) for route in ROUTES}
+    produce = ProduceApi(replicas, platform.clock, platform.timers, slow_path, probes[PRODUCE], jobs)
+    fetch = _fetch(platform, settings, replicas, probes[FETCH], jobs)
+    parts = Parts(
+        platform=platform,
+        loaded=loaded,
+        replicas=replicas,
+        controller=controller,
+        membership=_membership(platform, loaded, replicas, [loaded.configs, features, controller]),
+        features=features,
+        durable=durable,
+        moves=moves,
+        coordinators=coordinators,
+        slow_path=slow_path,
+        produce=produce,
+        fetch=fetch,
+        probes=probes,
+        context=context,
+        dispatcher=Dispatcher(context, produce, fetch, probes, jobs),
+        upkeep=Upkeep(platform.logs, replicas, durable, config, threads, platform.timers),
+        cleaner=Cleaner(replicas, config, threads, platform.timers),
+    )
+    loaded.configs.listen(ConfigNode.TOPICS, lambda topic, overrides: replicas.topic_config_changed(topic))
+    loaded.configs.listen(ConfigNode.BROKERS, lambda name, overrides: parts.overrides_changed())
+    return parts
+
+
+def _replicas(platform: Platform, loaded: Loaded, durable: Durable) -> ReplicaManager:
+    loop = asyncio.get_running_loop()
+    waits = Waits(platform.timers, platform.clock, loop.call_soon)
+    configs = loaded.configs
+    replicas = ReplicaManager(
+        loaded.broker_id, platform.logs, waits, durable, loaded.settings.of_topic, configs.load_topics, platform.halt
+    )
+    replicas.on_replicas_changed = reporter(loop, platform.store, loaded.broker_id)
+    replicas.on_topics_deleted.append(configs.forget_topics)
+    return replicas
+
+
+def _controller(platform: Platform, loaded: Loaded, replicas: ReplicaManager) -> Controller:
+    settings = loaded.settings
+    return Controller(
+        platform.store,
+        ControllerSettings(
+            broker=loaded.broker_id,
+            unclean=settings.unclean,
+            listener=settings.config.inter_broker_listener,
+            topics=lambda: _topic_defaults(settings.config),
+        ),
+        connect=lambda broker: LocalChannel(replicas),
+        check_config=validate_topic_configs,
+        clock=platform.clock,
+        timers=platform.timers,
+        random=platform.random,
+    )
+
+
+def _topic_defaults(config: Config) -> TopicDefaults:
+    start = config.int("kafkad.placement.start")
+    return TopicDefaults(
+        partitions=config.int("num.partitions"),
+        replication_factor=config.int("default.replication.factor"),
+        placement_start=start if start >= 0 else None,
+    )
+
+
+def _membership(platform: Platform, loaded: Loaded, replicas: ReplicaManager, followers: list[Follower]) -> Membership:
+    def on_epoch(epoch: int) -> None:
+        replicas.broker_epoch = epoch
+
+    return Membership(
+        platform.store,
+        lambda: _registration(platform, loaded),
+        clock=platform.clock,
+        timers=platform.timers,
+        patience_ms=platform.store.session_timeout_ms * 3 // 2 if loaded.was_here else 0,
+        on_epoch=on_epoch,
+        followers=followers,
+        halt=platform.halt,
+    )
+
+
+def _registration(platform: Platform, loaded: Loaded) -> Registration:
+    """What other brokers and clients are told: the advertised listeners, with the ports that were really bound."""
+    config = loaded.settings.config
+    bound = {listener.name: listener.port for listener in platform.server.listeners}
+    endpoints = tuple(
+        Endpoint(listener=e.listener, host=e.host, port=e.port or bound[e.listener], protocol=e.protocol)
+        for e in config.advertised_listeners
+    )
+    rack = config.value("broker.rack")
+    info = BrokerInfo(id=loaded.broker_id, endpoints=endpoints, rack=str(rack) if rack else None)
+    return Registration(broker=info, timestamp_ms=platform.clock.now_ms())
+
+
+def _fetch(
+    platform: Platform, settings: Settings, replicas: ReplicaManager, probe: RequestProbe, jobs: Jobs
+) -> FetchApi:
+    config = settings.config
+    slots = config.int("max.incremental.fetch.session.cache.slots")
+    sessions = FetchSessions(slots, _SESSION_EVICTION_MS, platform.random)
+    fetch = FetchApi(replicas, sessions, platform.clock, probe, jobs)
+    fetch.max_bytes = config.int("fetch.max.bytes")
+    return fetch

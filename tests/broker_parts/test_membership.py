@@ -1,0 +1,207 @@
+"""A broker's registration: found taken, lost with its session, made again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kafkad.broker.membership import DuplicateBroker, Membership
+from kafkad.controller.registration import prepare, register
+from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
+from kafkad.meta.store import ConnectionLoss, SessionExpired
+from kafkad.meta.znodes import Broker
+from kafkad.model import BrokerInfo, Endpoint
+from kafkad.timers import Timers
+from tests.fakes import FakeClock
+
+HERE, ELSEWHERE = "here", "elsewhere"
+PATIENCE_MS = 27_000
+
+
+def registration(host: str = HERE) -> Broker:
+    endpoint = Endpoint(listener="PLAINTEXT", host=host, port=9092)
+    return Broker(broker=BrokerInfo(id=1, endpoints=(endpoint,)), timestamp_ms=1)
+
+
+class Follower:
+    def __init__(self) -> None:
+        self.renewed = 0
+        self.failures: list[Exception] = []
+        self.before: Callable[[], Awaitable[None]] | None = None
+
+    async def session_renewed(self) -> None:
+        if self.before is not None:
+            before, self.before = self.before, None
+            await before()
+        if self.failures:
+            raise self.failures.pop()
+        self.renewed += 1
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.timers = Timers()
+        self.store = EmbeddedStore.in_memory(self.clock)
+        self.epochs: list[int] = []
+        self.halted: list[str] = []
+        self.follower = Follower()
+        self.session = self.store.session()
+        self.membership = self.member(self.session)
+
+    def member(self, session: EmbeddedSession, patience_ms: int = PATIENCE_MS) -> Membership:
+        return Membership(
+            session,
+            registration,
+            clock=self.clock,
+            timers=self.timers,
+            patience_ms=patience_ms,
+            on_epoch=self.epochs.append,
+            followers=[self.follower],
+            halt=self.halted.append,
+        )
+
+    async def registered(self) -> int | None:
+        """Whose session the registration belongs to."""
+        stat = await self.store.session().exists(Broker.path(1))
+        return None if stat is None else stat.ephemeral_owner
+
+    async def pass_ms(self, ms: int) -> None:
+        await turns()
+        self.clock.advance(ms)
+        self.timers.expire(self.clock.monotonic_ms())
+        await turns()
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def scene(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
+    def run() -> None:
+        async def whole() -> None:
+            made = Scene()
+            await prepare(made.session)
+            await test(made)
+            await made.membership.stop()
+
+        asyncio.run(whole())
+
+    return run
+
+
+@scene
+async def test_a_broker_waits_for_the_session_of_its_last_process(scene: Scene) -> None:
+    before = scene.store.session()
+    old = await register(before, registration())
+    joining = asyncio.create_task(scene.membership.join())
+    await scene.pass_ms(PATIENCE_MS - 1)
+    assert not joining.done()
+    await before.expire()
+    await joining
+    assert await scene.registered() == scene.session.session_id
+    assert isinstance(old, int)
+    assert scene.epochs > [old]
+
+
+@scene
+async def test_a_registration_that_stays_is_that_of_another_broker(scene: Scene) -> None:
+    other = scene.store.session()
+    await register(other, registration())
+    joining = asyncio.create_task(scene.membership.join())
+    await scene.pass_ms(PATIENCE_MS)
+    with pytest.raises(DuplicateBroker, match=r"/brokers/ids/1 .* is the same broker\.id used twice"):
+        await joining
+    assert await scene.registered() == other.session_id
+    assert scene.epochs == []
+
+
+@scene
+async def test_nobody_waits_for_a_broker_at_another_address_or_in_new_directories(scene: Scene) -> None:
+    other = scene.store.session()
+    await register(other, registration(ELSEWHERE))
+    with pytest.raises(DuplicateBroker):
+        await scene.membership.join()
+    await other.expire()
+    await register(scene.store.session(), registration())
+    with pytest.raises(DuplicateBroker):
+        await scene.member(scene.session, patience_ms=0).join()
+
+
+@scene
+async def test_after_a_lost_session_the_broker_registers_again(scene: Scene) -> None:
+    await scene.membership.join()
+    await scene.session.expire()
+    assert await scene.registered() is None
+    await turns()
+    assert await scene.registered() == scene.session.session_id
+    assert scene.epochs == sorted(set(scene.epochs))
+    assert len(scene.epochs) == 2
+    assert scene.follower.renewed == 1
+
+
+@scene
+async def test_a_session_that_is_lost_again_meanwhile(scene: Scene) -> None:
+    await scene.membership.join()
+    scene.follower.before = scene.session.expire
+    scene.follower.failures = [SessionExpired("/")]
+    await scene.session.expire()
+    await scene.pass_ms(1_000)
+    assert await scene.registered() == scene.session.session_id
+    assert len(scene.epochs) == 3
+    assert scene.follower.renewed == 1
+
+
+@scene
+async def test_a_store_that_cannot_be_reached_is_tried_again(scene: Scene) -> None:
+    await scene.membership.join()
+    scene.follower.failures = [ConnectionLoss("/"), ConnectionLoss("/")]
+    await scene.session.expire()
+    await turns()
+    assert scene.follower.renewed == 0
+    await scene.pass_ms(999)
+    assert scene.follower.renewed == 0
+    await scene.pass_ms(1)
+    assert scene.follower.renewed == 0
+    await scene.pass_ms(1_000)
+    assert scene.follower.renewed == 1
+
+
+class LastingSession(EmbeddedSession):
+    """The store has ended it, and keeps its registration all the same (ZOOKEEPER-2985)."""
+
+    async def expire(self) -> None:
+        text = registration().encode()
+        ghost = EmbeddedSession(self._store)
+        await super().expire()
+        ghost.number = self.number
+        await ghost.create(Broker.path(1), text, ephemeral=True)
+
+
+@scene
+async def test_what_an_expired_session_left_behind_is_removed(scene: Scene) -> None:
+    session = LastingSession(scene.store)
+    membership = scene.member(session)
+    await membership.join()
+    await session.expire()
+    await turns()
+    assert await scene.registered() == session.session_id
+    assert len(scene.epochs) == 2
+    await membership.stop()
+
+
+@scene
+async def test_a_broker_whose_id_was_taken_meanwhile_ends(scene: Scene) -> None:
+    await scene.membership.join()
+
+    async def taken() -> None:
+        await register(scene.store.session(), registration(ELSEWHERE))
+
+    await asyncio.gather(scene.session.expire(), taken())
+    await turns()
+    assert len(scene.halted) == 1
+    assert "is the same broker.id used twice?" in scene.halted[0]
+    assert scene.follower.renewed == 0
