@@ -15,7 +15,7 @@ from typing import Self
 
 from tests.oracle.kafka import free_port
 
-START_SECONDS = 20
+START_SECONDS = 60
 STOP_SECONDS = 30
 
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 7, -1)

@@ -38,7 +38,7 @@ from typing import IO, Self
 
 HERE = Path(__file__).parent
 VERSIONS = ("3.9", "4.3")
-START_SECONDS = 60
+START_SECONDS = 240
 ANSWER_SECONDS = 10.0
 STOP_SECONDS = 20
 
