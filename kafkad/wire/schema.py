@@ -1,7 +1,7 @@
 """Messages declared once: one field a line, with the versions that carry it.
 
     @message(key=12, versions="0-4", flexible="4+")
-    class HeartbeatRequest:
+    class HeartbeatRequest(Request["HeartbeatResponse"]):
         group_id: str = string()
         group_instance_id: str | None = string("3+", nullable="3+", default=None)
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct as _struct
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, dataclass_transform
 
 from kafkad.wire.primitives import Buffer, EncodeError, MalformedError
 
@@ -26,6 +26,7 @@ __all__ = [
     "EncodeError",
     "MalformedError",
     "Message",
+    "Request",
     "decode",
     "decode_in_pieces",
     "encode",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
 
 NEVER = (1, 0)
 _LAST = 0x7FFF
@@ -164,6 +166,10 @@ class Schema(NamedTuple):
     flexible: str
 
 
+_OF_THE_DECLARATION = {"__dict__", "__weakref__", "__orig_bases__", "__parameters__"}
+"""What Python adds to a class body that the class made of it must not have."""
+
+
 class Message:
     """What all declared classes share. The constructor is compiled when the first object is made."""
 
@@ -189,6 +195,13 @@ class Message:
         return f"{type(self).__name__}({values})"
 
 
+class Request(Generic[R_co]):
+    """Tells type checkers which message answers a request: `class HeartbeatRequest(Request["HeartbeatResponse"])`."""
+
+    __slots__ = ()
+    __schema__: ClassVar[Schema]
+
+
 def _declare(cls: type[T], key: int, versions: str, flexible: str) -> type[T]:
     body = dict(cls.__dict__)
     fields = []
@@ -196,7 +209,7 @@ def _declare(cls: type[T], key: int, versions: str, flexible: str) -> type[T]:
         if isinstance(value, Field):
             value.name = name
             fields.append(value)
-        if isinstance(value, Field) or name in {"__dict__", "__weakref__"}:
+        if isinstance(value, Field) or name in _OF_THE_DECLARATION:
             del body[name]
     body["__slots__"] = tuple(field.name for field in fields)
     body["__schema__"] = Schema(tuple(fields), key, versions, flexible)

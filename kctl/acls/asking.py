@@ -27,6 +27,8 @@ from kctl.errors import KctlError, failure
 from kctl.texts.output import Column, Row
 
 if TYPE_CHECKING:
+    from kafkad.wire.messages.delete_acls import DeleteAclsMatchingAcl
+    from kafkad.wire.messages.describe_acls import AclDescription, DescribeAclsResponse
     from kctl.reach.session import Session
 
 R = TypeVar("R")
@@ -86,7 +88,7 @@ class Filter(NamedTuple):
         }
 
 
-def binding_of(kind: int, name: str, pattern: int, acl: Any) -> Binding:
+def binding_of(kind: int, name: str, pattern: int, acl: AclDescription | DeleteAclsMatchingAcl) -> Binding:
     """Of the numbers in an answer; one that is not known here stays a number."""
     resource = Resource(_RESOURCE_OF.get(kind, str(kind)), name, _PATTERN_OF.get(pattern, str(pattern)))
     operation = _OPERATION_OF.get(acl.operation, str(acl.operation))
@@ -111,7 +113,7 @@ def in_force(session: Session, *, anywhere: bool = False) -> set[Binding]:
     return set.union(*answers) if anywhere else set.intersection(*answers)
 
 
-def _bindings(response: Any) -> Iterator[Binding]:
+def _bindings(response: DescribeAclsResponse) -> Iterator[Binding]:
     if response.error_code:
         raise acl_failure(response.error_code, "the ACLs cannot be listed", response.error_message)
     for resource in response.resources:

@@ -47,7 +47,7 @@ def describe(session: Session, brokers: tuple[int, ...]) -> int:
 
     Example: kctl brokers describe 1
     """
-    facts, directories, silent = broker_facts(session, session.metadata().topics)
+    facts, directories, silent = broker_facts(session, session.metadata())
     for error in silent:
         note(session.settings, f"what it holds is not known: {error.what}")
     known = {broker.id: broker for broker in facts}

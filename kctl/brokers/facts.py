@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.brokers.release import release
 from kctl.errors import KctlError
@@ -11,7 +11,7 @@ from kctl.reach.connection import Disconnected
 from kctl.reach.log_dirs import LogDir, log_dirs_of
 
 if TYPE_CHECKING:
-    from kctl.reach.session import Session
+    from kctl.reach.session import Session, Topic
     from kctl.texts.output import Row
 
 
@@ -54,7 +54,7 @@ class BrokerFacts(NamedTuple):
         }
 
 
-def broker_facts(session: Session, topics: Iterable[Any]) -> tuple[list[BrokerFacts], list[LogDir], list[KctlError]]:
+def broker_facts(session: Session, topics: Iterable[Topic]) -> tuple[list[BrokerFacts], list[LogDir], list[KctlError]]:
     """In the order of their ids; the directories that can be seen; and why others cannot."""
     led, held, lagging = counts(topics)
     cluster = session.cluster
@@ -99,7 +99,7 @@ def kafkad_versions(session: Session, brokers: Iterable[BrokerFacts]) -> dict[in
     }
 
 
-def counts(topics: Iterable[Any]) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
+def counts(topics: Iterable[Topic]) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
     """Of each broker: partitions it leads, holds, and holds but is not in sync with."""
     led: dict[int, int] = {}
     held: dict[int, int] = {}

@@ -44,7 +44,7 @@ def list_brokers(session: Session) -> int:
 
     Example: kctl brokers list
     """
-    found, _, silent = broker_facts(session, session.metadata().topics)
+    found, _, silent = broker_facts(session, session.metadata())
     for error in silent:
         note(session.settings, f"sizes are incomplete: {error.what}")
     own = kafkad_versions(session, found)

@@ -39,7 +39,7 @@ def describe(session: Session) -> int:
 
     Example: kctl cluster describe
     """
-    topics = session.metadata().topics
+    topics = session.metadata()
     brokers, _, silent = broker_facts(session, topics)
     for error in silent:
         note(session.settings, f"sizes are incomplete: {error.what}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +11,9 @@ from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.describe_quorum import ResponsePartitionData
 
 COLUMNS = (
     Column("id", "The node's id.", "number"),
@@ -47,7 +50,7 @@ def quorum(session: Session) -> int:
     return answer(session, COLUMNS, rows_of(partition, int(time.time() * 1000)))
 
 
-def rows_of(partition: Any, now_ms: int) -> list[Row]:
+def rows_of(partition: ResponsePartitionData, now_ms: int) -> list[Row]:
     voters = [(replica, "voter") for replica in partition.current_voters]
     observers = [(replica, "observer") for replica in partition.observers]
     end = max((r.log_end_offset for r, _ in voters if r.replica_id == partition.leader_id), default=None)

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkad.errors import ErrorCode
 from kctl.command.choosing import Choice, pattern_hint, unknown
 from kctl.errors import Exit, KctlError, failure
 
 if TYPE_CHECKING:
-    from kctl.reach.session import Session
+    from kctl.reach.session import Session, Topic
 
 
-def chosen_topics(session: Session, chosen: Choice, *, internal: bool = True) -> tuple[dict[str, Any], list[KctlError]]:
+def chosen_topics(
+    session: Session, chosen: Choice, *, internal: bool = True
+) -> tuple[dict[str, Topic], list[KctlError]]:
     """Topics of a Metadata response by name, in order, and what is wrong with the names that were given. Without any
     choice all of them, Kafka's own only if `internal`."""
     if chosen.literal:
         return _named(session, chosen)
-    every = {topic.name: topic for topic in sorted(session.metadata().topics, key=lambda topic: topic.name)}
+    every = {topic.name: topic for topic in sorted(session.metadata(), key=lambda topic: topic.name)}
     names, errors = chosen.of([name for name, topic in every.items() if internal or chosen or not topic.is_internal])
     errors += [_failure(every[name]) for name in names if every[name].error_code]
     return {name: every[name] for name in names if not every[name].error_code}, errors
 
 
-def _named(session: Session, chosen: Choice) -> tuple[dict[str, Any], list[KctlError]]:
-    found = {topic.name: topic for topic in session.metadata(chosen.names).topics}
+def _named(session: Session, chosen: Choice) -> tuple[dict[str, Topic], list[KctlError]]:
+    found = {topic.name: topic for topic in session.metadata(chosen.names)}
     topics = {name: found[name] for name in chosen.names if name in found and not found[name].error_code}
     errors = []
     known: list[str] | None = None
@@ -35,12 +37,12 @@ def _named(session: Session, chosen: Choice) -> tuple[dict[str, Any], list[KctlE
             errors.append(_failure(found[name]))
             continue
         if known is None:  # only a mistake pays for the list of all
-            known = [topic.name for topic in session.metadata().topics]
+            known = [topic.name for topic in session.metadata()]
         errors.append(unknown("topic", name, known))
     return topics, errors
 
 
-def _failure(topic: Any) -> KctlError:
+def _failure(topic: Topic) -> KctlError:
     return failure(topic.error_code, f'topic "{topic.name}"', hints=pattern_hint(topic.name))
 
 

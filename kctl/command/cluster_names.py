@@ -103,7 +103,7 @@ def _live_names(settings: Settings, kind: str) -> list[str]:
 
 
 def _topics(session: Session) -> list[str]:
-    return sorted(topic.name for topic in session.metadata().topics)
+    return sorted(topic.name for topic in session.metadata())
 
 
 def _groups(session: Session) -> list[str]:

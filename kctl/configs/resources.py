@@ -9,6 +9,7 @@ from kafkad.errors import ErrorCode
 from kctl.errors import Exit, KctlError, did_you_mean, failure
 
 if TYPE_CHECKING:
+    from kafkad.wire.messages.describe_configs import DescribeConfigsResourceResult
     from kctl.reach.session import Session
 
 TOPIC = 2
@@ -94,7 +95,7 @@ def described(
     found: Described = {}
     errors: list[KctlError] = []
     asked = list(dict.fromkeys(resources))
-    at_broker: dict[int | None, list[Any]] = {}
+    at_broker: dict[int | None, list[DescribeConfigsResource]] = {}
     for resource in asked:
         if not resource.has_quotas:
             item = DescribeConfigsResource(
@@ -132,7 +133,7 @@ def altered(
         IncrementalAlterConfigsRequest,
     )
 
-    at_broker: dict[int | None, list[Any]] = {}
+    at_broker: dict[int | None, list[AlterConfigsResource]] = {}
     for resource, assignments in changes.items():
         configs = [AlterableConfig(name=name, config_operation=op, value=value) for name, op, value in assignments]
         item = AlterConfigsResource(resource_type=_TYPES[resource.kind], resource_name=resource.name, configs=configs)
@@ -168,11 +169,11 @@ def _failure(session: Session, resource: Resource, code: int, message: str | Non
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and resource.kind == "topic":
         from kctl.command.choosing import unknown
 
-        return unknown("topic", resource.name, [topic.name for topic in session.metadata().topics])
+        return unknown("topic", resource.name, [topic.name for topic in session.metadata()])
     return failure(code, str(resource), message)
 
 
-def entry(config: Any) -> Entry:
+def entry(config: DescribeConfigsResourceResult) -> Entry:
     source = config.config_source
     return Entry(
         config.name,
@@ -189,7 +190,7 @@ def entry(config: Any) -> Entry:
 def _quotas(session: Session, resources: Sequence[Resource]) -> Described:
     from kafkad.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
-    asked: list[tuple[int | None, Any]] = []
+    asked: list[tuple[int | None, DescribeClientQuotasRequest]] = []
     for kind, name in resources:
         match = ComponentData(entity_type=_QUOTAS[kind], match_type=0 if name else 1, match=name or None)
         asked.append((None, DescribeClientQuotasRequest(components=[match], strict=True)))

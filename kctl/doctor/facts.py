@@ -27,7 +27,7 @@ from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offset
 from kctl.txns.hanging import find_hanging
 
 if TYPE_CHECKING:
-    from kctl.reach.session import Session
+    from kctl.reach.session import Session, Topic
 
 SETTINGS, GROUPS, THROTTLES, TRANSACTIONS, ACLS = "settings", "groups", "throttles", "transactions", "acls"
 RETENTION, NEWEST, PROGRESS = "retention", "newest", "progress"
@@ -62,7 +62,7 @@ class Facts(NamedTuple):
 
     now_ms: int
     controller_id: int
-    topics: tuple[Any, ...]
+    topics: tuple[Topic, ...]
     """As Metadata has them."""
     brokers: tuple[BrokerFacts, ...]
     directories: tuple[LogDir, ...] = ()
@@ -101,7 +101,7 @@ class Facts(NamedTuple):
 
 
 def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
-    topics = tuple(sorted(session.metadata().topics, key=lambda topic: str(topic.name)))
+    topics = tuple(sorted(session.metadata(), key=lambda topic: str(topic.name)))
     brokers, directories, errors = broker_facts(session, topics)
     answering = [broker.id for broker in brokers if broker.release is not None]
     facts = Facts(

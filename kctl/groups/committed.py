@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError, failure
 
 if TYPE_CHECKING:
+    from kafkad.wire.messages.offset_fetch import (
+        OffsetFetchRequest,
+        OffsetFetchResponse,
+        OffsetFetchResponseTopic,
+        OffsetFetchResponseTopics,
+    )
     from kctl.reach.session import Session
 
 _SEVERAL_FROM = 8
@@ -46,13 +52,13 @@ def _version(session: Session, broker: int) -> int | None:
         return _SEVERAL_FROM
 
 
-def _request(names: list[str]) -> Any:
+def _request(names: list[str]) -> OffsetFetchRequest:
     from kafkad.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name, topics=None) for name in names])
 
 
-def _read(response: Any) -> Iterator[tuple[str, int, Commits]]:
+def _read(response: OffsetFetchResponse) -> Iterator[tuple[str, int, Commits]]:
     for group in response.groups:
         code = 0 if group.error_code == _NO_SUCH_GROUP else group.error_code
         yield group.group_id, code, _commits(group.topics)
@@ -63,7 +69,7 @@ def _one_by_one(session: Session, names: list[str]) -> dict[str, Commits | KctlE
     from kafkad.wire.messages.offset_fetch import OffsetFetchRequest
 
     found: dict[str, Commits | KctlError] = {}
-    asked: list[tuple[int | None, Any]] = []
+    asked: list[tuple[int | None, OffsetFetchRequest]] = []
     waiting = []
     for name, place in session.coordinators(names).items():
         if isinstance(place, KctlError):
@@ -81,7 +87,7 @@ def _one_by_one(session: Session, names: list[str]) -> dict[str, Commits | KctlE
     return {name: found[name] for name in names}
 
 
-def _commits(topics: Iterable[Any]) -> Commits:
+def _commits(topics: Iterable[OffsetFetchResponseTopic | OffsetFetchResponseTopics]) -> Commits:
     found = {}
     for topic in topics:
         name = topic.name

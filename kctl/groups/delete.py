@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +21,9 @@ from kctl.groups.options import undo_dir_option
 from kctl.groups.partition_lag import total
 from kctl.reach.session import Session
 from kctl.texts.output import Column
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 COLUMNS = (
     Column("group", "The group's name."),
@@ -70,13 +73,13 @@ def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
     return change.done(rows, refused or _still_there(session, names), verified=f"{len(names)} gone", undo=undo)
 
 
-def _request(names: list[str]) -> Any:
+def _request(names: list[str]) -> DeleteGroupsRequest:
     from kafkad.wire.messages.delete_groups import DeleteGroupsRequest
 
     return DeleteGroupsRequest(groups_names=names)
 
 
-def _read(response: Any) -> Iterator[tuple[str, int, KctlError | None]]:
+def _read(response: DeleteGroupsResponse) -> Iterator[tuple[str, int, KctlError | None]]:
     for result in response.results:
         if result.error_code == ErrorCode.NON_EMPTY_GROUP:
             what = f'group "{result.group_id}" has members again: it was not deleted'

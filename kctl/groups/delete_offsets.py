@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +21,13 @@ from kctl.groups.options import scopes_option, undo_dir_option
 from kctl.reach.session import Session
 from kctl.texts.output import Column, counted
 from kctl.texts.scopes import Scope, parse_scope
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.offset_delete import (
+        OffsetDeleteRequest,
+        OffsetDeleteRequestPartition,
+        OffsetDeleteResponse,
+    )
 
 COLUMNS = (
     Column("group", "The group's name."),
@@ -95,21 +102,21 @@ def _refusal(group: str, where: TopicPartition, code: int) -> KctlError:
     return failure(code, f"{where} of group {group}")
 
 
-def _request(group: str, wheres: Iterable[TopicPartition]) -> Any:
+def _request(group: str, wheres: Iterable[TopicPartition]) -> OffsetDeleteRequest:
     from kafkad.wire.messages.offset_delete import (
         OffsetDeleteRequest,
         OffsetDeleteRequestPartition,
         OffsetDeleteRequestTopic,
     )
 
-    topics: dict[str, list[Any]] = {}
+    topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
     for topic, partition in wheres:
         topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition_index=partition))
     listed = [OffsetDeleteRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
     return OffsetDeleteRequest(group_id=group, topics=listed)
 
 
-def _read(group: str, response: Any) -> Iterator[tuple[str, int, dict[TopicPartition, int]]]:
+def _read(group: str, response: OffsetDeleteResponse) -> Iterator[tuple[str, int, dict[TopicPartition, int]]]:
     yield (
         group,
         response.error_code,

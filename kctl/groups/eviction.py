@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkad.errors import ErrorCode
 from kctl.errors import KctlError, failure
 from kctl.groups.group import Group, Member, described_groups
 
 if TYPE_CHECKING:
+    from kafkad.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
     from kctl.reach.session import Session
 
 _LOOK_AGAIN_SECONDS = 0.2
@@ -29,7 +30,7 @@ def evict(session: Session, group: str, members: Sequence[Member], reason: str) 
     }
 
 
-def _request(group: str, members: Sequence[Member], reason: str) -> Any:
+def _request(group: str, members: Sequence[Member], reason: str) -> LeaveGroupRequest:
     from kafkad.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
     listed = [
@@ -43,7 +44,7 @@ def _request(group: str, members: Sequence[Member], reason: str) -> Any:
     return LeaveGroupRequest(group_id=group, members=listed)
 
 
-def _read(group: str, response: Any) -> Iterator[tuple[str, int, list[int]]]:
+def _read(group: str, response: LeaveGroupResponse) -> Iterator[tuple[str, int, list[int]]]:
     yield group, response.error_code, [member.error_code for member in response.members]
 
 

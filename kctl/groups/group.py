@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
@@ -11,6 +11,13 @@ from kctl.errors import KctlError, failure
 from kctl.groups.subscriptions import CONSUMER, assigned_partitions, subscribed_topics, subscription_format
 
 if TYPE_CHECKING:
+    from kafkad.wire.messages.consumer_group_describe import (
+        Assignment,
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponse,
+    )
+    from kafkad.wire.messages.consumer_group_describe import Member as NewMember
+    from kafkad.wire.messages.describe_groups import DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
     from kctl.reach.session import Session
 
 DEAD, EMPTY, STABLE = "Dead", "Empty", "Stable"
@@ -112,13 +119,13 @@ def _serves_new(session: Session) -> bool:
     return session.version_of(ConsumerGroupDescribeRequest) is not None
 
 
-def _classic_request(names: list[str]) -> Any:
+def _classic_request(names: list[str]) -> DescribeGroupsRequest:
     from kafkad.wire.messages.describe_groups import DescribeGroupsRequest
 
     return DescribeGroupsRequest(groups=names)
 
 
-def _classic(response: Any) -> Iterator[tuple[str, int, Group]]:
+def _classic(response: DescribeGroupsResponse) -> Iterator[tuple[str, int, Group]]:
     for told in response.groups:
         name = told.group_id
         if told.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # from v6 on; before it is Dead without an error
@@ -133,7 +140,7 @@ def _classic(response: Any) -> Iterator[tuple[str, int, Group]]:
         )
 
 
-def _classic_member(told: Any, reads: bool) -> Member:
+def _classic_member(told: DescribedGroupMember, reads: bool) -> Member:
     return Member(
         told.member_id,
         told.group_instance_id,
@@ -145,7 +152,7 @@ def _classic_member(told: Any, reads: bool) -> Member:
     )
 
 
-def _new_request(names: list[str]) -> Any:
+def _new_request(names: list[str]) -> ConsumerGroupDescribeRequest:
     from kafkad.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
     return ConsumerGroupDescribeRequest(group_ids=names)
@@ -154,7 +161,7 @@ def _new_request(names: list[str]) -> Any:
 _NOT_OF_THIS_TYPE = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION}
 
 
-def _new(response: Any) -> Iterator[tuple[str, int, Group]]:
+def _new(response: ConsumerGroupDescribeResponse) -> Iterator[tuple[str, int, Group]]:
     for told in response.groups:
         name = told.group_id
         if told.error_code in _NOT_OF_THIS_TYPE:
@@ -168,7 +175,7 @@ def _new(response: Any) -> Iterator[tuple[str, int, Group]]:
         )
 
 
-def _new_member(told: Any) -> Member:
+def _new_member(told: NewMember) -> Member:
     return Member(
         told.member_id,
         told.instance_id,
@@ -181,7 +188,7 @@ def _new_member(told: Any) -> Member:
     )
 
 
-def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
     return tuple(
         TopicPartition(topic.topic_name, partition)
         for topic in assignment.topic_partitions

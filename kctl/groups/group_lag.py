@@ -77,7 +77,7 @@ def lags_of_groups(session: Session, chosen: Chosen) -> tuple[dict[str, GroupLag
 def with_unread(session: Session, group_lags: Mapping[str, GroupLag]) -> dict[str, GroupLag]:
     """The same, and the partitions of their topics that are neither committed nor assigned."""
     there: dict[str, list[TopicPartition]] = {}
-    for topic in session.metadata(sorted(set().union(*(group_lag.topics for group_lag in group_lags.values())))).topics:
+    for topic in session.metadata(sorted(set().union(*(group_lag.topics for group_lag in group_lags.values())))):
         there[topic.name] = [TopicPartition(topic.name, partition.partition_index) for partition in topic.partitions]
     found = {}
     for name, group_lag in group_lags.items():

@@ -141,7 +141,7 @@ def _generation(value: Any) -> LastGeneration:
 
 def homes(session: Session, groups: Iterable[str]) -> dict[str, TopicPartition]:
     """Where each group's records are."""
-    (topic,) = session.metadata([GROUPS_TOPIC]).topics
+    (topic,) = session.metadata([GROUPS_TOPIC])
     if topic.error_code:
         raise failure(topic.error_code, f"{GROUPS_TOPIC} cannot be read")
     count = len(topic.partitions)

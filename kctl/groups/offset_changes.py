@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
@@ -19,6 +19,11 @@ from kctl.groups.partitions_text import partitions_text
 from kctl.texts.output import note
 
 if TYPE_CHECKING:
+    from kafkad.wire.messages.offset_commit import (
+        OffsetCommitRequest,
+        OffsetCommitRequestPartition,
+        OffsetCommitResponse,
+    )
     from kctl.reach.session import Session
 
 pause = time.sleep
@@ -157,14 +162,14 @@ def _became_active(group: str) -> KctlError:
     )
 
 
-def _request(group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> Any:
+def _request(group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> OffsetCommitRequest:
     from kafkad.wire.messages.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
         OffsetCommitRequestTopic,
     )
 
-    topics: dict[str, list[Any]] = {}
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, partition), offset in offsets.items():
         one = OffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_metadata=metadata
@@ -174,7 +179,7 @@ def _request(group: str, offsets: Mapping[TopicPartition, int], metadata: str) -
     return OffsetCommitRequest(group_id=group, member_id="", topics=listed)
 
 
-def _read(group: str, response: Any) -> Iterator[tuple[str, int, dict[TopicPartition, int]]]:
+def _read(group: str, response: OffsetCommitResponse) -> Iterator[tuple[str, int, dict[TopicPartition, int]]]:
     """What is wrong with the group is said of each partition."""
     codes = {
         TopicPartition(topic.name, partition.partition_index): partition.error_code

@@ -54,9 +54,9 @@ def partitions_in(session: Session, scopes: Iterable[Scope]) -> list[TopicPartit
     """KctlError for a topic or partition that is not there."""
     scopes = list(scopes)
     there: dict[str, list[int]] = {}
-    for topic in session.metadata(dict.fromkeys(scope.topic for scope in scopes)).topics:
+    for topic in session.metadata(dict.fromkeys(scope.topic for scope in scopes)):
         if topic.error_code:
-            if exists := [known.name for known in session.metadata().topics]:
+            if exists := [known.name for known in session.metadata()]:
                 raise unknown("topic", topic.name, exists)
             raise failure(topic.error_code, f'topic "{topic.name}"')
         there[topic.name] = [partition.partition_index for partition in topic.partitions]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError
 
 if TYPE_CHECKING:
+    from kafkad.wire.messages.fetch import FetchRequest
     from kctl.reach.session import Session
 
 
-def fetch_request(where: TopicPartition, offset: int, max_bytes: int) -> Any:
+def fetch_request(where: TopicPartition, offset: int, max_bytes: int) -> FetchRequest:
     """Of one partition; at least one batch comes, however large, if there is one."""
     from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 

@@ -190,7 +190,7 @@ def offsets_of(session: Session, name: str) -> dict[TopicPartition, int]:
 def _that_exist(session: Session, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
     """Without those of deleted topics, of which nothing can be said but that they are left alone."""
     partitions = sorted(partitions)
-    topics = session.metadata(dict.fromkeys(where.topic for where in partitions)).topics if partitions else ()
+    topics = session.metadata(dict.fromkeys(where.topic for where in partitions)) if partitions else ()
     there = {
         TopicPartition(topic.name, partition.partition_index) for topic in topics for partition in topic.partitions
     }

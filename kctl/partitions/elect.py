@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -18,6 +18,9 @@ from kctl.partitions.requests import PREFERRED, UNCLEAN, by_topic, elect_leaders
 from kctl.reach.offsets import LATEST
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, counted, note
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.list_offsets import ListOffsetsRequest
 
 COLUMNS = (
     Column("topic", "The topic."),
@@ -149,7 +152,7 @@ def _states(session: Session, topics: Iterable[str] | None) -> States:
             ),
             tuple(each.isr_nodes),
         )
-        for topic in session.metadata(topics).topics
+        for topic in session.metadata(topics)
         if not topic.error_code
         for each in topic.partitions
     }
@@ -194,7 +197,7 @@ def _ends(session: Session, elections: Sequence[Election]) -> dict[TopicPartitio
     return ends
 
 
-def _ends_request(partitions: Iterable[TopicPartition]) -> Any:
+def _ends_request(partitions: Iterable[TopicPartition]) -> ListOffsetsRequest:
     from kafkad.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
     topics = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +17,9 @@ from kctl.partitions.requests import Active, active_moves
 from kctl.reach.log_dirs import log_dirs, replica_sizes
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, counted, note, size_text
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.metadata import MetadataResponsePartition
 
 COLUMNS = (
     Column("topic", "The topic."),
@@ -94,7 +97,7 @@ def partition_health(leader: int, replicas: Sequence[int], isr: Sequence[int], m
 
 def _row(
     where: TopicPartition,
-    each: Any,
+    each: MetadataResponsePartition,
     sizes: Mapping[tuple[TopicPartition, int], int],
     moves: Mapping[TopicPartition, Active],
 ) -> Row:

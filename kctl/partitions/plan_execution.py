@@ -222,6 +222,6 @@ def copies(seen: PlanStatus) -> dict[Copying, Amount]:
 def under_replicated(session: Session) -> int:
     return sum(
         len(partition.isr_nodes) < len(partition.replica_nodes)
-        for topic in session.metadata().topics
+        for topic in session.metadata()
         for partition in topic.partitions
     )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError, failure
 from kctl.reach.session import Session
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.elect_leaders import ElectLeadersResponse
 
 PREFERRED, UNCLEAN = 0, 1
 Failures = dict[TopicPartition, KctlError]
@@ -119,7 +122,7 @@ def elect_leaders(session: Session, partitions: Iterable[TopicPartition], kind: 
     }
 
 
-def _election_codes(answer: Any) -> Iterator[int]:
+def _election_codes(answer: ElectLeadersResponse) -> Iterator[int]:
     """Version 0 has a code for each partition only."""
     yield answer.error_code
     for topic in answer.replica_election_results:

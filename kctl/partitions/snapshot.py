@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError
@@ -11,6 +11,9 @@ from kctl.partitions.cluster_model import Broker, Partition
 from kctl.partitions.requests import Active, active_moves
 from kctl.reach.log_dirs import LogDir, log_dirs, replica_sizes
 from kctl.reach.session import Session
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.metadata import MetadataResponsePartition
 
 
 class Snapshot(NamedTuple):
@@ -31,8 +34,7 @@ class Snapshot(NamedTuple):
 
 def take(session: Session, asked: Mapping[str, Iterable[int]] | None = None) -> Snapshot:
     """Of these partitions of topics, or of all. Topics and partitions that are not there are left out."""
-    response = session.metadata(asked)
-    topics = [topic for topic in response.topics if not topic.error_code]
+    topics = [topic for topic in session.metadata(asked) if not topic.error_code]
     there = None if asked is None else {topic.name: list(asked[topic.name]) for topic in topics}
     directories, silent = log_dirs(session, partitions=there)
     sizes = replica_sizes(directories)
@@ -51,7 +53,10 @@ def take(session: Session, asked: Mapping[str, Iterable[int]] | None = None) -> 
 
 
 def _size(
-    name: TopicPartition, leader: int | None, metadata: Any, sizes: Mapping[tuple[TopicPartition, int], int]
+    name: TopicPartition,
+    leader: int | None,
+    metadata: MetadataResponsePartition,
+    sizes: Mapping[tuple[TopicPartition, int], int],
 ) -> int:
     """What its leader has; without one that tells the most that any replica has."""
     if leader is not None and (name, leader) in sizes:

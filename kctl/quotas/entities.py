@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean, failure
 from kctl.texts.output import Column, Row, size_text
@@ -136,7 +136,7 @@ def altered(session: Session, entity: Entity, values: Mapping[str, float | None]
     """Sets values, or with None removes them; what the broker refused."""
     from kafkad.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
 
-    operations: list[Any] = [
+    operations = [
         OpData(key=key, value=0.0 if value is None else value, remove=value is None) for key, value in values.items()
     ]
     parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]

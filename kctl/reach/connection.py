@@ -14,19 +14,21 @@ from enum import IntEnum
 from queue import SimpleQueue
 from select import select
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 
 from kafkad import __version__
 from kafkad.errors import ErrorCode
 from kafkad.wire.apis import APIS, response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.primitives import EncodeError, MalformedError
-from kafkad.wire.schema import read, span
+from kafkad.wire.schema import Request, read, span
 from kctl.errors import Exit, KctlError, code_name
 from kctl.reach.access import Access
 
 if TYPE_CHECKING:
     from ssl import SSLError
+
+R = TypeVar("R")
 
 CONNECT_SECONDS = 3.0
 _LONGEST_FRAME = 512 * 1024 * 1024
@@ -87,7 +89,7 @@ class Connection:
         self._has_answered = False
         self._buffer = bytearray()
 
-    def version_of(self, request: Any) -> int | None:
+    def version_of(self, request: Request[Any] | type[Request[Any]]) -> int | None:
         """The highest version both sides know, of a request or its class; None: the broker does not serve it."""
         schema = request.__schema__
         served = self.versions.get(schema.key)
@@ -97,7 +99,7 @@ class Connection:
         best = min(served[1], last, _BY_NAME.get(schema.key, last))
         return best if best >= max(served[0], first) else None
 
-    def send(self, request: Any, version: int | None = None) -> None:
+    def send(self, request: Request[Any], version: int | None = None) -> None:
         key = request.__schema__.key
         name = APIS[key].name
         if version is None:
@@ -174,11 +176,12 @@ class Connection:
             raise self._broken(f"while it answered {what}", error) from error
         return view
 
-    def call(self, request: Any, deadline: float, version: int | None = None) -> Any:
+    def call(self, request: Request[R], deadline: float, version: int | None = None) -> R:
         self.send(request, version)
-        return self.receive(deadline)
+        answer: R = self.receive(deadline)
+        return answer
 
-    def tell(self, request: Any) -> None:
+    def tell(self, request: Request[Any]) -> None:
         """Send what is never answered."""
         self.send(request)
         self._sent.pop()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError, failure
 
 if TYPE_CHECKING:
+    from kafkad.wire.messages.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
     from kctl.reach.session import Session
 
 
@@ -55,7 +56,7 @@ def log_dirs_of(
     return {broker: _directories(broker, response) for broker, response in answers.items()}
 
 
-def _directories(broker: int, response: Any) -> list[LogDir] | KctlError:
+def _directories(broker: int, response: DescribeLogDirsResponse | KctlError) -> list[LogDir] | KctlError:
     if isinstance(response, KctlError):
         return response
     if response.error_code:
@@ -63,7 +64,7 @@ def _directories(broker: int, response: Any) -> list[LogDir] | KctlError:
     return [_directory(broker, result) for result in response.results]
 
 
-def _directory(broker: int, result: Any) -> LogDir:
+def _directory(broker: int, result: DescribeLogDirsResult) -> LogDir:
     path = result.log_dir
     replicas = tuple(
         ReplicaSize(broker, path, topic.name, p.partition_index, p.partition_size, p.offset_lag, p.is_future_key)

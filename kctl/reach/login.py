@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkad.errors import ErrorCode
+from kafkad.wire.schema import Request
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.access import Access
 
@@ -14,8 +15,13 @@ if TYPE_CHECKING:
     import socket
     import ssl
 
-Exchange = Callable[[Any, int], Any]
-"""Sends a request in a version, and returns the answer."""
+R = TypeVar("R")
+
+
+class Exchange(Protocol):
+    def __call__(self, request: Request[R], version: int, /) -> R:
+        """Sends a request in this version, and returns the answer."""
+
 
 Conversation = Generator[bytes, bytes, None]
 """Yields what to say, and is sent what is answered."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError
 
 if TYPE_CHECKING:
+    from kafkad.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
     from kctl.reach.session import Session
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -27,13 +28,13 @@ def offsets_at(
 ) -> dict[TopicPartition, OffsetAt | KctlError]:
     """The first offset at or after each time (ms, or one of the three above); `committed`: before open transactions."""
 
-    def build(partitions: list[TopicPartition]) -> Any:
+    def build(partitions: list[TopicPartition]) -> ListOffsetsRequest:
         return _request(((where, times[where]) for where in partitions), committed)
 
     return session.ask_leaders(times, build, _read)
 
 
-def _request(times: Iterable[tuple[TopicPartition, int]], committed: bool) -> Any:
+def _request(times: Iterable[tuple[TopicPartition, int]], committed: bool) -> ListOffsetsRequest:
     from kafkad.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
     topics: dict[str, list[ListOffsetsPartition]] = {}
@@ -46,7 +47,7 @@ def _request(times: Iterable[tuple[TopicPartition, int]], committed: bool) -> An
     )
 
 
-def _read(response: Any) -> Iterator[tuple[TopicPartition, int, OffsetAt]]:
+def _read(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, int, OffsetAt]]:
     for topic in response.topics:
         name = topic.name
         for found in topic.partitions:

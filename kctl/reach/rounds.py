@@ -7,13 +7,15 @@ loads, a broker that does not answer before another one takes over from it) is w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from kafkad.errors import ErrorCode
+from kafkad.wire.schema import Request
 from kctl.errors import KctlError, failure
 from kctl.reach.connection import Disconnected
 
 K = TypeVar("K")
+R = TypeVar("R")
 V = TypeVar("V")
 
 BACKOFF_SECONDS = 0.1
@@ -31,7 +33,7 @@ _RETRIABLE = {
 }
 
 
-class Rounds(Generic[K, V]):
+class Rounds(Generic[K, R, V]):
     """`find` says which broker to ask about each key, `build` makes its request, `read` takes its answer apart.
 
     A broker that does not answer is asked again, or who took over from it, while it is worth waiting for.
@@ -41,8 +43,8 @@ class Rounds(Generic[K, V]):
         self,
         name: str,
         find: Callable[[list[K]], Mapping[K, int | KctlError]],
-        build: Callable[[list[K]], Any],
-        read: Callable[[Any], Iterable[tuple[K, int, V]]],
+        build: Callable[[list[K]], Request[R]],
+        read: Callable[[R], Iterable[tuple[K, int, V]]],
         timeout: float,
         is_worth_waiting_for: Callable[[int], bool] = lambda broker: True,
     ) -> None:
@@ -57,7 +59,7 @@ class Rounds(Generic[K, V]):
     def run(
         self,
         keys: Iterable[K],
-        call_each: Callable[[dict[int, Any]], dict[int, Any]],
+        call_each: Callable[[dict[int, Request[R]]], dict[int, R | KctlError]],
         clock: Callable[[], float],
         pause: Callable[[], None],
     ) -> dict[K, V | KctlError]:
@@ -73,7 +75,9 @@ class Rounds(Generic[K, V]):
                 pause()
         return {key: self._results[key] for key in order}
 
-    def _round(self, keys: list[K], call_each: Callable[[dict[int, Any]], dict[int, Any]]) -> dict[K, float]:
+    def _round(
+        self, keys: list[K], call_each: Callable[[dict[int, Request[R]]], dict[int, R | KctlError]]
+    ) -> dict[K, float]:
         """For how long after the first round each key is worth another one; none for those that are done."""
         at_broker, patience = self._places(keys)
         answers = call_each({broker: self._build(asked) for broker, asked in at_broker.items()})

@@ -11,17 +11,29 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
+from kafkad.wire.schema import Request
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.access import Access
 from kctl.reach.connection import Address, Connection, Disconnected, connect_all, connect_first, only_reads
 from kctl.reach.rounds import BACKOFF_SECONDS, Rounds
 from kctl.settings import Settings
 
+if TYPE_CHECKING:
+    from kafkad.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+    from kafkad.wire.messages.metadata import MetadataResponseTopic
+
+    class Topic(MetadataResponseTopic):
+        """As Metadata has it. kctl asks for topics by name, so that each has one."""
+
+        name: str
+
+
 K = TypeVar("K")
+R = TypeVar("R")
 V = TypeVar("V")
 
 _LONGEST_BACKOFF_SECONDS = 1.0
@@ -47,7 +59,7 @@ class Cluster(NamedTuple):
     brokers: dict[int, Broker]
 
 
-Asked = tuple[int | None, Any]
+Asked = tuple[int | None, Request[R]]
 """A broker's id (None: any) and what to ask it."""
 
 
@@ -72,7 +84,7 @@ class Session:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._silent: dict[int, float] = {}
         """Since when brokers have not answered: each is waited for once in a run, however many questions it has."""
-        self._news: list[Any] = []
+        self._news: list[Topic] = []
         """Topics as Metadata had them, whose leaders are not in `_leaders` yet."""
 
     # --- the cluster
@@ -89,8 +101,8 @@ class Session:
         self._cluster = None
         return self.cluster
 
-    def metadata(self, topics: Iterable[str] | None = None) -> Any:
-        """Of these topics, or of all; it creates none. Brokers and leaders are remembered."""
+    def metadata(self, topics: Iterable[str] | None = None) -> list[Topic]:
+        """These topics, or all; it creates none. Brokers and leaders are remembered."""
         from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
@@ -98,8 +110,9 @@ class Session:
         brokers = {node.node_id: Broker(node.node_id, node.host, node.port, node.rack) for node in response.brokers}
         self._cluster = Cluster(response.cluster_id, response.controller_id, dict(sorted(brokers.items())))
         self._known = [broker.address for broker in self._cluster.brokers.values()]
-        self._news.extend(response.topics)
-        return response
+        found = cast("list[Topic]", response.topics)
+        self._news.extend(found)
+        return found
 
     def _learn(self) -> None:
         """The leaders of what Metadata said since the last time; many commands never ask for them."""
@@ -112,19 +125,19 @@ class Session:
 
     # --- one round of requests
 
-    def call(self, request: Any, broker: int | None = None) -> Any:
+    def call(self, request: Request[R], broker: int | None = None) -> R:
         """The answer of one broker; KctlError if there is none."""
         (answer,) = self.call_many([(broker, request)])
         if isinstance(answer, KctlError):
             raise answer
         return answer
 
-    def call_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
+    def call_each(self, requests: Mapping[int, Request[R]]) -> dict[int, R | KctlError]:
         """One request to each broker: its answer, or what kept it from answering."""
         answers = self.call_many(list(requests.items()))
         return dict(zip(requests, answers, strict=True))
 
-    def call_many(self, asked: Sequence[Asked]) -> list[Any]:
+    def call_many(self, asked: Sequence[Asked[R]]) -> list[R | KctlError]:
         """All requests out, then all answers in, in the same order; a KctlError in the place of one that failed.
 
         What any broker may answer is asked of another one if the first breaks off.
@@ -141,7 +154,7 @@ class Session:
             self._tell(asked, answers, deadline)
         return answers
 
-    def _call_once(self, asked: Sequence[Asked], deadline: float) -> list[Any]:
+    def _call_once(self, asked: Sequence[Asked[R]], deadline: float) -> list[R | KctlError]:
         answers: list[Any] = [None] * len(asked)
         connections = self._connections([broker for broker, _ in asked], deadline)
         waiting: list[tuple[int, Connection]] = []
@@ -169,11 +182,11 @@ class Session:
             raise connection
         return connection
 
-    def exchange(self, connection: Connection, request: Any, version: int | None = None) -> Any:
+    def exchange(self, connection: Connection, request: Request[R], version: int | None = None) -> R:
         """One request on a connection of one's own choice, in a version of one's own choice."""
         return connection.call(request, self._clock() + self.settings.timeout, version)
 
-    def version_of(self, request: Any, broker: int | None = None) -> int | None:
+    def version_of(self, request: Request[Any] | type[Request[Any]], broker: int | None = None) -> int | None:
         """The version in which a broker would be asked; None if it does not serve this API."""
         return self.connection(broker).version_of(request)
 
@@ -248,7 +261,7 @@ class Session:
         what = f"broker {broker} is not there"
         return Disconnected(what, exit_code=Exit.NOT_FOUND, hints=(f"brokers that are: {there}",))
 
-    def _tell(self, asked: Sequence[Asked], answers: Sequence[Any], deadline: float) -> None:
+    def _tell(self, asked: Sequence[Asked[R]], answers: Sequence[R | KctlError], deadline: float) -> None:
         spent = (self._clock() - deadline + self.settings.timeout) * 1000
         for (broker, request), answer in zip(asked, answers, strict=True):
             whom = "any broker" if broker is None else f"broker {broker}"
@@ -257,7 +270,7 @@ class Session:
 
     # --- who is responsible
 
-    def ask_controller(self, request: Any, codes: Callable[[Any], Iterable[int]]) -> Any:
+    def ask_controller(self, request: Request[R], codes: Callable[[R], Iterable[int]]) -> R:
         """What changes the cluster is asked of its controller, or in KRaft of any broker, which passes it on."""
         deadline = self._clock() + self.settings.timeout
         while True:
@@ -274,8 +287,8 @@ class Session:
     def ask_leaders(
         self,
         partitions: Iterable[TopicPartition],
-        build: Callable[[list[TopicPartition]], Any],
-        read: Callable[[Any], Iterable[tuple[TopicPartition, int, V]]],
+        build: Callable[[list[TopicPartition]], Request[R]],
+        read: Callable[[R], Iterable[tuple[TopicPartition, int, V]]],
         instead: int | None = None,
     ) -> dict[TopicPartition, V | KctlError]:
         """Each partition's part of the answer of its leader, or of this broker instead."""
@@ -288,8 +301,8 @@ class Session:
     def ask_coordinators(
         self,
         keys: Iterable[str],
-        build: Callable[[list[str]], Any],
-        read: Callable[[Any], Iterable[tuple[str, int, V]]],
+        build: Callable[[list[str]], Request[R]],
+        read: Callable[[R], Iterable[tuple[str, int, V]]],
         kind: int = GROUP,
     ) -> dict[str, V | KctlError]:
         """Each group's (or transactional id's) part of the answer of its coordinator."""
@@ -301,8 +314,8 @@ class Session:
         name: str,
         keys: Iterable[K],
         find: Callable[[list[K]], Mapping[K, int | KctlError]],
-        build: Callable[[list[K]], Any],
-        read: Callable[[Any], Iterable[tuple[K, int, V]]],
+        build: Callable[[list[K]], Request[R]],
+        read: Callable[[R], Iterable[tuple[K, int, V]]],
     ) -> dict[K, V | KctlError]:
         seconds = BACKOFF_SECONDS
 
@@ -318,7 +331,7 @@ class Session:
         rounds = Rounds(name, find, build, read, self.settings.timeout, self._is_worth_waiting_for)
         return rounds.run(keys, self._call_noting_silence, self._clock, pause)
 
-    def _call_noting_silence(self, requests: Mapping[int, Any]) -> dict[int, Any]:
+    def _call_noting_silence(self, requests: Mapping[int, Request[R]]) -> dict[int, R | KctlError]:
         begin = self._clock()
         answers = self.call_each(requests)
         for broker, answer in answers.items():
@@ -338,7 +351,7 @@ class Session:
         self._learn()
         missing = sorted({where.topic for where in partitions if where not in self._leaders})
         if missing:
-            failed = {topic.name: topic.error_code for topic in self.metadata(missing).topics if topic.error_code}
+            failed = {topic.name: topic.error_code for topic in self.metadata(missing) if topic.error_code}
             self._learn()
             for where in partitions:
                 if where not in self._leaders:
@@ -380,7 +393,7 @@ class Session:
         """What a broker may take for a change: less than the time-out, so that its answer is not missed."""
         return int(self.settings.timeout * 900)
 
-    def ask_all(self, request: Any) -> list[Any]:
+    def ask_all(self, request: Request[R]) -> list[R]:
         """The answers of all brokers that are there."""
         answers = self.call_each(dict.fromkeys(self.cluster.brokers, request)).values()
         return [answer for answer in answers if not isinstance(answer, KctlError)]
@@ -391,7 +404,7 @@ class Session:
         self._open.clear()
 
 
-def _may_repeat(request: Any, answer: Any) -> bool:
+def _may_repeat(request: Request[R], answer: R | KctlError) -> bool:
     return isinstance(answer, Disconnected) and (not answer.in_doubt or only_reads(request.__schema__.key))
 
 
@@ -405,7 +418,7 @@ def _absent(where: TopicPartition, code: int) -> KctlError:
     return failure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'topic "{where.topic}" has no partition {where.partition}')
 
 
-def _no_coordinator(key: str, answer: Any) -> KctlError:
+def _no_coordinator(key: str, answer: Coordinator | FindCoordinatorResponse) -> KctlError:
     return failure(answer.error_code, f'"{key}" has no coordinator', answer.error_message)
 
 

@@ -8,35 +8,38 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from select import select
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from kafkad.wire.schema import Request
 from kctl.errors import KctlError
 from kctl.reach.connection import Address, Connection, Disconnected, connect
 from kctl.reach.session import Session
 
+T = TypeVar("T")
+R = TypeVar("R")
 
-class Answer(NamedTuple):
+
+class Answer(NamedTuple, Generic[T, R]):
     broker: int
-    tag: Any
+    tag: T
     """What came with the request."""
-    response: Any
-    """Or the KctlError that there is instead."""
+    response: R | KctlError
     sent: bool = True
     """False when the broker surely has not got the request as a whole."""
 
 
-class _Waiting(NamedTuple):
-    tag: Any
+class _Waiting(NamedTuple, Generic[T]):
+    tag: T
     deadline: float
 
 
-class Channels:
+class Channels(Generic[T, R]):
     def __init__(self, session: Session, clock: Callable[[], float] = time.monotonic) -> None:
         self._session = session
         self._clock = clock
         self._open: dict[int, Connection] = {}
-        self._waiting: dict[int, _Waiting] = {}
-        self._refused: list[Answer] = []
+        self._waiting: dict[int, _Waiting[T]] = {}
+        self._refused: list[Answer[T, R]] = []
 
     def is_busy(self, broker: int) -> bool:
         return broker in self._waiting
@@ -46,7 +49,12 @@ class Channels:
         return bool(self._waiting or self._refused)
 
     def send(
-        self, broker: int, build: Callable[[Connection], Any], tag: Any, seconds: float, version: int | None = None
+        self,
+        broker: int,
+        build: Callable[[Connection], Request[R]],
+        tag: T,
+        seconds: float,
+        version: int | None = None,
     ) -> None:
         """What keeps a request from going out is told by `wait`, as an answer. `seconds`: how long one may take."""
         try:
@@ -58,7 +66,7 @@ class Channels:
         else:
             self._waiting[broker] = _Waiting(tag, self._clock() + seconds)
 
-    def tell(self, broker: int, build: Callable[[Connection], Any]) -> None:
+    def tell(self, broker: int, build: Callable[[Connection], Request[Any]]) -> None:
         """A request that is never answered. KctlError when it could not go out."""
         try:
             connection = self._connection(broker)
@@ -67,7 +75,7 @@ class Channels:
             self.forget(broker)
             raise
 
-    def wait(self, seconds: float) -> list[Answer]:
+    def wait(self, seconds: float) -> list[Answer[T, R]]:
         """The answers there are, at once if there are some, else after as long as this at most."""
         answers, self._refused = self._refused, []
         now = self._clock()
@@ -86,7 +94,7 @@ class Channels:
             self.forget(broker)
         return answers
 
-    def _received(self, broker: int) -> Answer:
+    def _received(self, broker: int) -> Answer[T, R]:
         tag = self._waiting.pop(broker).tag
         try:
             return Answer(broker, tag, self._open[broker].receive(self._clock() + self._session.settings.timeout))

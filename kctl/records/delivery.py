@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
@@ -23,6 +23,9 @@ from kctl.records.partitioning import Sticky, partitioner
 from kctl.records.sending import Delivered, Options, Sender, Undelivered
 from kctl.texts.output import Column, Row, keep_writing, note
 from kctl.texts.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from kctl.reach.session import Topic
 
 COLUMNS = (
     Column("topic", "The topic."),
@@ -68,7 +71,7 @@ def confirm_protected(session: Session, what: str) -> None:
         confirm_typed(f"{what} will be written on {label}, which is protected.", label)
 
 
-def one_topic(session: Session, name: str) -> Any:
+def one_topic(session: Session, name: str) -> Topic:
     topics, errors = chosen_topics(session, Choice("topic", [name], (), ()))
     if errors:
         raise errors[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kafkad.names import TopicPartition
 from kafkad.wire.records import (
@@ -21,6 +21,9 @@ from kafkad.wire.values import values_of
 from kctl.errors import KctlError
 from kctl.records.read_committed import Aborted
 
+if TYPE_CHECKING:
+    from kafkad.wire.messages.fetch import PartitionData
+
 _LENGTH_AT = 8
 
 
@@ -29,7 +32,7 @@ class Fetched:
 
     __slots__ = ("_aborted", "_batches", "_view", "end", "next", "size", "start", "where")
 
-    def __init__(self, where: TopicPartition, part: Any, start: int, end: int) -> None:
+    def __init__(self, where: TopicPartition, part: PartitionData, start: int, end: int) -> None:
         """Of `part` of a FetchResponse, the records from `start` up to, not including, `end`."""
         self.where = where
         self.start = start

@@ -51,7 +51,7 @@ class Growth:
         self._next = self._clock() + LOOK_SECONDS
         try:
             found, _ = chosen_topics(self._session, self._chosen)
-            others = self._session.metadata(sorted(besides)).topics if besides else ()
+            others = self._session.metadata(sorted(besides)) if besides else ()
         except KctlError:  # nobody answers: whoever reads has the same trouble, and tells it
             return False
         grown = {

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
+from kafkad.wire.schema import Request
 from kctl.errors import Exit, KctlError, code_name, failure
 from kctl.reach.connection import Connection, Disconnected, connect
 from kctl.reach.session import Session
 from kctl.records.assignors import Assignment, Assignor, Subscriptions, without_moving
 from kctl.records.subscriptions import read_assignment, read_subscription, write_assignment, write_subscription
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+    from kafkad.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitResponse
+
+R = TypeVar("R")
 
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000
@@ -119,7 +126,7 @@ class Member:
         self._id, self._generation = answer.member_id, answer.generation_id
         return self._synced(answer)
 
-    def _synced(self, joined: Any) -> list[TopicPartition] | None:
+    def _synced(self, joined: JoinGroupResponse) -> list[TopicPartition] | None:
         from kafkad.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
         shares = []
@@ -146,7 +153,7 @@ class Member:
             return None
         return read_assignment(answer.assignment)
 
-    def _shared_out(self, members: Iterable[Any]) -> Assignment:
+    def _shared_out(self, members: Iterable[JoinGroupResponseMember]) -> Assignment:
         subscriptions: Subscriptions = {
             member.member_id: read_subscription(self._assignor.name, member.metadata, member.group_instance_id)
             for member in members
@@ -158,7 +165,7 @@ class Member:
         """Others may want topics that we do not."""
         foreign = {topic for wants in subscriptions.values() for topic in wants.topics} - self._topics.keys()
         if foreign:
-            found = self._session.metadata(sorted(foreign)).topics
+            found = self._session.metadata(sorted(foreign))
             self.foreign = {topic.name: len(topic.partitions) for topic in found if not topic.error_code}
         return self._topics | self.foreign
 
@@ -210,7 +217,7 @@ class Member:
             OffsetCommitRequestTopic,
         )
 
-        topics: dict[str, list[Any]] = {}
+        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (topic, partition), offset in offsets.items():
             committed = OffsetCommitRequestPartition(
                 partition_index=partition, committed_offset=offset, committed_metadata=""
@@ -280,7 +287,7 @@ class Member:
 
     # --- the coordinator
 
-    def _ask(self, request: Any, patience: float = 0.0, last_version: int | None = None) -> Any:
+    def _ask(self, request: Request[R], patience: float = 0.0, last_version: int | None = None) -> R:
         connection = self._coordinator()
         version = connection.version_of(request)
         if version is not None and last_version is not None:
@@ -308,7 +315,9 @@ class Member:
             return found
         raise Disconnected(found.what, hints=found.hints) if found.exit_code is Exit.UNREACHABLE else found
 
-    def _ask_patiently(self, request: Any, codes: Callable[[Any], set[int]], *, last_version: int | None = None) -> Any:
+    def _ask_patiently(
+        self, request: Request[R], codes: Callable[[R], set[int]], *, last_version: int | None = None
+    ) -> R:
         """The answer of whoever coordinates in the end: it may move, or be away, as long as the time-out."""
         deadline = self._clock() + self._session.settings.timeout
         while True:
@@ -333,5 +342,5 @@ class Member:
         time.sleep(_BACKOFF_SECONDS)
 
 
-def _codes_of_partitions(answer: Any) -> set[int]:
+def _codes_of_partitions(answer: OffsetCommitResponse) -> set[int]:
     return {part.error_code for topic in answer.topics for part in topic.partitions}

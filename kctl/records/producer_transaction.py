@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
+from kafkad.wire.schema import Request
 from kctl.errors import KctlError, failure
 from kctl.reach.connection import Disconnected
 from kctl.reach.session import TRANSACTION, Session
 from kctl.records.batches import Producer
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+
+R = TypeVar("R")
 
 _TIMEOUT_MS = 60_000
 _BACKOFF_SECONDS = 0.05
@@ -85,19 +91,19 @@ class Transaction:
         )
         self._ask(request, lambda answer: answer.error_code, _LAST_EXPLICIT_END)
 
-    def _ask(self, request: Any, code_of: Callable[[Any], int], last_version: int | None) -> Any:
+    def _ask(self, request: Request[R], code_of: Callable[[R], int], last_version: int | None) -> R:
         """Of the coordinator, wherever it moves within the time-out. All these requests may be repeated."""
         deadline = self._clock() + self._session.settings.timeout
         while True:
-            error = self._asked(request, code_of, last_version)
-            if not isinstance(error, KctlError):
-                return error
-            passing = isinstance(error, Disconnected) or error.code in _PASSING_NAMES
+            answer = self._asked(request, code_of, last_version)
+            if not isinstance(answer, KctlError):
+                return answer
+            passing = isinstance(answer, Disconnected) or answer.code in _PASSING_NAMES
             if not passing or self._clock() >= deadline:
-                raise error
+                raise answer
             time.sleep(_BACKOFF_SECONDS)
 
-    def _asked(self, request: Any, code_of: Callable[[Any], int], last_version: int | None) -> Any:
+    def _asked(self, request: Request[R], code_of: Callable[[R], int], last_version: int | None) -> R | KctlError:
         try:
             coordinator = self._session.coordinators([self.id], TRANSACTION)[self.id]
             if isinstance(coordinator, KctlError):
@@ -116,7 +122,7 @@ class Transaction:
 _PASSING_NAMES = {code.name for code in _PASSING}
 
 
-def _partition_code(answer: Any) -> int:
+def _partition_code(answer: AddPartitionsToTxnResponse) -> int:
     codes = [
         part.partition_error_code
         for topic in answer.results_by_topic_v3_and_below

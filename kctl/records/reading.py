@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
@@ -17,6 +17,9 @@ from kctl.reach.session import Session
 from kctl.records.bounds import Span
 from kctl.records.channels import Answer, Channels
 from kctl.records.fetched import Fetched
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
 
 _WAIT_MS = 500
 _BACKOFF_SECONDS = 0.1
@@ -68,7 +71,7 @@ class Reader:
         self._committed = committed
         self._partition_bytes = partition_bytes
         self._clock = clock
-        self._channels = Channels(session, clock)
+        self._channels: Channels[dict[TopicPartition, int], FetchResponse] = Channels(session, clock)
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._look_again = 0.0
         self.assign(spans)
@@ -138,10 +141,10 @@ class Reader:
             patience = self._session.settings.timeout + _WAIT_MS / 1000
             self._channels.send(broker, lambda _: self._request(asked), asked, patience)
 
-    def _request(self, asked: Mapping[TopicPartition, int]) -> Any:
+    def _request(self, asked: Mapping[TopicPartition, int]) -> FetchRequest:
         from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-        topics: dict[str, list[Any]] = {}
+        topics: dict[str, list[FetchPartition]] = {}
         for (topic, partition), position in asked.items():
             size = self._partitions[TopicPartition(topic, partition)].bytes
             wanted = FetchPartition(partition=partition, fetch_offset=position, partition_max_bytes=size)
@@ -156,8 +159,8 @@ class Reader:
 
     # --- taking
 
-    def _taken(self, answer: Answer) -> list[Fetched]:
-        asked: dict[TopicPartition, int] = answer.tag
+    def _taken(self, answer: Answer[dict[TopicPartition, int], FetchResponse]) -> list[Fetched]:
+        asked = answer.tag
         if isinstance(answer.response, KctlError):
             if not isinstance(answer.response, Disconnected):
                 raise answer.response
@@ -180,7 +183,7 @@ class Reader:
                     fetched.append(one)
         return fetched
 
-    def _progress(self, where: TopicPartition, state: _Partition, part: Any, nothing: bool) -> Fetched | None:
+    def _progress(self, where: TopicPartition, state: _Partition, part: PartitionData, nothing: bool) -> Fetched | None:
         state.fine()
         try:
             fetched = Fetched(where, part, state.position, state.end)
@@ -197,7 +200,7 @@ class Reader:
             del self._partitions[where]
         return fetched if fetched.next > fetched.start else None
 
-    def _refused(self, where: TopicPartition, state: _Partition, part: Any) -> None:
+    def _refused(self, where: TopicPartition, state: _Partition, part: PartitionData) -> None:
         error = failure(part.error_code, f"partition {where} cannot be read at offset {state.position}")
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(where, state, error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
@@ -19,6 +19,14 @@ from kctl.reach.connection import Connection, Disconnected
 from kctl.reach.session import Session
 from kctl.records.batches import NOBODY, Batch, PartitionQueue, Producer
 from kctl.records.channels import Answer, Channels
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.produce import (
+        PartitionProduceData,
+        PartitionProduceResponse,
+        ProduceRequest,
+        ProduceResponse,
+    )
 
 _BACKOFF_SECONDS = 0.1
 _BUFFERED_BYTES = 32 << 20
@@ -92,7 +100,7 @@ class Sender:
         self._on_delivered = on_delivered
         self._before_send = before_send
         self._clock = clock
-        self._channels = Channels(session, clock)
+        self._channels: Channels[list[TopicPartition], ProduceResponse] = Channels(session, clock)
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._not_before: dict[TopicPartition, float] = {}
@@ -206,10 +214,10 @@ class Sender:
         for where in sent:
             self._delivered(where, -1)
 
-    def _request(self, connection: Connection, partitions: list[TopicPartition]) -> Any:
+    def _request(self, connection: Connection, partitions: list[TopicPartition]) -> ProduceRequest:
         from kafkad.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-        topics: dict[str, list[Any]] = {}
+        topics: dict[str, list[PartitionProduceData]] = {}
         for where in partitions:
             data = self._queues[where].encoded(self._producer, self._options.codec, self._options.level)
             topics.setdefault(where.topic, []).append(PartitionProduceData(index=where.partition, records=data))
@@ -230,8 +238,8 @@ class Sender:
     def _until_due(self) -> float:
         return _BACKOFF_SECONDS / 10 if any(queue.batches for queue in self._queues.values()) else _BACKOFF_SECONDS
 
-    def _taken(self, answer: Answer) -> None:
-        sent: list[TopicPartition] = answer.tag
+    def _taken(self, answer: Answer[list[TopicPartition], ProduceResponse]) -> None:
+        sent = answer.tag
         for where in sent:
             self._queues[where].in_flight = False
         if isinstance(answer.response, KctlError):
@@ -275,7 +283,7 @@ class Sender:
             self._give_up(where, told)
             self.broken = told
 
-    def _refused(self, where: TopicPartition, part: Any) -> None:
+    def _refused(self, where: TopicPartition, part: PartitionProduceResponse) -> None:
         code = part.error_code
         error = failure(code, f"partition {where} does not take the records", part.error_message)
         batch = self._queues[where].batches[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,9 @@ from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.session import Session
 from kctl.texts.output import Column, note
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.metadata import MetadataResponseTopic
 
 COLUMNS = (
     Column("topic", "The topic's name."),
@@ -96,9 +99,9 @@ def grow(session: Session, counts: Mapping[str, int], *, validate_only: bool) ->
 def have_grown(session: Session, counts: Mapping[str, int]) -> bool:
     from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-    def grown(topic: Any) -> bool:
+    def grown(topic: MetadataResponseTopic) -> bool:
         led = [partition for partition in topic.partitions if partition.leader_id >= 0]
-        return len(led) >= counts[topic.name]
+        return topic.name is not None and len(led) >= counts[topic.name]
 
     if not counts:
         return True

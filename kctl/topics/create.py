@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -29,6 +29,10 @@ from kctl.topics.wanted import (
     parse_configs,
     parse_placement,
 )
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.create_topics import CreateTopicsResponse
+    from kafkad.wire.messages.metadata import MetadataResponseTopic
 
 COLUMNS = (
     Column("topic", "The topic's name."),
@@ -146,9 +150,9 @@ def _over(topic: Wanted, base: Wanted) -> Wanted:
 
 def model_of(session: Session, name: str) -> Wanted:
     """What another topic takes over from this one: not where its replicas are."""
-    (topic,) = session.metadata([name]).topics
+    (topic,) = session.metadata([name])
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise unknown("topic", name, [topic.name for topic in session.metadata().topics])
+        raise unknown("topic", name, [topic.name for topic in session.metadata()])
     if topic.error_code:
         raise failure(topic.error_code, f'topic "{name}"')
     found, errors = described(session, [Resource("topic", name)])
@@ -221,10 +225,10 @@ Placements = dict[str, list[list[int]]]
 
 def _there(session: Session, names: Sequence[str]) -> Placements:
     """Those that exist already."""
-    return {topic.name: _placement(topic) for topic in session.metadata(names).topics if not topic.error_code}
+    return {topic.name: _placement(topic) for topic in session.metadata(names) if not topic.error_code}
 
 
-def _placement(topic: Any) -> list[list[int]]:
+def _placement(topic: MetadataResponseTopic) -> list[list[int]]:
     return [list(p.replica_nodes) for p in sorted(topic.partitions, key=lambda p: p.partition_index)]
 
 
@@ -275,7 +279,7 @@ def _known_configs(session: Session, topic: Wanted) -> list[str]:
     return [config.name for result in answer.topics for config in result.configs or []]
 
 
-def _ask(session: Session, wanted: Sequence[Wanted], *, validate_only: bool) -> Any:
+def _ask(session: Session, wanted: Sequence[Wanted], *, validate_only: bool) -> CreateTopicsResponse:
     from kafkad.wire.messages.create_topics import (
         CreatableReplicaAssignment,
         CreatableTopic,
@@ -321,7 +325,7 @@ def read_back(session: Session, names: Sequence[str]) -> Placements:
         answers = session.ask_all(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         for answer in answers:
             led = [t for t in answer.topics if not t.error_code and all(p.leader_id >= 0 for p in t.partitions)]
-            found.update((topic.name, _placement(topic)) for topic in led)
+            found.update((topic.name, _placement(topic)) for topic in led if topic.name)
             if len(led) < len(names):
                 return False
         return bool(answers)

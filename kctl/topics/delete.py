@@ -100,7 +100,7 @@ def request(session: Session, names: Sequence[str]) -> dict[str, KctlError]:
     return {
         r.name: failure(r.error_code, f'topic "{r.name}"', r.error_message or _why(r.error_code))
         for r in answer.responses
-        if r.error_code
+        if r.name and r.error_code
     }
 
 

@@ -15,7 +15,8 @@ from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offset
 from kctl.topics.health import Needed, TopicHealthFacts, partition_health, replication
 
 if TYPE_CHECKING:
-    from kctl.reach.session import Session
+    from kafkad.wire.messages.metadata import MetadataResponsePartition
+    from kctl.reach.session import Session, Topic
 
 _WORTH_NAMING = 100
 """Of more topics than these the directories are read whole."""
@@ -97,7 +98,7 @@ class Found(NamedTuple):
 
 
 def topic_details(
-    session: Session, topics: Mapping[str, Any], keys: Sequence[str] | None = None, *, with_offsets: bool = True
+    session: Session, topics: Mapping[str, Topic], keys: Sequence[str] | None = None, *, with_offsets: bool = True
 ) -> Found:
     """Of topics of a Metadata response; of their settings only `keys`. What a topic that is deleted meanwhile would
     have said is not known."""
@@ -140,7 +141,7 @@ Offsets = dict[TopicPartition, tuple[OffsetAt | None, OffsetAt | None, OffsetAt 
 """The first, the end, and the record with the newest time."""
 
 
-def _offsets(session: Session, topics: Mapping[str, Any]) -> Offsets:
+def _offsets(session: Session, topics: Mapping[str, Topic]) -> Offsets:
     from kafkad.wire.messages.list_offsets import ListOffsetsRequest
 
     led = [
@@ -182,7 +183,7 @@ def _moving(session: Session, partitions: Mapping[str, Sequence[int]]) -> dict[s
 
 def _partition(
     topic: str,
-    partition: Any,
+    partition: MetadataResponsePartition,
     sizes: Mapping[TopicPartition, Mapping[int, int]],
     offsets: Offsets,
     facts: TopicHealthFacts,

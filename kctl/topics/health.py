@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.metadata import MetadataResponsePartition
 
 
 class TopicHealth(NamedTuple):
@@ -41,7 +44,7 @@ class Needed(NamedTuple):
         return min(self.min_isr, replicas) if self.min_isr is not None and self.capped else self.min_isr
 
 
-def topic_health(partitions: Sequence[Any], needed: Needed) -> TopicHealth:
+def topic_health(partitions: Sequence[MetadataResponsePartition], needed: Needed) -> TopicHealth:
     """Of the partitions of a Metadata response."""
     offline = under = below = 0
     single = bool(partitions)
@@ -64,7 +67,7 @@ class TopicHealthFacts(NamedTuple):
     """The topic's partitions that are on their way to other brokers."""
 
 
-def partition_health(partition: Any, facts: TopicHealthFacts) -> list[str]:
+def partition_health(partition: MetadataResponsePartition, facts: TopicHealthFacts) -> list[str]:
     """What is to say of a partition, the worst first; `ok` if nothing is."""
     in_sync, replicas = len(partition.isr_nodes), partition.replica_nodes
     words = []
@@ -93,6 +96,6 @@ def is_rack_unaware(replicas: Sequence[int], racks: Mapping[int, str | None]) ->
     return len({racks[broker] for broker in replicas}) < min(len(replicas), len(set(racks.values())))
 
 
-def replication(partitions: Iterable[Any]) -> int:
+def replication(partitions: Iterable[MetadataResponsePartition]) -> int:
     """The replication factor; of a topic in the middle of a change the largest there is."""
     return max((len(partition.replica_nodes) for partition in partitions), default=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,9 @@ from kctl.reach.log_dirs import log_dirs_of
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, counted, note, size_text
 from kctl.topics.health import Needed, replication, topic_health
+
+if TYPE_CHECKING:
+    from kctl.reach.session import Topic
 
 COLUMNS = (
     Column("topic", "The topic's name."),
@@ -89,7 +92,7 @@ def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: boo
 Configs = dict[str, str | None]
 
 
-def _configs(session: Session, topics: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Configs]:
+def _configs(session: Session, topics: Mapping[str, Topic], keys: Sequence[str]) -> dict[str, Configs]:
     """Of each topic, as far as it can be known."""
     found = topic_settings(session, topics, keys)
     for error in found.errors[:1]:  # a topic that was deleted meanwhile, or settings that one may not see
@@ -102,7 +105,7 @@ Sizes = dict[str, dict[int, dict[int, int]]]
 """Topic → partition → broker → bytes."""
 
 
-def _sizes(session: Session, topics: Mapping[str, Any] | None) -> tuple[Sizes, dict[int, KctlError]]:
+def _sizes(session: Session, topics: Mapping[str, Topic] | None) -> tuple[Sizes, dict[int, KctlError]]:
     """And which brokers did not tell all of them."""
     asked = None
     if topics is not None:
@@ -123,7 +126,7 @@ def _sizes(session: Session, topics: Mapping[str, Any] | None) -> tuple[Sizes, d
 
 
 def _row(
-    topic: Any, sizes: Sizes, configs: Configs, extra: Sequence[str], deaf: Collection[int], capped: bool
+    topic: Topic, sizes: Sizes, configs: Configs, extra: Sequence[str], deaf: Collection[int], capped: bool
 ) -> dict[str, Any]:
     """What the table shows; `deaf` are the brokers that do not answer."""
     health = topic_health(topic.partitions, Needed(_number(configs.get("min.insync.replicas")), capped))
@@ -150,7 +153,7 @@ def _row(
     }
 
 
-def _rest(topic: Any, configs: Configs) -> dict[str, Any]:
+def _rest(topic: Topic, configs: Configs) -> dict[str, Any]:
     """What only programs and the wide table have: a long list is quicker without it."""
     leaders = Counter(partition.leader_id for partition in topic.partitions)
     retention = configs.get("retention.ms")

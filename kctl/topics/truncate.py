@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -24,6 +24,9 @@ from kctl.texts.output import Column, Row, note, size_text
 from kctl.texts.parsing import parse_time_ms
 from kctl.texts.scopes import parse_numbers
 from kctl.texts.text_files import text_of
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse
 
 COLUMNS = (
     Column("topic", "The topic's name."),
@@ -213,15 +216,15 @@ def _delete(session: Session, offsets: Mapping[TopicPartition, int]) -> dict[Top
         DeleteRecordsTopic,
     )
 
-    def build(partitions: list[TopicPartition]) -> Any:
-        topics: dict[str, list[Any]] = {}
+    def build(partitions: list[TopicPartition]) -> DeleteRecordsRequest:
+        topics: dict[str, list[DeleteRecordsPartition]] = {}
         for where in partitions:
             item = DeleteRecordsPartition(partition_index=where.partition, offset=offsets[where])
             topics.setdefault(where.topic, []).append(item)
         asked = [DeleteRecordsTopic(name=name, partitions=items) for name, items in topics.items()]
         return DeleteRecordsRequest(topics=asked, timeout_ms=session.broker_timeout_ms)
 
-    def read(response: Any) -> Iterator[tuple[TopicPartition, int, int]]:
+    def read(response: DeleteRecordsResponse) -> Iterator[tuple[TopicPartition, int, int]]:
         for topic in response.topics:
             for partition in topic.partitions:
                 where = TopicPartition(topic.name, partition.partition_index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.names import TopicPartition
 from kctl.command.choosing import Choice
@@ -13,6 +13,8 @@ from kctl.reach.session import TRANSACTION
 from kctl.texts.scopes import parse_scope
 
 if TYPE_CHECKING:
+    from kafkad.wire.messages.describe_producers import DescribeProducersResponse, ProducerState
+    from kafkad.wire.messages.describe_transactions import DescribeTransactionsResponse
     from kctl.reach.session import Session
 
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
@@ -79,7 +81,7 @@ def described(session: Session, ids: Iterable[str]) -> dict[str, Transaction | K
     """Each of these transactional ids, as its coordinator has it."""
     from kafkad.wire.messages.describe_transactions import DescribeTransactionsRequest
 
-    def read(response: Any) -> Iterator[tuple[str, int, Transaction]]:
+    def read(response: DescribeTransactionsResponse) -> Iterator[tuple[str, int, Transaction]]:
         for state in response.transaction_states:
             partitions = tuple(TopicPartition(t.topic, p) for t in state.topics for p in t.partitions)
             yield (
@@ -96,7 +98,7 @@ def described(session: Session, ids: Iterable[str]) -> dict[str, Transaction | K
                 ),
             )
 
-    def build(asked: list[str]) -> Any:
+    def build(asked: list[str]) -> DescribeTransactionsRequest:
         return DescribeTransactionsRequest(transactional_ids=asked)
 
     return session.ask_coordinators(ids, build, read, TRANSACTION)
@@ -108,7 +110,7 @@ def producers_of(
     """Who writes to each partition, as its leader remembers, or its replica on this broker."""
     from kafkad.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
-    def build(asked: list[TopicPartition]) -> Any:
+    def build(asked: list[TopicPartition]) -> DescribeProducersRequest:
         topics: dict[str, list[int]] = {}
         for topic, partition in asked:
             topics.setdefault(topic, []).append(partition)
@@ -116,7 +118,7 @@ def producers_of(
             topics=[TopicRequest(name=name, partition_indexes=which) for name, which in topics.items()]
         )
 
-    def read(response: Any) -> Iterator[tuple[TopicPartition, int, list[Producer]]]:
+    def read(response: DescribeProducersResponse) -> Iterator[tuple[TopicPartition, int, list[Producer]]]:
         for topic in response.topics:
             for partition in topic.partitions:
                 where = TopicPartition(topic.name, partition.partition_index)
@@ -125,7 +127,7 @@ def producers_of(
     return session.ask_leaders(partitions, build, read, broker)
 
 
-def _producer(where: TopicPartition, state: Any) -> Producer:
+def _producer(where: TopicPartition, state: ProducerState) -> Producer:
     return Producer(
         where,
         state.producer_id,

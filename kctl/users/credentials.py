@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.errors import ErrorCode
 from kctl.errors import KctlError, failure
 from kctl.texts.output import Column, Row
 
 if TYPE_CHECKING:
+    from kafkad.wire.messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
     from kctl.reach.session import Session
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
@@ -65,7 +66,11 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
     return pbkdf2_hmac(_HASHES[mechanism], password.encode(), salt, iterations)
 
 
-def altered(session: Session, deletions: Iterable[Any] = (), upsertions: Iterable[Any] = ()) -> list[KctlError]:
+def altered(
+    session: Session,
+    deletions: Iterable[ScramCredentialDeletion] = (),
+    upsertions: Iterable[ScramCredentialUpsertion] = (),
+) -> list[KctlError]:
     """What the controller refused."""
     from kafkad.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import int16, int32, int64, message, string
+from kafkad.wire.schema import Request, int16, int32, int64, message, string
 
 
 @message(key=25, versions="0-4", flexible="3+")
-class AddOffsetsToTxnRequest:
+class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"]):
     """Makes a group's offset commits a part of a transaction."""
 
     transactional_id: str = string()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int16, int32, int64, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, int16, int32, int64, message, nested, string
 
 
 @nested
@@ -19,7 +19,7 @@ class AddPartitionsToTxnTransaction:
 
 
 @message(key=24, versions="0-5", flexible="3+")
-class AddPartitionsToTxnRequest:
+class AddPartitionsToTxnRequest(Request["AddPartitionsToTxnResponse"]):
     """Partitions about to be written in a transaction; v4 and up come from brokers, for several transactions."""
 
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, "4+")

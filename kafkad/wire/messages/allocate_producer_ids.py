@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import int16, int32, int64, message
+from kafkad.wire.schema import Request, int16, int32, int64, message
 
 
 @message(key=67, versions="0", flexible="0+")
-class AllocateProducerIdsRequest:
+class AllocateProducerIdsRequest(Request["AllocateProducerIdsResponse"]):
     """A broker asks the controller for a block of producer ids."""
 
     broker_id: int = int32()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, float64, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, float64, int16, int32, message, nested, string
 
 
 @nested
@@ -23,7 +23,7 @@ class RequestEntryData:
 
 
 @message(key=49, versions="0-1", flexible="1+")
-class AlterClientQuotasRequest:
+class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
     """Sets or removes quotas."""
 
     entries: list[RequestEntryData] = array(RequestEntryData)

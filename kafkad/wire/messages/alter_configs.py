@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int8, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, int8, int16, int32, message, nested, string
 
 
 @nested
@@ -17,7 +17,7 @@ class AlterConfigsResource:
 
 
 @message(key=33, versions="0-2", flexible="2+")
-class AlterConfigsRequest:
+class AlterConfigsRequest(Request["AlterConfigsResponse"]):
     """Replaces the whole configuration of resources; what is not named goes back to its default."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int8, int16, int32, int64, message, nested, string, uuid
+from kafkad.wire.schema import Request, array, int8, int16, int32, int64, message, nested, string, uuid
 
 
 @nested
@@ -28,7 +28,7 @@ class RequestTopicData:
 
 
 @message(key=56, versions="0-3", flexible="0+")
-class AlterPartitionRequest:
+class AlterPartitionRequest(Request["AlterPartitionResponse"]):
     """A leader asks the controller for another ISR."""
 
     broker_id: int = int32()

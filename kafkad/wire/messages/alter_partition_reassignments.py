@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, int16, int32, message, nested, string
 
 
 @nested
@@ -16,7 +16,7 @@ class ReassignableTopic:
 
 
 @message(key=45, versions="0-1", flexible="0+")
-class AlterPartitionReassignmentsRequest:
+class AlterPartitionReassignmentsRequest(Request["AlterPartitionReassignmentsResponse"]):
     """Starts moving partitions to other replicas, or (replicas null) cancels that."""
 
     timeout_ms: int = int32(default=60000)

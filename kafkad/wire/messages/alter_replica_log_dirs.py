@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, int16, int32, message, nested, string
 
 
 @nested
@@ -16,7 +16,7 @@ class AlterReplicaLogDir:
 
 
 @message(key=34, versions="0-2", flexible="2+")
-class AlterReplicaLogDirsRequest:
+class AlterReplicaLogDirsRequest(Request["AlterReplicaLogDirsResponse"]):
     """Moves replicas to other log directories of the same broker."""
 
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)

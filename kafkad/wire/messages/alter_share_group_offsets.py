@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, int64, message, nested, string, uuid
+from kafkad.wire.schema import Request, array, int16, int32, int64, message, nested, string, uuid
 
 
 @nested
@@ -16,7 +16,7 @@ class AlterShareGroupOffsetsRequestTopic:
 
 
 @message(key=91, versions="0", flexible="0+")
-class AlterShareGroupOffsetsRequest:
+class AlterShareGroupOffsetsRequest(Request["AlterShareGroupOffsetsResponse"]):
     """Moves the start offsets of an empty share group."""
 
     group_id: str = string()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, bytes_, int8, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, bytes_, int8, int16, int32, message, nested, string
 
 
 @nested
@@ -19,7 +19,7 @@ class ScramCredentialUpsertion:
 
 
 @message(key=51, versions="0", flexible="0+")
-class AlterUserScramCredentialsRequest:
+class AlterUserScramCredentialsRequest(Request["AlterUserScramCredentialsResponse"]):
     """Removes and adds SCRAM credentials."""
 
     deletions: list[ScramCredentialDeletion] = array(ScramCredentialDeletion)

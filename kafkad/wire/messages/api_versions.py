@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int16, int32, int64, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, int16, int32, int64, message, nested, string
 
 
 @message(key=18, versions="0-4", flexible="3+")
-class ApiVersionsRequest:
+class ApiVersionsRequest(Request["ApiVersionsResponse"]):
     """The first request of most connections: which APIs, in which versions?"""
 
     client_software_name: str = string("3+", ignorable=True)

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int8, int16, int32, message, nested, string, struct, uuid
+from kafkad.wire.schema import Request, array, boolean, int8, int16, int32, message, nested, string, struct, uuid
 
 
 @message(key=69, versions="0-1", flexible="0+")
-class ConsumerGroupDescribeRequest:
+class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"]):
     """Asks for the state of KIP-848 consumer groups."""
 
     group_ids: list[str] = array(string)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, message, nested, string, struct, uuid
+from kafkad.wire.schema import Request, array, int16, int32, message, nested, string, struct, uuid
 
 
 @nested
@@ -10,7 +10,7 @@ class TopicPartitions:
 
 
 @message(key=68, versions="0-1", flexible="0+")
-class ConsumerGroupHeartbeatRequest:
+class ConsumerGroupHeartbeatRequest(Request["ConsumerGroupHeartbeatResponse"]):
     """KIP-848: a member joins, stays, reports what it owns, and leaves (epoch -1), all with this one request."""
 
     group_id: str = string()

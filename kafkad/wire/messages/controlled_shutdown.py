@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, int64, message, nested, string
+from kafkad.wire.schema import Request, array, int16, int32, int64, message, nested, string
 
 
 @message(key=7, versions="0-3", flexible="3+")
-class ControlledShutdownRequest:
+class ControlledShutdownRequest(Request["ControlledShutdownResponse"]):
     """A broker asks the controller to move its leaderships before it stops."""
 
     broker_id: int = int32()

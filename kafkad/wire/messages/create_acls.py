@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int8, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, int8, int16, int32, message, nested, string
 
 
 @nested
@@ -15,7 +15,7 @@ class AclCreation:
 
 
 @message(key=30, versions="0-3", flexible="2+")
-class CreateAclsRequest:
+class CreateAclsRequest(Request["CreateAclsResponse"]):
     """ACLs to create."""
 
     creations: list[AclCreation] = array(AclCreation)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, bytes_, int16, int32, int64, message, nested, string
+from kafkad.wire.schema import Request, array, bytes_, int16, int32, int64, message, nested, string
 
 
 @nested
@@ -10,7 +10,7 @@ class CreatableRenewers:
 
 
 @message(key=38, versions="0-3", flexible="2+")
-class CreateDelegationTokenRequest:
+class CreateDelegationTokenRequest(Request["CreateDelegationTokenResponse"]):
     """Asks for a token that authenticates as its owner."""
 
     owner_principal_type: str | None = string("3+", nullable="3+")

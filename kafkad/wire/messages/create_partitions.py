@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, int16, int32, message, nested, string
 
 
 @nested
@@ -16,7 +16,7 @@ class CreatePartitionsTopic:
 
 
 @message(key=37, versions="0-3", flexible="2+")
-class CreatePartitionsRequest:
+class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
     """Grows topics to a number of partitions."""
 
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)

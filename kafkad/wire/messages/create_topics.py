@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int8, int16, int32, message, nested, string, uuid
+from kafkad.wire.schema import Request, array, boolean, int8, int16, int32, message, nested, string, uuid
 
 
 @nested
@@ -25,7 +25,7 @@ class CreatableTopic:
 
 
 @message(key=19, versions="0-7", flexible="5+")
-class CreateTopicsRequest:
+class CreateTopicsRequest(Request["CreateTopicsResponse"]):
     """Topics to create, with their size, configuration, or replicas by hand."""
 
     topics: list[CreatableTopic] = array(CreatableTopic)

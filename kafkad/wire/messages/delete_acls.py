@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int8, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, int8, int16, int32, message, nested, string
 
 
 @nested
@@ -15,7 +15,7 @@ class DeleteAclsFilter:
 
 
 @message(key=31, versions="0-3", flexible="2+")
-class DeleteAclsRequest:
+class DeleteAclsRequest(Request["DeleteAclsResponse"]):
     """Filters: every ACL that matches one of them goes."""
 
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, int16, int32, message, nested, string
 
 
 @message(key=42, versions="0-3", flexible="2+")
-class DeleteGroupsRequest:
+class DeleteGroupsRequest(Request["DeleteGroupsResponse"]):
     """Deletes groups that have no members."""
 
     groups_names: list[str] = array(string)

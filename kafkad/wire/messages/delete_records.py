@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, int64, message, nested, string
+from kafkad.wire.schema import Request, array, int16, int32, int64, message, nested, string
 
 
 @nested
@@ -16,7 +16,7 @@ class DeleteRecordsTopic:
 
 
 @message(key=21, versions="0-2", flexible="2+")
-class DeleteRecordsRequest:
+class DeleteRecordsRequest(Request["DeleteRecordsResponse"]):
     """Drops everything before an offset."""
 
     topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)

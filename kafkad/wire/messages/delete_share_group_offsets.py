@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, message, nested, string, uuid
+from kafkad.wire.schema import Request, array, int16, int32, message, nested, string, uuid
 
 
 @nested
@@ -9,7 +9,7 @@ class DeleteShareGroupOffsetsRequestTopic:
 
 
 @message(key=92, versions="0", flexible="0+")
-class DeleteShareGroupOffsetsRequest:
+class DeleteShareGroupOffsetsRequest(Request["DeleteShareGroupOffsetsResponse"]):
     """Makes a share group forget topics."""
 
     group_id: str = string()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, message, nested, string, uuid
+from kafkad.wire.schema import Request, array, int16, int32, message, nested, string, uuid
 
 
 @nested
@@ -10,7 +10,7 @@ class DeleteTopicState:
 
 
 @message(key=20, versions="0-6", flexible="4+")
-class DeleteTopicsRequest:
+class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
     """Topics to delete, by name or (from v6) by id."""
 
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+")

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int8, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, int8, int16, int32, message, nested, string
 
 
 @message(key=29, versions="0-3", flexible="2+")
-class DescribeAclsRequest:
+class DescribeAclsRequest(Request["DescribeAclsResponse"]):
     """A filter: which ACLs are there?"""
 
     resource_type_filter: int = int8()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, float64, int8, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, float64, int8, int16, int32, message, nested, string
 
 
 @nested
@@ -11,7 +11,7 @@ class ComponentData:
 
 
 @message(key=48, versions="0-1", flexible="1+")
-class DescribeClientQuotasRequest:
+class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
     """Asks for the quotas of entities that match."""
 
     components: list[ComponentData] = array(ComponentData)

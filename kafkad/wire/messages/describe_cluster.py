@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int8, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, int8, int16, int32, message, nested, string
 
 
 @message(key=60, versions="0-2", flexible="0+")
-class DescribeClusterRequest:
+class DescribeClusterRequest(Request["DescribeClusterResponse"]):
     """Asks for the cluster's id, controller and brokers."""
 
     include_cluster_authorized_operations: bool = boolean()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int8, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, int8, int16, int32, message, nested, string
 
 
 @nested
@@ -11,7 +11,7 @@ class DescribeConfigsResource:
 
 
 @message(key=32, versions="0-4", flexible="4+")
-class DescribeConfigsRequest:
+class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
     """Asks for the configuration of topics, brokers and the like."""
 
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, bytes_, int16, int32, int64, message, nested, string
+from kafkad.wire.schema import Request, array, bytes_, int16, int32, int64, message, nested, string
 
 
 @nested
@@ -10,7 +10,7 @@ class DescribeDelegationTokenOwner:
 
 
 @message(key=41, versions="0-3", flexible="2+")
-class DescribeDelegationTokenRequest:
+class DescribeDelegationTokenRequest(Request["DescribeDelegationTokenResponse"]):
     """Asks for the tokens of some owners, or of all."""
 
     owners: list[DescribeDelegationTokenOwner] | None = array(DescribeDelegationTokenOwner, nullable="0+")

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, bytes_, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, bytes_, int16, int32, message, nested, string
 
 
 @message(key=15, versions="0-6", flexible="5+")
-class DescribeGroupsRequest:
+class DescribeGroupsRequest(Request["DescribeGroupsResponse"]):
     """Asks for state and members of classic groups."""
 
     groups: list[str] = array(string)

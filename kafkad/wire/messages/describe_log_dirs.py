@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int16, int32, int64, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, int16, int32, int64, message, nested, string
 
 
 @nested
@@ -10,7 +10,7 @@ class DescribableLogDirTopic:
 
 
 @message(key=35, versions="0-5", flexible="2+")
-class DescribeLogDirsRequest:
+class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"]):
     """Asks what is in the log directories of a broker; no topics means all."""
 
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")

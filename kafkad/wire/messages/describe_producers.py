@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, int64, message, nested, string
+from kafkad.wire.schema import Request, array, int16, int32, int64, message, nested, string
 
 
 @nested
-class TopicRequest:
+class TopicRequest(Request["TopicResponse"]):
     name: str = string()
     partition_indexes: list[int] = array(int32)
 
 
 @message(key=61, versions="0", flexible="0+")
-class DescribeProducersRequest:
+class DescribeProducersRequest(Request["DescribeProducersResponse"]):
     """Asks who writes to partitions."""
 
     topics: list[TopicRequest] = array(TopicRequest)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, int64, message, nested, string, uint16, uuid
+from kafkad.wire.schema import Request, array, int16, int32, int64, message, nested, string, uint16, uuid
 
 
 @nested
@@ -15,7 +15,7 @@ class RequestTopicData:
 
 
 @message(key=55, versions="0-2", flexible="0+")
-class DescribeQuorumRequest:
+class DescribeQuorumRequest(Request["DescribeQuorumResponse"]):
     """Asks for the state of a KRaft quorum."""
 
     topics: list[RequestTopicData] = array(RequestTopicData)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, int64, message, nested, string, uuid
+from kafkad.wire.schema import Request, array, int16, int32, int64, message, nested, string, uuid
 
 
 @nested
@@ -18,7 +18,7 @@ class DescribeShareGroupOffsetsRequestGroup:
 
 
 @message(key=90, versions="0-1", flexible="0+")
-class DescribeShareGroupOffsetsRequest:
+class DescribeShareGroupOffsetsRequest(Request["DescribeShareGroupOffsetsResponse"]):
     """Asks where share groups stand."""
 
     groups: list[DescribeShareGroupOffsetsRequestGroup] = array(DescribeShareGroupOffsetsRequestGroup)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int16, int32, message, nested, string, struct, uuid
+from kafkad.wire.schema import Request, array, boolean, int16, int32, message, nested, string, struct, uuid
 
 
 @nested
@@ -15,7 +15,7 @@ class Cursor:
 
 
 @message(key=75, versions="0", flexible="0+")
-class DescribeTopicPartitionsRequest:
+class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"]):
     """Asks for topics page by page."""
 
     topics: list[TopicRequest] = array(TopicRequest)

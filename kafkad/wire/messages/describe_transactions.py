@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, int64, message, nested, string
+from kafkad.wire.schema import Request, array, int16, int32, int64, message, nested, string
 
 
 @message(key=65, versions="0", flexible="0+")
-class DescribeTransactionsRequest:
+class DescribeTransactionsRequest(Request["DescribeTransactionsResponse"]):
     """Asks for the state of transactional ids."""
 
     transactional_ids: list[str] = array(string)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int8, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, int8, int16, int32, message, nested, string
 
 
 @nested
@@ -9,7 +9,7 @@ class UserName:
 
 
 @message(key=50, versions="0", flexible="0+")
-class DescribeUserScramCredentialsRequest:
+class DescribeUserScramCredentialsRequest(Request["DescribeUserScramCredentialsResponse"]):
     """Asks which SCRAM credentials users have; none named means all."""
 
     users: list[UserName] | None = array(UserName, nullable="0+")

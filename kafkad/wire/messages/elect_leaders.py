@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int8, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, int8, int16, int32, message, nested, string
 
 
 @nested
@@ -10,7 +10,7 @@ class TopicPartitions:
 
 
 @message(key=43, versions="0-2", flexible="2+")
-class ElectLeadersRequest:
+class ElectLeadersRequest(Request["ElectLeadersResponse"]):
     """Has partitions elect their preferred (0) or an unclean (1) leader; no partitions means all."""
 
     election_type: int = int8("1+")

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import boolean, int16, int32, int64, message, string
+from kafkad.wire.schema import Request, boolean, int16, int32, int64, message, string
 
 
 @message(key=26, versions="0-5", flexible="3+")
-class EndTxnRequest:
+class EndTxnRequest(Request["EndTxnResponse"]):
     """Commits or aborts a transaction."""
 
     transactional_id: str = string()

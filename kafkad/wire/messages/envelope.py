@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import bytes_, int16, message
+from kafkad.wire.schema import Request, bytes_, int16, message
 
 
 @message(key=58, versions="0", flexible="0+")
-class EnvelopeRequest:
+class EnvelopeRequest(Request["EnvelopeResponse"]):
     """A request that a broker passes on for a client."""
 
     request_data: bytes = bytes_()

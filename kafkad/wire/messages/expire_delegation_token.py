@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import bytes_, int16, int32, int64, message
+from kafkad.wire.schema import Request, bytes_, int16, int32, int64, message
 
 
 @message(key=40, versions="0-2", flexible="2+")
-class ExpireDelegationTokenRequest:
+class ExpireDelegationTokenRequest(Request["ExpireDelegationTokenResponse"]):
     """Ends a token now (negative period) or later."""
 
     hmac: bytes = bytes_()

@@ -1,6 +1,19 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int8, int16, int32, int64, message, nested, records_, string, struct, uuid
+from kafkad.wire.schema import (
+    Request,
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    nested,
+    records_,
+    string,
+    struct,
+    uuid,
+)
 
 
 @nested
@@ -37,7 +50,7 @@ class ForgottenTopic:
 
 
 @message(key=1, versions="0-18", flexible="12+")
-class FetchRequest:
+class FetchRequest(Request["FetchResponse"]):
     """Asks for record batches from given offsets; consumers and followers alike."""
 
     cluster_id: str | None = string("12+", nullable="12+", default=None, tag=0, ignorable=True)

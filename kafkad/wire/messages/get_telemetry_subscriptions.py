@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int8, int16, int32, message, string, uuid
+from kafkad.wire.schema import Request, array, boolean, int8, int16, int32, message, string, uuid
 
 
 @message(key=71, versions="0", flexible="0+")
-class GetTelemetrySubscriptionsRequest:
+class GetTelemetrySubscriptionsRequest(Request["GetTelemetrySubscriptionsResponse"]):
     """A client asks which of its metrics the broker wants."""
 
     client_instance_id: bytes = uuid()

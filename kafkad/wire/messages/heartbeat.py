@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import int16, int32, message, string
+from kafkad.wire.schema import Request, int16, int32, message, string
 
 
 @message(key=12, versions="0-4", flexible="4+")
-class HeartbeatRequest:
+class HeartbeatRequest(Request["HeartbeatResponse"]):
     """A member tells its coordinator that it lives."""
 
     group_id: str = string()

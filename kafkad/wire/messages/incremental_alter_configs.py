@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int8, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, int8, int16, int32, message, nested, string
 
 
 @nested
@@ -18,7 +18,7 @@ class AlterConfigsResource:
 
 
 @message(key=44, versions="0-1", flexible="1+")
-class IncrementalAlterConfigsRequest:
+class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
     """Changes single settings of resources: set, delete, append, subtract."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import boolean, int16, int32, int64, message, string
+from kafkad.wire.schema import Request, boolean, int16, int32, int64, message, string
 
 
 @message(key=22, versions="0-6", flexible="2+")
-class InitProducerIdRequest:
+class InitProducerIdRequest(Request["InitProducerIdResponse"]):
     """Asks for a producer id, or for the next epoch of the one a transactional id has."""
 
     transactional_id: str | None = string(nullable="0+")

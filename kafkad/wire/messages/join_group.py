@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, bytes_, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, bytes_, int16, int32, message, nested, string
 
 
 @nested
@@ -10,7 +10,7 @@ class JoinGroupRequestProtocol:
 
 
 @message(key=11, versions="0-9", flexible="6+")
-class JoinGroupRequest:
+class JoinGroupRequest(Request["JoinGroupResponse"]):
     """A member enters its group, or enters again when the group rebalances."""
 
     group_id: str = string()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int8, int16, int32, int64, message, nested, string, uuid
+from kafkad.wire.schema import Request, array, boolean, int8, int16, int32, int64, message, nested, string, uuid
 
 
 @nested
@@ -34,7 +34,7 @@ class LeaderAndIsrLiveLeader:
 
 
 @message(key=4, versions="0-7", flexible="4+")
-class LeaderAndIsrRequest:
+class LeaderAndIsrRequest(Request["LeaderAndIsrResponse"]):
     """The controller tells a broker which replicas it has to lead or follow."""
 
     controller_id: int = int32()

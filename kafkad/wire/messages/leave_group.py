@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, int16, int32, message, nested, string
 
 
 @nested
@@ -11,7 +11,7 @@ class MemberIdentity:
 
 
 @message(key=13, versions="0-5", flexible="4+")
-class LeaveGroupRequest:
+class LeaveGroupRequest(Request["LeaveGroupResponse"]):
     """Members leave their group without waiting for their session to end."""
 
     group_id: str = string()

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int8, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, int8, int16, int32, message, nested, string
 
 
 @message(key=74, versions="0-1", flexible="0+")
-class ListConfigResourcesRequest:
+class ListConfigResourcesRequest(Request["ListConfigResourcesResponse"]):
     """Asks for the names of resources that have a configuration; v0 knows client metrics only."""
 
     resource_types: list[int] = array(int8, "1+")

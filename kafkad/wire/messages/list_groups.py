@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, int16, int32, message, nested, string
 
 
 @message(key=16, versions="0-5", flexible="3+")
-class ListGroupsRequest:
+class ListGroupsRequest(Request["ListGroupsResponse"]):
     """Asks a coordinator for all its groups, filtered by state and type."""
 
     states_filter: list[str] = array(string, "4+")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int8, int16, int32, int64, message, nested, string
+from kafkad.wire.schema import Request, array, int8, int16, int32, int64, message, nested, string
 
 
 @nested
@@ -18,7 +18,7 @@ class ListOffsetsTopic:
 
 
 @message(key=2, versions="0-11", flexible="6+")
-class ListOffsetsRequest:
+class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     """Which offset a partition has at a timestamp; negative timestamps are special (earliest, latest, ...)."""
 
     replica_id: int = int32()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, int16, int32, message, nested, string
 
 
 @nested
@@ -10,7 +10,7 @@ class ListPartitionReassignmentsTopics:
 
 
 @message(key=46, versions="0", flexible="0+")
-class ListPartitionReassignmentsRequest:
+class ListPartitionReassignmentsRequest(Request["ListPartitionReassignmentsResponse"]):
     """Asks for the moves under way; no topics means all."""
 
     timeout_ms: int = int32(default=60000)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int16, int32, message, nested, string, uuid
+from kafkad.wire.schema import Request, array, boolean, int16, int32, message, nested, string, uuid
 
 
 @nested
@@ -10,7 +10,7 @@ class MetadataRequestTopic:
 
 
 @message(key=3, versions="0-13", flexible="9+")
-class MetadataRequest:
+class MetadataRequest(Request["MetadataResponse"]):
     """Asks for topics, their leaders, and the brokers of the cluster."""
 
     # Null: all; in v0, which has no null, an empty list means all.

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, int64, message, nested, string, uuid
+from kafkad.wire.schema import Request, array, int16, int32, int64, message, nested, string, uuid
 
 
 @nested
@@ -20,7 +20,7 @@ class OffsetCommitRequestTopic:
 
 
 @message(key=8, versions="0-10", flexible="8+")
-class OffsetCommitRequest:
+class OffsetCommitRequest(Request["OffsetCommitResponse"]):
     """A consumer writes down how far its group has read."""
 
     group_id: str = string()

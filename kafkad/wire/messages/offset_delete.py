@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, int16, int32, message, nested, string
 
 
 @nested
@@ -15,7 +15,7 @@ class OffsetDeleteRequestTopic:
 
 
 @message(key=47, versions="0")
-class OffsetDeleteRequest:
+class OffsetDeleteRequest(Request["OffsetDeleteResponse"]):
     """Deletes committed offsets of topics that the group no longer subscribes to."""
 
     group_id: str = string()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int16, int32, int64, message, nested, string, uuid
+from kafkad.wire.schema import Request, array, boolean, int16, int32, int64, message, nested, string, uuid
 
 
 @nested
@@ -25,7 +25,7 @@ class OffsetFetchRequestGroup:
 
 
 @message(key=9, versions="0-10", flexible="6+")
-class OffsetFetchRequest:
+class OffsetFetchRequest(Request["OffsetFetchResponse"]):
     """Asks for the committed offsets of one group (up to v7) or of several (from v8)."""
 
     group_id: str = string("0-7")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, int64, message, nested, string
+from kafkad.wire.schema import Request, array, int16, int32, int64, message, nested, string
 
 
 @nested
@@ -18,7 +18,7 @@ class OffsetForLeaderTopic:
 
 
 @message(key=23, versions="0-4", flexible="4+")
-class OffsetForLeaderEpochRequest:
+class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
     """Asks where a leader epoch ended, to find the point at which two logs part."""
 
     replica_id: int = int32("3+", default=-2, ignorable=True)  # -2: a consumer from before this field

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, int64, message, nested, records_, string, struct, uuid
+from kafkad.wire.schema import Request, array, int16, int32, int64, message, nested, records_, string, struct, uuid
 
 
 @nested
@@ -17,7 +17,7 @@ class TopicProduceData:
 
 
 @message(key=0, versions="0-13", flexible="9+")
-class ProduceRequest:
+class ProduceRequest(Request["ProduceResponse"]):
     """Record batches to append, by topic and partition."""
 
     transactional_id: str | None = string("3+", nullable="3+", default=None)

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import boolean, bytes_, int8, int16, int32, message, uuid
+from kafkad.wire.schema import Request, boolean, bytes_, int8, int16, int32, message, uuid
 
 
 @message(key=72, versions="0", flexible="0+")
-class PushTelemetryRequest:
+class PushTelemetryRequest(Request["PushTelemetryResponse"]):
     """A client's metrics, in OTLP."""
 
     client_instance_id: bytes = uuid()

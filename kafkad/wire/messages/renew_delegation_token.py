@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import bytes_, int16, int32, int64, message
+from kafkad.wire.schema import Request, bytes_, int16, int32, int64, message
 
 
 @message(key=39, versions="0-2", flexible="2+")
-class RenewDelegationTokenRequest:
+class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"]):
     """Puts off the expiry of a token, known by its HMAC."""
 
     hmac: bytes = bytes_()

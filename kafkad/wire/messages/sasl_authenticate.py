@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import bytes_, int16, int64, message, string
+from kafkad.wire.schema import Request, bytes_, int16, int64, message, string
 
 
 @message(key=36, versions="0-2", flexible="2+")
-class SaslAuthenticateRequest:
+class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"]):
     """One step of a SASL conversation."""
 
     auth_bytes: bytes = bytes_()

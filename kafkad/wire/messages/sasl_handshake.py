@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, message, string
+from kafkad.wire.schema import Request, array, int16, message, string
 
 
 @message(key=17, versions="0-1")
-class SaslHandshakeRequest:
+class SaslHandshakeRequest(Request["SaslHandshakeResponse"]):
     """Names the SASL mechanism to authenticate with."""
 
     mechanism: str = string()

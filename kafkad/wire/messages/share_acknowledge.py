@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int8, int16, int32, int64, message, nested, string, struct, uuid
+from kafkad.wire.schema import Request, array, boolean, int8, int16, int32, int64, message, nested, string, struct, uuid
 
 
 @nested
@@ -23,7 +23,7 @@ class AcknowledgeTopic:
 
 
 @message(key=79, versions="0-2", flexible="0+")
-class ShareAcknowledgeRequest:
+class ShareAcknowledgeRequest(Request["ShareAcknowledgeResponse"]):
     """Acknowledges acquired records."""
 
     group_id: str | None = string(nullable="0+", default=None)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from kafkad.wire.schema import (
+    Request,
     array,
     boolean,
     int8,
@@ -43,7 +44,7 @@ class ForgottenTopic:
 
 
 @message(key=78, versions="0-2", flexible="0+")
-class ShareFetchRequest:
+class ShareFetchRequest(Request["ShareFetchResponse"]):
     """Acquires records for a share group, and acknowledges earlier ones on the way."""
 
     group_id: str | None = string(nullable="0+", default=None)

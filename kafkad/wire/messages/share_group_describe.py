@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int16, int32, message, nested, string, struct, uuid
+from kafkad.wire.schema import Request, array, boolean, int16, int32, message, nested, string, struct, uuid
 
 
 @message(key=77, versions="0-1", flexible="0+")
-class ShareGroupDescribeRequest:
+class ShareGroupDescribeRequest(Request["ShareGroupDescribeResponse"]):
     """Asks for the state of share groups."""
 
     group_ids: list[str] = array(string)

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, message, nested, string, struct, uuid
+from kafkad.wire.schema import Request, array, int16, int32, message, nested, string, struct, uuid
 
 
 @message(key=76, versions="0-1", flexible="0+")
-class ShareGroupHeartbeatRequest:
+class ShareGroupHeartbeatRequest(Request["ShareGroupHeartbeatResponse"]):
     """KIP-932: a member of a share group joins, stays and leaves."""
 
     group_id: str = string()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int16, int32, int64, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, int16, int32, int64, message, nested, string
 
 
 @nested
@@ -29,7 +29,7 @@ class StopReplicaTopicState:
 
 
 @message(key=5, versions="0-4", flexible="2+")
-class StopReplicaRequest:
+class StopReplicaRequest(Request["StopReplicaResponse"]):
     """The controller takes replicas away from a broker, with or without deleting their files."""
 
     controller_id: int = int32()

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int16, int32, int64, message, nested, string, struct, uint16
+from kafkad.wire.schema import Request, array, boolean, int16, int32, int64, message, nested, string, struct, uint16
 
 
 @message(key=89, versions="0", flexible="0+")
-class StreamsGroupDescribeRequest:
+class StreamsGroupDescribeRequest(Request["StreamsGroupDescribeResponse"]):
     """Asks for the state of streams groups."""
 
     group_ids: list[str] = array(string)

@@ -1,6 +1,19 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int8, int16, int32, int64, message, nested, string, struct, uint16
+from kafkad.wire.schema import (
+    Request,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    nested,
+    string,
+    struct,
+    uint16,
+)
 
 
 @nested
@@ -61,7 +74,7 @@ class TaskOffset:
 
 
 @message(key=88, versions="0", flexible="0+")
-class StreamsGroupHeartbeatRequest:
+class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
     """KIP-1071: a member of a streams group joins, stays, reports its tasks and leaves."""
 
     group_id: str = string()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, bytes_, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, bytes_, int16, int32, message, nested, string
 
 
 @nested
@@ -10,7 +10,7 @@ class SyncGroupRequestAssignment:
 
 
 @message(key=14, versions="0-5", flexible="4+")
-class SyncGroupRequest:
+class SyncGroupRequest(Request["SyncGroupResponse"]):
     """The leader hands in the assignment, the others ask for their share."""
 
     group_id: str = string()

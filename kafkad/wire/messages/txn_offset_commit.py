@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, int16, int32, int64, message, nested, string
+from kafkad.wire.schema import Request, array, int16, int32, int64, message, nested, string
 
 
 @nested
@@ -18,7 +18,7 @@ class TxnOffsetCommitRequestTopic:
 
 
 @message(key=28, versions="0-5", flexible="3+")
-class TxnOffsetCommitRequest:
+class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
     """Offsets of a group that count only once the transaction commits."""
 
     transactional_id: str = string()

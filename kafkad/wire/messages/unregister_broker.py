@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import int16, int32, message, string
+from kafkad.wire.schema import Request, int16, int32, message, string
 
 
 @message(key=64, versions="0", flexible="0+")
-class UnregisterBrokerRequest:
+class UnregisterBrokerRequest(Request["UnregisterBrokerResponse"]):
     """Forgets a broker of a KRaft cluster."""
 
     broker_id: int = int32()

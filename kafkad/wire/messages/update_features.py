@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int8, int16, int32, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, int8, int16, int32, message, nested, string
 
 
 @nested
@@ -12,7 +12,7 @@ class FeatureUpdateKey:
 
 
 @message(key=57, versions="0-2", flexible="0+")
-class UpdateFeaturesRequest:
+class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
     """Raises or lowers finalized feature levels."""
 
     timeout_ms: int = int32(default=60000)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int8, int16, int32, int64, message, nested, string, uuid
+from kafkad.wire.schema import Request, array, boolean, int8, int16, int32, int64, message, nested, string, uuid
 
 
 @nested
@@ -41,7 +41,7 @@ class UpdateMetadataBroker:
 
 
 @message(key=6, versions="0-8", flexible="6+")
-class UpdateMetadataRequest:
+class UpdateMetadataRequest(Request["UpdateMetadataResponse"]):
     """The controller tells a broker what to answer to Metadata requests."""
 
     controller_id: int = int32()

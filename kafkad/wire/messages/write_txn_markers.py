@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad.wire.schema import array, boolean, int8, int16, int32, int64, message, nested, string
+from kafkad.wire.schema import Request, array, boolean, int8, int16, int32, int64, message, nested, string
 
 
 @nested
@@ -20,7 +20,7 @@ class WritableTxnMarker:
 
 
 @message(key=27, versions="0-2", flexible="1+")
-class WriteTxnMarkersRequest:
+class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"]):
     """The transaction coordinator has commit or abort markers written by partition leaders."""
 
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)

@@ -53,7 +53,7 @@ def _create(session: Session, name: str, partitions: int, replication: int) -> N
 
 
 def _has_leaders(session: Session, name: str, partitions: int) -> bool:
-    (topic,) = session.metadata([name]).topics
+    (topic,) = session.metadata([name])
     return len([part for part in topic.partitions if part.leader_id >= 0]) == partitions
 
 

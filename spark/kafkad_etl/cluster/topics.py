@@ -90,7 +90,7 @@ def java_pattern(pattern: str) -> str:
 
 def _all_names(session: Session) -> list[str]:
     """Spark never reads internal ones by a pattern."""
-    return [topic.name for topic in session.metadata().topics if not topic.error_code and not topic.is_internal]
+    return [topic.name for topic in session.metadata() if not topic.error_code and not topic.is_internal]
 
 
 def find(session: Session, names: Sequence[str]) -> dict[str, Topic | None]:

@@ -113,9 +113,9 @@ def test_a_partition_without_a_leader_is_waited_for_a_second() -> None:
 
 
 def test_metadata_makes_no_topic(session: Session) -> None:
-    (topic,) = session.metadata(["never-made"]).topics
+    (topic,) = session.metadata(["never-made"])
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert "never-made" not in [topic.name for topic in session.metadata().topics]
+    assert "never-made" not in [topic.name for topic in session.metadata()]
 
 
 def test_unknown_partitions_say_so_beside_known_ones(session: Session) -> None:
@@ -128,7 +128,7 @@ def test_unknown_partitions_say_so_beside_known_ones(session: Session) -> None:
 def test_a_connection_that_the_broker_closed_is_opened_again(session: Session) -> None:
     session.metadata(())
     session.connection()._socket.shutdown(socket.SHUT_RDWR)
-    assert session.metadata(()).brokers
+    assert session.refresh().brokers
 
 
 def test_a_broker_that_is_not_there(session: Session) -> None:

@@ -42,7 +42,7 @@ class Cluster:
         if self.down:
             raise KctlError("nobody answers")
         found = self.topics if names is None else {name: self.topics[name] for name in names if name in self.topics}
-        return SimpleNamespace(topics=[self.topic(name) for name in found])
+        return [self.topic(name) for name in found]
 
     def topic(self, name: str) -> Any:
         parts = [SimpleNamespace(partition_index=index) for index in range(self.topics[name])]
