@@ -1,4 +1,4 @@
-"""Kafka's own command line tools print with kafkad what they print with real Kafka 3.9."""
+"""Kafka's own command line tools print with kafkad what they print with real Kafka 3.9; see printed.py."""
 
 from __future__ import annotations
 
@@ -9,50 +9,49 @@ from pathlib import Path
 import pytest
 
 from tests.broker import KafkadProcess
+from tests.clients import printed
 from tests.clients.conftest import SETTINGS
-from tests.clients.group_tools import GROUP_SESSION, KAFKA_4_SAYS, run_group_session
-from tests.clients.tools import SESSION, Outcome, run_session
-from tests.oracle.kafka import Kafka, missing
+from tests.clients.group_tools import GROUP_SESSION, KAFKA_4_SAYS
+from tests.clients.tools import SESSION
+from tests.oracle.kafka import VERSIONS, missing
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(1200)]
 
-Session = Callable[[str, str], dict[str, Outcome]]
+EXPECTED = printed.load()
 
 
 @pytest.fixture(scope="session")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
-    """The whole session with the tools of one version at kafkad or Kafka, run once each."""
+def at_kafkad(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], printed.Session]:
+    """The whole session with the tools of one release, run once."""
 
     @functools.cache
-    def run(broker: str, version: str) -> dict[str, Outcome]:
+    def run(release: str) -> printed.Session:
         directory = tmp_path_factory.mktemp("tools")
-        if broker == "kafkad":
-            with KafkadProcess(directory / "kafkad", SETTINGS) as kafkad:
-                return run_all(version, kafkad.bootstrap, directory)
-        with Kafka("3.9", settings=SETTINGS, heap="512m") as kafka:
-            return run_all(version, kafka.bootstrap, directory)
+        with KafkadProcess(directory / "kafkad", SETTINGS) as kafkad:
+            return printed.run(release, kafkad.bootstrap, directory)
 
     return run
 
 
-def run_all(version: str, bootstrap: str, directory: Path) -> dict[str, Outcome]:
-    return run_session(version, bootstrap, directory) | run_group_session(version, bootstrap, directory)
+def needs(*releases: str) -> None:
+    for needed in releases:
+        if reason := missing(needed):
+            pytest.skip(reason)
 
 
 class OneRelease:
-    """A class for each release, so that one worker of xdist has the sessions of one with `--dist loadscope`."""
+    """A class for each release, so that one worker of xdist has the session of one with `--dist loadscope`."""
 
     release: str
 
     @pytest.mark.parametrize("step", [step.name for step in (*SESSION, *GROUP_SESSION)])
-    def test_tool_prints_the_same(self, session: Session, step: str) -> None:
-        for needed in {"3.9", self.release}:
-            if reason := missing(needed):
-                pytest.skip(reason)
+    def test_tool_prints_the_same(self, at_kafkad: Callable[[str], printed.Session], step: str) -> None:
+        needs(self.release)
+        outcome = at_kafkad(self.release)[step]
         if self.release != "3.9" and step in KAFKA_4_SAYS:
-            assert KAFKA_4_SAYS[step] in session("kafkad", self.release)[step].stdout
+            assert KAFKA_4_SAYS[step] in outcome.stdout
         else:
-            assert session("kafkad", self.release)[step] == session("kafka", self.release)[step]
+            assert outcome == EXPECTED[self.release][step]
 
 
 @pytest.mark.client("Kafka's tools 3.9", "{step}")
@@ -63,3 +62,10 @@ class TestTools39(OneRelease):
 @pytest.mark.client("Kafka's tools 4.3", "{step}")
 class TestTools43(OneRelease):
     release = "4.3"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("release", VERSIONS)
+def test_kafka_still_prints_so(release: str, tmp_path: Path) -> None:
+    needs("3.9", release)
+    assert printed.at_kafka(release, tmp_path) == EXPECTED[release]

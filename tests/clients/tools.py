@@ -3,6 +3,7 @@
 # ruff: noqa: E501 - one command a line
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from dataclasses import dataclass
@@ -186,7 +187,16 @@ NORMAL = [
 STACK = re.compile(r"^\s+(at |\.\.\. \d+ more)")
 
 
+def ordered(line: str) -> str:
+    """Of a JSON object: some tools write its fields in the order in which the JVM happens to list their methods."""
+    try:
+        return json.dumps(json.loads(line), sort_keys=True, separators=(",", ":")) if line.startswith("{") else line
+    except ValueError:
+        return line
+
+
 def normalised(text: str) -> str:
+    text = "\n".join(map(ordered, text.split("\n")))
     for pattern, instead in NORMAL:
         text = pattern.sub(instead, text)
     return "\n".join(line.rstrip() for line in text.splitlines() if not STACK.match(line))

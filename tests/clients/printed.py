@@ -1,0 +1,68 @@
+"""What Kafka's own tools print with real Kafka 3.9, kept in printed.jsonl.
+
+    python -m tests.clients.printed     runs the whole session with the tools of each release at real Kafka 3.9, and
+                                        writes the file anew (a long test holds it against them)
+
+One line for each different outcome of a step, with the releases of the tools that have it.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.clients.conftest import SETTINGS
+from tests.clients.group_tools import run_group_session
+from tests.clients.tools import Outcome, run_session
+from tests.oracle.kafka import VERSIONS, Kafka
+
+FILE = Path(__file__).with_name("printed.jsonl")
+
+Session = dict[str, Outcome]
+"""Step → what it printed."""
+
+
+def run(release: str, bootstrap: str, directory: Path) -> Session:
+    """The whole session with the tools of one release, at the broker of this address."""
+    return run_session(release, bootstrap, directory) | run_group_session(release, bootstrap, directory)
+
+
+def at_kafka(release: str, directory: Path) -> Session:
+    with Kafka("3.9", settings=SETTINGS, heap="512m") as kafka:
+        return run(release, kafka.bootstrap, directory)
+
+
+def load() -> dict[str, Session]:
+    """By release."""
+    found: dict[str, Session] = {}
+    for line in FILE.read_text().splitlines():
+        kept = json.loads(line)
+        step, releases = kept.pop("step"), kept.pop("releases")
+        for release in releases:
+            found.setdefault(release, {})[step] = Outcome(**kept)
+    return found
+
+
+def dump(found: dict[str, Session]) -> str:
+    lines: dict[str, list[str]] = {}
+    for release, session in found.items():
+        for step, outcome in session.items():
+            line = json.dumps({"step": step, **asdict(outcome), "releases": []}, ensure_ascii=False)
+            lines.setdefault(line, []).append(release)
+    return "".join(
+        line.replace('"releases": []', f'"releases": {json.dumps(releases)}') + "\n" for line, releases in lines.items()
+    )
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        directories = {release: Path(scratch, release) for release in VERSIONS}
+        for directory in directories.values():
+            directory.mkdir()
+        FILE.write_text(dump({release: at_kafka(release, directory) for release, directory in directories.items()}))
+
+
+if __name__ == "__main__":
+    main()
