@@ -37,13 +37,14 @@ $(INSTALLED)-test-spark: pyproject.toml | .venv/bin/python
 run: $(INSTALLED)
 	$(PY) -m kafkad $(ARGS)
 
+# The fast tests take all cores; ARGS="-n 0" has them run one after the other, in this process.
 test: $(INSTALLED)-test
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n auto $(ARGS)
 
 test-slow: $(INSTALLED)-test
 	$(PY) -m pytest -m 'slow and not spark and not long' $(ARGS)
 
-test-long: $(INSTALLED)-test
+test-long: $(INSTALLED)-test-spark
 	$(PY) -m pytest -m long $(ARGS)
 
 test-all: test check test-slow compatibility test-spark test-long
@@ -65,7 +66,7 @@ check: $(INSTALLED)-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PY) -m pytest -q -x
+	$(PY) -m pytest -q -x -n auto
 
 fmt: $(INSTALLED)-test
 	$(BIN)/ruff format .
