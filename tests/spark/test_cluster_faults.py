@@ -41,7 +41,7 @@ spark: {{master: "local[1]", driver_memory: 700m}}
 """
 
 
-@pytest.fixture(params=["kafkad", "kafka"])
+@pytest.fixture(params=["kafkad", pytest.param("kafka", marks=pytest.mark.long)])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KafkadProcess | Kafka]:
     settings = {"auto.create.topics.enable": "false"}
     if request.param == "kafkad":

@@ -30,6 +30,7 @@ COLUMNS = "id BIGINT, customer STRING, amount DECIMAL(12,2), at TIMESTAMP"
 Run = Callable[..., str]
 Cluster = KafkadProcess | Kafka
 OTHER = {"broker": "kafka", "kafka": "broker"}
+CLUSTERS = ["broker", pytest.param("kafka", marks=pytest.mark.long)]
 
 
 def lines(count: int, *, first: int = 0, day: int = 1) -> list[str]:
@@ -39,7 +40,7 @@ def lines(count: int, *, first: int = 0, day: int = 1) -> list[str]:
     ]
 
 
-@pytest.fixture(params=OTHER)
+@pytest.fixture(params=CLUSTERS)
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     found: Cluster = request.getfixturevalue(request.param)
     return found

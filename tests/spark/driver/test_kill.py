@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1500)]
 
 ROWS = 12_000
 BEGIN = 1_760_000_040
-KILLS = 3
+KILLS = [1, pytest.param(3, marks=pytest.mark.long)]
+"""How often a job is killed before it may come to its end."""
 SPARK = {"driver_memory": "700m", "master": "local[2]"}
 
 
@@ -62,10 +63,10 @@ def _run(plan: Plan, log: Path, kill: Moment | None) -> list[Event]:
     return events
 
 
-def _killed_again_and_again(plan: Plan, log: Path, seed: int) -> list[Event]:
+def _killed_again_and_again(plan: Plan, log: Path, seed: int, kills: int) -> list[Event]:
     """The last run's events, which comes to its end."""
     moments = random.Random(seed)
-    for _ in range(KILLS):
+    for _ in range(kills):
         events = _run(plan, log, Moment(moments.randrange(4), moments.uniform(0, 3)))
         assert not any(isinstance(event, Ended) for event in events), "it was over before it was killed"
     events = _run(plan, log, None)
@@ -79,7 +80,10 @@ def _counted(query: str) -> Any:
     return duckdb.sql(query).fetchall()
 
 
-def test_files_have_every_row_once(spark_ready: SparkReady, broker: KafkadProcess, topic: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", KILLS)
+def test_files_have_every_row_once(
+    spark_ready: SparkReady, broker: KafkadProcess, topic: str, tmp_path: Path, kills: int
+) -> None:
     blocks = {
         "source": {"topics": [topic], "rows_per_batch": 600},
         "value": {"format": "json", "schema": "id BIGINT, at TIMESTAMP"},
@@ -87,13 +91,14 @@ def test_files_have_every_row_once(spark_ready: SparkReady, broker: KafkadProces
         "spark": SPARK,
     }
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
-    _killed_again_and_again(plan, tmp_path / "log", seed=1)
+    _killed_again_and_again(plan, tmp_path / "log", seed=1, kills=kills)
     files = f"'{tmp_path}/lake/**/*.parquet'"
     assert _counted(f"SELECT count(*), count(DISTINCT id), max(id) FROM {files}") == [(ROWS, ROWS, ROWS - 1)]
 
 
+@pytest.mark.parametrize("kills", KILLS)
 def test_windows_are_complete_and_written_once(
-    spark_ready: SparkReady, broker: KafkadProcess, topic: str, tmp_path: Path
+    spark_ready: SparkReady, broker: KafkadProcess, topic: str, tmp_path: Path, kills: int
 ) -> None:
     blocks = {
         "source": {"topics": [topic], "rows_per_batch": 600},
@@ -106,7 +111,7 @@ def test_windows_are_complete_and_written_once(
         "spark": SPARK,
     }
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
-    events = _killed_again_and_again(plan, tmp_path / "log", seed=2)
+    events = _killed_again_and_again(plan, tmp_path / "log", seed=2, kills=kills)
     assert all(event.late == 0 for event in events if isinstance(event, Batch))
     (left,) = [event for event in events if isinstance(event, OpenWindows)]
     first_open = datetime.fromisoformat(left.first.split("/")[0])
@@ -117,29 +122,31 @@ def test_windows_are_complete_and_written_once(
     assert closed > ROWS / 60 - 5
 
 
+@pytest.mark.parametrize("kills", KILLS)
 def test_a_topic_lacks_no_row_and_says_where_each_came_from(
-    spark_ready: SparkReady, broker: KafkadProcess, topic: str, tmp_path: Path
+    spark_ready: SparkReady, broker: KafkadProcess, topic: str, tmp_path: Path, kills: int
 ) -> None:
-    produced(broker.bootstrap, "killed.out", [], partitions=1)
+    out = f"killed-{kills}.out"
+    produced(broker.bootstrap, out, [], partitions=1)
     blocks = {
         "source": {"topics": [topic], "rows_per_batch": 600},
-        "sink": {"type": "topic", "topic": {"topic": "killed.out", "format": "raw", "source_header": True}},
+        "sink": {"type": "topic", "topic": {"topic": out, "format": "raw", "source_header": True}},
         "spark": SPARK,
     }
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
-    _killed_again_and_again(plan, tmp_path / "log", seed=3)
-    found = _consumed(broker.bootstrap)
+    _killed_again_and_again(plan, tmp_path / "log", seed=3, kills=kills)
+    found = _consumed(broker.bootstrap, out)
     assert {json.loads(value)["id"] for value, _ in found} == set(range(ROWS))
     assert len({source for _, source in found}) == ROWS
 
 
-def _consumed(bootstrap: str) -> list[tuple[bytes, bytes]]:
+def _consumed(bootstrap: str, topic: str) -> list[tuple[bytes, bytes]]:
     """Values, and what the header says of where they came from."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "killed"})
-    _, end = consumer.get_watermark_offsets(TopicPartition("killed.out", 0), 20)
-    consumer.assign([TopicPartition("killed.out", 0, 0)])
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 20)
+    consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[tuple[bytes, bytes]] = []
     while len(found) < end:
         found += [(it.value(), dict(it.headers())["source"]) for it in consumer.consume(5000, timeout=20)]
