@@ -19,8 +19,7 @@ from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.oracle.kafka import Kafka
 from tests.spark.conftest import SparkReady
-from tests.spark.driver.sinks.postgres import Postgres
-from tests.spark.sinks import postgres
+from tests.spark.driver.sinks.postgres import Postgres, missing
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -227,7 +226,7 @@ def sqlite(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 @pytest.fixture(scope="module")
 def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    if why := postgres.missing():
+    if why := missing():
         pytest.skip(why)
     with Postgres(tmp_path_factory.mktemp("postgres")) as server:
         yield server
