@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, TypeVar, cast
 
 from kafkad.api.context import Request
+from kafkad.api.peer import Peer
 from kafkad.api.routes import BY_KEY
 from kafkad.broker.parts import Parts, Platform, build, load
 from kafkad.broker.settings import Settings
@@ -18,12 +19,14 @@ from kafkad.clock import SystemClock
 from kafkad.config import Config
 from kafkad.config import load as load_config
 from kafkad.controller.topics import NewTopic
+from kafkad.errors import KafkaError
 from kafkad.log.files import Files
 from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.model import Endpoint
 from kafkad.net.connection import Connection
 from kafkad.net.server import Server
+from kafkad.security.authorizer import ALLOW_ALL
 from kafkad.timers import Timers
 from kafkad.turns import at_once
 from kafkad.wire.frames import RequestHeader
@@ -48,9 +51,8 @@ class _Connection:
     def __init__(self) -> None:
         self.listener = _Listener()
         self.host = "127.0.0.1"
-        self.peer = "127.0.0.1:50123"
-        self.client: object = None
-        self.repeated_commits: object = None
+        self.address = "127.0.0.1:50123"
+        self.peer = Peer(self.listener.name, self.host, ALLOW_ALL)
 
 
 class NoSync(Files):
@@ -145,16 +147,21 @@ class OneBroker:
         request = decode(type(message), version, encode(message, version))
         route = BY_KEY[key]
         assert route.first <= version <= route.last, f"{route.name} {version} is not served"
-        module, _, name = route.handler.partition(":")
-        handler = getattr(import_module(module), name)
+        path, _, name = route.handler.partition(":")
+        module = import_module(path)
 
         header = RequestHeader(key, version, 1, "test")
         asked = Request(header, cast(Connection, self.connection), memoryview(b""))
-        response = handler(self.context, asked, request)
-        if isinstance(response, Generator):
-            response = at_once(response)
-        if isinstance(response, Coroutine | asyncio.Future):
-            response = await response
+        try:
+            response = getattr(module, name)(self.context, asked, request)
+            if isinstance(response, Generator):
+                response = at_once(response)
+            if isinstance(response, Coroutine | asyncio.Future):
+                response = await response
+        except KafkaError as error:
+            if not hasattr(module, "refused"):
+                raise
+            response = module.refused(asked, request, error)
         self.context.audit.note(asked, request, response)
         return decode(type(response), version, encode(response, version))
 

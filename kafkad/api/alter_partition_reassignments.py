@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kafkad.api.context import Context, Request
 from kafkad.controller.reassignments import Target, origin
 from kafkad.errors import ErrorCode, KafkaError
@@ -29,6 +31,25 @@ async def handle(
         outcomes |= await _other_sizes(context, targets)
     wanted = {tp: target for tp, target in targets.items() if outcomes[tp] is None}
     outcomes |= await context.controller.alter_partition_reassignments(wanted)
+    return _response(message, outcomes)
+
+
+def refused(
+    request: Request, message: AlterPartitionReassignmentsRequest, error: KafkaError
+) -> AlterPartitionReassignmentsResponse:
+    outcomes = {
+        TopicPartition(topic.name, asked.partition_index): error
+        for topic in message.topics
+        for asked in topic.partitions
+    }
+    response = _response(message, outcomes)
+    response.error_code, response.error_message = error.code, error.message
+    return response
+
+
+def _response(
+    message: AlterPartitionReassignmentsRequest, outcomes: Mapping[TopicPartition, KafkaError | None]
+) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=message.allow_replication_factor_change,
         responses=[

@@ -29,6 +29,20 @@ async def handle(
                 )
                 for index in topic.partitions
             )
+    return _response(topics)
+
+
+def refused(request: Request, message: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterReplicaLogDirsResponse:
+    topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for topic in (topic for directory in message.dirs for topic in directory.topics):
+        topics.setdefault(topic.name, []).extend(
+            AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code)
+            for index in topic.partitions
+        )
+    return _response(topics)
+
+
+def _response(topics: dict[str, list[AlterReplicaLogDirPartitionResult]]) -> AlterReplicaLogDirsResponse:
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(topic_name=topic, partitions=results) for topic, results in topics.items()

@@ -26,8 +26,8 @@ def or_close(connection: Connection, name: str, reply: Callable[[], None]) -> No
     except asyncio.CancelledError:
         connection.close()
     except MalformedError as error:
-        log.warning("closing %s: its %s cannot be read: %s", connection.peer, name, error)
+        log.warning("closing %s: its %s cannot be read: %s", connection.address, name, error)
         connection.close()
     except Exception:
-        log.exception("closing %s: its %s met an error of ours", connection.peer, name)
+        log.exception("closing %s: its %s met an error of ours", connection.address, name)
         connection.close()

@@ -24,7 +24,7 @@ def handle(context: Context, request: Request, message: ApiVersionsRequest) -> A
         for text in software:
             if not _SOFTWARE.fullmatch(text):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text!r} cannot be the name or version of a client")
-        request.connection.client = software
+        request.peer.software = software
     features = context.features
     return ApiVersionsResponse(
         api_keys=[_range(route) for route in ROUTES],

@@ -62,7 +62,7 @@ class Audit:
 
     def _has_committed(self, request: Request, group: str) -> bool:
         """A consumer that is no member commits all the time: its first commit on a connection stands for all."""
-        committer = hash((request.connection.peer, group))
+        committer = hash((request.connection.address, group))
         known = committer in self._committers
         self._committers[committer] = None
         if len(self._committers) > _REMEMBERED:

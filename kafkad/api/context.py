@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkad.clock import Clock
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.wire.frames import RequestHeader
 
 if TYPE_CHECKING:
     from kafkad.api.audit import Audit
+    from kafkad.api.peer import Peer
     from kafkad.cluster.configs import DynamicConfigs
     from kafkad.cluster.features import FinalizedFeatures
     from kafkad.cluster.producer_ids import ProducerIds
@@ -65,11 +67,20 @@ class Request:
 
     @property
     def asker(self) -> str:
-        """Who asks, for people: principal, address and client id. Without security everybody is User:ANONYMOUS."""
+        """Who asks, for people: principal, address and client id."""
         client = self.header.client_id or ""
         name = client if client.isprintable() else client.encode("unicode_escape").decode()
-        return f"User:ANONYMOUS from {self.connection.peer}, client {name[:200] or '(unnamed)'}"
+        return f"{self.peer.principal} from {self.connection.address}, client {name[:200] or '(unnamed)'}"
 
     @property
     def listener(self) -> str:
-        return self.connection.listener.name
+        return self.peer.listener
+
+    @property
+    def peer(self) -> Peer:
+        peer: Peer = self.connection.peer
+        return peer
+
+    def allowed(self, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """Whether the peer may do this to the resource of that name."""
+        return self.peer.allows(operation, resource, name)

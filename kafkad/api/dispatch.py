@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Container, Coroutine, Generator
 from functools import partial
 from importlib import import_module
 from time import perf_counter_ns
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kafkad.api.answering import or_close
 from kafkad.api.context import Context, Request
 from kafkad.api.fetch import FetchApi
+from kafkad.api.peer import Peer
+from kafkad.api.permissions import Handler, guarded
 from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import API_VERSIONS, BY_KEY, FETCH, OFFSET_COMMIT, PRODUCE, Route
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Pending, Reply
+from kafkad.security.authorizer import ALLOW_ALL, Authorizer
 from kafkad.turns import Jobs, Pieces
 from kafkad.wire.apis import request_class, response_class
 from kafkad.wire.frames import encode_response, encode_response_in_pieces, read_request_header
@@ -36,16 +39,24 @@ _SMALL_IN_MEMORY = 64 * 1024
 T = TypeVar("T")
 
 _Answer = Reply | DeferredReply | Pending | None
-Handler = Callable[[Context, Request, Any], Any]
+LOGIN: Final = frozenset({API_VERSIONS, 17, 36})
+"""ApiVersions, SaslHandshake and SaslAuthenticate: all that is heard of those who have not said who they are."""
 
 
 class Dispatcher:
     """Handed to the server: called once per frame, on the event loop."""
 
     def __init__(
-        self, context: Context, produce: ProduceApi, fetch: FetchApi, probes: dict[int, RequestProbe], jobs: Jobs
+        self,
+        context: Context,
+        produce: ProduceApi,
+        fetch: FetchApi,
+        probes: dict[int, RequestProbe],
+        jobs: Jobs,
+        authorizer: Authorizer = ALLOW_ALL,
+        must_authenticate: Container[str] = (),
     ) -> None:
-        """`probes` has one for every route."""
+        """`probes` has one for every route; `must_authenticate` are listeners."""
         self._context = context
         self._produce = produce
         self._fetch = fetch
@@ -53,6 +64,12 @@ class Dispatcher:
         self._waiting: set[asyncio.Future[Any]] = set()
         self._probes = probes
         self._jobs = jobs
+        self._authorizer = authorizer
+        self._must_authenticate = must_authenticate
+
+    def peer(self, connection: Connection) -> Peer:
+        name = connection.listener.name
+        return Peer(name, connection.host, self._authorizer, must_authenticate=name in self._must_authenticate)
 
     @property
     def idle(self) -> bool:
@@ -64,6 +81,8 @@ class Dispatcher:
         route = BY_KEY.get(key)
         if route is None:
             raise MalformedError(f"there is no API {key}")
+        if not connection.peer.authenticated and key not in LOGIN:
+            raise MalformedError(f"{route.name} comes before its sender has authenticated itself")
         started = perf_counter_ns()
         if key == PRODUCE and version >= route.first:
             reply: _Answer = self._produce.serve(connection, view, at, end, version, correlation_id)
@@ -72,7 +91,7 @@ class Dispatcher:
         elif key == FETCH:
             reply = self._fetch.serve(connection, view, at, end, version, correlation_id)
         else:
-            repeated = connection.repeated_commits if key == OFFSET_COMMIT else None
+            repeated = connection.peer.repeated_commits if key == OFFSET_COMMIT else None
             answer = repeated and repeated.answer(view, at, end, version, correlation_id)
             if not answer:
                 return self._route(connection, route, view[at:end], started)
@@ -105,13 +124,16 @@ class Dispatcher:
         try:
             return self._settle(asked, self._handler(route)(self._context, asked.request, message))
         except KafkaError as error:
-            return self._encode(asked, _error_response(route, error))
+            return self._encode(asked, _refusal(asked, error))
 
     def _handler(self, route: Route) -> Handler:
         handler = self._handlers.get(route.key)
         if handler is None:
             module, _, name = route.handler.partition(":")
-            handler = self._handlers[route.key] = getattr(import_module(module), name)
+            handler = getattr(import_module(module), name)
+            if self._authorizer is not ALLOW_ALL:
+                handler = guarded(handler, route.permissions)
+            self._handlers[route.key] = handler
         return handler
 
     def _settle(self, asked: _Asked, response: Any) -> Reply | Pending:
@@ -152,7 +174,7 @@ class Dispatcher:
         try:
             response = yield from handled
         except KafkaError as error:
-            response = _error_response(asked.route, error)
+            response = _refusal(asked, error)
         return response if isinstance(response, Awaitable) else (yield from self._encoded(asked, response))
 
     def _encoded(self, asked: _Asked, response: Any) -> Pieces[Reply]:
@@ -172,7 +194,7 @@ class Dispatcher:
             try:
                 response = done.result()
             except KafkaError as error:
-                response = _error_response(asked.route, error)
+                response = _refusal(asked, error)
             answer = self._in_pieces(asked, _told(response))
             if not isinstance(answer, Pending):
                 asked.request.connection.reply(answer)
@@ -232,8 +254,12 @@ def _record_wait(probe: RequestProbe, started: int, local_end: int) -> None:
     probe.record_wait((local_end - started) // 1000, (perf_counter_ns() - local_end) // 1000)
 
 
-def _error_response(route: Route, error: KafkaError) -> Any:
-    """A refusal of the request as a whole, for the APIs that have a place for it."""
+def _refusal(asked: _Asked, error: KafkaError) -> Any:
+    """A refusal of the request as a whole: where the API's own module says, or in the response's only place for it."""
+    route = asked.route
+    refused = getattr(import_module(route.handler.partition(":")[0]), "refused", None)
+    if refused is not None:
+        return refused(asked.request, asked.message, error)
     response = response_class(route.key)()
     if not hasattr(response, "error_code"):
         log.error("%s has no place for %s: %s", route.name, error.code.name, error)

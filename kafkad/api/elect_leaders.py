@@ -20,19 +20,21 @@ _FIRST_WITH_ONE_ERROR = 1
 
 async def handle(context: Context, request: Request, message: ElectLeadersRequest) -> ElectLeadersResponse:
     """Without a list all partitions are meant; those that need no election are then left out of the answer."""
-    asked = None
-    if message.topic_partitions is not None:
-        asked = [TopicPartition(topic.topic, index) for topic in message.topic_partitions for index in topic.partitions]
-    try:
-        outcomes = await context.controller.elect_leaders(
-            _kind(message.election_type), asked, timeout_ms=message.timeout_ms
-        )
-    except KafkaError as error:
-        response = _response(dict.fromkeys(asked or (), error))
-        if request.version >= _FIRST_WITH_ONE_ERROR:
-            response.error_code = error.code
-        return response
-    return _response(outcomes)
+    kind = _kind(message.election_type)
+    return _response(await context.controller.elect_leaders(kind, _asked(message), timeout_ms=message.timeout_ms))
+
+
+def refused(request: Request, message: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    response = _response(dict.fromkeys(_asked(message) or (), error))
+    if request.version >= _FIRST_WITH_ONE_ERROR:
+        response.error_code = error.code
+    return response
+
+
+def _asked(message: ElectLeadersRequest) -> list[TopicPartition] | None:
+    if message.topic_partitions is None:
+        return None
+    return [TopicPartition(topic.topic, index) for topic in message.topic_partitions for index in topic.partitions]
 
 
 def _kind(number: int) -> ElectionKind:

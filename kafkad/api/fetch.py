@@ -72,7 +72,7 @@ class FetchApi:
     def serve(
         self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
     ) -> Reply | Pending:
-        repeated: RepeatedFetch | None = connection.repeated_fetch
+        repeated: RepeatedFetch | None = connection.peer.repeated_fetch
         if repeated is not None:
             reply = repeated.answer(view, at, end, self.max_bytes)
             if reply is not None:
@@ -100,7 +100,7 @@ class FetchApi:
             return PENDING
         if type(reply) is list and may_repeat(frame, session):
             [partition] = attempt.partitions()
-            connection.repeated_fetch = RepeatedFetch(
+            connection.peer.repeated_fetch = RepeatedFetch(
                 request, version, frame, session, partition, self.sessions, self._clock
             )
         return reply
@@ -137,18 +137,18 @@ class FetchApi:
     def _wait(self, connection: Connection, attempt: _Attempt, max_wait_ms: int) -> None:
         def try_again(final: bool) -> bool:
             if attempt.is_large:
-                connection.on_close = None
+                connection.peer.on_close = None
                 self._in_pieces(connection, self._attempted(connection, attempt), alone=False)
                 return True
             reply = at_once(attempt.reply(final))
             if reply is None:
                 return False
-            connection.on_close = None
+            connection.peer.on_close = None
             connection.reply(reply)
             return True
 
         wait: FetchWait = self._replicas.waits.fetch(attempt.partitions(), max_wait_ms, try_again)
-        connection.on_close = wait.end
+        connection.peer.on_close = wait.end
 
     def read_all(self, frame: FetchFrame, session: Session) -> Pieces[tuple[list[Found], int, bool]]:
         """Every partition of the session within the request's bytes: (answers, bytes of records, must answer now)."""

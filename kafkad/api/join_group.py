@@ -36,6 +36,11 @@ def handle(context: Context, request: Request, message: JoinGroupRequest) -> asy
     return answer
 
 
+def refused(request: Request, message: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
+    protocol = None if request.version >= _FIRST_WITH_NULL_PROTOCOL else ""
+    return JoinGroupResponse(error_code=error.code, protocol_name=protocol)
+
+
 def _join(request: Request, message: JoinGroupRequest, asker: partial[None]) -> Join:
     version, client_id, instance_id = request.version, request.header.client_id or "", message.group_instance_id
     rebalance_timeout_ms = message.rebalance_timeout_ms

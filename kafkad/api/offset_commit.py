@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Coroutine
 
 from kafkad.api.context import Context, Request
 from kafkad.api.offset_commit_repeat import RepeatedCommits, may_repeat
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import Asked, Codes, Committer
 from kafkad.group.offsets import Position
 from kafkad.wire.messages.offset_commit import (
@@ -45,11 +45,27 @@ def handle(
     return response
 
 
+def refused(request: Request, message: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
+    """There is no place for it but at each partition."""
+    topics = [
+        OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error.code)
+                for one in topic.partitions
+            ],
+        )
+        for topic in message.topics
+    ]
+    return OffsetCommitResponse(topics=topics)
+
+
 def _remember(context: Context, request: Request, message: OffsetCommitRequest, response: OffsetCommitResponse) -> None:
-    connection, version = request.connection, request.header.api_version
-    repeated: RepeatedCommits | None = connection.repeated_commits
+    peer, version = request.peer, request.header.api_version
+    repeated = peer.repeated_commits
     if repeated is None or repeated.version != version:
-        repeated = connection.repeated_commits = RepeatedCommits(context, version)
+        repeated = peer.repeated_commits = RepeatedCommits(context, version)
     repeated.remember(request.frame, request.header, message, response)
 
 

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from kafkad.security.authorizer import Operation
+
 NOT_ASKED_FOR = -(2**31)
 
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = (1 << operation for operation in range(3, 9))
-_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = (1 << operation for operation in range(9, 13))
 
-ON_CLUSTER = _CREATE | _ALTER | _DESCRIBE | _CLUSTER_ACTION | _DESCRIBE_CONFIGS | _ALTER_CONFIGS | _IDEMPOTENT_WRITE
-ON_TOPIC = _READ | _WRITE | _CREATE | _DELETE | _ALTER | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS
-ON_GROUP = _READ | _DELETE | _DESCRIBE
+def _bits(*operations: Operation) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+ON_CLUSTER = _bits(
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
+)
+ON_TOPIC = _bits(
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+ON_GROUP = _bits(Operation.READ, Operation.DELETE, Operation.DESCRIBE)

@@ -131,7 +131,7 @@ class ProduceApi:
     def serve(
         self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
     ) -> Reply | DeferredReply | Pending | None:
-        prefix = connection.produce_prefix
+        prefix = connection.peer.produce_prefix
         if prefix:
             target = self._targets[version].get(bytes(view[at + _PREFIX_AT : at + prefix]))
             if target is not None:
@@ -406,7 +406,7 @@ class ProduceApi:
         if work.request.acks == _ACKS_NONE:
             if work.failed:
                 log.info(
-                    "closing %s: its Produce with acks=0 failed, and this is the only way to tell", connection.peer
+                    "closing %s: its Produce with acks=0 failed, and this is the only way to tell", connection.address
                 )
                 connection.close()
             return None
@@ -425,7 +425,7 @@ class ProduceApi:
         if partition is not None and partition.appends_as_is and name not in INTERNAL_TOPICS:
             template = Template(request, version)
             fill = template.fill if version >= _FIRST_WITH_START_OFFSET else template.fill_v2
-            connection.produce_prefix = request.repeats
+            connection.peer.produce_prefix = request.repeats
             self._targets[version][bytes(frame[_PREFIX_AT : request.repeats])] = Target(partition, request, fill)
 
     def _forget_stopped(self) -> None:

@@ -1,4 +1,4 @@
-"""THE list: every request this broker answers, its versions, and who answers it.
+"""THE list: every request this broker answers, its versions, the rights it needs, and who answers it.
 
 A handler is named as text and imported at its first request, so that starting costs nothing for what nobody asks.
 It is `handle(context, request, message)` and returns the response message, or a coroutine or a future of it. Produce
@@ -8,6 +8,9 @@ and Fetch are read in place by `dispatch` and have no handler here.
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from kafkad.api.permissions import NONE, Permission, for_cluster, for_group
+from kafkad.security.authorizer import Operation, ResourceType
 
 IN_PLACE = ""
 _MANY = 100_000
@@ -19,6 +22,8 @@ class Route(NamedTuple):
     name: str
     first: int
     last: int
+    permissions: tuple[Permission, ...]
+    """What the whole request needs is asked for by `dispatch`, the rest by the handler."""
     handler: str = IN_PLACE
     items: int = 20_000
     """How many a request may name, in all its arrays together; more where they are answered in pieces."""
@@ -30,42 +35,81 @@ class Route(NamedTuple):
         return (self.first if self.advertised_from < 0 else self.advertised_from, self.last)
 
 
+_TOPIC, _GROUP, _CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+_READ_TOPIC = Permission(Operation.READ, _TOPIC)
+_WRITE_TOPIC = Permission(Operation.WRITE, _TOPIC)
+_CREATE_TOPIC = Permission(Operation.CREATE, _TOPIC)
+_DELETE_TOPIC = Permission(Operation.DELETE, _TOPIC)
+_ALTER_TOPIC = Permission(Operation.ALTER, _TOPIC)
+_DESCRIBE_TOPIC = Permission(Operation.DESCRIBE, _TOPIC)
+_DESCRIBE_TOPIC_CONFIGS = Permission(Operation.DESCRIBE_CONFIGS, _TOPIC)
+_ALTER_TOPIC_CONFIGS = Permission(Operation.ALTER_CONFIGS, _TOPIC)
+_DESCRIBE_GROUP = Permission(Operation.DESCRIBE, _GROUP)
+_DELETE_GROUP = Permission(Operation.DELETE, _GROUP)
+_WRITE_TRANSACTION = Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
+_DESCRIBE_TRANSACTION = Permission(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+_CREATE_ON_CLUSTER = Permission(Operation.CREATE, _CLUSTER)
+_DESCRIBE_CLUSTER = Permission(Operation.DESCRIBE, _CLUSTER)
+_IDEMPOTENT_WRITE = Permission(Operation.IDEMPOTENT_WRITE, _CLUSTER)
+_DESCRIBE_CLUSTER_CONFIGS = Permission(Operation.DESCRIBE_CONFIGS, _CLUSTER)
+_ALTER_CLUSTER_CONFIGS = Permission(Operation.ALTER_CONFIGS, _CLUSTER)
+_AS_BROKER = Permission(Operation.CLUSTER_ACTION, _CLUSTER)
+"""Followers ask so, where clients ask with a right of their own."""
+
+_OF_MEMBERS = (for_group(Operation.READ),)
+_COMMITTING = (for_group(Operation.READ), _READ_TOPIC)
+_DELETING_OFFSETS = (for_group(Operation.DELETE), _READ_TOPIC)
+_ALTERING_CLUSTER = (for_cluster(Operation.ALTER),)
+_DESCRIBING_CLUSTER = (for_cluster(Operation.DESCRIBE),)
+_LISTING_CONFIGS = (for_cluster(Operation.DESCRIBE_CONFIGS),)
+_ASKING_FOR_TOPICS = (_DESCRIBE_TOPIC, _CREATE_TOPIC, _CREATE_ON_CLUSTER)
+_CREATING_TOPICS = (_CREATE_TOPIC, _CREATE_ON_CLUSTER, _DESCRIBE_TOPIC_CONFIGS)
+_BEGINNING_TO_PRODUCE = (_WRITE_TRANSACTION, _IDEMPOTENT_WRITE, _WRITE_TOPIC)
+_DESCRIBING_CONFIGS = (_DESCRIBE_TOPIC_CONFIGS, _DESCRIBE_CLUSTER_CONFIGS)
+_FINDING = (_DESCRIBE_GROUP, _DESCRIBE_TRANSACTION)
+_ASKING_EPOCHS = (_DESCRIBE_TOPIC, _AS_BROKER)
+_ALTERING_CONFIGS = (_ALTER_TOPIC_CONFIGS, _ALTER_CLUSTER_CONFIGS)
+
 ROUTES: tuple[Route, ...] = (
-    Route(PRODUCE, "Produce", 3, 13, advertised_from=0),
-    Route(FETCH, "Fetch", 4, 18),
-    Route(2, "ListOffsets", 1, 11, "kafkad.api.list_offsets:handle", _MANY),
-    Route(3, "Metadata", 0, 13, "kafkad.api.metadata:handle", _MANY),
-    Route(OFFSET_COMMIT, "OffsetCommit", 0, 10, "kafkad.api.offset_commit:handle"),
-    Route(9, "OffsetFetch", 0, 10, "kafkad.api.offset_fetch:handle", _MANY),
-    Route(10, "FindCoordinator", 0, 6, "kafkad.api.find_coordinator:handle", _MANY),
-    Route(11, "JoinGroup", 0, 9, "kafkad.api.join_group:handle"),
-    Route(12, "Heartbeat", 0, 4, "kafkad.api.heartbeat:handle"),
-    Route(13, "LeaveGroup", 0, 5, "kafkad.api.leave_group:handle"),
-    Route(14, "SyncGroup", 0, 5, "kafkad.api.sync_group:handle"),
-    Route(15, "DescribeGroups", 0, 6, "kafkad.api.describe_groups:handle", _MANY),
-    Route(16, "ListGroups", 0, 5, "kafkad.api.list_groups:handle"),
-    Route(API_VERSIONS, "ApiVersions", 0, 4, "kafkad.api.api_versions:handle"),
-    Route(19, "CreateTopics", 0, 7, "kafkad.api.create_topics:handle"),
-    Route(20, "DeleteTopics", 0, 6, "kafkad.api.delete_topics:handle"),
-    Route(21, "DeleteRecords", 0, 2, "kafkad.api.delete_records:handle", _MANY),
-    Route(22, "InitProducerId", 0, 5, "kafkad.api.init_producer_id:handle"),
-    Route(23, "OffsetForLeaderEpoch", 0, 4, "kafkad.api.offset_for_leader_epoch:handle", _MANY),
-    Route(32, "DescribeConfigs", 0, 4, "kafkad.api.describe_configs:handle", _MANY),
-    Route(33, "AlterConfigs", 0, 2, "kafkad.api.alter_configs:handle"),
-    Route(34, "AlterReplicaLogDirs", 0, 2, "kafkad.api.alter_replica_log_dirs:handle"),
-    Route(35, "DescribeLogDirs", 0, 5, "kafkad.api.describe_log_dirs:handle"),
-    Route(37, "CreatePartitions", 0, 3, "kafkad.api.create_partitions:handle"),
-    Route(42, "DeleteGroups", 0, 2, "kafkad.api.delete_groups:handle", _MANY),
-    Route(43, "ElectLeaders", 0, 2, "kafkad.api.elect_leaders:handle"),
-    Route(44, "IncrementalAlterConfigs", 0, 1, "kafkad.api.incremental_alter_configs:handle"),
-    Route(45, "AlterPartitionReassignments", 0, 1, "kafkad.api.alter_partition_reassignments:handle"),
-    Route(46, "ListPartitionReassignments", 0, 0, "kafkad.api.list_partition_reassignments:handle"),
-    Route(47, "OffsetDelete", 0, 0, "kafkad.api.offset_delete:handle"),
-    Route(57, "UpdateFeatures", 0, 2, "kafkad.api.update_features:handle"),
-    Route(60, "DescribeCluster", 0, 2, "kafkad.api.describe_cluster:handle"),
-    Route(61, "DescribeProducers", 0, 0, "kafkad.api.describe_producers:handle", _MANY),
-    Route(74, "ListConfigResources", 0, 1, "kafkad.api.list_config_resources:handle"),
-    Route(75, "DescribeTopicPartitions", 0, 0, "kafkad.api.describe_topic_partitions:handle"),
+    Route(PRODUCE, "Produce", 3, 13, (_WRITE_TRANSACTION, _WRITE_TOPIC), advertised_from=0),
+    Route(FETCH, "Fetch", 4, 18, (_READ_TOPIC, _AS_BROKER)),
+    Route(2, "ListOffsets", 1, 11, (_DESCRIBE_TOPIC,), "kafkad.api.list_offsets:handle", _MANY),
+    Route(3, "Metadata", 0, 13, _ASKING_FOR_TOPICS, "kafkad.api.metadata:handle", _MANY),
+    Route(OFFSET_COMMIT, "OffsetCommit", 0, 10, _COMMITTING, "kafkad.api.offset_commit:handle"),
+    Route(9, "OffsetFetch", 0, 10, (_DESCRIBE_GROUP, _DESCRIBE_TOPIC), "kafkad.api.offset_fetch:handle", _MANY),
+    Route(10, "FindCoordinator", 0, 6, _FINDING, "kafkad.api.find_coordinator:handle", _MANY),
+    Route(11, "JoinGroup", 0, 9, _OF_MEMBERS, "kafkad.api.join_group:handle"),
+    Route(12, "Heartbeat", 0, 4, _OF_MEMBERS, "kafkad.api.heartbeat:handle"),
+    Route(13, "LeaveGroup", 0, 5, _OF_MEMBERS, "kafkad.api.leave_group:handle"),
+    Route(14, "SyncGroup", 0, 5, _OF_MEMBERS, "kafkad.api.sync_group:handle"),
+    Route(15, "DescribeGroups", 0, 6, (_DESCRIBE_GROUP,), "kafkad.api.describe_groups:handle", _MANY),
+    Route(16, "ListGroups", 0, 5, (_DESCRIBE_CLUSTER, _DESCRIBE_GROUP), "kafkad.api.list_groups:handle"),
+    Route(API_VERSIONS, "ApiVersions", 0, 4, NONE, "kafkad.api.api_versions:handle"),
+    Route(19, "CreateTopics", 0, 7, _CREATING_TOPICS, "kafkad.api.create_topics:handle"),
+    Route(20, "DeleteTopics", 0, 6, (_DELETE_TOPIC, _DESCRIBE_TOPIC), "kafkad.api.delete_topics:handle"),
+    Route(21, "DeleteRecords", 0, 2, (_DELETE_TOPIC,), "kafkad.api.delete_records:handle", _MANY),
+    Route(22, "InitProducerId", 0, 5, _BEGINNING_TO_PRODUCE, "kafkad.api.init_producer_id:handle"),
+    Route(23, "OffsetForLeaderEpoch", 0, 4, _ASKING_EPOCHS, "kafkad.api.offset_for_leader_epoch:handle", _MANY),
+    Route(32, "DescribeConfigs", 0, 4, _DESCRIBING_CONFIGS, "kafkad.api.describe_configs:handle", _MANY),
+    Route(33, "AlterConfigs", 0, 2, _ALTERING_CONFIGS, "kafkad.api.alter_configs:handle"),
+    Route(34, "AlterReplicaLogDirs", 0, 2, _ALTERING_CLUSTER, "kafkad.api.alter_replica_log_dirs:handle"),
+    Route(35, "DescribeLogDirs", 0, 5, _DESCRIBING_CLUSTER, "kafkad.api.describe_log_dirs:handle"),
+    Route(37, "CreatePartitions", 0, 3, (_ALTER_TOPIC,), "kafkad.api.create_partitions:handle"),
+    Route(42, "DeleteGroups", 0, 2, (_DELETE_GROUP,), "kafkad.api.delete_groups:handle", _MANY),
+    Route(43, "ElectLeaders", 0, 2, _ALTERING_CLUSTER, "kafkad.api.elect_leaders:handle"),
+    Route(44, "IncrementalAlterConfigs", 0, 1, _ALTERING_CONFIGS, "kafkad.api.incremental_alter_configs:handle"),
+    Route(
+        45, "AlterPartitionReassignments", 0, 1, _ALTERING_CLUSTER, "kafkad.api.alter_partition_reassignments:handle"
+    ),
+    Route(
+        46, "ListPartitionReassignments", 0, 0, _DESCRIBING_CLUSTER, "kafkad.api.list_partition_reassignments:handle"
+    ),
+    Route(47, "OffsetDelete", 0, 0, _DELETING_OFFSETS, "kafkad.api.offset_delete:handle"),
+    Route(57, "UpdateFeatures", 0, 2, _ALTERING_CLUSTER, "kafkad.api.update_features:handle"),
+    Route(60, "DescribeCluster", 0, 2, (_DESCRIBE_CLUSTER,), "kafkad.api.describe_cluster:handle"),
+    Route(61, "DescribeProducers", 0, 0, (_READ_TOPIC,), "kafkad.api.describe_producers:handle", _MANY),
+    Route(74, "ListConfigResources", 0, 1, _LISTING_CONFIGS, "kafkad.api.list_config_resources:handle"),
+    Route(75, "DescribeTopicPartitions", 0, 0, (_DESCRIBE_TOPIC,), "kafkad.api.describe_topic_partitions:handle"),
 )
 
 BY_KEY: dict[int, Route] = {route.key: route for route in ROUTES}

@@ -175,7 +175,7 @@ class _Connections:
 
     def _software(self) -> list[tuple[Labels | str, float]]:
         counts = Counter(
-            (each.name, *(connection.client or ("unknown", "unknown")))
+            (each.name, *(connection.peer.software or ("unknown", "unknown")))
             for each in self._server.listeners
             for connection in each.connections.values()
         )

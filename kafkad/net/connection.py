@@ -96,19 +96,15 @@ class Connection:
         "_served",
         "_transport",
         "_writing",
-        "client",
         "closed",
         "fd",
         "held",
         "host",
         "last_active",
         "listener",
-        "on_close",
         "on_reply",
+        "peer",
         "port",
-        "produce_prefix",
-        "repeated_commits",
-        "repeated_fetch",
     )
 
     def __init__(self, listener: Listener, transport: Transport, host: str, port: int) -> None:
@@ -118,14 +114,8 @@ class Connection:
         self.fd = transport.fileno()
         self.closed = False
         self.last_active = listener.tick
-        self.produce_prefix = 0
-        """Length of the part of a Produce request that repeats; kept here for api/produce."""
-        self.repeated_commits: Any = None
-        self.repeated_fetch: Any = None
-        """The fetch that it is likely to send again; kept here for api/fetch."""
-        self.client: Any = None
-        """What the peer said of itself; kept here for api/."""
-        self.on_close: Any = None
+        self.peer: Any = None
+        """Who is there; kept for the dispatcher, which has made it."""
         self.on_reply: Callable[[], None] | None = None
         """Called when the answer to a PENDING request is there."""
         self._transport = transport
@@ -259,12 +249,11 @@ class Connection:
         self._out = self._partial = self._rest = None
         self._give_back()
         self._hold(0)
-        if self.on_close is not None:
-            self.on_close()
+        self.peer.closed()
         self.listener.forget(self)
 
     @property
-    def peer(self) -> str:
+    def address(self) -> str:
         """Who it is, for people. Made when asked for: thousands of connections say nothing for hours."""
         return f"{self.host}:{self.port}"
 
@@ -288,15 +277,15 @@ class Connection:
             if not self.closed:
                 self._keep(view, at, have)
         except (MalformedError, struct.error, IndexError, UnicodeDecodeError) as error:
-            log.warning("closing %s: its request cannot be read: %s", self.peer, error)
+            log.warning("closing %s: its request cannot be read: %s", self.address, error)
             self.close()
             return False
         except MemoryError:
-            log.error("closing %s: there is no memory for its request", self.peer)
+            log.error("closing %s: there is no memory for its request", self.address)
             self.close()
             return False
         except Exception:
-            log.exception("closing %s: its request met an error of ours", self.peer)
+            log.exception("closing %s: its request met an error of ours", self.address)
             self.close()
             return False
         if self.closed:
@@ -483,7 +472,7 @@ class Connection:
             return
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.ECONNRESET):
-                log.warning("closing %s: sending to it failed: %s", self.peer, error)
+                log.warning("closing %s: sending to it failed: %s", self.address, error)
             self.close()
             return
         self._out = None

@@ -27,7 +27,7 @@ class Queuer(Protocol):
     """A connection, as it is seen from here."""
 
     @property
-    def peer(self) -> str: ...
+    def address(self) -> str: ...
     @property
     def held(self) -> int: ...
     def resume(self) -> None: ...
@@ -105,7 +105,7 @@ class Queued:
         if first.held == self._first_held:
             log.warning(
                 "closing %s: nothing came of its large request for %d s, and requests hold queued.max.request.bytes=%d",
-                first.peer,
+                first.address,
                 _STALLED_S,
                 self._limit,
             )
@@ -125,7 +125,7 @@ class Queued:
             slowest = next(iter(self._unread))
             del self._unread[slowest]
             log.warning(
-                "closing %s: it does not read its replies, and replies hold %d bytes", slowest.peer, self._limit
+                "closing %s: it does not read its replies, and replies hold %d bytes", slowest.address, self._limit
             )
             slowest.close()
 

@@ -7,11 +7,10 @@ import logging
 import mmap
 import socket
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from sys import intern
-from typing import Any
+from typing import Any, Protocol
 
 from kafkad.clock import Clock
 from kafkad.net.awake import Awake
@@ -40,9 +39,25 @@ _MAPPED = "::ffff:"
 _UNPACED = b"reno"
 """The congestion control that every Linux has. Others, such as bbr, pace even what never leaves the machine."""
 
-Dispatch = Callable[[Connection, memoryview, int, int], "Reply | DeferredReply | Pending | None"]
-"""`dispatch(connection, view, at, end)`: one request stands in view[at:end], without its length; returns the reply,
-None for none, a DeferredReply, or PENDING. The view is reused as soon as it returns."""
+
+class Peer(Protocol):
+    """What a dispatcher keeps of a connection."""
+
+    def closed(self) -> None:
+        """The connection has been closed. Called once."""
+
+
+class Dispatch(Protocol):
+    """Serves the connections of all listeners."""
+
+    def peer(self, connection: Connection) -> Peer:
+        """A connection has been opened."""
+
+    def __call__(
+        self, connection: Connection, view: memoryview, at: int, end: int
+    ) -> Reply | DeferredReply | Pending | None:
+        """One request stands in view[at:end], without its length; the reply, None for none, a DeferredReply, or
+        PENDING. The view is reused as soon as this returns."""
 
 
 class Buffers:
@@ -262,6 +277,7 @@ class Listener:
             with suppress(PermissionError):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _UNPACED)
         connection = Connection(self, self._wrap(sock), intern(host), address[1])
+        connection.peer = self.dispatch.peer(connection)
         self.connections[connection.fd] = connection
         server.per_ip[host] += 1
         server.total += 1

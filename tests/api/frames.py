@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Container
 from random import Random
 from typing import Any, cast
 
 from kafkad.api.dispatch import Dispatcher
 from kafkad.api.fetch import FetchApi
 from kafkad.api.fetch_session import FetchSessions
+from kafkad.api.peer import Peer
 from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import FETCH, PRODUCE, ROUTES
 from kafkad.clock import SystemClock
@@ -17,6 +19,7 @@ from kafkad.log.recompress import SlowPath
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Reply
+from kafkad.security.authorizer import ALLOW_ALL, Authorizer
 from kafkad.turns import Jobs, Lane
 from kafkad.wire.apis import response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
@@ -29,15 +32,12 @@ _CORRELATION_ID = 77
 class FakeConnection:
     """As much of a connection as the dispatcher and its handlers look at."""
 
-    peer = "a-test:1"
+    address = "a-test:1"
+    host = "a-test"
 
     def __init__(self, broker: OneBroker) -> None:
         self.listener = broker.connection.listener
-        self.produce_prefix = 0
-        self.repeated_fetch: Any = None
-        self.repeated_commits: Any = None
-        self.client: Any = None
-        self.on_close: Any = None
+        self.peer: Peer
         self.closed = False
         self.replies: list[Reply | None] = []
         self.later: DeferredReply | None = None
@@ -63,15 +63,30 @@ def jobs() -> Jobs:
 class Frames:
     """One client's connection to a broker."""
 
-    def __init__(self, broker: OneBroker) -> None:
+    def __init__(
+        self, broker: OneBroker, authorizer: Authorizer = ALLOW_ALL, must_authenticate: Container[str] = ()
+    ) -> None:
         self.broker = broker
         self.probes = {route.key: RequestProbe(route.name) for route in ROUTES}
         self.slow_path = SlowPath()
         clock = SystemClock()
         produce = ProduceApi(broker.replicas, clock, broker.timers, self.slow_path, self.probes[PRODUCE], jobs())
         self.fetch = FetchApi(broker.replicas, FetchSessions(10, 120_000, Random(1)), clock, self.probes[FETCH], jobs())
-        self.dispatcher = Dispatcher(broker.context, produce, self.fetch, self.probes, jobs())
-        self.connection = FakeConnection(broker)
+        self.dispatcher = Dispatcher(
+            broker.context,
+            produce,
+            self.fetch,
+            self.probes,
+            jobs(),
+            authorizer=authorizer,
+            must_authenticate=must_authenticate,
+        )
+        self.connection = self.connect()
+
+    def connect(self) -> FakeConnection:
+        connection = FakeConnection(self.broker)
+        connection.peer = self.dispatcher.peer(cast(Connection, connection))
+        return connection
 
     def close(self) -> None:
         self.slow_path.close()

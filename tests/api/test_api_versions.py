@@ -29,7 +29,7 @@ def test_routes_are_named_as_kafka_names_them() -> None:
 
 def test_the_client_is_remembered(broker: OneBroker) -> None:
     broker.ask(SOFTWARE, 4)
-    assert broker.connection.client == ("apache-kafka-java", "3.9.2")
+    assert broker.connection.peer.software == ("apache-kafka-java", "3.9.2")
 
 
 @pytest.mark.parametrize(("name", "version"), [("", ""), ("a b", "1"), ("a", "-1"), ("a", "1!"), (".a", "1")])

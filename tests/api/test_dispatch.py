@@ -12,6 +12,7 @@ from kafkad.api import dispatch
 from kafkad.api.audit import Audit
 from kafkad.api.context import Context
 from kafkad.api.dispatch import Dispatcher
+from kafkad.api.permissions import NONE
 from kafkad.api.routes import Route
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
@@ -26,9 +27,12 @@ KEY, VERSION = 12, 4
 
 
 class FakeConnection:
-    peer = "somebody"
+    address = "somebody"
+    host = "1.2.3.4"
+    listener = SimpleNamespace(name="PLAINTEXT")
 
     def __init__(self) -> None:
+        self.peer: Any = None
         self.replies: list[Any] = []
         self.closed = False
 
@@ -43,7 +47,7 @@ class Asked:
     """A dispatcher with one API, whose handler gives `answer`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
-        route = Route(KEY, "Heartbeat", 0, 4, "tests.api.test_dispatch:unused")
+        route = Route(KEY, "Heartbeat", 0, 4, NONE, "tests.api.test_dispatch:unused")
         monkeypatch.setitem(dispatch.BY_KEY, KEY, route)
         probe = RequestProbe(route.name)
         self.connection = FakeConnection()
@@ -53,6 +57,7 @@ class Asked:
         message = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
         frame = encode_request(RequestHeader(KEY, VERSION, 77, "c"), message)[4:]
         connection = cast(Connection, self.connection)
+        connection.peer = self.dispatcher.peer(connection)
         self.returned = self.dispatcher(connection, memoryview(frame), 0, len(frame))
 
     @property

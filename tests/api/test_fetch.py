@@ -169,7 +169,7 @@ def test_a_fetch_waits_until_there_is_enough(frames: Frames) -> None:
 def test_a_fetch_that_waits_is_forgotten_with_its_connection(frames: Frames) -> None:
     frames.broker.create("t")
     frames.begin(request(frames, 12, {0: 0}, max_wait_ms=60_000), 12)
-    frames.connection.on_close()
+    frames.connection.peer.closed()
     assert not frames.broker.replicas.leader("t", 0).fetch_waits
 
 

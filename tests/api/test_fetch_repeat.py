@@ -77,13 +77,14 @@ class Side:
         self.session = (0, -1)
 
     def fetch(self, reader: Reader, topic: FetchTopic, offset: int, leader_epoch: int) -> bytes | None:
-        connection = self.frames.connection
+        peer = self.frames.connection.peer
         if self.general:
-            connection.repeated_fetch = None
+            peer.repeated_fetch = None
         reply = self.frames.begin(reader.request(topic, offset, leader_epoch, self.session), reader.version)
         if reply is None:
-            connection.on_close()
-            connection.on_close = None
+            assert peer.on_close is not None
+            peer.on_close()
+            peer.on_close = None
         elif self.session[1] >= 0:
             message: Any = self.frames.decode(reply, 1, reader.version)
             self.session = message.session_id, self.session[1] + 1

@@ -53,9 +53,9 @@ def test_many_groups_are_answered_in_their_order(broker: OneBroker) -> None:
 
 
 def test_a_client_is_told_the_address_of_its_listener(broker: OneBroker) -> None:
-    broker.connection.listener.name = "OUTSIDE"
+    broker.connection.peer.listener = "OUTSIDE"
     assert ask(broker, 4, "g")[0][2:4] == ("outside", 19092)
-    broker.connection.listener.name = "ANOTHER"
+    broker.connection.peer.listener = "ANOTHER"
     assert ask(broker, 4, "g")[0][1:5] == (-1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 

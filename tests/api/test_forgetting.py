@@ -48,7 +48,7 @@ def test_a_client_with_a_very_long_name_is_served_and_not_remembered(frames: Fra
     for turn in range(3):
         answer = frames.ask(request(frames, 8, {0: batch()}), 8, "x" * 3000).responses[0].partition_responses[0]
         assert (answer.error_code, answer.base_offset) == (0, 3 * turn)
-        assert not frames.connection.produce_prefix
+        assert not frames.connection.peer.produce_prefix
 
 
 def test_no_more_clients_are_remembered_than_there_is_room(
@@ -73,7 +73,7 @@ def test_groups_with_long_names_commit_as_others_do(frames: Frames, broker: OneB
     frames.ask(ListGroupsRequest(), 0)
     for _ in range(3):
         frames.ask(commit, 7)
-    assert frames.connection.repeated_commits is None or not frames.connection.repeated_commits._known
+    assert frames.connection.peer.repeated_commits is None or not frames.connection.peer.repeated_commits._known
 
 
 def test_settings_that_were_tried_are_forgotten() -> None:

@@ -97,14 +97,14 @@ def test_a_topic_without_a_usable_key_is_refused(broker: OneBroker, version: int
 
 
 def test_addresses_are_those_of_the_listener_that_was_used(broker: OneBroker) -> None:
-    broker.connection.listener.name = "OUTSIDE"
+    broker.connection.peer.listener = "OUTSIDE"
     [node] = ask(broker, 9, "new").brokers
     assert (node.host, node.port) == ("outside", 19092)
 
 
 def test_who_came_through_a_listener_that_leaders_lack_is_told_so(broker: OneBroker) -> None:
     ask(broker, 9, "new")
-    broker.connection.listener.name = "ELSEWHERE"
+    broker.connection.peer.listener = "ELSEWHERE"
     response = ask(broker, 9, "new")
     [partition] = response.topics[0].partitions
     assert (response.brokers, partition.leader_id, partition.error_code) == ([], -1, ErrorCode.LISTENER_NOT_FOUND)

@@ -22,7 +22,7 @@ from kafkad.wire.messages.offset_commit import (
 )
 from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, crc_matches, parse_records
 from kafkad.wire.schema import MalformedError
-from tests.api.frames import FakeConnection, Frames
+from tests.api.frames import Frames
 from tests.one_broker import OneBroker
 
 VERSIONS = range(2, 11)
@@ -44,7 +44,7 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frames]:
 
 @pytest.fixture(autouse=True)
 def new_connection(frames: Frames) -> None:
-    frames.connection = FakeConnection(frames.broker)
+    frames.connection = frames.connect()
 
 
 @pytest.fixture
@@ -116,12 +116,12 @@ def test_both_ways_are_the_same(frames: Frames, version: int) -> None:
         partition = dice.choice([0, 1, 9])
         group = dice.choice(["g", "h"])
         answers = []
-        for way, connection in (("q", quick), ("f", FakeConnection(frames.broker))):
+        for way, connection in (("q", quick), ("f", frames.connect())):
             frames.connection = connection
             request = commit(frames, version, f"{way}{version}{group}", number, topic, partition, **more)
             answers.append(frames.begin(request, version))
         assert answers[0] == answers[1]
-    assert quick.repeated_commits is not None
+    assert quick.peer.repeated_commits is not None
     for group in ("g", "h"):
         found = committed(frames, f"q{version}{group}")
         assert found == committed(frames, f"f{version}{group}")
@@ -208,7 +208,7 @@ def test_ten_megabytes_of_metadata(frames: Frames) -> None:
 def test_a_connection_remembers_only_so_much(frames: Frames) -> None:
     for number in range(1000):
         frames.ask(commit(frames, 8, f"many-{number}", 5), 8)
-    assert len(vars_of(frames.connection.repeated_commits)["_known"]) <= 128
+    assert len(vars_of(frames.connection.peer.repeated_commits)["_known"]) <= 128
 
 
 def vars_of(slotted: Any) -> dict[str, Any]:

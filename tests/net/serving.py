@@ -25,6 +25,30 @@ def echo(connection: Connection, view: memoryview, at: int, end: int) -> Reply |
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
+Handle = Callable[[Connection, memoryview, int, int], Reply | DeferredReply | Pending | None]
+
+
+class Serving:
+    """Has one function answer everybody."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self.made: list[Connection] = []
+        self.closed_peers = 0
+
+    def peer(self, connection: Connection) -> Serving:
+        self.made.append(connection)
+        return self
+
+    def closed(self) -> None:
+        self.closed_peers += 1
+
+    def __call__(
+        self, connection: Connection, view: memoryview, at: int, end: int
+    ) -> Reply | DeferredReply | Pending | None:
+        return self._handle(connection, view, at, end)
+
+
 def serving(limits: Limits | None = None) -> Server:
     """A server that listens nowhere yet."""
     loop, clock = asyncio.get_running_loop(), SystemClock()
@@ -32,7 +56,7 @@ def serving(limits: Limits | None = None) -> Server:
 
 
 def run(
-    dispatch: Callable[[Connection, memoryview, int, int], Reply | DeferredReply | Pending | None],
+    dispatch: Handle,
     scenario: Callable[[Server, Callable[[], Awaitable[Peer]]], Awaitable[None]],
     limits: Limits | None = None,
     wrap: Wrap = PlainTransport.over,
@@ -40,7 +64,7 @@ def run(
     async def main() -> None:
         server = serving(limits)
         listener = server.listen("PLAINTEXT", "127.0.0.1", 0, wrap)
-        server.start(dispatch)
+        server.start(Serving(dispatch))
         writers = []
 
         async def connect() -> Peer:

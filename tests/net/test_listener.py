@@ -12,7 +12,7 @@ import pytest
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.net.server import Limits, Server
-from tests.net.serving import Peer, echo, frame, read_frame, run, serving
+from tests.net.serving import Peer, Serving, echo, frame, read_frame, run, serving
 
 
 async def assert_next_waits_for(
@@ -54,7 +54,7 @@ def test_a_listener_may_have_a_limit_of_its_own() -> None:
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         _, first_writer = await connect()
         other = server.listen("OTHER", "127.0.0.1", 0)
-        other.start(echo)
+        other.start(Serving(echo))
         reader, writer = await asyncio.open_connection("127.0.0.1", other.port)
         writer.write(frame(b"anything"))
         assert await read_frame(reader) == b"anything"
@@ -68,7 +68,7 @@ def test_an_ipv4_peer_has_its_address_on_a_listener_for_both() -> None:
     async def scenario() -> None:
         server = serving(Limits(max_per_ip=0, per_ip_overrides={"127.0.0.1": 1}))
         listener = server.listen("PLAINTEXT", "", 0)
-        server.start(echo)
+        server.start(Serving(echo))
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
             writer.write(frame(b"let in.."))
@@ -79,6 +79,23 @@ def test_an_ipv4_peer_has_its_address_on_a_listener_for_both() -> None:
             server.close()
 
     asyncio.run(scenario())
+
+
+def test_a_peer_is_made_when_a_connection_opens_and_told_once_when_it_closes() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        writer.write(frame(b"anything"))
+        assert await read_frame(reader) == b"anything"
+        [connection] = server.connections()
+        serving = connection.peer
+        assert (serving.made, serving.closed_peers) == ([connection], 0)
+        writer.close()
+        while not connection.closed:
+            await asyncio.sleep(0)
+        connection.close()
+        assert serving.closed_peers == 1
+
+    run(echo, scenario)
 
 
 def test_max_connections_per_ip_closes_the_new_one() -> None:
@@ -99,7 +116,7 @@ def test_what_stays_on_this_machine_is_not_paced(address: str) -> None:
     async def scenario() -> None:
         server = serving()
         listener = server.listen("PLAINTEXT", "", 0)
-        server.start(echo)
+        server.start(Serving(echo))
         try:
             reader, writer = await asyncio.open_connection(address, listener.port)
             writer.write(frame(b"8 bytes!"))

@@ -1,0 +1,55 @@
+"""The rights that requests need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkad.errors import KafkaError
+from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from kafkad.api.context import Context, Request
+
+Handler = Callable[["Context", "Request", Any], Any]
+
+
+class Permission(NamedTuple):
+    """An operation on a kind of resource."""
+
+    operation: Operation
+    resource: ResourceType
+    whole: bool = False
+    """Whether the request is refused as a whole, before its handler sees it. Otherwise the handler asks by
+    `Request.allowed`, for each thing that is named or for what the request makes necessary."""
+    field: str = ""
+    """Of the message, where a whole request needs it: names the resource. There is only one cluster."""
+
+    def resource_name(self, message: Any) -> str:
+        return getattr(message, self.field) if self.field else CLUSTER_NAME
+
+
+def for_group(operation: Operation) -> Permission:
+    """On the group that the whole request is about."""
+    return Permission(operation, ResourceType.GROUP, whole=True, field="group_id")
+
+
+def for_cluster(operation: Operation) -> Permission:
+    return Permission(operation, ResourceType.CLUSTER, whole=True)
+
+
+NONE: Final[tuple[Permission, ...]] = ()
+"""Everybody may ask."""
+
+
+def guarded(handler: Handler, permissions: Iterable[Permission]) -> Handler:
+    """The handler behind a check of what the request needs as a whole."""
+    whole = [permission for permission in permissions if permission.whole]
+
+    def handle(context: Context, request: Request, message: Any) -> Any:
+        for permission in whole:
+            if not request.allowed(permission.operation, permission.resource, permission.resource_name(message)):
+                raise KafkaError(*REFUSALS[permission.resource])
+        return handler(context, request, message)
+
+    return handle if whole else handler
