@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 NO_LEADER = -1
@@ -45,3 +46,13 @@ class PartitionAssignment:
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedIsr:
+    """What the leader of one partition asks for: member → broker epoch, -1 where it does not know it."""
+
+    members: Mapping[int, int]
+    leader_epoch: int
+    partition_epoch: int
+    recovering: bool = False

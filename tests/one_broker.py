@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar, cast
 
-from kafkad.api.context import Request
+from kafkad.api.context import Context, Request
 from kafkad.api.peer import Peer
 from kafkad.api.routes import BY_KEY
 from kafkad.broker.parts import Parts, Platform, build, load
@@ -45,7 +45,7 @@ class _Listener:
     name = "PLAINTEXT"
 
 
-class _Connection:
+class FakeConnection:
     """As much of a connection as handlers look at."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class OneBroker:
 
     def __init__(self, directory: Path, *settings: str) -> None:
         self._runner = asyncio.Runner()
-        self.connection = _Connection()
+        self.connection = FakeConnection()
         self.directories = [str(directory / name) for name in ("first", "second")]
         self.threads = ThreadPoolExecutor(1)
         self.timers = Timers()
@@ -143,27 +143,7 @@ class OneBroker:
         return self.run(answers())
 
     async def answer(self, message: Any, version: int) -> Any:
-        key = message.__schema__.key
-        request = decode(type(message), version, encode(message, version))
-        route = BY_KEY[key]
-        assert route.first <= version <= route.last, f"{route.name} {version} is not served"
-        path, _, name = route.handler.partition(":")
-        module = import_module(path)
-
-        header = RequestHeader(key, version, 1, "test")
-        asked = Request(header, cast(Connection, self.connection), memoryview(b""))
-        try:
-            response = getattr(module, name)(self.context, asked, request)
-            if isinstance(response, Generator):
-                response = at_once(response)
-            if isinstance(response, Coroutine | asyncio.Future):
-                response = await response
-        except KafkaError as error:
-            if not hasattr(module, "refused"):
-                raise
-            response = module.refused(asked, request, error)
-        self.context.audit.note(asked, request, response)
-        return decode(type(response), version, encode(response, version))
+        return await handled(self.context, message, version, self.connection)
 
     def create(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         [result] = self.run(
@@ -207,6 +187,30 @@ class OneBroker:
             return leader.append(view, 0, len(view), header)
 
         return self.run(append())
+
+
+async def handled(context: Context, message: Any, version: int, connection: object) -> Any:
+    """What the handler answers."""
+    key = message.__schema__.key
+    request = decode(type(message), version, encode(message, version))
+    route = BY_KEY.get(key) or next(route for route in context.between_brokers if route.key == key)
+    assert route.first <= version <= route.last, f"{route.name} {version} is not served"
+    path, _, name = route.handler.partition(":")
+    module = import_module(path)
+    header = RequestHeader(key, version, 1, "test")
+    asked = Request(header, cast(Connection, connection), memoryview(b""))
+    try:
+        response = getattr(module, name)(context, asked, request)
+        if isinstance(response, Generator):
+            response = at_once(response)
+        if isinstance(response, Coroutine | asyncio.Future):
+            response = await response
+    except KafkaError as error:
+        if not hasattr(module, "refused"):
+            raise
+        response = module.refused(asked, request, error)
+    context.audit.note(asked, request, response)
+    return decode(type(response), version, encode(response, version))
 
 
 async def _a_few_turns() -> None:

@@ -27,7 +27,7 @@ def handle(context: Context, request: Request, message: ApiVersionsRequest) -> A
         request.peer.software = software
     features = context.features
     return ApiVersionsResponse(
-        api_keys=[_range(route) for route in ROUTES],
+        api_keys=[_range(route) for route in (*ROUTES, *context.between_brokers)],
         finalized_features_epoch=features.epoch,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)

@@ -12,12 +12,14 @@ from kafkad.wire.frames import RequestHeader
 if TYPE_CHECKING:
     from kafkad.api.audit import Audit
     from kafkad.api.peer import Peer
+    from kafkad.api.routes import Route
     from kafkad.cluster.configs import DynamicConfigs
     from kafkad.cluster.features import FinalizedFeatures
     from kafkad.cluster.producer_ids import ProducerIds
     from kafkad.config import Config
     from kafkad.controller.configs import ConfigAlterer
     from kafkad.controller.controller import Controller
+    from kafkad.controller.link import ControllerLink
     from kafkad.group.committing import OffsetCommitter
     from kafkad.group.coordinator import GroupCoordinator
     from kafkad.group.machine import GroupMachine
@@ -34,10 +36,14 @@ class Context:
 
     cluster_id: str
     broker_id: int
+    between_brokers: tuple[Route, ...]
+    """What is served to other brokers: nothing where there can be none."""
     config: Config
     clock: Clock
     replicas: ReplicaManager
     controller: Controller
+    """Of this broker, for requests that only the active one answers; `controller_link` asks whoever that is."""
+    controller_link: ControllerLink
     configs: DynamicConfigs
     alterer: ConfigAlterer
     features: FinalizedFeatures

@@ -58,6 +58,7 @@ class Dispatcher:
     ) -> None:
         """`probes` has one for every route; `must_authenticate` are listeners."""
         self._context = context
+        self._between_brokers = {route.key: route for route in context.between_brokers}
         self._produce = produce
         self._fetch = fetch
         self._handlers: dict[int, Handler] = {}
@@ -78,7 +79,7 @@ class Dispatcher:
 
     def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> _Answer:
         key, version, correlation_id = _START.unpack_from(view, at)
-        route = BY_KEY.get(key)
+        route = BY_KEY.get(key) or self._between_brokers.get(key)
         if route is None:
             raise MalformedError(f"there is no API {key}")
         if not connection.peer.authenticated and key not in LOGIN:

@@ -103,11 +103,13 @@ def _may_create(context: Context, request: Request, message: MetadataRequest) ->
 
 async def _create(context: Context, answer: _Answer, names: list[str], missing: list[str]) -> MetadataResponse:
     """Unlike Kafka, which answers at once, this waits for the controller: the client need not ask again."""
+    brokers = len(context.replicas.metadata.brokers)
     wanted = [
-        internal_topic(name, context.config) if name in INTERNAL_TOPICS else NewTopic(name=name) for name in missing
+        internal_topic(name, context.config, brokers) if name in INTERNAL_TOPICS else NewTopic(name=name)
+        for name in missing
     ]
     try:
-        results = await context.controller.create_topics(wanted, timeout_ms=_CREATION_TIMEOUT_MS)
+        results = await context.controller_link.create_topics(wanted, timeout_ms=_CREATION_TIMEOUT_MS)
     except KafkaError as error:
         results = [TopicResult(name=topic.name, error=error) for topic in wanted]
     context.audit.created_on_demand(answer.request, [result.name for result in results if result.error is None])
@@ -133,9 +135,8 @@ class _Answer:
         self._context = context
         self.request = request
         self._reachable = Reachable(context.replicas.metadata, request.listener)
-        made: dict[str, list[MetadataResponsePartition]]
-        made = context.replicas.metadata.derived.setdefault(f"metadata of {request.listener}", {})
-        self._made = made
+        self._made: dict[str, list[MetadataResponsePartition]]
+        self._made = context.replicas.metadata.derived(f"metadata of {request.listener}")
         self._topic_operations = ON_TOPIC if message.include_topic_authorized_operations else NOT_ASKED_FOR
         self._wants_cluster_operations = message.include_cluster_authorized_operations
 

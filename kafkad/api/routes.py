@@ -69,6 +69,7 @@ _DESCRIBING_CONFIGS = (_DESCRIBE_TOPIC_CONFIGS, _DESCRIBE_CLUSTER_CONFIGS)
 _FINDING = (_DESCRIBE_GROUP, _DESCRIBE_TRANSACTION)
 _ASKING_EPOCHS = (_DESCRIBE_TOPIC, _AS_BROKER)
 _ALTERING_CONFIGS = (_ALTER_TOPIC_CONFIGS, _ALTER_CLUSTER_CONFIGS)
+_ONLY_BROKERS = (for_cluster(Operation.CLUSTER_ACTION),)
 
 ROUTES: tuple[Route, ...] = (
     Route(PRODUCE, "Produce", 3, 13, (_WRITE_TRANSACTION, _WRITE_TOPIC), advertised_from=0),
@@ -111,5 +112,18 @@ ROUTES: tuple[Route, ...] = (
     Route(74, "ListConfigResources", 0, 1, _LISTING_CONFIGS, "kafkad.api.list_config_resources:handle"),
     Route(75, "DescribeTopicPartitions", 0, 0, (_DESCRIBE_TOPIC,), "kafkad.api.describe_topic_partitions:handle"),
 )
+
+_ALL_PARTITIONS = 100_000_000
+"""All of a cluster's partitions may stand in one request, each with its replicas."""
+
+BETWEEN_BROKERS: tuple[Route, ...] = (
+    Route(4, "LeaderAndIsr", 5, 7, _ONLY_BROKERS, "kafkad.api.leader_and_isr:handle", _ALL_PARTITIONS),
+    Route(5, "StopReplica", 3, 4, _ONLY_BROKERS, "kafkad.api.stop_replica:handle", _ALL_PARTITIONS),
+    Route(6, "UpdateMetadata", 7, 8, _ONLY_BROKERS, "kafkad.api.update_metadata:handle", _ALL_PARTITIONS),
+    Route(7, "ControlledShutdown", 2, 3, _ONLY_BROKERS, "kafkad.api.controlled_shutdown:handle"),
+    Route(56, "AlterPartition", 2, 3, _ONLY_BROKERS, "kafkad.api.alter_partition:handle", _ALL_PARTITIONS),
+    Route(67, "AllocateProducerIds", 0, 0, _ONLY_BROKERS, "kafkad.api.allocate_producer_ids:handle"),
+)
+"""Served beside the others by a broker that can have others beside it."""
 
 BY_KEY: dict[int, Route] = {route.key: route for route in ROUTES}

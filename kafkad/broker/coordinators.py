@@ -9,8 +9,8 @@ from collections.abc import Callable
 from kafkad.api.audit import note_change
 from kafkad.clock import Clock
 from kafkad.config import Config
-from kafkad.controller.controller import Controller
 from kafkad.controller.internal_topics import internal_topic
+from kafkad.controller.link import ControllerLink
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import OffsetCommitter, OffsetSettings
 from kafkad.group.coordinator import GroupCoordinator, group_settings
@@ -33,7 +33,7 @@ class Coordinators:
     def __init__(
         self,
         replicas: ReplicaManager,
-        controller: Controller,
+        controller: ControllerLink,
         store: MetaStore,
         *,
         config: Callable[[], Config],
@@ -41,6 +41,7 @@ class Coordinators:
         timers: Timers,
     ) -> None:
         self._controller = controller
+        self._metadata = replicas.metadata
         self._config = config
         self._clock = clock
         self._timers = timers
@@ -80,7 +81,7 @@ class Coordinators:
 
     async def _create(self, topic: str) -> None:
         """Raises COORDINATOR_NOT_AVAILABLE, on which clients ask again; why is said here, once."""
-        wanted = internal_topic(topic, self._config())
+        wanted = internal_topic(topic, self._config(), len(self._metadata.brokers))
         try:
             [result] = await self._controller.create_topics([wanted], timeout_ms=_CREATION_TIMEOUT_MS)
             error = result.error

@@ -20,7 +20,7 @@ from kafkad.api.dispatch import Dispatcher
 from kafkad.api.fetch import FetchApi
 from kafkad.api.fetch_session import FetchSessions
 from kafkad.api.produce import ProduceApi
-from kafkad.api.routes import FETCH, PRODUCE, ROUTES
+from kafkad.api.routes import BETWEEN_BROKERS, FETCH, PRODUCE, ROUTES
 from kafkad.broker import metering
 from kafkad.broker.coordinators import Coordinators
 from kafkad.broker.directory_events import reporter
@@ -35,9 +35,10 @@ from kafkad.cluster.configs import DynamicConfigs
 from kafkad.cluster.features import FinalizedFeatures
 from kafkad.cluster.producer_ids import ProducerIds
 from kafkad.config import Config, validate_topic_configs
-from kafkad.controller.channel import LocalChannel
+from kafkad.controller.channel import Channel, LocalChannel, RemoteChannel
 from kafkad.controller.configs import ConfigAlterer
 from kafkad.controller.controller import Controller
+from kafkad.controller.link import CurrentController, LinkFactory, LocalController, RemoteController
 from kafkad.controller.registration import cluster_id, prepare
 from kafkad.controller.term import ControllerSettings
 from kafkad.controller.topics import TopicDefaults
@@ -66,7 +67,8 @@ class Platform:
     """What a broker is built on. Whoever hands it in also closes it.
 
     `store` is this broker's session with the metadata store; `logs` are locked and not loaded yet; `server` has its
-    listeners bound; `halt` ends the broker when nothing is left to serve from.
+    listeners bound; `links` reach other brokers, and are None where there can be none; `halt` ends the broker when
+    nothing is left to serve from.
     """
 
     clock: Clock
@@ -76,6 +78,7 @@ class Platform:
     store: MetaStore
     logs: LogManager
     server: Server
+    links: LinkFactory | None = None
     halt: Callable[[str], None]
 
 
@@ -129,6 +132,7 @@ class Parts:
     loaded: Loaded
     replicas: ReplicaManager
     controller: Controller
+    controller_link: CurrentController
     membership: Membership
     features: FinalizedFeatures
     durable: Durable
@@ -178,6 +182,7 @@ class Parts:
         await self.features.stop()
         await self.loaded.configs.stop()
         await self.controller.stop()
+        self.controller_link.close()
         loop, threads = asyncio.get_running_loop(), self.platform.threads
         await loop.run_in_executor(threads, self.platform.logs.close, self.replicas.high_watermarks())
         await loop.run_in_executor(threads, self.slow_path.close)
@@ -220,18 +225,22 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
     durable = Durable(platform.logs.files, threads)
     replicas = _replicas(platform, loaded, durable)
     controller = _controller(platform, loaded, replicas)
+    link = _controller_link(platform, loaded, replicas, controller)
     features = FinalizedFeatures(platform.store)
     moves = ReplicaMoves(replicas, durable)
     coordinators = Coordinators(
-        replicas, controller, platform.store, config=config, clock=platform.clock, timers=platform.timers
+        replicas, link, platform.store, config=config, clock=platform.clock, timers=platform.timers
     )
+    between_brokers = BETWEEN_BROKERS if platform.links is not None else ()
     context = Context(
         cluster_id=loaded.cluster_id,
         broker_id=loaded.broker_id,
+        between_brokers=between_brokers,
         config=settings.config,
         clock=platform.clock,
         replicas=replicas,
         controller=controller,
+        controller_link=link,
         configs=loaded.configs,
         alterer=ConfigAlterer(
             platform.store,
@@ -240,9 +249,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
             topic_exists=lambda topic: topic in replicas.metadata.topics,
         ),
         features=features,
-        producer_ids=ProducerIds(
-            lambda: controller.allocate_producer_ids(loaded.broker_id, replicas.broker_epoch),
-        ),
+        producer_ids=ProducerIds(link.allocate_producer_ids),
         moves=moves,
         group_coordination=coordinators.groups,
         groups=coordinators.classic_groups,
@@ -251,7 +258,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         audit=Audit(),
     )
     slow_path, jobs = SlowPath(), Jobs(platform.server.lane)
-    probes = {route.key: RequestProbe(route.name) for route in ROUTES}
+    probes = {route.key: RequestProbe(route.name) for route in (*ROUTES, *between_brokers)}
     produce = ProduceApi(replicas, platform.clock, platform.timers, slow_path, probes[PRODUCE], jobs)
     fetch = _fetch(platform, settings, replicas, probes[FETCH], jobs)
     parts = Parts(
@@ -259,6 +266,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         loaded=loaded,
         replicas=replicas,
         controller=controller,
+        controller_link=link,
         membership=_membership(platform, loaded, replicas, [loaded.configs, features, controller]),
         features=features,
         durable=durable,
@@ -300,11 +308,38 @@ def _controller(platform: Platform, loaded: Loaded, replicas: ReplicaManager) ->
             listener=settings.config.inter_broker_listener,
             topics=lambda: _topic_defaults(settings.config),
         ),
-        connect=lambda broker: LocalChannel(replicas),
+        connect=partial(_channel, platform, loaded, replicas),
         check_config=validate_topic_configs,
         clock=platform.clock,
         timers=platform.timers,
         random=platform.random,
+    )
+
+
+def _channel(platform: Platform, loaded: Loaded, replicas: ReplicaManager, broker: BrokerInfo) -> Channel:
+    if broker.id == loaded.broker_id or platform.links is None:
+        return LocalChannel(replicas)
+    return RemoteChannel(platform.links(broker), loaded.settings.config.int("controller.socket.timeout.ms"))
+
+
+def _controller_link(
+    platform: Platform, loaded: Loaded, replicas: ReplicaManager, controller: Controller
+) -> CurrentController:
+    broker, links = loaded.broker_id, platform.links
+    timeout_ms = loaded.settings.config.int("controller.socket.timeout.ms")
+
+    def epoch() -> int:
+        return replicas.broker_epoch
+
+    def remote(found: BrokerInfo) -> RemoteController:
+        assert links is not None
+        return RemoteController(links(found), broker, epoch, replicas.metadata, timeout_ms)
+
+    return CurrentController(
+        controller,
+        LocalController(controller, broker, epoch),
+        lambda active: replicas.metadata.brokers.get(active),
+        remote if links is not None else None,
     )
 
 

@@ -109,7 +109,8 @@ def _found(logs: LogManager, found: OnDisk, config: Config) -> FoundTopic | None
 
 def _configs(name: str, held: list[Log], config: Config, now_ms: int) -> Mapping[str, str]:
     if name in INTERNAL_TOPICS:
-        return {setting: value for setting, value in internal_topic(name, config).configs.items() if value is not None}
+        configs = internal_topic(name, config, brokers=1).configs
+        return {setting: value for setting, value in configs.items() if value is not None}
     compacted = any(log.cleaned_until is not None and not log.config.compacted for log in held)
     if compacted or any(log.outlives_retention(now_ms) for log in held):
         return _KEEP_ALL

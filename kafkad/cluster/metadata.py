@@ -30,24 +30,41 @@ class MetadataCache:
         self.controller_id = -1
         self.updates = 0
         """How many UpdateMetadata have been applied: readiness."""
-        self.derived: dict[str, Any] = {}
-        """What readers have worked out and want to find again; empty after each update."""
+        self.topic_changes = 0
+        """How often a topic or a partition of one appeared or vanished: what knows of a partition by its name holds
+        as long as this stays."""
+        self._derived: dict[str, dict[str, Any]] = {}
         self._names: dict[TopicId, str] = {}
 
     def apply(self, request: UpdateMetadataRequest) -> list[str]:
         """Take over the controller's news; returns the topics that vanished."""
         self.controller_id = request.controller_id
-        self.brokers = {broker.id: _broker(broker) for broker in request.live_brokers}
+        brokers = {broker.id: _broker(broker) for broker in request.live_brokers}
+        if brokers != self.brokers:
+            self._derived.clear()
+        self.brokers = brokers
         gone: list[str] = []
         for topic in request.topic_states:
+            for derived in self._derived.values():
+                derived.pop(topic.topic_name, None)
             for state in topic.partition_states:
                 if state.leader == LEADER_DURING_DELETE:
                     self._forget(topic.topic_name, state.partition_index, gone)
                 else:
-                    self._topic(topic.topic_name, topic.topic_id).partitions[state.partition_index] = state
+                    self._keep(topic.topic_name, topic.topic_id, state)
         self.updates += 1
-        self.derived.clear()
         return gone
+
+    def derived(self, what: str) -> dict[str, Any]:
+        """What a reader has worked out of topics, by their names; each goes when its topic changes, all when brokers
+        come and go."""
+        return self._derived.setdefault(what, {})
+
+    def _keep(self, name: str, topic_id: TopicId, state: UpdateMetadataPartitionState) -> None:
+        partitions = self._topic(name, topic_id).partitions
+        if state.partition_index not in partitions:
+            self.topic_changes += 1
+        partitions[state.partition_index] = state
 
     def _topic(self, name: str, topic_id: TopicId) -> TopicMetadata:
         known = self.topics.get(name)
@@ -63,11 +80,16 @@ class MetadataCache:
         topic = self.topics.get(name)
         if topic is None:
             return
-        topic.partitions.pop(partition, None)
+        if topic.partitions.pop(partition, None) is not None:
+            self.topic_changes += 1
         if not topic.partitions:
             del self.topics[name]
             self._names.pop(topic.id, None)
             gone.append(name)
+
+    def id_of(self, name: str) -> TopicId | None:
+        topic = self.topics.get(name)
+        return None if topic is None else topic.id
 
     def name_of(self, topic_id: TopicId) -> str | None:
         return self._names.get(topic_id)

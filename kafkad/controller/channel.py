@@ -10,6 +10,7 @@ from typing import Protocol
 
 from kafkad.errors import KafkaError
 from kafkad.model import BrokerInfo
+from kafkad.net.client import Link
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -62,6 +63,21 @@ class LocalChannel(Channel):
 
     async def close(self) -> None:
         pass
+
+
+class RemoteChannel(Channel):
+    """To a broker in another process."""
+
+    def __init__(self, link: Link, timeout_ms: int) -> None:
+        self._link = link
+        self._timeout_ms = timeout_ms
+
+    async def send(self, request: Request) -> Response:
+        response: Response = await self._link.call(request, timeout_ms=self._timeout_ms)
+        return response
+
+    async def close(self) -> None:
+        self._link.close()
 
 
 class BrokerQueue:

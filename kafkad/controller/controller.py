@@ -19,7 +19,6 @@ from kafkad.controller import features, producer_ids
 from kafkad.controller.channel import Connect
 from kafkad.controller.features import FeatureUpdate
 from kafkad.controller.isr import Outcome as IsrOutcome
-from kafkad.controller.isr import WantedIsr
 from kafkad.controller.leaders import ElectionKind, Outcomes
 from kafkad.controller.leadership import Answers, ControllerMoved, Leadership, Surroundings, storage_refused
 from kafkad.controller.reassignments import Target
@@ -43,7 +42,7 @@ from kafkad.meta.store import (
 )
 from kafkad.meta.znodes import Controller as ControllerNode
 from kafkad.meta.znodes import ControllerEpoch, Features, ProducerIdBlock
-from kafkad.model import PartitionAssignment
+from kafkad.model import PartitionAssignment, WantedIsr
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkad.timers import Timer, Timers, sleep
 

@@ -6,19 +6,17 @@ from kafkad.config import Config
 from kafkad.controller.topics import NewTopic
 from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 
-_ALONE = 1
+
+def internal_topic(name: str, config: Config, brokers: int) -> NewTopic:
+    """What to ask the controller for; `name` is one of `names.INTERNAL_TOPICS`, `brokers` is how many are alive."""
+    return {GROUPS_TOPIC: _groups, TRANSACTIONS_TOPIC: _transactions}[name](config, brokers)
 
 
-def internal_topic(name: str, config: Config) -> NewTopic:
-    """What to ask the controller for; `name` is one of `model.INTERNAL_TOPICS`."""
-    return {GROUPS_TOPIC: _groups, TRANSACTIONS_TOPIC: _transactions}[name](config)
-
-
-def _groups(config: Config) -> NewTopic:
+def _groups(config: Config, brokers: int) -> NewTopic:
     return NewTopic(
         name=GROUPS_TOPIC,
         partitions=config.int("offsets.topic.num.partitions"),
-        replication_factor=_replicas("offsets.topic.replication.factor", config),
+        replication_factor=_replicas("offsets.topic.replication.factor", config, brokers),
         configs={
             "compression.type": "producer",
             "cleanup.policy": "compact",
@@ -27,11 +25,11 @@ def _groups(config: Config) -> NewTopic:
     )
 
 
-def _transactions(config: Config) -> NewTopic:
+def _transactions(config: Config, brokers: int) -> NewTopic:
     return NewTopic(
         name=TRANSACTIONS_TOPIC,
         partitions=config.int("transaction.state.log.num.partitions"),
-        replication_factor=_replicas("transaction.state.log.replication.factor", config),
+        replication_factor=_replicas("transaction.state.log.replication.factor", config, brokers),
         configs={
             "compression.type": "uncompressed",
             "cleanup.policy": "compact",
@@ -42,6 +40,7 @@ def _transactions(config: Config) -> NewTopic:
     )
 
 
-def _replicas(setting: str, config: Config) -> int:
-    """The built-in store has one broker for good: Kafka's default of 3 could never be met, and nobody asked for it."""
-    return config.int(setting) if config.is_set(setting) else _ALONE
+def _replicas(setting: str, config: Config, brokers: int) -> int:
+    """Kafka's default of 3 is met as far as the cluster goes; what somebody has asked for is met or refused."""
+    wanted = config.int(setting)
+    return wanted if config.is_set(setting) else max(min(wanted, brokers), 1)

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from kafkad.controller.leadership import Leadership
 from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.model import NO_EPOCH, PartitionState
+from kafkad.model import NO_EPOCH, PartitionState, WantedIsr
 from kafkad.names import TopicPartition
-
-
-class WantedIsr(NamedTuple):
-    """What the leader of one partition asks for: member → broker epoch, -1 where it does not know it."""
-
-    members: Mapping[int, int]
-    leader_epoch: int
-    partition_epoch: int
-    recovering: bool = False
-
 
 Outcome = PartitionState | KafkaError
 

@@ -52,6 +52,9 @@ class RequestBatch:
         self._replicas: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
         self._metadata: dict[int, dict[TopicPartition, None]] = defaultdict(dict)
         self._stops: dict[int, dict[TopicPartition, tuple[int, bool]]] = defaultdict(dict)
+        self._replica_states: dict[tuple[TopicPartition, bool], LeaderAndIsrPartitionState] = {}
+        self._partition_states: dict[TopicPartition, UpdateMetadataPartitionState] = {}
+        """Made once, for all brokers that are told of the partition."""
 
     def leader_and_isr(
         self, brokers: Iterable[int], tp: TopicPartition, *, is_new: bool = False, tell_all: bool = True
@@ -117,7 +120,10 @@ class RequestBatch:
             if topic is None:
                 topic = LeaderAndIsrTopicState(topic_name=tp.topic, topic_id=self._topic_id(tp.topic))
                 topics[tp.topic] = topic
-            topic.partition_states.append(_replica_state(tp, entry, entry.state, is_new))
+            made = self._replica_states.get((tp, is_new))
+            if made is None:
+                made = self._replica_states[tp, is_new] = _replica_state(tp, entry, entry.state, is_new)
+            topic.partition_states.append(made)
         return LeaderAndIsrRequest(
             controller_id=sender.broker,
             controller_epoch=sender.epoch,
@@ -146,7 +152,10 @@ class RequestBatch:
             if topic is None:
                 topic = UpdateMetadataTopicState(topic_name=tp.topic, topic_id=self._topic_id(tp.topic))
                 topics[tp.topic] = topic
-            topic.partition_states.append(self._partition_state(tp, entry, entry.state))
+            made = self._partition_states.get(tp)
+            if made is None:
+                made = self._partition_states[tp] = self._partition_state(tp, entry, entry.state)
+            topic.partition_states.append(made)
         return UpdateMetadataRequest(
             controller_id=sender.broker,
             controller_epoch=sender.epoch,

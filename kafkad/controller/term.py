@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kafkad.controller.brokers import Brokers, read_brokers
 from kafkad.controller.channel import Request, Response
 from kafkad.controller.deletion import Deletions
-from kafkad.controller.isr import Isr, WantedIsr
+from kafkad.controller.isr import Isr
 from kafkad.controller.isr import Outcome as IsrOutcome
 from kafkad.controller.leaders import ElectionKind, Elections
 from kafkad.controller.leadership import Answers, Leadership
@@ -23,6 +23,7 @@ from kafkad.controller.registration import prepare
 from kafkad.controller.topics import CheckConfig, TopicDefaults, Topics
 from kafkad.meta.store import Delete, NodeExists, NoNode, Watch
 from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partition, PreferredElections
+from kafkad.model import WantedIsr
 from kafkad.names import TopicPartition
 from kafkad.timers import Timer
 from kafkad.turns import Turns

@@ -61,6 +61,8 @@ class ReplicaManager:
         self._topic_config = topic_config
         self._load_configs = load_configs
         self._controller_epoch = 0
+        self._one_request = asyncio.Lock()
+        """Held while a request of a controller is carried out: two controllers may send at the same time."""
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._halt = halt
         self.isr_shrinks = self.isr_expands = 0
@@ -112,6 +114,18 @@ class ReplicaManager:
     # -- what the controller says ----------------------------------------------------------------------------------
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        async with self._one_request:
+            return await self._lead_and_follow(request)
+
+    async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        async with self._one_request:
+            return self._update_metadata(request)
+
+    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        async with self._one_request:
+            return await self._stop_all(request)
+
+    async def _lead_and_follow(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)
         if refused:
             return LeaderAndIsrResponse(error_code=refused)
@@ -138,7 +152,7 @@ class ReplicaManager:
             except StorageError as error:
                 self.directory_failed(error)
 
-    async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+    def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)
         if not refused:
             deleted = self.metadata.apply(request)
@@ -147,7 +161,7 @@ class ReplicaManager:
                     told(deleted)
         return UpdateMetadataResponse(error_code=refused)
 
-    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+    async def _stop_all(self, request: StopReplicaRequest) -> StopReplicaResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)
         if refused:
             return StopReplicaResponse(error_code=refused)

@@ -11,7 +11,7 @@ import pytest
 
 from kafkad.api.context import Request
 from kafkad.api.permissions import NONE
-from kafkad.api.routes import BY_KEY, ROUTES, Route
+from kafkad.api.routes import BETWEEN_BROKERS, BY_KEY, ROUTES, Route
 from kafkad.net.connection import Connection
 from kafkad.security.authorizer import ANONYMOUS, Operation, Principal, ResourceType
 from kafkad.wire.apis import request_class, response_class
@@ -62,6 +62,12 @@ DOCUMENTED = """
     DescribeProducers: Read Topic
     ListConfigResources: DescribeConfigs Cluster
     DescribeTopicPartitions: Describe Topic
+    LeaderAndIsr: ClusterAction Cluster
+    StopReplica: ClusterAction Cluster
+    UpdateMetadata: ClusterAction Cluster
+    ControlledShutdown: ClusterAction Cluster
+    AlterPartition: ClusterAction Cluster
+    AllocateProducerIds: ClusterAction Cluster
 """
 """Of the table "Operations and Resources on Protocols" in the documentation of Kafka 3.9."""
 
@@ -82,7 +88,7 @@ def test_every_route_needs_what_is_documented() -> None:
     }
     found = {
         (route.name, f"{_words(permission.operation)} {_words(permission.resource)}".strip())
-        for route in ROUTES
+        for route in (*ROUTES, *BETWEEN_BROKERS)
         for permission in route.permissions
     } | {(route.name, "") for route in ROUTES if route.permissions == NONE}
     assert found == documented - NOT_ASKED_FOR | UNDOCUMENTED
@@ -93,7 +99,7 @@ def _words(value: Operation | ResourceType) -> str:
 
 
 def test_what_a_whole_request_needs_is_in_its_message() -> None:
-    for route in ROUTES:
+    for route in (*ROUTES, *BETWEEN_BROKERS):
         for permission in route.permissions:
             assert not permission.field or permission.whole
             assert (permission.resource is ResourceType.CLUSTER) <= (permission.field == "")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kafkad.controller.isr import WantedIsr
 from kafkad.controller.leaders import ElectionKind
 from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.znodes import Reassignments, Topic
-from kafkad.model import PartitionAssignment, PartitionState
+from kafkad.model import PartitionAssignment, PartitionState, WantedIsr
 from kafkad.names import TopicPartition
 
 from .cluster import Cluster, with_brokers

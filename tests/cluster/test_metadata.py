@@ -1,0 +1,57 @@
+"""What a broker knows of topics, and how long what was worked out from it holds."""
+
+from __future__ import annotations
+
+from kafkad.cluster.metadata import MetadataCache
+from kafkad.model import LEADER_DURING_DELETE
+from kafkad.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+
+def update(
+    topic: str, *, leader: int = 1, index: int = 0, ident: bytes = b"", brokers: int = 1
+) -> UpdateMetadataRequest:
+    state = UpdateMetadataPartitionState(partition_index=index, leader=leader, leader_epoch=3, isr=[1], replicas=[1])
+    topic_id = (ident or topic.encode()).ljust(16, b"\1")
+    return UpdateMetadataRequest(
+        topic_states=[UpdateMetadataTopicState(topic_name=topic, topic_id=topic_id, partition_states=[state])],
+        live_brokers=[UpdateMetadataBroker(id=broker) for broker in range(brokers)],
+    )
+
+
+def test_what_was_worked_out_of_a_topic_goes_when_that_topic_changes() -> None:
+    cache = MetadataCache()
+    cache.apply(update("a"))
+    cache.apply(update("b"))
+    for listener in ("inside", "outside"):
+        cache.derived(listener).update(a=1, b=2)
+    cache.apply(update("a", leader=2))
+    assert [cache.derived(listener) for listener in ("inside", "outside")] == [{"b": 2}, {"b": 2}]
+    cache.apply(update("b", leader=LEADER_DURING_DELETE))
+    assert cache.derived("inside") == {}
+    cache.derived("inside")["c"] = 3
+    cache.apply(update("a", brokers=2))
+    assert cache.derived("inside") == {}, "who can be reached has changed"
+
+
+def test_topics_that_come_and_go_are_counted_apart_from_updates() -> None:
+    cache = MetadataCache()
+    counted = []
+    for request in (
+        update("a"),
+        update("a", leader=2),
+        update("a", brokers=2),
+        update("a", index=1),
+        update("a", ident=b"another"),
+        update("a", leader=LEADER_DURING_DELETE, ident=b"another"),
+        update("a", leader=LEADER_DURING_DELETE, ident=b"another"),
+    ):
+        cache.apply(request)
+        counted.append(cache.topic_changes)
+    assert counted == [1, 1, 1, 2, 3, 4, 4]
+    assert cache.updates == 7
+    assert cache.id_of("a") is None

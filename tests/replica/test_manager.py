@@ -1,0 +1,64 @@
+"""Two controllers send at the same time, as they may when one does not know yet that it was replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkad.errors import ErrorCode
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.waits import Waits
+from kafkad.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from kafkad.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
+from tests.one_broker import OneBroker
+
+OLD, NEW = 7, 8
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[OneBroker]:
+    broker = OneBroker(tmp_path)
+    yield broker
+    broker.stop()
+
+
+def test_requests_of_controllers_are_carried_out_one_after_the_other(broker: OneBroker) -> None:
+    parts = broker.parts
+    settings_are_read = asyncio.Event()
+
+    async def load_configs(topics: Iterable[str]) -> None:
+        await settings_are_read.wait()
+
+    async def scenario() -> None:
+        waits = Waits(broker.timers, parts.platform.clock, asyncio.get_running_loop().call_soon)
+        replicas = ReplicaManager(
+            1, parts.platform.logs, waits, parts.durable, parts.settings.of_topic, load_configs, halt=lambda why: None
+        )
+        led = LeaderAndIsrPartitionState(leader=1, leader_epoch=1, isr=[1], replicas=[1], is_new=True)
+        topic = LeaderAndIsrTopicState(topic_name="a", topic_id=bytes(15) + b"a", partition_states=[led])
+        gone = StopReplicaPartitionState(partition_index=0, leader_epoch=2, delete_partition=True)
+        requests = [
+            replicas.leader_and_isr(LeaderAndIsrRequest(controller_epoch=OLD, topic_states=[topic])),
+            replicas.stop_replica(
+                StopReplicaRequest(
+                    controller_epoch=NEW,
+                    topic_states=[StopReplicaTopicState(topic_name="a", partition_states=[gone])],
+                )
+            ),
+            replicas.update_metadata(UpdateMetadataRequest(controller_id=9, controller_epoch=OLD)),
+        ]
+        tasks = [asyncio.create_task(request) for request in requests]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not any(task.done() for task in tasks)
+        settings_are_read.set()
+        answers = await asyncio.gather(*tasks)
+        assert [answer.error_code for answer in answers] == [0, 0, ErrorCode.STALE_CONTROLLER_EPOCH]
+        assert replicas.find("a", 0) is None, "what the older one gave was taken away by the newer one"
+        assert replicas.metadata.controller_id != 9
+
+    broker.run(scenario())
