@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kafkad.config import Config
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import Description, Join, Leaving, State, Sync
-from kafkad.group.facts import GroupSettings
+from kafkad.group.group import GroupSettings
 from kafkad.group.lag import EndOf, lag_families
 from kafkad.group.machine import GroupMachine, OnEnd
 from kafkad.metrics import Family, counters, gauges

@@ -1,4 +1,4 @@
-"""One classic group as a state machine: what is asked goes in with the time, what is to be done comes out.
+"""The state machine of one classic group: requests and the time go in, answers and records to be written come out.
 
 Nothing here does I/O or knows a clock. The rules are Kafka 3.9's:
 
@@ -13,35 +13,147 @@ Nothing here does I/O or knows a clock. The rules are Kafka 3.9's:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
+from typing import Self
 
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.group.deadlines import Deadlines
 from kafkad.group.events import (
     Answer,
+    Description,
     Effect,
     Join,
     Joined,
     Leaving,
     Moment,
+    Note,
     Replaced,
     State,
     Sync,
     Synced,
     Write,
 )
-from kafkad.group.generations import Generations
+from kafkad.group.generation import Generation
 from kafkad.group.members import Member
 from kafkad.group.records import GroupWritten
+
+PREVIOUS: Mapping[State, frozenset[State]] = {
+    State.EMPTY: frozenset({State.PREPARING}),
+    State.PREPARING: frozenset({State.STABLE, State.COMPLETING, State.EMPTY}),
+    State.COMPLETING: frozenset({State.PREPARING}),
+    State.STABLE: frozenset({State.COMPLETING}),
+    State.DEAD: frozenset({State.EMPTY, State.PREPARING, State.COMPLETING, State.STABLE}),
+}
+
+LEAST_PATIENCE_MS = 1000
+"""Static members that allow no time at all for a rebalance, and do not come, must not keep the broker busy."""
+
 
 NEW_MEMBER_TIMEOUT_MS = 300_000
 """Somebody new that waits in a join cannot show that it lives; after this it has to ask again."""
 
 
-class Group(Generations):
-    """Everything that happens to a group goes through here; what it decides is returned, never done."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Those of group.*; the rebalance delay is the one of `group.initial.rebalance.delay.ms`."""
 
-    __slots__ = ()
+    rebalance_delay_ms: int
+    min_session_timeout_ms: int
+    max_session_timeout_ms: int
+    max_size: int
+
+
+class Group:
+    """Everything that happens to a group goes through here; what it decides is returned, never done.
+
+    `recorded`: the log has something of this group, which a deletion has to take back.
+    """
+
+    __slots__ = (
+        "_assigning",
+        "_current",
+        "_deadlines",
+        "_effects",
+        "_members",
+        "_pending",
+        "_settings",
+        "_unsynced",
+        "name",
+        "recorded",
+        "state",
+        "state_timestamp",
+    )
+
+    def __init__(self, name: str, settings: GroupSettings, state_timestamp: int) -> None:
+        self.name = name
+        self.state = State.EMPTY
+        self.state_timestamp = state_timestamp
+        self.recorded = False
+        self._settings = settings
+        self._current = Generation()
+        self._members = self._current.members
+        self._pending: dict[str, float] = {}
+        """Ids that were given out and not used yet, each with the time until which it may be."""
+        self._unsynced: set[str] = set()
+        """Members that have not asked for their assignment of this generation yet."""
+        self._assigning = False
+        self._deadlines = Deadlines()
+        self._effects: list[Effect] = []
+
+    @classmethod
+    def restored(cls, record: GroupWritten, settings: GroupSettings) -> Self:
+        """A group as the log has it: Stable if it has members, whatever else was going on."""
+        group = cls(record.group, settings, record.state_timestamp)
+        group.recorded = True
+        group._current.restore(record)
+        if record.members:
+            group.state = State.STABLE
+        return group
+
+    def undeleted(self) -> Self:
+        """A group like this one, whose deletion could not be written."""
+        group = type(self)(self.name, self._settings, self.state_timestamp)
+        group.recorded = self.recorded
+        group._current.protocol_type = self.protocol_type
+        group._current.number = self.generation
+        group._current.subscribed = self.subscribed_topics
+        return group
+
+    @property
+    def size(self) -> int:
+        return len(self._members)
+
+    @property
+    def generation(self) -> int:
+        return self._current.number
+
+    @property
+    def protocol_type(self) -> str | None:
+        return self._current.protocol_type
+
+    @property
+    def protocol(self) -> str | None:
+        return self._current.protocol
+
+    @property
+    def is_consumer(self) -> bool:
+        return self._current.is_consumer
+
+    @property
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """The topics that this generation consumes (KIP-211); None when that cannot be known."""
+        return self._current.subscribed
+
+    def subscribes_to(self, topic: str) -> bool:
+        subscribed = self._current.subscribed
+        return subscribed is None or topic in subscribed
+
+    def describe(self) -> Description:
+        stable = self.state is State.STABLE
+        protocol = (self.protocol or "") if stable else ""
+        return Description(self.state, self.protocol_type or "", protocol, self._current.described(stable=stable))
 
     # What members show
 
@@ -53,7 +165,7 @@ class Group(Generations):
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: float) -> ErrorCode:
         if self.state is State.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        error = self._check(member_id, instance_id, generation)
+        error = self._current.check(member_id, instance_id, generation)
         if error is not None:
             return error
         self._heard(self._members[member_id], now_ms)
@@ -65,7 +177,7 @@ class Group(Generations):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if generation < 0 and self.state is State.EMPTY:
             return
-        error = self._check(member_id, instance_id, generation)
+        error = self._current.check(member_id, instance_id, generation)
         if error is None and self.state is State.COMPLETING:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if error is not None:
@@ -78,7 +190,7 @@ class Group(Generations):
         """Restored members have a whole session to be heard of."""
         for member in self._members:
             self._heard(member, now.ms)
-        self._subscribed = self._subscriptions()
+        self._current.note_subscriptions()
         if self.size > self._settings.max_size:
             self._rebalance(f"it has more than {self._settings.max_size} members after a start", now)
         return self._decided()
@@ -206,7 +318,7 @@ class Group(Generations):
         if self.state is State.PREPARING and self.generation == 0:
             self._deadlines.somebody_came()
         if not self.size:
-            self.protocol_type = join.protocol_type
+            self._current.protocol_type = join.protocol_type
         self._pending.pop(member_id, None)
         member = Member(member_id, join)
         member.deadline_ms = now.ms + NEW_MEMBER_TIMEOUT_MS
@@ -225,7 +337,7 @@ class Group(Generations):
         unchanged = member.protocols == join.protocols
         leads = self._members.leader == member.id
         if unchanged and (self.state is State.COMPLETING or (self.state is State.STABLE and not leads)):
-            self._answer_now(join, self._joined(member))  # it did not hear the answer, so it gets it again
+            self._answer_now(join, self._current.joined(member))  # it did not hear the answer, so it gets it again
             return
         self._rejoin(member, join)
         self._rebalance_if_may(f"{member.id} joins again, {_said(join.reason)}", now)
@@ -263,7 +375,7 @@ class Group(Generations):
         member = self._members.get(replaced.member_id)
         if member is None or self.state is not State.STABLE:
             return
-        joined = self._joined(member)
+        joined = self._current.joined(member)
         if error is not None or not replaced.may_skip:
             joined = joined._replace(leader=replaced.leader_before or "", members=())
         elif self._members.leader == member.id:
@@ -322,6 +434,178 @@ class Group(Generations):
         self._rebalance_if_may(f"{member.id} is gone", now)
         self._complete_if_all_joined(now)
 
+    # Rebalancing
+
+    def _rebalance_if_may(self, why: str, now: Moment) -> None:
+        if self.state in PREVIOUS[State.PREPARING]:
+            self._rebalance(why, now)
+
+    def _rebalance(self, why: str, now: Moment) -> None:
+        if self.state is State.COMPLETING:
+            self._withdraw_assignment(ErrorCode.REBALANCE_IN_PROGRESS, now)
+        self._all_synced()
+        patience_ms = self._members.rebalance_timeout_ms
+        if self.state is State.EMPTY:
+            self._deadlines.begin_first_rebalance(self._settings.rebalance_delay_ms, patience_ms, now.ms)
+        else:
+            self._deadlines.begin_rebalance(patience_ms, now.ms)
+        self._enter(State.PREPARING, now.wall_ms)
+        self._note(f"rebalances after generation {self.generation}: {why}")
+        self._complete_if_all_joined(now)
+
+    def _complete_if_all_joined(self, now: Moment) -> None:
+        preparing = self.state is State.PREPARING and not self._deadlines.delaying
+        if preparing and not self._pending and self._members.all_joined:
+            self._complete(now)
+
+    def _end_rebalance(self, now: Moment) -> None:
+        if not self._deadlines.put_off(self._settings.rebalance_delay_ms, now.ms):
+            self._complete(now)
+
+    def _complete(self, now: Moment) -> None:
+        absent = [member for member in self._members if member.joining is None and member.instance_id is None]
+        for member in absent:
+            self._drop(member.id)
+        if absent:
+            self._note(f"put out {_some(absent)}: they did not join again in time")
+        self._deadlines.end_rebalance()
+        if self.size and not self._members.elect():
+            self._note("waits on: nobody has joined again")
+            self._deadlines.begin_rebalance(max(self._members.rebalance_timeout_ms, LEAST_PATIENCE_MS), now.ms)
+            return
+        self._current.number += 1
+        if self.size:
+            self._begin_generation(now)
+        else:
+            self._become_empty(now)
+
+    def _begin_generation(self, now: Moment) -> None:
+        self._current.protocol = self._members.select_protocol()
+        self._current.note_subscriptions()
+        self._assigning = False
+        self._enter(State.COMPLETING, now.wall_ms)
+        self._note(f"generation {self.generation} has {self.size} members, led by {self._members.leader}")
+        for member in self._members:
+            self._answer_join(member, self._current.joined(member))
+            member.new = False
+            self._heard(member, now.ms)
+            self._unsynced.add(member.id)
+        self._deadlines.sync = now.ms + self._members.rebalance_timeout_ms
+
+    def _become_empty(self, now: Moment) -> None:
+        self._current.protocol = None
+        self._current.note_subscriptions()
+        self._deadlines.sessions = min(self._pending.values(), default=inf)
+        self._enter(State.EMPTY, now.wall_ms)
+        self._note(f"is empty in generation {self.generation}")
+        self._effects.append(Write(self._record({})))
+
+    # Assigning
+
+    def _sync_error(self, sync: Sync) -> ErrorCode | None:
+        if self.state is State.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = self._current.check(sync.member_id, sync.instance_id, sync.generation)
+        if error is not None:
+            return error
+        if sync.protocol_type not in (None, self.protocol_type) or sync.protocol not in (None, self.protocol):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING else None
+
+    def _assign(self, assignments: Mapping[str, bytes]) -> None:
+        """Who is left out gets nothing; who is no member is not heard of again."""
+        self._assigning = True
+        left_out = [member for member in self._members if member.id not in assignments]
+        if left_out:
+            self._note(f"the leader of generation {self.generation} assigned nothing to {_some(left_out)}")
+        self._effects.append(Write(self._record(assignments)))
+
+    def _end_assignment(self, error: ErrorCode | None, now: Moment) -> None:
+        if error is not None:
+            self._withdraw_assignment(error, now)
+            self._rebalance(f"its assignment could not be written: {error.name}", now)
+            return
+        self._enter(State.STABLE, now.wall_ms)
+        self._note(f"generation {self.generation} is stable")
+        for member in self._members:
+            if member.syncing is not None:
+                asker, member.syncing = member.syncing, None
+                self._effects.append(Answer(asker, self._current.synced(member)))
+                self._heard(member, now.ms)
+
+    def _withdraw_assignment(self, error: ErrorCode, now: Moment) -> None:
+        for member in self._members:
+            member.assignment = b""
+            if member.syncing is not None:
+                self._give_up_sync(member, error)
+                self._heard(member, now.ms)
+
+    def _answer_sync_now(self, sync: Sync, member: Member, now: Moment) -> None:
+        self._effects.append(Answer(sync.asker, self._current.synced(member)))
+        self._heard(member, now.ms)
+
+    def _has_synced(self, member_id: str) -> None:
+        self._unsynced.discard(member_id)
+        if not self._unsynced:
+            self._deadlines.sync = inf
+
+    def _all_synced(self) -> None:
+        self._unsynced.clear()
+        self._deadlines.sync = inf
+
+    def _end_syncs(self, now: Moment) -> None:
+        late = [member for member in self._members if member.id in self._unsynced]
+        for member in late:
+            self._drop(member.id)
+        self._rebalance(f"{_some(late)} did not ask for an assignment in time", now)
+
+    # Small parts
+
+    def _record(self, assignments: Mapping[str, bytes]) -> GroupWritten:
+        return self._current.record(self.name, self.state_timestamp, assignments)
+
+    def _enter(self, state: State, wall_ms: int) -> None:
+        if self.state not in PREVIOUS[state]:
+            raise AssertionError(f"group {self.name} goes from {self.state.value} to {state.value}")
+        self.state = state
+        self.state_timestamp = wall_ms
+
+    def _heard(self, member: Member, now_ms: float) -> None:
+        member.heard(now_ms)
+        self._deadlines.watch(member.deadline_ms)
+
+    def _answer_now(self, join: Join, joined: Joined) -> None:
+        self._effects.append(Answer(join.asker, joined))
+
+    def _answer_join(self, member: Member, joined: Joined) -> None:
+        asker = self._members.answered(member)
+        if asker is not None:
+            self._effects.append(Answer(asker, joined))
+
+    def _give_up_sync(self, member: Member, error: ErrorCode) -> None:
+        asker, member.syncing = member.syncing, None
+        if asker is not None:
+            self._effects.append(Answer(asker, Synced(error)))
+
+    def _note(self, text: str) -> None:
+        self._effects.append(Note(text))
+
+    def _decided(self) -> list[Effect]:
+        decided, self._effects = self._effects, []
+        return decided
+
+    def _drop(self, member_id: str) -> None:
+        self._pending.pop(member_id, None)
+        member = self._members.get(member_id)
+        if member is not None:
+            self._members.remove(member)
+            self._has_synced(member_id)
+
 
 def _said(reason: str | None) -> str:
     return f"saying {reason!r}" if reason else "saying nothing"
+
+
+def _some(members: Sequence[Member], most: int = 5) -> str:
+    names = ", ".join(member.id for member in members[:most])
+    return names if len(members) <= most else f"{names} and {len(members) - most} others"

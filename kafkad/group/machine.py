@@ -17,8 +17,7 @@ from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group import records
 from kafkad.group.events import Answer, Effect, Join, Joined, Leaving, Moment, State, Sync, Synced, Write
-from kafkad.group.facts import GroupSettings
-from kafkad.group.group import Group
+from kafkad.group.group import Group, GroupSettings
 from kafkad.group.offsets import Offsets, Position
 from kafkad.group.records import (
     GroupForgotten,

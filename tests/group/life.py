@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import Join, Joined, Leaving, State, Sync, Synced
-from kafkad.group.facts import GroupSettings
+from kafkad.group.group import GroupSettings
 from kafkad.group.machine import GroupMachine, OnEnd
 from kafkad.group.records import GroupRecord
 from kafkad.timers import Timers

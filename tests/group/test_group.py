@@ -6,7 +6,7 @@ import pytest
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import State
-from kafkad.group.generations import PREVIOUS
+from kafkad.group.group import PREVIOUS
 from kafkad.group.records import GroupForgotten, GroupWritten, MemberWritten, OffsetCommitted, OffsetForgotten
 from tests.group.life import G, Life
 

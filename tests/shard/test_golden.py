@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kafkad.config import LogConfig
-from kafkad.group.facts import GroupSettings
+from kafkad.group.group import GroupSettings
 from kafkad.group.machine import GroupMachine
 from kafkad.log.files import Files
 from kafkad.log.log import Log
