@@ -156,7 +156,7 @@ class HeldDisk:
     def __init__(self) -> None:
         self.waiting: list[Callable[[StorageError | None], None]] = []
 
-    def commit(self, log: Log, on_done: Callable[[StorageError | None], None]) -> None:
+    def sync(self, log: Log, on_done: Callable[[StorageError | None], None]) -> None:
         self.waiting.append(on_done)
 
     def finish(self, error: StorageError | None = None) -> None:

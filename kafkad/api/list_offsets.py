@@ -6,6 +6,7 @@ from functools import partial
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.timestamps import TimestampedOffset
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.turns import Pieces, each
@@ -34,9 +35,7 @@ _CONSUMER = -1
 _ANY_REPLICA = -2
 """A replica id of debugging tools: whoever is asked answers, leader or not."""
 
-Found = tuple[int, int, int]
-"""Timestamp, offset, leader epoch; -1 for what there is not."""
-_NOTHING: Found = (-1, -1, -1)
+_NOTHING: TimestampedOffset = (-1, -1, -1)
 
 
 def handle(context: Context, request: Request, message: ListOffsetsRequest) -> Pieces[ListOffsetsResponse]:
@@ -84,7 +83,7 @@ class _Answer:
             leader_epoch=epoch if self._version >= _FIRST_WITH_EPOCHS else -1,
         )
 
-    def _find(self, topic: str, asked: ListOffsetsPartition) -> Found:
+    def _find(self, topic: str, asked: ListOffsetsPartition) -> TimestampedOffset:
         if (topic, asked.partition_index) in self._repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request names {topic}-{asked.partition_index} twice")
         if asked.timestamp < 0 and self._version < _FIRST_VERSION_OF.get(asked.timestamp, self._version + 1):
@@ -112,7 +111,7 @@ class _Answer:
         return partition.visible_until
 
 
-def _by_time(partition: Partition, timestamp: int, end: int) -> Found:
+def _by_time(partition: Partition, timestamp: int, end: int) -> TimestampedOffset:
     log = partition.log
     found = log.max_timestamp() if timestamp == LARGEST_TIMESTAMP else log.offset_for_timestamp(timestamp)
     return found if found is not None and found[1] < end else _NOTHING

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Coroutine
 from kafkad.api.context import Context, Request
 from kafkad.api.offset_commit_repeat import RepeatedCommits, may_repeat
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.group.committing import Asked, Codes, Committer
+from kafkad.group.committing import Codes, Committer, OffsetToCommit
 from kafkad.group.offsets import Position
 from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -71,7 +71,7 @@ def _remember(context: Context, request: Request, message: OffsetCommitRequest, 
 
 def _sorted_out(
     context: Context, message: OffsetCommitRequest, by_id: bool
-) -> tuple[OffsetCommitResponse, list[Asked], Answers]:
+) -> tuple[OffsetCommitResponse, list[OffsetToCommit], Answers]:
     """What can be asked of the group, and its places in the response; topics that nobody knows have their answer.
 
     Of a partition that is named twice the last offset counts, and it is answered once; so is a topic. One without
@@ -79,7 +79,7 @@ def _sorted_out(
     """
     metadata = context.replicas.metadata
     topics: dict[str | bytes, OffsetCommitResponseTopic] = {}
-    asked: dict[Position, Asked] = {}
+    asked: dict[Position, OffsetToCommit] = {}
     answers: Answers = []
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for topic in filter(lambda each: each.partitions, message.topics):
@@ -102,8 +102,8 @@ def _sorted_out(
     return OffsetCommitResponse(topics=list(topics.values())), list(asked.values()), answers
 
 
-def _asked(position: Position, one: OffsetCommitRequestPartition) -> Asked:
-    return Asked(
+def _asked(position: Position, one: OffsetCommitRequestPartition) -> OffsetToCommit:
+    return OffsetToCommit(
         *position, one.committed_offset, one.committed_leader_epoch, one.committed_metadata, one.commit_timestamp
     )
 
@@ -129,6 +129,6 @@ async def _later(codes: Awaitable[Codes], response: OffsetCommitResponse, answer
 
 
 async def _to_store(
-    context: Context, group: str, response: OffsetCommitResponse, asked: list[Asked], answers: Answers
+    context: Context, group: str, response: OffsetCommitResponse, asked: list[OffsetToCommit], answers: Answers
 ) -> OffsetCommitResponse:
     return _answered(response, answers, [await context.stored_offsets.commit(group, one) for one in asked])

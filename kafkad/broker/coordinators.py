@@ -21,7 +21,7 @@ from kafkad.meta.store import MetaStore
 from kafkad.names import GROUPS_TOPIC
 from kafkad.replica.manager import ReplicaManager
 from kafkad.shard import Coordination, Shard
-from kafkad.shard.shard import Surroundings
+from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Coordinators:
         self.groups: Coordination[GroupMachine] = Coordination(
             GROUPS_TOPIC,
             replicas,
-            Surroundings(clock, replicas.directory_failed, codec),
+            CoordinatorParts(clock, replicas.directory_failed, codec),
             partitions=config().int("offsets.topic.num.partitions"),
             make_machine=self._make_group_machine,
             create=lambda: self._create(GROUPS_TOPIC),

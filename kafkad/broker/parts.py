@@ -42,7 +42,7 @@ from kafkad.controller.link import CurrentController, LinkFactory, LocalControll
 from kafkad.controller.registration import cluster_id, prepare
 from kafkad.controller.term import ControllerSettings
 from kafkad.controller.topics import TopicDefaults
-from kafkad.log.loading import Progress
+from kafkad.log.loading import LoadingProgress
 from kafkad.log.manager import LogManager
 from kafkad.log.recompress import SlowPath
 from kafkad.meta.store import MetaStore
@@ -96,7 +96,7 @@ class Loaded:
     configs: DynamicConfigs
 
 
-async def load(platform: Platform, settings: Settings, on_progress: Callable[[Progress], None]) -> Loaded:
+async def load(platform: Platform, settings: Settings, on_progress: Callable[[LoadingProgress], None]) -> Loaded:
     """Identity, then settings, then logs, which are read in a thread; `on_progress` is called there."""
     store, logs = platform.store, platform.logs
     known_cluster, known_broker = logs.identity()

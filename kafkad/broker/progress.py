@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from time import monotonic
 
-from kafkad.log.loading import LoadingStopped, Progress
+from kafkad.log.loading import LoadingProgress, LoadingStopped
 from kafkad.systemd import Notifier
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class RecoveryProgress:
         self._drawn = False
         self._recovered = 0
 
-    def update(self, progress: Progress) -> None:
+    def update(self, progress: LoadingProgress) -> None:
         if self._stopping():
             raise LoadingStopped
         now = monotonic()
@@ -57,7 +57,7 @@ class RecoveryProgress:
             seconds = monotonic() - self._begun
             log.info("checked %.0f MB of logs after an unclean stop, in %.1f s", self._recovered / 1e6, seconds)
 
-    def _show(self, progress: Progress) -> None:
+    def _show(self, progress: LoadingProgress) -> None:
         text = _text(progress)
         self._say(text)
         self._notifier.extend_timeout(_PATIENCE_S)
@@ -72,7 +72,7 @@ class RecoveryProgress:
             log.info("%s", text)
 
 
-def _text(progress: Progress) -> str:
+def _text(progress: LoadingProgress) -> str:
     text = f"loading {progress.directory}: {progress.done} of {progress.total} partitions"
     if progress.recovering is not None:
         text += f", recovering {progress.recovering}"

@@ -50,7 +50,7 @@ _LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class LogToCompact:
     """One log to be compacted, as it was when it was chosen."""
 
     tp: TopicPartition
@@ -173,7 +173,7 @@ class Cleaner:
         finally:
             chosen.log.compacting = False
 
-    async def _choose(self) -> Chosen | None:
+    async def _choose(self) -> LogToCompact | None:
         """The dirtiest of those that are dirty enough. All lose what retention no longer keeps: as in Kafka, each look
         does that, for `Upkeep` passes over logs that are being compacted, which may be always."""
         turns = Turns()
@@ -192,7 +192,7 @@ class Cleaner:
         ready = [each for each in found if each.dirt.wants_cleaning(each.log.config) and self._stands(each)]
         return max(ready, key=lambda each: each.dirt.share, default=None)
 
-    def _assessed(self, partition: Partition) -> Chosen | None:
+    def _assessed(self, partition: Partition) -> LogToCompact | None:
         found = partition.log
         if not found.config.compacted or found.compacting or partition.failure is not None:
             return None
@@ -205,7 +205,7 @@ class Cleaner:
             self._replicas.directory_failed(error)
             return None
         self._correct_checkpoint(found, dirt)
-        return Chosen(tp=partition.tp, log=found, dirt=dirt, truncations=found.truncations)
+        return LogToCompact(tp=partition.tp, log=found, dirt=dirt, truncations=found.truncations)
 
     def _correct_checkpoint(self, found: Log, dirt: Dirt) -> None:
         """Kafka warns of what only damage or an operator can bring about."""
@@ -222,7 +222,7 @@ class Cleaner:
             )
         found.cleaned_until = dirt.first_dirty
 
-    def _stands(self, chosen: Chosen) -> bool:
+    def _stands(self, chosen: LogToCompact) -> bool:
         """Whether what is known of the log still holds, and it is still to be compacted."""
         found = chosen.log
         return (
@@ -234,7 +234,9 @@ class Cleaner:
 
     # -- its compaction --------------------------------------------------------------------------------------------
 
-    async def _outcome(self, chosen: Chosen, compactor: Compactor, wanted: CompactionJob) -> CompactionResult | None:
+    async def _outcome(
+        self, chosen: LogToCompact, compactor: Compactor, wanted: CompactionJob
+    ) -> CompactionResult | None:
         """What became of it; None when it failed, or nobody wants it any more."""
         result = None
         try:
@@ -257,7 +259,7 @@ class Cleaner:
                 await self._discard(chosen)
         return result
 
-    async def _run(self, chosen: Chosen, compactor: Compactor, wanted: CompactionJob) -> CompactionResult:
+    async def _run(self, chosen: LogToCompact, compactor: Compactor, wanted: CompactionJob) -> CompactionResult:
         """What is finished takes its place at once: a disk that is half full could not hold all of a log twice."""
         finished: deque[Replacement] = deque()
         running = asyncio.wrap_future(compactor.submit(wanted, finished.append))
@@ -277,7 +279,7 @@ class Cleaner:
             raise AbandonedError
         return result
 
-    def _refused(self, chosen: Chosen, error: OSError) -> None:
+    def _refused(self, chosen: LogToCompact, error: OSError) -> None:
         """A full disk may pass, and only compaction suffers; anything else costs the directory."""
         log.error("compacting %s: %s", chosen.tp, error)
         try:
@@ -286,7 +288,7 @@ class Cleaner:
         except StorageError as failure:
             self._replicas.directory_failed(failure)
 
-    async def _take(self, chosen: Chosen, finished: deque[Replacement]) -> None:
+    async def _take(self, chosen: LogToCompact, finished: deque[Replacement]) -> None:
         """Put what was made in place. StorageError; AbandonedError when it is void.
 
         The names are made durable at the end, or by the next flush: until then the file system keeps them in order.
@@ -309,12 +311,12 @@ class Cleaner:
             except StorageError as error:
                 self._replicas.directory_failed(error)
 
-    async def _discard(self, chosen: Chosen) -> None:
+    async def _discard(self, chosen: LogToCompact) -> None:
         if self._logs.get(chosen.tp) is chosen.log:
             with contextlib.suppress(OSError):
                 await self._in_thread(partial(swap.discard_all, self._logs.files, chosen.log.directory))
 
-    def _name_poison(self, chosen: Chosen, found: Sequence[Poison]) -> None:
+    def _name_poison(self, chosen: LogToCompact, found: Sequence[Poison]) -> None:
         named = self._named.setdefault(chosen.tp, set()) if found else set()
         for poison in found:
             if poison.offset not in named:
@@ -332,7 +334,7 @@ class Cleaner:
 
     # -- logs that cannot be compacted -----------------------------------------------------------------------------
 
-    def _count_death(self, chosen: Chosen) -> None:
+    def _count_death(self, chosen: LogToCompact) -> None:
         """Perhaps somebody else's fault; not when it happens again with the same log."""
         if chosen.tp in self._deaths:
             self._deaths.discard(chosen.tp)
@@ -341,7 +343,7 @@ class Cleaner:
             self._deaths.add(chosen.tp)
             log.warning("the process that compacts %s has died; it will be tried again", chosen.tp)
 
-    def _mark(self, chosen: Chosen, reason: str) -> None:
+    def _mark(self, chosen: LogToCompact, reason: str) -> None:
         log.error("%s is not compacted any more until its settings change or the broker starts: %s", chosen.tp, reason)
         self._marks[chosen.tp] = _Mark(chosen.log, chosen.log.config, reason)
 
@@ -371,7 +373,7 @@ class Cleaner:
         await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-def job(chosen: Chosen, settings: CleanerSettings, now_ms: int) -> CompactionJob:
+def job(chosen: LogToCompact, settings: CleanerSettings, now_ms: int) -> CompactionJob:
     found, config, dirt = chosen.log, chosen.log.config, chosen.dirt
     return CompactionJob(
         directory=found.directory,
@@ -392,7 +394,7 @@ def job(chosen: Chosen, settings: CleanerSettings, now_ms: int) -> CompactionJob
     )
 
 
-def _report(chosen: Chosen, stats: CompactionStats) -> None:
+def _report(chosen: LogToCompact, stats: CompactionStats) -> None:
     log.info(
         "compacted %s up to offset %d: %d of %d records and %d of %d bytes stayed; %.1f s",
         chosen.tp,

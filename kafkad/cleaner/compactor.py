@@ -7,10 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from kafkad.cleaner.worker import MODULE, NICENESS
 from kafkad.log.compaction import (
     AbandonedError,
+    CompactionAnswer,
     CompactionJob,
     CompactionResult,
     Offer,
-    Outcome,
     Replacement,
 )
 from kafkad.log.worker import Worker
@@ -59,7 +59,7 @@ class Compactor:
         try:
             if self._closed or self._abandoned:
                 raise EOFError
-            outcome: Outcome | Replacement = self._worker.ask(job)
+            outcome: CompactionAnswer | Replacement = self._worker.ask(job)
             while isinstance(outcome, Replacement):
                 offer(outcome)
                 outcome = self._worker.listen()

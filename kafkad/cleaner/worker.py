@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from kafkad.cleaner.compact import Compaction
 from kafkad.clock import SystemClock
-from kafkad.log.compaction import AbandonedError, CompactionJob, Outcome, Replacement, UncleanableError
+from kafkad.log.compaction import AbandonedError, CompactionAnswer, CompactionJob, Replacement, UncleanableError
 from kafkad.log.files import Files
 from kafkad.log.pipes import read_frame, write_frame
 
@@ -56,7 +56,7 @@ def main() -> None:
             return
 
 
-def _run(job: CompactionJob) -> Outcome:
+def _run(job: CompactionJob) -> CompactionAnswer:
     pace = Pace(job.max_bytes_per_second, time.monotonic, _wait)
     try:
         return Compaction(job, Files(), SystemClock(), pace.spend, _say).run()
@@ -69,7 +69,7 @@ def _run(job: CompactionJob) -> Outcome:
         return UncleanableError(job.directory, 0, f"{type(error).__name__}: {error}")
 
 
-def _say(what: Outcome | Replacement) -> None:
+def _say(what: CompactionAnswer | Replacement) -> None:
     write_frame(sys.stdout.buffer, pickle.dumps(what))
 
 

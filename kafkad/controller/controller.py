@@ -18,9 +18,9 @@ from kafkad.clock import Clock
 from kafkad.controller import features, producer_ids
 from kafkad.controller.channel import Connect
 from kafkad.controller.features import FeatureUpdate
-from kafkad.controller.isr import Outcome as IsrOutcome
+from kafkad.controller.isr import IsrResult
 from kafkad.controller.leaders import ElectionKind, Outcomes
-from kafkad.controller.leadership import Answers, ControllerMoved, Leadership, Surroundings, storage_refused
+from kafkad.controller.leadership import Answers, ControllerMoved, ControllerParts, Leadership, storage_refused
 from kafkad.controller.reassignments import Target
 from kafkad.controller.term import ControllerSettings, Term
 from kafkad.controller.topics import CheckConfig, MorePartitions, NewTopic, TopicResult
@@ -145,7 +145,7 @@ class Controller:
         results = [_found(term, topic) for topic in topics]
         names = [result.name for result in results if result.error is None and result.name is not None]
         await term.deletions.ask(names)
-        return results, [term.state.deleting[name].settled for name in names if name in term.state.deleting]
+        return results, [term.deletions.settled(name) for name in names if name in term.state.deleting]
 
     async def _in_time(
         self, results: list[TopicResult], answers: Answers, timeout_ms: int, validate_only: bool
@@ -192,7 +192,7 @@ class Controller:
 
     async def alter_isr(
         self, broker: int, broker_epoch: int, wanted: Mapping[TopicPartition, WantedIsr]
-    ) -> dict[TopicPartition, IsrOutcome]:
+    ) -> dict[TopicPartition, IsrResult]:
         """AlterPartition. Raises STALE_BROKER_EPOCH for the whole request."""
         return await self._operate(lambda term: term.alter_isr(broker, broker_epoch, wanted))
 
@@ -284,7 +284,7 @@ class Controller:
     async def _begin(self, epoch: int, version: int) -> Answers:
         self.controller_id = self._settings.broker
         log.info("broker %d is the controller, epoch %d", self._settings.broker, epoch)
-        around = Surroundings(
+        parts = ControllerParts(
             broker=self._settings.broker,
             store=self._store,
             connect=self._connect,
@@ -294,7 +294,7 @@ class Controller:
             listener=self._settings.listener,
             on_unclean=self._count_unclean,
         )
-        lead = Leadership(around, epoch, version)
+        lead = Leadership(parts, epoch, version)
         term = Term(
             lead,
             self._settings,

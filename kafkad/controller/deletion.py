@@ -32,6 +32,12 @@ class Deletions:
     def __init__(self, lead: Leadership) -> None:
         self._lead = lead
         self._state = lead.state
+        self._settled: dict[str, asyncio.Event] = {}
+
+    def settled(self, topic: str) -> asyncio.Event:
+        """Set when the topic, which is being deleted, is gone, or hidden from clients with nothing left to do but wait
+        for brokers."""
+        return self._settled.setdefault(topic, asyncio.Event())
 
     async def ask(self, topics: Sequence[str]) -> None:
         """Writes the wish to delete `topics`, which exist, and begins."""
@@ -124,7 +130,9 @@ class Deletions:
         if not deletion.stuck:
             await self._remove(topic)
             self._state.remove_topic(topic)
-        deletion.settled.set()
+            self._settled.pop(topic, asyncio.Event()).set()
+        else:
+            self.settled(topic).set()
 
     async def _remove(self, topic: str) -> None:
         """All nodes of the topic; but for huge topics in one transaction, and the wish always last."""

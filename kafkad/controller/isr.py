@@ -11,7 +11,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import NO_EPOCH, PartitionState, WantedIsr
 from kafkad.names import TopicPartition
 
-Outcome = PartitionState | KafkaError
+IsrResult = PartitionState | KafkaError
 
 
 class Isr:
@@ -23,12 +23,12 @@ class Isr:
 
     async def alter(
         self, broker: int, broker_epoch: int, wanted: Mapping[TopicPartition, WantedIsr]
-    ) -> dict[TopicPartition, Outcome]:
+    ) -> dict[TopicPartition, IsrResult]:
         """The state of each partition as it is now, or why it was not changed. Raises what concerns all of them."""
         known = self._state.brokers.get(broker)
         if known is None or known.epoch != broker_epoch:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Epoch {broker_epoch} is not that of broker {broker} now")
-        outcomes: dict[TopicPartition, Outcome] = {}
+        outcomes: dict[TopicPartition, IsrResult] = {}
         to_write = []
         for tp, isr in wanted.items():
             try:

@@ -32,7 +32,7 @@ class ControllerMoved(KafkaError):
         super().__init__(ErrorCode.NOT_CONTROLLER, "Another broker has become the controller")
 
 
-class Surroundings(NamedTuple):
+class ControllerParts(NamedTuple):
     """What the composition root gives to the controller.
 
     `unclean` tells whether a topic would rather have any leader than none; `on_response` hears every answer to a
@@ -53,9 +53,9 @@ class Surroundings(NamedTuple):
 class Leadership:
     """One term as the controller."""
 
-    def __init__(self, around: Surroundings, epoch: int, epoch_version: int) -> None:
-        self.around = around
-        self.store = around.store
+    def __init__(self, parts: ControllerParts, epoch: int, epoch_version: int) -> None:
+        self.parts = parts
+        self.store = parts.store
         self.epoch = epoch
         self.state = ClusterState()
         self._fence = Check(ControllerEpoch.PATH, epoch_version)
@@ -94,7 +94,7 @@ class Leadership:
                 continue
             assert isinstance(stat, Stat)
             if wanted.leader != NO_LEADER and entry.state is not None and wanted.leader not in entry.state.isr:
-                self.around.on_unclean(tp, wanted.leader)
+                self.parts.on_unclean(tp, wanted.leader)
             entry.state = replace(wanted, partition_epoch=stat.version)
             return entry.state
 
@@ -119,7 +119,7 @@ class Leadership:
             return replace(state, isr=present, leader_epoch=state.leader_epoch + 1, controller_epoch=self.epoch)
         replicas = entry.assignment.replicas
         electable = self.state.electable(tp, replicas)
-        elected = after_failure(replicas, state, electable, unclean=self.around.unclean(tp.topic))
+        elected = after_failure(replicas, state, electable, unclean=self.parts.unclean(tp.topic))
         if elected is not None:
             return elected.state(state, self.epoch)
         if state.leader == NO_LEADER:
@@ -148,13 +148,13 @@ class Leadership:
 
     def send(self, batch: RequestBatch) -> Answers:
         """What `batch` holds, on its way; the answers of this broker itself can be awaited."""
-        around = self.around
-        sender = Sender(around.broker, self.epoch, around.listener, self._queues, around.on_response)
-        return Answers([answer for broker, answer in batch.send(sender) if broker == around.broker])
+        parts = self.parts
+        sender = Sender(parts.broker, self.epoch, parts.listener, self._queues, parts.on_response)
+        return Answers([answer for broker, answer in batch.send(sender) if broker == parts.broker])
 
     def add_broker(self, broker: BrokerInfo) -> None:
         self.state.brokers[broker.id] = broker
-        self._queues[broker.id] = BrokerQueue(broker.id, self.around.connect(broker), self.around.sleep)
+        self._queues[broker.id] = BrokerQueue(broker.id, self.parts.connect(broker), self.parts.sleep)
 
     async def remove_broker(self, broker: int) -> None:
         self.state.brokers.pop(broker, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator
 
 from kafkad.controller.placement import Candidate
@@ -103,14 +102,12 @@ class Deletion:
     """A topic on its way out.
 
     `waiting` are the replicas (broker, partition) that have not confirmed; `stuck` those that cannot at present. It has
-    `begun` unless a reassignment has to end first. `settled` is set when the topic is gone, or hidden from clients with
-    nothing left to do but wait for brokers.
+    `begun` unless a reassignment has to end first.
     """
 
-    __slots__ = ("begun", "settled", "stuck", "waiting")
+    __slots__ = ("begun", "stuck", "waiting")
 
     def __init__(self) -> None:
         self.waiting: set[tuple[int, int]] = set()
         self.stuck: set[tuple[int, int]] = set()
         self.begun = False
-        self.settled = asyncio.Event()

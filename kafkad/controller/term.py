@@ -13,8 +13,7 @@ from typing import NamedTuple
 from kafkad.controller.brokers import Brokers, read_brokers
 from kafkad.controller.channel import Request, Response
 from kafkad.controller.deletion import Deletions
-from kafkad.controller.isr import Isr
-from kafkad.controller.isr import Outcome as IsrOutcome
+from kafkad.controller.isr import Isr, IsrResult
 from kafkad.controller.leaders import ElectionKind, Elections
 from kafkad.controller.leadership import Answers, Leadership
 from kafkad.controller.loading import bring_online, load_topics
@@ -210,7 +209,7 @@ class Term:
 
     async def alter_isr(
         self, broker: int, broker_epoch: int, wanted: Mapping[TopicPartition, WantedIsr]
-    ) -> dict[TopicPartition, IsrOutcome]:
+    ) -> dict[TopicPartition, IsrResult]:
         """A reassignment that waited for the new ISR is completed with it."""
         outcomes = await self.isr.alter(broker, broker_epoch, wanted)
         await self.reassignments.in_sync_changed(wanted)

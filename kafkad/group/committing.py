@@ -64,7 +64,7 @@ class Committer(NamedTuple):
     generation: int = -1
 
 
-class Asked(NamedTuple):
+class OffsetToCommit(NamedTuple):
     """One offset to commit; a timestamp of -1 is now."""
 
     topic: str
@@ -109,7 +109,7 @@ class OffsetCommitter:
         self._timers = timers
 
     def commit(
-        self, who: Committer, asked: Sequence[Asked], retention_ms: int = DEFAULT_RETENTION
+        self, who: Committer, asked: Sequence[OffsetToCommit], retention_ms: int = DEFAULT_RETENTION
     ) -> Codes | asyncio.Future[Codes]:
         """HOT. The fate of each offset; later, when its write has to be waited for."""
         group = who.group

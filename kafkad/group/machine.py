@@ -95,12 +95,12 @@ class GroupMachine:
         self._live = True
         now = self._now()
         for group in list(self.groups.values()):
-            self._carry_out(group, group.start(now))
+            self._perform(group, group.start(now))
 
     def unloaded(self) -> None:
         self._live = False
         for group in list(self.groups.values()):
-            self._carry_out(group, group.unload())
+            self._perform(group, group.unload())
         self.groups.clear()
         self.offsets = Offsets()
 
@@ -139,14 +139,14 @@ class GroupMachine:
             self._answer(Answer(join.asker, Joined(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)))
         else:
             group = self.begin(name)
-            self._carry_out(group, group.join(join, self._now()))
+            self._perform(group, group.join(join, self._now()))
 
     def sync(self, name: str, sync: Sync) -> None:
         group = self.groups.get(name)
         if group is None:
             self._answer(Answer(sync.asker, Synced(ErrorCode.UNKNOWN_MEMBER_ID)))
         else:
-            self._carry_out(group, group.sync(sync, self._now()))
+            self._perform(group, group.sync(sync, self._now()))
 
     def heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """HOT."""
@@ -160,7 +160,7 @@ class GroupMachine:
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         errors, effects = group.leave(leaving, self._now())
-        self._carry_out(group, effects)
+        self._perform(group, effects)
         return errors
 
     def delete(self, name: str, on_end: OnEnd) -> None:
@@ -195,7 +195,7 @@ class GroupMachine:
     def _now(self) -> Moment:
         return Moment(self._clock.monotonic_ms(), self._clock.now_ms())
 
-    def _carry_out(self, group: Group, effects: Sequence[Effect]) -> None:
+    def _perform(self, group: Group, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Answer):
                 self._answers.append(effect)
@@ -205,7 +205,7 @@ class GroupMachine:
                 log.info("group %s: %s", group.name, effect.text)
         if not self._answering:
             self._give_answers()
-        self._see_to(group)
+        self._set_alarm(group)
 
     def _written(self, group: Group, write: Write, error: KafkaError | None) -> None:
         code = None
@@ -216,7 +216,7 @@ class GroupMachine:
         effects = group.written(write, code, self._now())
         if group.state is State.STABLE and was is not State.STABLE:
             self.generations += 1
-        self._carry_out(group, effects)
+        self._perform(group, effects)
 
     def _answer(self, answer: Answer) -> None:
         self._answers.append(answer)
@@ -232,7 +232,7 @@ class GroupMachine:
         for asker, answer in turn:
             asker(answer)
 
-    def _see_to(self, group: Group) -> None:
+    def _set_alarm(self, group: Group) -> None:
         """Its next deadline."""
         name = group.name
         deadline_ms = group.deadline_ms
@@ -247,7 +247,7 @@ class GroupMachine:
 
     def _ring(self, group: Group) -> None:
         del self._alarms[group.name]
-        self._carry_out(group, group.expire(self._now()))
+        self._perform(group, group.expire(self._now()))
 
     def _discard(self, name: str) -> None:
         self.groups.pop(name, None)

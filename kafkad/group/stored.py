@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from kafkad.errors import ErrorCode
-from kafkad.group.committing import Asked, Fetched, metadata_fits
+from kafkad.group.committing import Fetched, OffsetToCommit, metadata_fits
 from kafkad.group.offsets import Position
 from kafkad.meta.consumer_znodes import ConsumerOffset
 from kafkad.meta.store import MetaError, MetaStore, NoNode, ensure_path
@@ -20,7 +20,7 @@ class StoredOffsets:
         self._store = store
         self._max_metadata_size = max_metadata_size
 
-    async def commit(self, group: str, asked: Asked) -> ErrorCode:
+    async def commit(self, group: str, asked: OffsetToCommit) -> ErrorCode:
         """The metadata that came along is not kept, as in Kafka; there is no place for it."""
         if asked.metadata and not metadata_fits(asked.metadata, self._max_metadata_size):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE

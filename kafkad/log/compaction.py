@@ -116,5 +116,5 @@ class AbandonedError(Exception):
     """The process that compacts ended before its work did, as when it is told to stop: to be tried again."""
 
 
-Outcome = CompactionResult | UncleanableError | OSError
+CompactionAnswer = CompactionResult | UncleanableError | OSError
 """What the process answers to a job."""

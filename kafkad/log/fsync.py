@@ -28,7 +28,7 @@ class GroupFsync:
         self._running: dict[Log, list[OnDone]] = {}
         self._next: dict[Log, list[OnDone]] = {}
 
-    def commit(self, log: Log, on_done: OnDone) -> None:
+    def fsync(self, log: Log, on_done: OnDone) -> None:
         """Call `on_done` once everything that is in `log` now is on the disk; at once if it is there already."""
         if log in self._running:
             self._next.setdefault(log, []).append(on_done)

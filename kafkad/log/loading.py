@@ -34,7 +34,7 @@ class LoadingStopped(Exception):
     """The broker was told to stop while its logs were loaded. Raised by the caller's `progress`."""
 
 
-class Progress(NamedTuple):
+class LoadingProgress(NamedTuple):
     """`recovered` counts the bytes checked after an unclean stop; `recovering` is the partition being checked."""
 
     directory: str
@@ -58,7 +58,7 @@ class Loader:
         *,
         producer_expiration_ms: int,
         on_failure: Callable[[LogDirectory, str], None],
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[LoadingProgress], None] | None = None,
         id_of: IdOf,
     ) -> None:
         self._directories = directories
@@ -161,7 +161,7 @@ class Loader:
             self._recovered = before + checked
             self._recovered_in.add(directory)
             if self._progress is not None:
-                self._progress(Progress(directory.path, done - 1, total, self._recovered, topic_partition))
+                self._progress(LoadingProgress(directory.path, done - 1, total, self._recovered, topic_partition))
 
         try:
             log = open_log(
@@ -185,7 +185,7 @@ class Loader:
         else:
             (directory.logs if kind is Kind.CURRENT else directory.futures)[topic_partition] = log
         if self._progress is not None:
-            self._progress(Progress(directory.path, done, total, self._recovered))
+            self._progress(LoadingProgress(directory.path, done, total, self._recovered))
 
     def _topic_id(self, directory: LogDirectory, partition: FoundPartition) -> TopicId:
         """What `partition.metadata` says; if it says nothing, what the metadata store does."""

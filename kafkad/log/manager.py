@@ -19,7 +19,7 @@ from kafkad.log.checkpoint import HIGH_WATERMARKS, META_PROPERTIES, PARTITION_ME
 from kafkad.log.damage import Damage, Damages
 from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory
 from kafkad.log.files import Files, may_pass
-from kafkad.log.loading import ConfigFor, IdOf, Loader, Progress, open_log, put_away
+from kafkad.log.loading import ConfigFor, IdOf, Loader, LoadingProgress, open_log, put_away
 from kafkad.log.log import Log
 from kafkad.log.names import current_name, parse_name
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS
@@ -112,7 +112,7 @@ class LogManager:
     def load(
         self,
         config_for: ConfigFor,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[LoadingProgress], None] | None = None,
         id_of: IdOf = lambda topic: NO_TOPIC_ID,
     ) -> None:
         """Open every log. DuplicatePartitionError; NoLogDirectoryError if no directory is left; LoadingStopped from

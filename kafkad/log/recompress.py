@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.recompress_worker import MODULE
-from kafkad.log.validate import Demands, Outcome
+from kafkad.log.validate import Demands, RebuildResult
 from kafkad.log.worker import Worker
 
 _ATTEMPTS = 2
@@ -23,7 +23,7 @@ class SlowPath:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="recompress")
         self._idle: SimpleQueue[Worker] = SimpleQueue()
 
-    def submit(self, batch: bytes | bytearray, wanted: Demands) -> Future[Outcome]:
+    def submit(self, batch: bytes | bytearray, wanted: Demands) -> Future[RebuildResult]:
         """Batches come back in any order when there are several workers: a caller that needs an order waits in between.
 
         A worker that dies is replaced and the batch tried once more; then the future raises KafkaError.
@@ -36,11 +36,11 @@ class SlowPath:
         while (worker := self._take_idle()) is not None:
             worker.close()
 
-    def _run(self, batch: bytes | bytearray, wanted: Demands) -> Outcome:
+    def _run(self, batch: bytes | bytearray, wanted: Demands) -> RebuildResult:
         for _ in range(_ATTEMPTS):
             worker = self._take_idle() or Worker(MODULE)
             try:
-                outcome: Outcome = worker.ask((batch, wanted))
+                outcome: RebuildResult = worker.ask((batch, wanted))
             except (OSError, EOFError):
                 worker.close()
             else:

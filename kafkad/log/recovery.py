@@ -42,7 +42,7 @@ from kafkad.wire.records import (
     crc_matches,
 )
 
-Progress = Callable[[int, int], None]
+ReportProgress = Callable[[int, int], None]
 
 _NO_LIMIT = 2**63 - 1
 _REPORT_EVERY = 64 << 20
@@ -71,7 +71,7 @@ def load(
     start_offset: int,
     recovery_point: int,
     clean: bool,
-    progress: Progress | None,
+    progress: ReportProgress | None,
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
 ) -> Loaded:
     """Everything a `Log` is made of. OSError when the disk fails; ValueError, before anything is touched, when no log
@@ -171,7 +171,7 @@ def _fit_together(loaded: Loaded, config: LogConfig, now_ms: int) -> None:
     loaded.durable_until = min(loaded.durable_until, loaded.end_offset)
 
 
-def _recover(loaded: Loaded, now_ms: int, progress: Progress | None) -> None:
+def _recover(loaded: Loaded, now_ms: int, progress: ReportProgress | None) -> None:
     segments = loaded.segments
     number = max(sum(segment.base <= loaded.durable_until for segment in segments) - 1, 0)
     checked = segments[number:]
@@ -193,7 +193,7 @@ def _recover(loaded: Loaded, now_ms: int, progress: Progress | None) -> None:
 class _Check:
     """One pass over the segments from the recovery point on."""
 
-    def __init__(self, loaded: Loaded, progress: Progress | None, segments: Sequence[Segment]) -> None:
+    def __init__(self, loaded: Loaded, progress: ReportProgress | None, segments: Sequence[Segment]) -> None:
         self.loaded = loaded
         self.end = segments[0].base
         self._progress = progress

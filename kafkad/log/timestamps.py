@@ -22,7 +22,7 @@ from kafkad.wire.records import (
     iter_records,
 )
 
-Found = tuple[int, int, int]
+TimestampedOffset = tuple[int, int, int]
 """Timestamp, offset, leader epoch."""
 
 
@@ -42,7 +42,7 @@ class Timestamps:
             known.append(max(segment.max_timestamp, known[-1] if known else -1))
         return known
 
-    def first_at_or_after(self, timestamp: int, start_offset: int) -> Found | None:
+    def first_at_or_after(self, timestamp: int, start_offset: int) -> TimestampedOffset | None:
         """The first record, in the order of offsets, that is not older."""
         segments = self._segments
         for number in range(bisect_left(self._largest_per_segment(), timestamp), len(segments)):
@@ -52,7 +52,7 @@ class Timestamps:
                     return found
         return None
 
-    def largest(self, start_offset: int) -> Found | None:
+    def largest(self, start_offset: int) -> TimestampedOffset | None:
         """The first record with the largest timestamp of all; None when no record has one."""
         known = self._largest_per_segment()
         timestamp = max(self._segments[-1].max_timestamp, known[-1] if known else -1)
@@ -78,7 +78,7 @@ def _largest_from(segment: Segment, start_offset: int) -> int:
     return largest
 
 
-def _search(segment: Segment, timestamp: int, start_offset: int) -> Found | None:
+def _search(segment: Segment, timestamp: int, start_offset: int) -> TimestampedOffset | None:
     times = segment.times
     number = times.before(timestamp)
     first = max(start_offset, segment.base + times.entry(number - 1)[1] + 1 if number else 0)

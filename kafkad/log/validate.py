@@ -231,7 +231,7 @@ class Demands(NamedTuple):
         return self.earliest_ms <= timestamp <= self.latest_ms
 
 
-class Outcome(NamedTuple):
+class RebuildResult(NamedTuple):
     """A batch to append, or why not: a value, since exceptions do not cross from a worker process whole."""
 
     batch: bytearray | None = None
@@ -285,7 +285,7 @@ def demands(config: LogConfig, partition: TopicPartition, now_ms: int) -> Demand
     )
 
 
-def rebuild_quickly(batch: memoryview, wanted: Demands) -> Outcome | None:
+def rebuild_quickly(batch: memoryview, wanted: Demands) -> RebuildResult | None:
     """What `rebuild` says; None when it turns out to take long."""
     try:
         return _rebuild(batch, wanted._replace(limit=min(wanted.limit, _QUICK_PLAIN_BYTES)))
@@ -293,7 +293,7 @@ def rebuild_quickly(batch: memoryview, wanted: Demands) -> Outcome | None:
         return None
 
 
-def rebuild(batch: bytes | bytearray | memoryview, wanted: Demands) -> Outcome:
+def rebuild(batch: bytes | bytearray | memoryview, wanted: Demands) -> RebuildResult:
     """Check every record of a batch that `check_batch` passed, and write it again with the topic's codec.
 
     Record bytes are taken over as they are, so base timestamp, deltas and everything about the producer stay; the max
@@ -302,10 +302,10 @@ def rebuild(batch: bytes | bytearray | memoryview, wanted: Demands) -> Outcome:
     try:
         return _rebuild(memoryview(batch), wanted)
     except TooLargeError as error:
-        return Outcome(code=ErrorCode.INVALID_RECORD, message=str(error))
+        return RebuildResult(code=ErrorCode.INVALID_RECORD, message=str(error))
 
 
-def _rebuild(view: memoryview, wanted: Demands) -> Outcome:
+def _rebuild(view: memoryview, wanted: Demands) -> RebuildResult:
     header = BatchHeader._make(BATCH_HEADER.unpack_from(view))
     try:
         body = decompress(header.codec, view[HEADER_SIZE:], wanted.limit)
@@ -314,19 +314,19 @@ def _rebuild(view: memoryview, wanted: Demands) -> Outcome:
     except (CompressionError, RecordsError) as error:
         if isinstance(error, TooLargeError):
             raise
-        return Outcome(code=_code_of(error, header, wanted), message=str(error))
+        return RebuildResult(code=_code_of(error, header, wanted), message=str(error))
     if refusal is not None:
         return refusal
     codec = header.codec if wanted.codec is None else wanted.codec
     if codec == header.codec and latest == header.max_timestamp:
-        return Outcome()
+        return RebuildResult()
     stored = bytes(view[HEADER_SIZE:]) if codec == header.codec else compress(codec, body, wanted.level)
     size = HEADER_SIZE + len(stored)
     if size > wanted.max_bytes:
         message = f"{size} bytes in the codec of the topic, max.message.bytes is {wanted.max_bytes}"
-        return Outcome(code=ErrorCode.MESSAGE_TOO_LARGE, message=message)
+        return RebuildResult(code=ErrorCode.MESSAGE_TOO_LARGE, message=message)
     header = header._replace(attributes=header.attributes & ~CODEC_MASK | codec, max_timestamp=latest)
-    return Outcome(assemble_batch(header, stored))
+    return RebuildResult(assemble_batch(header, stored))
 
 
 def _latest_timestamp(body: bytes, header: BatchHeader) -> int:
@@ -350,7 +350,7 @@ def _all_have_keys(body: bytes, header: BatchHeader) -> bool:
     return not any(None in keys for keys, _ in read_keys(Body(body, 0, len(body)), 0, header.record_count))
 
 
-def _refuse_records(body: bytes, header: BatchHeader, wanted: Demands) -> Outcome | None:
+def _refuse_records(body: bytes, header: BatchHeader, wanted: Demands) -> RebuildResult | None:
     if wanted.earliest_ms is None and (not wanted.keys or _all_have_keys(body, header)):
         return None
     plain = header._replace(attributes=header.attributes & ~LOG_APPEND_TIME)
@@ -367,7 +367,7 @@ def _refuse_records(body: bytes, header: BatchHeader, wanted: Demands) -> Outcom
             errors.append(RecordError(index, message))
     if not errors:
         return None
-    return Outcome(code=code, message=_rejection(code, errors), record_errors=tuple(errors))
+    return RebuildResult(code=code, message=_rejection(code, errors), record_errors=tuple(errors))
 
 
 def _rejection(code: int, errors: list[RecordError]) -> str:

@@ -122,7 +122,7 @@ class Tree:
             except ValueError:
                 applied.roll_back()
                 raise
-            applied.results.append(self._carry_out(effect, zxid, now_ms, session, applied) if effect else None)
+            applied.results.append(self._perform(effect, zxid, now_ms, session, applied) if effect else None)
             if effect:
                 effects.append(effect)
         self.zxid = zxid
@@ -146,7 +146,7 @@ class Tree:
         self.zxid += 1
         for session in sessions:
             for path in sorted(self._ephemerals.get(session, ())):
-                self._carry_out((_DELETE, path, b""), self.zxid, now_ms, session, applied)
+                self._perform((_DELETE, path, b""), self.zxid, now_ms, session, applied)
 
     def _validate(self, operation: Operation) -> Effect | None:
         match operation:
@@ -183,7 +183,7 @@ class Tree:
             raise NodeExists(path)
         return (_CREATE_EPHEMERAL if create.ephemeral else _CREATE, path, create.data)
 
-    def _carry_out(self, effect: Effect, zxid: int, now_ms: int, session: int, applied: Applied) -> Result:
+    def _perform(self, effect: Effect, zxid: int, now_ms: int, session: int, applied: Applied) -> Result:
         kind, path, data = effect
         if kind == _SET:
             return self._set(path, data, zxid, now_ms, applied)
@@ -274,7 +274,7 @@ class Tree:
             at += _OPERATION.size
             path = str(view[at : at + path_size], "utf-8")
             at += path_size
-            self._carry_out((operation, path, bytes(view[at : at + data_size])), zxid, now_ms, session, applied)
+            self._perform((operation, path, bytes(view[at : at + data_size])), zxid, now_ms, session, applied)
             at += data_size
         return at
 

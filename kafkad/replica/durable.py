@@ -23,9 +23,9 @@ class Durable:
         await asyncio.get_running_loop().run_in_executor(self._threads, flush.sync)
         log.end_flush(flush)
 
-    def commit(self, log: Log, on_done: OnDone) -> None:
+    def sync(self, log: Log, on_done: OnDone) -> None:
         """Call `on_done` once the records that are in `log` now are on the disk, with whoever else waits for that."""
-        self._group.commit(log, on_done)
+        self._group.fsync(log, on_done)
 
     def _run_in_thread(self, work: Callable[[], None], on_done: OnDone) -> None:
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)

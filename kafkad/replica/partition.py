@@ -199,7 +199,7 @@ class Partition:
             else:
                 on_committed(self._not_leading())
         elif self._acks_fsync:
-            self._durable.commit(self.log, partial(self._committed, on_committed))
+            self._durable.sync(self.log, partial(self._committed, on_committed))
         else:
             self._committed(on_committed, None)
 

@@ -14,7 +14,7 @@ from kafkad.names import home_partition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.shard.loading import Abandoned, Loader
-from kafkad.shard.shard import M, Shard, Surroundings
+from kafkad.shard.shard import CoordinatorParts, M, Shard
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Coordination(Generic[M]):
         self,
         topic: str,
         replicas: ReplicaManager,
-        around: Surroundings,
+        parts: CoordinatorParts,
         *,
         partitions: int,
         make_machine: Callable[[Shard[M]], M],
@@ -56,7 +56,7 @@ class Coordination(Generic[M]):
         self.topic = topic
         self.load_times = LoadTimes()
         self._replicas = replicas
-        self._around = around
+        self._parts = parts
         self._partitions = partitions
         self._make_machine = make_machine
         self._create = create
@@ -203,9 +203,9 @@ class Coordination(Generic[M]):
             self._loader = None
 
     async def _load(self, index: int, partition: Partition) -> None:
-        clock = self._around.clock
+        clock = self._parts.clock
         begun_ms = clock.monotonic_ms()
-        shard = Shard(partition, self._around, self._make_machine)
+        shard = Shard(partition, self._parts, self._make_machine)
         loader = Loader(partition.log, shard.machine, lambda: self._loading.get(index) is partition)
         await loader.run()
         shard.begin()

@@ -43,7 +43,7 @@ class Machine(Protocol[R]):
 M = TypeVar("M", bound=Machine[Any])
 
 
-class Surroundings:
+class CoordinatorParts:
     """What all shards of a topic have in common. `codec` may change while they run."""
 
     __slots__ = ("clock", "codec", "disk_failed")
@@ -55,12 +55,12 @@ class Surroundings:
 
 
 class Shard(Generic[M]):
-    __slots__ = ("_around", "_serving", "_waiting", "index", "machine", "partition")
+    __slots__ = ("_parts", "_serving", "_waiting", "index", "machine", "partition")
 
-    def __init__(self, partition: Partition, around: Surroundings, make_machine: Callable[[Shard[M]], M]) -> None:
+    def __init__(self, partition: Partition, parts: CoordinatorParts, make_machine: Callable[[Shard[M]], M]) -> None:
         self.index = partition.tp.partition
         self.partition = partition
-        self._around = around
+        self._parts = parts
         self._serving = False
         self._waiting: deque[_Write] = deque()
         self.machine = make_machine(self)
@@ -107,7 +107,7 @@ class Shard(Generic[M]):
         False, and nothing is done, where a write has to be waited for or is refused: `write` says by what.
         """
         partition = self.partition
-        if not self.commits_at_once or self._around.codec:
+        if not self.commits_at_once or self._parts.codec:
             return False
         try:
             partition.check_leader(-1)
@@ -126,17 +126,15 @@ class Shard(Generic[M]):
         if not partition.commits_at_once:
             partition.check_acks_all()
         encode = self.machine.encode
-        around = self._around
-        batch, header = build(
-            [encode(record) for record in records], around.clock.now_ms(), around.codec, base_sequence
-        )
+        parts = self._parts
+        batch, header = build([encode(record) for record in records], parts.clock.now_ms(), parts.codec, base_sequence)
         _check_size(partition, header[LENGTH] + PREFIX_SIZE)
         with memoryview(batch) as view:
             partition.append(view, 0, len(batch), header)
 
     def _refused(self, error: KafkaError) -> KafkaError:
         if isinstance(error, StorageError):
-            self._around.disk_failed(error)
+            self._parts.disk_failed(error)
         return _for_coordinators(error)
 
     def _wait(self, write: _Write) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.group.committing import Asked, Codes, Committer, Fetched, OffsetCommitter, OffsetSettings
+from kafkad.group.committing import Codes, Committer, Fetched, OffsetCommitter, OffsetSettings, OffsetToCommit
 from kafkad.group.expiry import OffsetExpiry
 from kafkad.group.machine import GroupMachine, OnEnd
 from kafkad.group.records import GroupRecord
@@ -77,13 +77,13 @@ class Offsets(Life):
     def run(self, scenario: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(scenario)
 
-    def begin(self, *asked: Asked, retention_ms: int = -1, **who: Any) -> Codes | asyncio.Future[Codes]:
+    def begin(self, *asked: OffsetToCommit, retention_ms: int = -1, **who: Any) -> Codes | asyncio.Future[Codes]:
         async def commit() -> Codes | asyncio.Future[Codes]:
             return self.committer.commit(Committer(**({"group": "g"} | who)), asked, retention_ms)
 
         return self.run(commit())
 
-    def commit_offsets(self, *asked: Asked, retention_ms: int = -1, **who: Any) -> Codes:
+    def commit_offsets(self, *asked: OffsetToCommit, retention_ms: int = -1, **who: Any) -> Codes:
         codes = self.begin(*asked, retention_ms=retention_ms, **who)
         assert isinstance(codes, list), "its write has not ended"
         return codes

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from kafkad.errors import ErrorCode
-from kafkad.group.committing import Asked, Fetched
+from kafkad.group.committing import Fetched
+from kafkad.group.committing import OffsetToCommit as Offset
 from kafkad.group.events import State
 from kafkad.group.records import GroupForgotten, OffsetCommitted, OffsetForgotten
 from tests.group.committing import Offsets
@@ -25,7 +26,7 @@ def world() -> Iterator[Offsets]:
 
 
 def test_what_is_committed_is_fetched(world: Offsets) -> None:
-    assert world.commit_offsets(Asked("a", 0, 5, 2, "why"), Asked("b", 3, 7)) == [NONE, NONE]
+    assert world.commit_offsets(Offset("a", 0, 5, 2, "why"), Offset("b", 3, 7)) == [NONE, NONE]
     assert world.fetch(A, ("b", 3), ("b", 4)) == [
         Fetched(A, 5, 2, "why"),
         Fetched(("b", 3), 7, -1, ""),
@@ -38,7 +39,7 @@ def test_what_is_committed_is_fetched(world: Offsets) -> None:
 
 
 def test_a_commit_is_one_batch_with_the_sequence_that_kafka_gives_it(world: Offsets) -> None:
-    world.commit_offsets(Asked("a", 0, 5), Asked("b", 3, 7))
+    world.commit_offsets(Offset("a", 0, 5), Offset("b", 3, 7))
     now = world.clock.now_ms()
     assert world.log == [OffsetCommitted("g", "a", 0, 5, -1, "", now), OffsetCommitted("g", "b", 3, 7, -1, "", now)]
     assert world.coordination.the_shard.sequences == [0]
@@ -46,9 +47,9 @@ def test_a_commit_is_one_batch_with_the_sequence_that_kafka_gives_it(world: Offs
 
 def test_a_time_of_the_commit_and_one_to_expire_at(world: Offsets) -> None:
     now = world.clock.now_ms()
-    world.commit_offsets(Asked("a", 0, 5, timestamp=17))
-    world.commit_offsets(Asked("b", 0, 5), retention_ms=1000)
-    world.commit_offsets(Asked("c", 0, 5), retention_ms=0)
+    world.commit_offsets(Offset("a", 0, 5, timestamp=17))
+    world.commit_offsets(Offset("b", 0, 5), retention_ms=1000)
+    world.commit_offsets(Offset("c", 0, 5), retention_ms=0)
     assert [(r.commit_timestamp, r.expire_timestamp) for r in world.log if isinstance(r, OffsetCommitted)] == [
         (17, -1),
         (now, now + 1000),
@@ -58,7 +59,7 @@ def test_a_time_of_the_commit_and_one_to_expire_at(world: Offsets) -> None:
 
 def test_offsets_are_not_judged(world: Offsets) -> None:
     """Kafka keeps whatever number it is told."""
-    assert world.commit_offsets(Asked("a", 0, -5, -7)) == [NONE]
+    assert world.commit_offsets(Offset("a", 0, -5, -7)) == [NONE]
     assert world.fetch(A) == [Fetched(A, -5, -7, "")]
 
 
@@ -67,41 +68,43 @@ def test_offsets_are_not_judged(world: Offsets) -> None:
     [(None, True), ("m" * 100, True), ("m" * 101, False), ("é" * 100, True), ("🌍" * 50, True), ("🌍" * 51, False)],
 )
 def test_metadata_are_measured_as_java_does(world: Offsets, metadata: str | None, fits: bool) -> None:
-    [code] = world.commit_offsets(Asked("a", 0, 5, -1, metadata))
+    [code] = world.commit_offsets(Offset("a", 0, 5, -1, metadata))
     assert code == (NONE if fits else ErrorCode.OFFSET_METADATA_TOO_LARGE)
     assert bool(world.log) == fits
 
 
 def test_only_what_is_too_large_is_refused(world: Offsets) -> None:
-    codes = world.commit_offsets(Asked("a", 0, 5, -1, "m" * 10_000_000), Asked("b", 0, 6))
+    codes = world.commit_offsets(Offset("a", 0, 5, -1, "m" * 10_000_000), Offset("b", 0, 6))
     assert codes == [ErrorCode.OFFSET_METADATA_TOO_LARGE, NONE]
     assert [record.topic for record in world.log if isinstance(record, OffsetCommitted)] == ["b"]
     assert world.committer.probe.committed == 1
 
 
 def test_who_is_no_member_commits_to_groups_without_members(world: Offsets) -> None:
-    assert world.commit_offsets(Asked("a", 0, 5), generation=3, member_id="m") == [ErrorCode.ILLEGAL_GENERATION]
-    assert world.commit_offsets(Asked("a", 0, 5), member_id="m") == [NONE]
-    assert world.commit_offsets(Asked("a", 0, 6), generation=3, member_id="m") == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert world.commit_offsets(Asked("a", 0, 6), instance_id="i") == [NONE]
+    assert world.commit_offsets(Offset("a", 0, 5), generation=3, member_id="m") == [ErrorCode.ILLEGAL_GENERATION]
+    assert world.commit_offsets(Offset("a", 0, 5), member_id="m") == [NONE]
+    assert world.commit_offsets(Offset("a", 0, 6), generation=3, member_id="m") == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.commit_offsets(Offset("a", 0, 6), instance_id="i") == [NONE]
 
 
 def test_members_commit_to_theirs(world: Offsets) -> None:
     [member] = world.stable()
     generation = world.generation()
-    assert world.commit_offsets(Asked("a", 0, 5), member_id=member, generation=generation) == [NONE]
-    assert world.commit_offsets(Asked("a", 0, 5)) == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert world.commit_offsets(Asked("a", 0, 5), member_id="x", generation=generation) == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert world.commit_offsets(Asked("a", 0, 5), member_id=member, generation=generation - 1) == [
+    assert world.commit_offsets(Offset("a", 0, 5), member_id=member, generation=generation) == [NONE]
+    assert world.commit_offsets(Offset("a", 0, 5)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.commit_offsets(Offset("a", 0, 5), member_id="x", generation=generation) == [
+        ErrorCode.UNKNOWN_MEMBER_ID
+    ]
+    assert world.commit_offsets(Offset("a", 0, 5), member_id=member, generation=generation - 1) == [
         ErrorCode.ILLEGAL_GENERATION
     ]
     world.leave(member)
-    assert world.commit_offsets(Asked("a", 0, 6)) == [NONE]
+    assert world.commit_offsets(Offset("a", 0, 6)) == [NONE]
 
 
 def test_the_fate_of_a_group_goes_before_the_size_of_metadata(world: Offsets) -> None:
     world.stable()
-    assert world.commit_offsets(Asked("a", 0, 5, -1, "m" * 101)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.commit_offsets(Offset("a", 0, 5, -1, "m" * 101)) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +113,7 @@ def test_the_fate_of_a_group_goes_before_the_size_of_metadata(world: Offsets) ->
 )
 def test_groups_that_are_not_here(world: Offsets, absence: ErrorCode) -> None:
     world.coordination.absence = absence
-    assert world.commit_offsets(Asked("a", 0, 5), Asked("b", 0, 5)) == [absence, absence]
+    assert world.commit_offsets(Offset("a", 0, 5), Offset("b", 0, 5)) == [absence, absence]
     assert world.delete_offsets(A) == absence
 
 
@@ -124,9 +127,9 @@ def test_groups_that_are_not_here(world: Offsets, absence: ErrorCode) -> None:
     ],
 )
 def test_what_a_refused_write_means(world: Offsets, failure: ErrorCode, answer: ErrorCode) -> None:
-    world.commit_offsets(Asked("a", 0, 5))
+    world.commit_offsets(Offset("a", 0, 5))
     world.failure = failure
-    assert world.commit_offsets(Asked("a", 0, 6), Asked("b", 0, 6, -1, "m" * 101)) == [
+    assert world.commit_offsets(Offset("a", 0, 6), Offset("b", 0, 6, -1, "m" * 101)) == [
         answer,
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
     ]
@@ -136,9 +139,9 @@ def test_what_a_refused_write_means(world: Offsets, failure: ErrorCode, answer: 
 
 
 def test_a_commit_waits_for_its_write(world: Offsets) -> None:
-    world.commit_offsets(Asked("a", 0, 5))
+    world.commit_offsets(Offset("a", 0, 5))
     world.hold = True
-    first, second = world.begin(Asked("a", 0, 6), Asked("b", 0, 1)), world.begin(Asked("a", 0, 7))
+    first, second = world.begin(Offset("a", 0, 6), Offset("b", 0, 1)), world.begin(Offset("a", 0, 7))
     assert isinstance(first, asyncio.Future) and isinstance(second, asyncio.Future)
     unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
     assert world.fetch(A, ("c", 0)) == [Fetched(A, 5, -1, ""), Fetched(("c", 0))]
@@ -154,7 +157,7 @@ def test_a_commit_waits_for_its_write(world: Offsets) -> None:
 
 def test_a_commit_does_not_wait_for_ever(world: Offsets) -> None:
     world.hold = True
-    answer = world.begin(Asked("a", 0, 6), Asked("b", 0, 6, -1, "m" * 101))
+    answer = world.begin(Offset("a", 0, 6), Offset("b", 0, 6, -1, "m" * 101))
     assert isinstance(answer, asyncio.Future)
     world.advance(4999)
     assert not answer.done()
@@ -168,7 +171,7 @@ def test_a_commit_does_not_wait_for_ever(world: Offsets) -> None:
 
 def test_a_commit_whose_coordinator_goes(world: Offsets) -> None:
     world.hold = True
-    answer = world.begin(Asked("a", 0, 6))
+    answer = world.begin(Offset("a", 0, 6))
     assert isinstance(answer, asyncio.Future)
     world.refuse(ErrorCode.NOT_COORDINATOR)
     assert answer.result() == [ErrorCode.NOT_COORDINATOR]
@@ -176,7 +179,7 @@ def test_a_commit_whose_coordinator_goes(world: Offsets) -> None:
 
 
 def test_an_open_transaction_is_seen_by_who_asks_for_it(world: Offsets) -> None:
-    world.commit_offsets(Asked("a", 0, 5))
+    world.commit_offsets(Offset("a", 0, 5))
     pending = OffsetCommitted("g", "a", 0, 9, -1, "", world.clock.now_ms())
     world.machine.apply(pending, 77)
     assert world.fetch(A) == [Fetched(A, 5, -1, "")]
@@ -186,7 +189,7 @@ def test_an_open_transaction_is_seen_by_who_asks_for_it(world: Offsets) -> None:
 
 
 def test_what_is_told_to_prometheus(world: Offsets) -> None:
-    world.commit_offsets(Asked("a", 0, 5), Asked("b", 0, 5), Asked("c", 0, 5), retention_ms=0)
+    world.commit_offsets(Offset("a", 0, 5), Offset("b", 0, 5), Offset("c", 0, 5), retention_ms=0)
     world.delete_offsets(A)
     world.expire()
     found = {family.name: [value for _, value in family.samples] for family in world.committer.collect()}
@@ -200,7 +203,7 @@ def test_what_is_told_to_prometheus(world: Offsets) -> None:
 def test_deleting_the_last_offset_ends_a_group_without_members(world: Offsets) -> None:
     [member] = world.stable()
     world.leave(member)
-    world.commit_offsets(Asked("a", 0, 5), Asked("b", 0, 5))
+    world.commit_offsets(Offset("a", 0, 5), Offset("b", 0, 5))
     assert world.delete_offsets(A, ("c", 9)) == [NONE, NONE]
     assert world.state() is State.EMPTY
     assert world.delete_offsets(("b", 0)) == [NONE]
@@ -218,7 +221,7 @@ def test_deleting_nothing_leaves_the_group(world: Offsets) -> None:
 
 
 def test_a_group_that_was_never_written_needs_no_tombstone(world: Offsets) -> None:
-    world.commit_offsets(Asked("a", 0, 5))
+    world.commit_offsets(Offset("a", 0, 5))
     assert world.delete_offsets(A) == [NONE]
     assert world.log[-1] == OffsetForgotten("g", "a", 0)
     assert world.machine.group("g") is None
@@ -230,7 +233,7 @@ SUBSCRIBED_TO_A = (("range", b"\0\0\0\0\0\1\0\1a\xff\xff\xff\xff"),)
 def test_members_keep_the_offsets_of_what_they_read(world: Offsets) -> None:
     [member] = world.stable(protocols=SUBSCRIBED_TO_A)
     for topic in "ab":
-        world.commit_offsets(Asked(topic, 0, 5), member_id=member, generation=world.generation())
+        world.commit_offsets(Offset(topic, 0, 5), member_id=member, generation=world.generation())
     assert world.delete_offsets(A, ("b", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, NONE]
     assert world.fetch_all() == [Fetched(A, 5, -1, "")]
     world.leave(member)
@@ -239,18 +242,18 @@ def test_members_keep_the_offsets_of_what_they_read(world: Offsets) -> None:
 
 def test_nobody_knows_what_members_read_that_are_no_consumers(world: Offsets) -> None:
     [member] = world.stable(protocol_type="connect")
-    world.commit_offsets(Asked("a", 0, 5), member_id=member, generation=world.generation())
+    world.commit_offsets(Offset("a", 0, 5), member_id=member, generation=world.generation())
     assert world.delete_offsets(A) == ErrorCode.NON_EMPTY_GROUP
 
 
 def test_a_group_must_have_a_name_to_delete_from(world: Offsets) -> None:
-    assert world.commit_offsets(Asked("a", 0, 5), group="") == [NONE]
+    assert world.commit_offsets(Offset("a", 0, 5), group="") == [NONE]
     assert world.fetch(A, group="") == [Fetched(A, 5, -1, "")]
     assert world.delete_offsets(A, group="") == ErrorCode.INVALID_GROUP_ID
 
 
 def test_a_deletion_waits_for_its_write(world: Offsets) -> None:
-    world.commit_offsets(Asked("a", 0, 5))
+    world.commit_offsets(Offset("a", 0, 5))
     world.hold = True
 
     async def delete() -> object:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkad.errors import ErrorCode
-from kafkad.group.committing import Asked
+from kafkad.group.committing import OffsetToCommit as Offset
 from kafkad.group.events import State
 from kafkad.group.records import GroupForgotten, GroupWritten, OffsetCommitted, OffsetForgotten
 from tests.group.committing import MINUTE, Offsets
@@ -27,7 +27,7 @@ def world() -> Iterator[Offsets]:
 
 def commit(world: Offsets, topic: str, member: str = "", **more: int) -> None:
     generation = world.generation() if member else -1
-    [code] = world.commit_offsets(Asked(topic, 0, 5), member_id=member, generation=generation, **more)
+    [code] = world.commit_offsets(Offset(topic, 0, 5), member_id=member, generation=generation, **more)
     assert code == ErrorCode.NONE
 
 
@@ -133,14 +133,14 @@ def test_groups_of_which_nothing_came_are_there_until_they_are_looked_through(wo
     """Somebody was refused, or never used the id that it was given, or committed nothing that fits."""
     world.join(group="refused", protocols=())
     pending = world.join(group="pending", needs_id=True).answer.member_id
-    world.commit_offsets(Asked("a", 0, 5, metadata="m" * 101), group="nothing")
+    world.commit_offsets(Offset("a", 0, 5, metadata="m" * 101), group="nothing")
     assert [world.state(group) for group in ("refused", "pending", "nothing", "unheard of")] == [
         State.EMPTY,
         State.EMPTY,
         State.EMPTY,
         State.DEAD,
     ]
-    assert world.commit_offsets(Asked("a", 0, 5), group="nothing", generation=1) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.commit_offsets(Offset("a", 0, 5), group="nothing", generation=1) == [ErrorCode.UNKNOWN_MEMBER_ID]
     world.expire()
     assert not world.machine.names()
     assert not world.log
@@ -159,7 +159,7 @@ def test_what_is_being_committed_does_not_expire(world: Offsets) -> None:
     commit(world, "a")
     world.advance(10 * MINUTE)
     world.hold = True
-    assert isinstance(world.begin(Asked("a", 0, 6)), asyncio.Future)
+    assert isinstance(world.begin(Offset("a", 0, 6)), asyncio.Future)
     assert world.expire() == NOTHING
     world.hold = False
     world.commit()
@@ -171,7 +171,7 @@ def test_a_group_that_is_just_committing_stays(world: Offsets) -> None:
     [member] = world.stable()
     world.leave(member)
     world.hold = True
-    assert isinstance(world.begin(Asked("a", 0, 6)), asyncio.Future)
+    assert isinstance(world.begin(Offset("a", 0, 6)), asyncio.Future)
     world.expire()
     world.hold = False
     world.commit()
@@ -194,7 +194,7 @@ def test_offsets_of_deleted_topics_go_whoever_has_them(world: Offsets) -> None:
     [member] = world.stable(protocols=SUBSCRIBED_TO_A)
     commit(world, "a", member)
     for group in ("h", "i"):
-        world.commit_offsets(Asked("a", 0, 5), Asked("a", 1, 5), Asked("b", 0, 5), group=group)
+        world.commit_offsets(Offset("a", 0, 5), Offset("a", 1, 5), Offset("b", 0, 5), group=group)
     world.run(world.expiry.forget_topics(frozenset({"a", "z"})))
     assert world.everything() == {("h", "b", 0), ("i", "b", 0)}
     assert world.committer.probe.expired == 0

@@ -102,7 +102,7 @@ def test_a_replacement_that_cannot_be_written_is_told_so_and_comes_again(life: L
     life.advance(3000)
     was = asked.answer.member_id
     life.sync(was, 1, {was: b"A"})
-    life.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    life.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
     refused = life.join(instance_id="a", session_timeout_ms=60_000).answer
     assert refused == asked.answer._replace(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id="", members=())
     assert life.heartbeat(was, 1, instance_id="a") == OK
@@ -116,7 +116,7 @@ def test_who_was_not_replaced_after_all_keeps_its_own_session(life: Life) -> Non
     asked = life.join(instance_id="a")
     life.advance(3000)
     life.sync(asked.answer.member_id, 1)
-    life.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    life.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
     life.join(instance_id="a", session_timeout_ms=60_000)
     life.advance(9_999)
     assert life.state() is State.STABLE

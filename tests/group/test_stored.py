@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkad.errors import ErrorCode
-from kafkad.group.committing import Asked, Fetched
+from kafkad.group.committing import Fetched, OffsetToCommit
 from kafkad.group.stored import StoredOffsets
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.store import ensure_path
@@ -25,7 +25,7 @@ class World:
         self.runner.run(ensure_path(self.store, "/consumers"))
 
     def commit(self, offset: int, metadata: str | None = None, group: str = "g") -> ErrorCode:
-        return self.runner.run(self.offsets.commit(group, Asked(*AT, offset, -1, metadata)))
+        return self.runner.run(self.offsets.commit(group, OffsetToCommit(*AT, offset, -1, metadata)))
 
     def fetch(self, group: str = "g") -> Fetched:
         return self.runner.run(self.offsets.fetch(group, AT))

@@ -46,7 +46,7 @@ def test_an_assignment_that_cannot_be_written_starts_over(life: Life) -> None:
     life.advance(6000)
     leader, follower = (one.answer.member_id for one in asked)
     follows = life.sync(follower, 1)
-    life.failure = ErrorCode.KAFKA_STORAGE_ERROR
+    life.failure = ErrorCode.NOT_COORDINATOR
     assert life.sync(leader, 1, {leader: b"L"}).error == ErrorCode.NOT_COORDINATOR
     assert follows.error == ErrorCode.NOT_COORDINATOR
     assert life.state() is State.PREPARING

@@ -44,7 +44,7 @@ def test_all_who_come_during_an_fsync_share_the_next(home: Home) -> None:
     done: list[str] = []
     for name in ("first", "second", "third", "fourth"):
         append(log, batch())
-        group.commit(log, lambda error, name=name: done.append(name))  # type: ignore[misc]
+        group.fsync(log, lambda error, name=name: done.append(name))  # type: ignore[misc]
     assert len(threads.waiting) == 1
     threads.finish_one()
     assert done == ["first"]
@@ -59,7 +59,7 @@ def test_what_a_shared_fsync_has_flushed_is_known(home: Home) -> None:
     threads = Threads()
     group = GroupFsync(home.files, threads.run)
     append(log, batch())
-    group.commit(log, lambda error: None)
+    group.fsync(log, lambda error: None)
     append(log, batch())
     assert log.flushed_until == 0
     threads.finish_one()
@@ -72,18 +72,18 @@ def test_only_records_and_new_names_are_waited_for(home: Home) -> None:
     threads = Threads()
     group = GroupFsync(home.files, threads.run)
     home.files.synced.clear()
-    group.commit(log, lambda error: None)
+    group.fsync(log, lambda error: None)
     threads.finish_one()
     assert synced(home) == ["00000000000000000000.log", "t-0", "logs"]
     home.files.synced.clear()
     append(log, batch())
-    group.commit(log, lambda error: None)
+    group.fsync(log, lambda error: None)
     threads.finish_one()
     assert synced(home) == ["00000000000000000000.log"]
     home.files.synced.clear()
     log.roll()
     append(log, batch())
-    group.commit(log, lambda error: None)
+    group.fsync(log, lambda error: None)
     threads.finish_one()
     assert synced(home) == ["00000000000000000002.log", "00000000000000000000.log", "t-0"]
     assert log.recovery_point == 0
@@ -94,7 +94,7 @@ def test_what_is_on_the_disk_already_is_not_waited_for(home: Home) -> None:
     append(log, batch())
     log.flush()
     done: list[Outcome] = []
-    GroupFsync(home.files, Threads().run).commit(log, done.append)
+    GroupFsync(home.files, Threads().run).fsync(log, done.append)
     assert done == [None]
 
 
@@ -104,9 +104,9 @@ def test_a_topic_that_is_deleted_during_an_fsync_is_no_failure_of_the_disk(home:
     threads = Threads()
     group = GroupFsync(home.files, threads.run)
     done: list[Outcome] = []
-    group.commit(log, done.append)
+    group.fsync(log, done.append)
     append(log, batch())
-    group.commit(log, done.append)
+    group.fsync(log, done.append)
     log.retired = True
     log.close(clean=False)
     os.rename(log.directory, f"{log.directory}.gone-delete")
@@ -121,17 +121,17 @@ def test_files_that_cannot_be_opened_again_are_a_failure_that_all_are_told(home:
     threads = Threads()
     group = GroupFsync(home.files, threads.run)
     done: list[Outcome] = []
-    group.commit(log, lambda error: None)
+    group.fsync(log, lambda error: None)
     threads.finish_one()
     for _ in range(2):
         append(log, batch())
-        group.commit(log, done.append)
+        group.fsync(log, done.append)
     log.close(clean=False)
     home.files.fail("open", errno.EIO, after=0, once=False)
     threads.finish_one()
     home.files.heal()
     assert sorted(isinstance(error, StorageError) for error in done) == [False, True]
-    group.commit(log, done.append)
+    group.fsync(log, done.append)
     threads.finish_one()
     assert done[2:] == [None]
 
@@ -143,7 +143,7 @@ def test_names_of_a_topic_made_anew_are_waited_for(home: Home) -> None:
     for _ in range(2):
         append(log, batch())
         home.files.synced.clear()
-        group.commit(log, lambda error: None)
+        group.fsync(log, lambda error: None)
         threads.finish_one()
         assert "t-0" in synced(home)
         log.close(clean=False)
@@ -158,7 +158,7 @@ def test_a_failure_is_told_to_all_who_wait(home: Home) -> None:
     done: list[Outcome] = []
     for _ in range(2):
         append(log, batch())
-        group.commit(log, done.append)
+        group.fsync(log, done.append)
     home.files.fail("sync", errno.EIO)
     threads.finish_one()
     assert [isinstance(error, StorageError) for error in done] == [True, True]

@@ -16,7 +16,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log import checkpoint
 from kafkad.log import manager as manager_module
 from kafkad.log.files import Files, disk_errors
-from kafkad.log.loading import DuplicatePartitionError, LoadingStopped, Progress
+from kafkad.log.loading import DuplicatePartitionError, LoadingProgress, LoadingStopped
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.names import NO_TOPIC_ID, TopicPartition
@@ -62,7 +62,7 @@ def test_loading_that_is_stopped_leaves_directories_as_they_were_found(disks: tu
     for directory in manager.live:
         directory.release()
 
-    def stop(progress: Progress) -> None:
+    def stop(progress: LoadingProgress) -> None:
         raise LoadingStopped
 
     again = LogManager([str(clean), str(unclean)], Files(), FakeClock())
@@ -82,7 +82,7 @@ def test_after_an_unclean_stop_progress_is_told(disks: tuple[Path, Path]) -> Non
         append(manager.create(TopicPartition("t", partition), TOPIC_ID, CONFIG), 5)
     for directory in manager.live:
         directory.release()
-    told: list[Progress] = []
+    told: list[LoadingProgress] = []
     again = LogManager([str(disks[0])], Files(), FakeClock())
     again.lock()
     again.claim("cluster", 1)

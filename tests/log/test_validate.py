@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.validate import (
-    Outcome,
+    RebuildResult,
     RefusedRecords,
     demands,
     quick_enough,
@@ -220,6 +220,6 @@ def test_what_grows_a_lot_when_it_is_decompressed_is_left_to_the_worker() -> Non
     wanted = demands(PLAIN, TopicPartition("t", 0), NOW_MS)
     small = build_batch([Record(0, NOW_MS, b"k", bytes(500_000))], codec=Codec.ZSTD)
     large = build_batch([Record(0, NOW_MS, b"k", bytes(600_000))], codec=Codec.ZSTD)
-    assert rebuild_quickly(memoryview(small), wanted) == rebuild(small, wanted) == Outcome()
+    assert rebuild_quickly(memoryview(small), wanted) == rebuild(small, wanted) == RebuildResult()
     assert rebuild_quickly(memoryview(large), wanted) is None
-    assert rebuild(large, wanted) == Outcome()
+    assert rebuild(large, wanted) == RebuildResult()

@@ -13,7 +13,7 @@ from kafkad.controller.topics import MorePartitions, NewTopic
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.names import home_partition
 from kafkad.shard import Coordination, Shard, loading
-from kafkad.shard.shard import Surroundings
+from kafkad.shard.shard import CoordinatorParts
 from kafkad.wire.records import Record
 from tests.fakes import FakeClock
 from tests.one_broker import OneBroker
@@ -30,11 +30,11 @@ class Coordinator:
         self.creations = 0
         self.replicas_asked_for = 1
         self.clock = FakeClock()
-        around = Surroundings(self.clock, broker.replicas.directory_failed, codec=0)
+        parts = CoordinatorParts(self.clock, broker.replicas.directory_failed, codec=0)
         self.coordination: Coordination[Pairs] = Coordination(
             TOPIC,
             broker.replicas,
-            around,
+            parts,
             partitions=PARTITIONS,
             make_machine=self._make_machine,
             create=self._create,

@@ -23,7 +23,7 @@ from kafkad.replica.partition import Partition, Role
 from kafkad.replica.waits import Waits
 from kafkad.shard import Shard
 from kafkad.shard.loading import Abandoned, Loader
-from kafkad.shard.shard import Surroundings
+from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import BATCH_HEADER, PREFIX_SIZE, Record, build_batch, iter_batches, seal
@@ -44,8 +44,8 @@ class Live:
         waits = Waits(Timers(), FakeClock(), lambda call: None)
         self.partition = Partition(TP, self.log, 1, waits, cast(Durable, None), TopicProbe(), 0)
         self.partition.become(Role(leader=1, leader_epoch=1, isr=(1,), replicas=(1,)))
-        around = Surroundings(FakeClock(), lambda error: None, codec)
-        self.shard: Shard[Pairs] = Shard(self.partition, around, Pairs)
+        parts = CoordinatorParts(FakeClock(), lambda error: None, codec)
+        self.shard: Shard[Pairs] = Shard(self.partition, parts, Pairs)
         self.shard.begin()
 
     def write(self, *pairs: Pair) -> None:

@@ -20,7 +20,7 @@ from kafkad.replica.durable import Durable
 from kafkad.replica.partition import Partition, Role
 from kafkad.replica.waits import Waits
 from kafkad.shard import Shard
-from kafkad.shard.shard import Surroundings
+from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
 from kafkad.wire.records import iter_batches, iter_records
 from tests.fakes import FakeClock, FaultyFiles, HeldDisk
@@ -43,8 +43,8 @@ class Made:
         self.log = Log.open(str(directory / str(TP)), log_config, self.files, self.clock, topic_partition=TP)
         waits = Waits(Timers(), self.clock, lambda call: None)
         self.partition = Partition(TP, self.log, ME, waits, cast(Durable, self.disk), TopicProbe(), 0)
-        around = Surroundings(self.clock, self.failures.append, codec=0)
-        self.shard: Shard[Pairs] = Shard(self.partition, around, Pairs)
+        parts = CoordinatorParts(self.clock, self.failures.append, codec=0)
+        self.shard: Shard[Pairs] = Shard(self.partition, parts, Pairs)
         self.machine = self.shard.machine
 
     def lead(self, role: Role = ALONE) -> None:
