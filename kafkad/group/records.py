@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from kafkad.wire import schema
-from kafkad.wire.messages.consumer_offsets import (
+from kafkad.wire.log_records.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,

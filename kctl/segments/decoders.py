@@ -8,13 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kafkad.names import id_text, java_hash
-from kafkad.wire.messages import (
-    consumer_group_records,
-    consumer_offsets,
-    consumer_protocol,
-    share_group_records,
-    transaction_state,
-)
+from kafkad.wire.log_records import consumer_groups, consumer_offsets, share_groups, transaction_state
+from kafkad.wire.messages import consumer_protocol
 from kafkad.wire.records import Record
 from kafkad.wire.schema import Field, MalformedError, Message, decode, within
 from kctl.segments.values import compact
@@ -38,19 +33,19 @@ _GROUP_RECORDS = {
     2: ("group", consumer_offsets.GroupMetadataKey, consumer_offsets.GroupMetadataValue),
 }
 _NEW_GROUP_RECORDS = {
-    3: ("group-epoch", consumer_group_records, "ConsumerGroupMetadata"),
-    4: ("partitions", consumer_group_records, "ConsumerGroupPartitionMetadata"),
-    5: ("member", consumer_group_records, "ConsumerGroupMemberMetadata"),
-    6: ("target-epoch", consumer_group_records, "ConsumerGroupTargetAssignmentMetadata"),
-    7: ("target", consumer_group_records, "ConsumerGroupTargetAssignmentMember"),
-    8: ("assignment", consumer_group_records, "ConsumerGroupCurrentMemberAssignment"),
-    10: ("share-member", share_group_records, "ShareGroupMemberMetadata"),
-    11: ("share-epoch", share_group_records, "ShareGroupMetadata"),
-    12: ("share-target-epoch", share_group_records, "ShareGroupTargetAssignmentMetadata"),
-    13: ("share-target", share_group_records, "ShareGroupTargetAssignmentMember"),
-    14: ("share-assignment", share_group_records, "ShareGroupCurrentMemberAssignment"),
-    15: ("share-partitions", share_group_records, "ShareGroupStatePartitionMetadata"),
-    16: ("regex", consumer_group_records, "ConsumerGroupRegularExpression"),
+    3: ("group-epoch", consumer_groups, "ConsumerGroupMetadata"),
+    4: ("partitions", consumer_groups, "ConsumerGroupPartitionMetadata"),
+    5: ("member", consumer_groups, "ConsumerGroupMemberMetadata"),
+    6: ("target-epoch", consumer_groups, "ConsumerGroupTargetAssignmentMetadata"),
+    7: ("target", consumer_groups, "ConsumerGroupTargetAssignmentMember"),
+    8: ("assignment", consumer_groups, "ConsumerGroupCurrentMemberAssignment"),
+    10: ("share-member", share_groups, "ShareGroupMemberMetadata"),
+    11: ("share-epoch", share_groups, "ShareGroupMetadata"),
+    12: ("share-target-epoch", share_groups, "ShareGroupTargetAssignmentMetadata"),
+    13: ("share-target", share_groups, "ShareGroupTargetAssignmentMember"),
+    14: ("share-assignment", share_groups, "ShareGroupCurrentMemberAssignment"),
+    15: ("share-partitions", share_groups, "ShareGroupStatePartitionMetadata"),
+    16: ("regex", consumer_groups, "ConsumerGroupRegularExpression"),
 }
 
 

@@ -8,10 +8,10 @@ import struct
 from typing import Any
 
 from kafkad.names import id_text
-from kafkad.wire.messages import cluster_metadata as records
 from kafkad.wire.primitives import get_uvarint
 from kafkad.wire.records import Record
 from kafkad.wire.schema import MalformedError, decode, within
+from kctl.segments import metadata_records as records
 from kctl.segments.decoders import Decoded, as_dict
 from kctl.segments.values import compact
 

@@ -20,7 +20,7 @@ from kafkad.group.records import (
     encode,
 )
 from kafkad.wire import schema
-from kafkad.wire.messages.consumer_offsets import (
+from kafkad.wire.log_records.consumer_offsets import (
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,

@@ -12,13 +12,9 @@ import pytest
 
 from kafkad.names import NO_TOPIC_ID
 from kafkad.wire import apis, schema
-from kafkad.wire.messages import (
-    cluster_metadata,
-    consumer_group_records,
-    consumer_offsets,
-    consumer_protocol,
-    transaction_state,
-)
+from kafkad.wire.log_records import consumer_groups, consumer_offsets, transaction_state
+from kafkad.wire.messages import consumer_protocol
+from kctl.segments import metadata_records
 from tests.oracle import kafka
 from tests.wire.values import versions_of
 
@@ -41,7 +37,7 @@ TYPES = {
 ENDINGS = ("Key", "Value", "Subscription", "Assignment", "Record", "Message")
 RECORDS = [
     cls
-    for module in (cluster_metadata, consumer_offsets, consumer_group_records, transaction_state, consumer_protocol)
+    for module in (metadata_records, consumer_offsets, consumer_groups, transaction_state, consumer_protocol)
     for cls in vars(module).values()
     if isinstance(cls, type) and cls.__name__.endswith(ENDINGS)
 ]

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from kafkad.wire.messages import consumer_group_records, share_group_records
-from kafkad.wire.messages.consumer_group_records import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
-from kafkad.wire.messages.consumer_offsets import (
+from kafkad.wire.log_records import consumer_groups, share_groups
+from kafkad.wire.log_records.consumer_groups import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
+from kafkad.wire.log_records.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from kafkad.wire.log_records.transaction_state import TransactionLogKey, TransactionLogValue
 from kafkad.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from kafkad.wire.messages.transaction_state import TransactionLogKey, TransactionLogValue
 from kafkad.wire.records import Record, iter_batches, iter_records
 from kafkad.wire.schema import encode, read
 
@@ -25,19 +25,19 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 LOGS = GOLDEN / "logs" / "main"
 NEW_GROUPS = GOLDEN / "newgroups" / "logs"
 NEW_GROUP_RECORDS = {
-    3: (consumer_group_records, "ConsumerGroupMetadata"),
-    4: (consumer_group_records, "ConsumerGroupPartitionMetadata"),
-    5: (consumer_group_records, "ConsumerGroupMemberMetadata"),
-    6: (consumer_group_records, "ConsumerGroupTargetAssignmentMetadata"),
-    7: (consumer_group_records, "ConsumerGroupTargetAssignmentMember"),
-    8: (consumer_group_records, "ConsumerGroupCurrentMemberAssignment"),
-    10: (share_group_records, "ShareGroupMemberMetadata"),
-    11: (share_group_records, "ShareGroupMetadata"),
-    12: (share_group_records, "ShareGroupTargetAssignmentMetadata"),
-    13: (share_group_records, "ShareGroupTargetAssignmentMember"),
-    14: (share_group_records, "ShareGroupCurrentMemberAssignment"),
-    15: (share_group_records, "ShareGroupStatePartitionMetadata"),
-    16: (consumer_group_records, "ConsumerGroupRegularExpression"),
+    3: (consumer_groups, "ConsumerGroupMetadata"),
+    4: (consumer_groups, "ConsumerGroupPartitionMetadata"),
+    5: (consumer_groups, "ConsumerGroupMemberMetadata"),
+    6: (consumer_groups, "ConsumerGroupTargetAssignmentMetadata"),
+    7: (consumer_groups, "ConsumerGroupTargetAssignmentMember"),
+    8: (consumer_groups, "ConsumerGroupCurrentMemberAssignment"),
+    10: (share_groups, "ShareGroupMemberMetadata"),
+    11: (share_groups, "ShareGroupMetadata"),
+    12: (share_groups, "ShareGroupTargetAssignmentMetadata"),
+    13: (share_groups, "ShareGroupTargetAssignmentMember"),
+    14: (share_groups, "ShareGroupCurrentMemberAssignment"),
+    15: (share_groups, "ShareGroupStatePartitionMetadata"),
+    16: (consumer_groups, "ConsumerGroupRegularExpression"),
 }
 
 

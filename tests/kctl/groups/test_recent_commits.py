@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkad.names import TopicPartition
-from kafkad.wire.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from kafkad.wire.log_records.consumer_offsets import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from kafkad.wire.records import Record
 from kafkad.wire.schema import encode
 from kctl.groups.recent_commits import Recent, seen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kafkad.wire.messages import consumer_group_records as records
+from kafkad.wire.log_records import consumer_groups as records
 from kafkad.wire.records import Record, build_batch
 from kafkad.wire.schema import encode
 

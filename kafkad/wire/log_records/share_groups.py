@@ -3,7 +3,7 @@ A key's version is the kind of record."""
 
 from __future__ import annotations
 
-from kafkad.wire.messages.consumer_group_records import TopicPartition
+from kafkad.wire.log_records.consumer_groups import TopicPartition
 from kafkad.wire.schema import array, int8, int32, int64, message, nested, string, uuid
 
 
