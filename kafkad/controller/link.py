@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from kafkad.controller.controller import Controller
-from kafkad.controller.isr import Outcome as IsrOutcome
+from kafkad.controller.isr import IsrResult
 from kafkad.controller.topics import NewTopic, TopicResult
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.znodes import ProducerIdBlock
@@ -48,7 +48,7 @@ class ControllerLink(Protocol):
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         """A block of ids that nobody else has or gets."""
 
-    async def alter_isr(self, wanted: Mapping[TopicPartition, WantedIsr]) -> dict[TopicPartition, IsrOutcome]:
+    async def alter_isr(self, wanted: Mapping[TopicPartition, WantedIsr]) -> dict[TopicPartition, IsrResult]:
         """The state of each partition as it is now, or why it was not changed."""
 
     async def controlled_shutdown(self) -> list[TopicPartition]:
@@ -77,7 +77,7 @@ class LocalController:
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         return await self._controller.allocate_producer_ids(self._broker, self._epoch())
 
-    async def alter_isr(self, wanted: Mapping[TopicPartition, WantedIsr]) -> dict[TopicPartition, IsrOutcome]:
+    async def alter_isr(self, wanted: Mapping[TopicPartition, WantedIsr]) -> dict[TopicPartition, IsrResult]:
         return await self._controller.alter_isr(self._broker, self._epoch(), wanted)
 
     async def controlled_shutdown(self) -> list[TopicPartition]:
@@ -108,7 +108,7 @@ class RemoteController:
         first = response.producer_id_start
         return ProducerIdBlock(self._broker, first, first + response.producer_id_len - 1)
 
-    async def alter_isr(self, wanted: Mapping[TopicPartition, WantedIsr]) -> dict[TopicPartition, IsrOutcome]:
+    async def alter_isr(self, wanted: Mapping[TopicPartition, WantedIsr]) -> dict[TopicPartition, IsrResult]:
         """Partitions that the controller says nothing of are those of topics that one of the two does not know."""
         topics: dict[str, RequestTopicData] = {}
         for tp, isr in wanted.items():
@@ -121,7 +121,7 @@ class RemoteController:
         response: AlterPartitionResponse = await self._call(request)
         _raise(response.error_code)
         unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "The controller does not know the topic by this id")
-        outcomes: dict[TopicPartition, IsrOutcome] = dict.fromkeys(wanted, unknown)
+        outcomes: dict[TopicPartition, IsrResult] = dict.fromkeys(wanted, unknown)
         for answered in response.topics:
             name = self._topics.name_of(answered.topic_id) or answered.topic_name
             for partition in answered.partitions:
@@ -170,7 +170,7 @@ class CurrentController:
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         return await self._now().allocate_producer_ids()
 
-    async def alter_isr(self, wanted: Mapping[TopicPartition, WantedIsr]) -> dict[TopicPartition, IsrOutcome]:
+    async def alter_isr(self, wanted: Mapping[TopicPartition, WantedIsr]) -> dict[TopicPartition, IsrResult]:
         return await self._now().alter_isr(wanted)
 
     async def controlled_shutdown(self) -> list[TopicPartition]:
@@ -233,7 +233,7 @@ def _wanted(index: int, isr: WantedIsr) -> RequestPartitionData:
     )
 
 
-def _isr_outcome(partition: ResponsePartitionData) -> IsrOutcome:
+def _isr_outcome(partition: ResponsePartitionData) -> IsrResult:
     if partition.error_code:
         return KafkaError(ErrorCode(partition.error_code))
     return PartitionState(
