@@ -7,14 +7,13 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from kafkad.config import Config
-from kafkad.controller.adoption import FoundTopic, adopt, has_topics
+from kafkad.controller.adoption import AdoptedTopic, adopt, has_topics
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.log.damage import Damage
 from kafkad.log.directories import LogDirectory
 from kafkad.log.loading import IdOf
 from kafkad.log.log import Log
-from kafkad.log.manager import FoundTopic as OnDisk
-from kafkad.log.manager import LogManager
+from kafkad.log.manager import LogManager, TopicOnDisk
 from kafkad.meta.store import MetaStore
 from kafkad.meta.znodes import TOPICS, Topic
 from kafkad.model import NO_EPOCH
@@ -91,7 +90,7 @@ def tell_of_strays(logs: LogManager, replicas: ReplicaManager) -> None:
         log.warning("the metadata has no topic for %s; they are left as they are", _some(strays))
 
 
-def _found(logs: LogManager, found: OnDisk, config: Config) -> FoundTopic | None:
+def _found(logs: LogManager, found: TopicOnDisk, config: Config) -> AdoptedTopic | None:
     name = found.name
     if len(found.topic_ids) > 1:
         ids = ", ".join(id_text(topic_id) for topic_id in found.topic_ids)
@@ -99,7 +98,7 @@ def _found(logs: LogManager, found: OnDisk, config: Config) -> FoundTopic | None
         return None
     held = {partition: logs.get(TopicPartition(name, partition)) for partition in found.partitions}
     latest = {partition: log.epochs.latest if log is not None else None for partition, log in held.items()}
-    return FoundTopic(
+    return AdoptedTopic(
         name=name,
         topic_id=found.topic_ids[0] if found.topic_ids else NO_TOPIC_ID,
         latest_epochs={partition: NO_EPOCH if epoch is None else epoch for partition, epoch in latest.items()},

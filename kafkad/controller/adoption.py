@@ -16,8 +16,9 @@ from kafkad.names import NO_TOPIC_ID, TopicId
 _NO_CONFIGS: Mapping[str, str] = {}
 
 
-class FoundTopic(NamedTuple):
-    """`latest_epochs` has the partitions that are on disk, with the latest leader epoch of each log (-1 for none).
+class AdoptedTopic(NamedTuple):
+    """A topic to be written into the store. `latest_epochs` has its partitions on disk, with the latest leader epoch of
+    each log (-1 for none).
 
     A topic of Kafka below 2.8 has NO_TOPIC_ID and gets an id. `configs` are the settings it shall have.
     """
@@ -41,7 +42,7 @@ async def has_topics(store: MetaStore) -> bool:
     return bool(await store.children(TOPICS))
 
 
-async def adopt(store: MetaStore, broker: int, topics: Sequence[FoundTopic], now_ms: int) -> None:
+async def adopt(store: MetaStore, broker: int, topics: Sequence[AdoptedTopic], now_ms: int) -> None:
     """Enters `topics` with `broker` as their only replica, all or none; before the controller starts.
 
     Which producer ids were given out is not known, and one that is given twice makes a new producer's records look like
@@ -58,7 +59,7 @@ async def adopt(store: MetaStore, broker: int, topics: Sequence[FoundTopic], now
     await store.multi(operations)
 
 
-def _operations(found: FoundTopic, broker: int) -> list[Operation]:
+def _operations(found: AdoptedTopic, broker: int) -> list[Operation]:
     topic_id = found.topic_id if found.topic_id != NO_TOPIC_ID else os.urandom(16)
     assignment = PartitionAssignment(replicas=(broker,))
     node = Topic(topic_id=topic_id, partitions=dict.fromkeys(range(found.partitions), assignment))

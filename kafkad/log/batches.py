@@ -26,9 +26,6 @@ from kafkad.wire.records import (
     Header,
 )
 
-_LEGACY = struct.Struct(">qiIbb")
-_LEGACY_TIMESTAMP = struct.Struct(">q")
-_LEGACY_SMALLEST = (SMALLEST_BATCH - PREFIX_SIZE, SMALLEST_BATCH - PREFIX_SIZE + _LEGACY_TIMESTAMP.size)
 _LONGEST_HEADER = HEADER_SIZE
 _BLOCK = 4096
 _CHUNK = 1 << 20
@@ -56,8 +53,10 @@ def header_at(data: bytes | bytearray | memoryview, at: int, left: int) -> Heade
         if header[LAST_OFFSET_DELTA] < 0:
             raise ValueError(f"a batch with last offset delta {header[LAST_OFFSET_DELTA]}")
     elif magic < 2:
-        header = _legacy_header(data, at, magic)
-        smallest = _LEGACY_SMALLEST[magic]
+        from kafkad.wire.legacy import smallest_length, unpack_message_header
+
+        header = unpack_message_header(data, at)
+        smallest = smallest_length(magic)
     else:
         raise ValueError(f"magic {magic}, which is no format known")
     if not smallest <= header[LENGTH] <= left - PREFIX_SIZE:
@@ -65,13 +64,6 @@ def header_at(data: bytes | bytearray | memoryview, at: int, left: int) -> Heade
     if header[BASE_OFFSET] < 0:
         raise ValueError(f"a batch with base offset {header[BASE_OFFSET]}")
     return header
-
-
-def _legacy_header(data: bytes | bytearray | memoryview, at: int, magic: int) -> Header:
-    offset, length, crc, _, attributes = _LEGACY.unpack_from(data, at)
-    timestamp = _LEGACY_TIMESTAMP.unpack_from(data, at + _LEGACY.size)[0] if magic else -1
-    count = -1 if attributes & 7 else 1
-    return (offset, length, -1, magic, crc, attributes & 15, 0, timestamp, timestamp, -1, -1, -1, count)
 
 
 def read_header(pread: Callable[[int, int, int], bytes], fd: int, position: int, end: int) -> Header:

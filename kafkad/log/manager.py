@@ -165,7 +165,7 @@ class LogManager:
         if self.damages.add(topic_partition, damage):
             self.on_damage(topic_partition, damage)
 
-    def found_topics(self) -> list[FoundTopic]:
+    def found_topics(self) -> list[TopicOnDisk]:
         """What the directories hold, for a first start on an empty metadata store."""
         partitions: dict[str, list[int]] = {}
         ids: dict[str, set[bytes]] = {}
@@ -175,7 +175,7 @@ class LogManager:
             if log.topic_id != NO_TOPIC_ID:
                 ids.setdefault(topic_partition.topic, set()).add(log.topic_id)
         return [
-            FoundTopic(name=topic, topic_ids=tuple(ids.get(topic, ())), partitions=tuple(sorted(numbers)))
+            TopicOnDisk(name=topic, topic_ids=tuple(ids.get(topic, ())), partitions=tuple(sorted(numbers)))
             for topic, numbers in sorted(partitions.items())
         ]
 
@@ -465,8 +465,8 @@ class LogManager:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoundTopic:
-    """A topic as log directories tell of it: more than one id is one too many, none is from before there were ids."""
+class TopicOnDisk:
+    """A topic found in the log directories. Several ids are a contradiction; none means it is older than topic ids."""
 
     name: str
     topic_ids: tuple[bytes, ...]

@@ -31,13 +31,23 @@ _SIZE = struct.Struct(">i")
 _CRC_FROM = 16
 
 
+def smallest_length(magic: int) -> int:
+    """The length of a message without key and value."""
+    return SMALLEST_BATCH - PREFIX_SIZE + (_TIMESTAMP.size if magic else 0)
+
+
 def read_message_header(view: memoryview, at: int) -> BatchHeader:
-    """A message seen as a batch: no producer, no leader epoch; record_count is -1 when it wraps others."""
-    offset, length, crc, magic, attributes = _HEADER.unpack_from(view, at)
-    smallest = SMALLEST_BATCH - PREFIX_SIZE + (_TIMESTAMP.size if magic else 0)
+    """The header of the whole message at `at`, seen as a batch."""
+    header = unpack_message_header(view, at)
     left = len(view) - at - PREFIX_SIZE
-    if not smallest <= length <= left:
-        raise RecordsError(f"message length {length} where {left} bytes are left", at)
+    if not smallest_length(header.magic) <= header.length <= left:
+        raise RecordsError(f"message length {header.length} where {left} bytes are left", at)
+    return header
+
+
+def unpack_message_header(view: bytes | bytearray | memoryview, at: int) -> BatchHeader:
+    """A message's header as that of a batch: no producer, no leader epoch; record_count is -1 when it wraps others."""
+    offset, length, crc, magic, attributes = _HEADER.unpack_from(view, at)
     timestamp = _TIMESTAMP.unpack_from(view, at + _HEADER.size)[0] if magic else NO_TIMESTAMP
     return BatchHeader(
         base_offset=offset,

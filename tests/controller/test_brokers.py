@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkad.clock import SystemClock
-from kafkad.controller.adoption import FoundTopic, adopt, has_topics
+from kafkad.controller.adoption import AdoptedTopic, adopt, has_topics
 from kafkad.controller.channel import LocalChannel
 from kafkad.controller.controller import Controller
 from kafkad.controller.registration import Occupied, cluster_id, prepare, register
@@ -291,8 +291,8 @@ def test_adoption() -> None:
         await prepare(session)
         assert not await has_topics(session)
         found = [
-            FoundTopic(name="a", topic_id=b"i" * 16, latest_epochs={0: 3, 2: -1}),
-            FoundTopic(name="old", topic_id=NO_TOPIC_ID, latest_epochs={0: 0}),
+            AdoptedTopic(name="a", topic_id=b"i" * 16, latest_epochs={0: 3, 2: -1}),
+            AdoptedTopic(name="old", topic_id=NO_TOPIC_ID, latest_epochs={0: 0}),
         ]
         assert found[0].missing == [1]
         await adopt(session, 1, found, now_ms=5_000_123)
@@ -316,7 +316,9 @@ def test_an_adoption_that_is_interrupted_begins_again(tmp_path: Path) -> None:
         store = EmbeddedStore.open(str(tmp_path), SystemClock())
         session = store.session()
         await prepare(session)
-        found = [FoundTopic(name=name, topic_id=b"i" * 16, latest_epochs=dict.fromkeys(range(700), 0)) for name in "ab"]
+        found = [
+            AdoptedTopic(name=name, topic_id=b"i" * 16, latest_epochs=dict.fromkeys(range(700), 0)) for name in "ab"
+        ]
         await adopt(session, 1, found, now_ms=5_000_123)
         await store.close()
         journal = tmp_path / FILE_NAME
