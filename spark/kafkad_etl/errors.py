@@ -1,4 +1,4 @@
-"""How `kctl etl` ends: its own exit codes, which say what kind of thing went wrong with a job."""
+"""Errors and exit codes of `kctl etl`: each code names the kind of failure."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Batch(Struct, frozen=True, tag="batch", kw_only=True):
     late: int = 0
     """Rows that came after the watermark had passed them, and were dropped."""
     duplicates: int = 0
-    """Rows that deduplication left out."""
+    """Rows dropped as duplicates."""
     files: int = 0
     bytes_written: int = 0
     seconds: float

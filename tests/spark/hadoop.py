@@ -1,7 +1,7 @@
 """A small real Hadoop on loopback: HDFS of one node, and a YARN of one ResourceManager and one NodeManager.
 
 All of it is in one JVM, which Python drives over Py4J, and which ends when its standard input does: nobody leaves one
-behind. It runs on the Hadoop inside PySpark; only what servers need beside that is fetched.
+behind. It the Hadoop inside PySpark; only what servers need beside that is fetched.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def test_a_job_that_sees_it_all(story: Story) -> None:
 
         second = story.etl("run", "job.yaml")
         assert second.code == 7
-        assert f"another run of this job is going on: process {run.process.pid} on " in second.err
+        assert f"another run of this job is in progress: process {run.process.pid} on " in second.err
 
         story.kctl("topics", "add-partitions", "orders", "--partitions", "2", "-y")
         story.write(500, 100, partition=1)
@@ -195,7 +195,7 @@ def _then_records_are_deleted(story: Story) -> None:
     assert "orders-0: 50 records (600-649) deleted before they were read" in refused.err
     done = story.etl(*arguments, "--accept-data-loss")
     assert done.code == 0, done
-    assert "orders-0: 50 records (600-649) deleted before they were read; going on without them" in done.err
+    assert "orders-0: 50 records (600-649) deleted before they were read; continuing without them" in done.err
     assert "done: 50 rows read, 50 written" in done.err
     assert done.err.count("  lost: orders-0: 50 records") == 1, "one gap is counted once"
     assert set(story.written()) == set(range(700)) | set(range(750, 800))
@@ -206,7 +206,7 @@ def _then_records_are_deleted(story: Story) -> None:
     until(story.creates_again, "orders is there again", 60)
     again = story.etl(*arguments)
     assert again.code == 7
-    assert 'topic "orders" was deleted and created again' in again.err
+    assert 'topic "orders" was deleted and recreated' in again.err
 
 
 def test_a_topic_deleted_in_the_middle_is_named(story: Story) -> None:
@@ -217,7 +217,7 @@ def test_a_topic_deleted_in_the_middle_is_named(story: Story) -> None:
         deleted = time.monotonic()
         assert run.ends() == 3
         assert time.monotonic() - deleted < 40, "Spark's own patience is longer"
-    assert "topic orders was deleted while the job ran" in run.error.read_text()
+    assert "topic orders was deleted while the job was running" in run.error.read_text()
 
 
 @pytest.mark.parametrize("cluster", ["kafkad"], indirect=True)

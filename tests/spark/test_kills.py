@@ -110,7 +110,7 @@ def test_every_row_is_there_once_whatever_was_killed(directory: Path) -> None:
         os.kill(jvm, signal.SIGKILL)
         code, said = run.end()
         assert code == EtlExit.FAILED, said
-        assert "Spark was killed (SIGKILL) before the job was done" in said
+        assert "Spark was killed (SIGKILL) before the job finished" in said
         assert processes(directory) == {}
         assert private(directory) == []
 

@@ -148,7 +148,7 @@ def test_rows_are_there_once_whatever_was_killed_and_all_is_known_afterwards(
     hadoop.remove(f"/checkpoints/{name}")
     code, said = run("run", "job.yaml", "--master", "local[1]")
     assert code == EtlExit.CHECKPOINT, said
-    assert "lacks a piece: batch" in said and "and it has no batch now" in said
+    assert "is incomplete: batch" in said and "but it now has no batches" in said
 
 
 def test_what_yarn_refuses_is_said_as_yarn_says_it(directory: Path) -> None:

@@ -1,7 +1,7 @@
-"""A job's checkpoint: what Spark's own files in it say, whether it belongs to the job as it is now, and who uses it.
+"""Reads and guards a job's checkpoint: its progress as Spark's files record it, and whether it still matches the job.
 
-Spark writes `metadata`, `offsets/N` before batch N and `commits/N` after it. Beside them is our `job.json`, with what
-the job was when the checkpoint was made. Decisions are functions of values; only `Checkpoint` touches files.
+Spark writes `metadata`, `offsets/N` before batch N and `commits/N` after it. `job.json` beside them is ours: the job as
+it was when the checkpoint was created. Decisions are functions of values; only `Checkpoint` touches files.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from kafkad_etl.job import Job, Offsets
 
 RECORD = "job.json"
 ASIDE = ".reset-"
-"""In the names of checkpoints that were put aside, before the time."""
+"""Infix in the names of checkpoints that were set aside, before the timestamp."""
 _STATE = "KAFKAD_ETL_STATE"
-_RESET = "--reset-checkpoint puts it aside, and begins at source.start again"
+_RESET = "--reset-checkpoint sets it aside and starts over at source.start"
 
 
 def directory_of(job: Job, environment: Mapping[str, str]) -> str:
-    """Absolute, or with its scheme."""
+    """The checkpoint directory: an absolute path, or a URL with its scheme."""
     path = job.run.checkpoint or str(Path(environment.get(_STATE) or ".etl") / job.name)
     if is_elsewhere(path):
         return path
@@ -39,7 +39,7 @@ def checkpoint_of(job: Job, environment: Mapping[str, str]) -> Checkpoint:
 
 
 def beside(record: Path) -> Checkpoint:
-    """The checkpoint whose record this is."""
+    """The checkpoint that belongs to a record."""
     here = Checkpoint(str(record.parent.absolute()), record.parent)
     found = here.record()
     return Checkpoint(found.remote, record.parent) if found and found.remote else here
@@ -50,19 +50,21 @@ def state_directory(environment: Mapping[str, str]) -> Path:
 
 
 class Standing(Struct, frozen=True):
-    """Where the next run goes on: `reached` is where the last batch that is committed ended."""
+    """A checkpoint's progress, from which the next run resumes. `reached` holds the end offsets of the last
+    committed batch."""
 
     query_id: str = ""
     batch: int | None = None
-    """The last one that is committed."""
+    """The last committed batch."""
     planned: int | None = None
-    """The one that was begun and not committed: it is done again, with the same offsets."""
+    """The batch that was started but not committed; it will be repeated with the same offsets."""
     reached: Offsets = {}
     watermark_ms: int = 0
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """`facts` are those of the job that must stay as they are, each under the key that a person changes."""
+    """The `job.json` beside a checkpoint. `facts` are the parts of the job that must not change, by the key a user
+    would edit."""
 
     version: int = 1
     job: str
@@ -71,17 +73,17 @@ class Record(Struct, frozen=True, kw_only=True):
     facts: dict[str, str]
     hash: str
     spark: str = ""
-    """As x.y; empty: not known."""
+    """As x.y; empty if unknown."""
     topics: dict[str, str] = {}
-    """Name to the id that the cluster gave the topic."""
+    """Topic ids by topic name, as the cluster assigned them."""
     remote: str = ""
-    """Where the checkpoint is, if not beside this file."""
+    """The checkpoint's location, if it is not beside this file."""
     seen: Standing = Standing()
-    """Of a remote checkpoint: where the last run from this machine brought it."""
+    """For a remote checkpoint: its progress after the last run from this machine."""
 
 
 class Files(NamedTuple):
-    """What was found; texts are read of those that decide only."""
+    """The files found in a checkpoint. Only those that decide its progress are read; the others are empty strings."""
 
     metadata: str | None = None
     initial: str | None = None
@@ -94,7 +96,7 @@ class Files(NamedTuple):
 
 
 def facts(job: Job) -> dict[str, str]:
-    """`job` is the effective one. What of it a checkpoint cannot be read without; nothing secret."""
+    """The parts of an effective job without which its checkpoint cannot be used; nothing secret."""
     found = {"source": source_text(job), "sink": sink_text(job)}
     if not is_stateful(job):
         return found
@@ -135,14 +137,14 @@ def record_of(job: Job, checkpoint_id: str, made: str, topics: Mapping[str, str]
 
 
 def differences(before: Record, now: Record) -> list[str]:
-    """What keeps the job as it is now from going on with the checkpoint; each for a person to read."""
+    """Reasons, for people, why the job as it is now cannot resume from the checkpoint."""
     found = []
     if before.job != now.job:
-        found.append(f"it belongs to the job {before.job}")
+        found.append(f"it belongs to job {before.job}")
     for key in dict.fromkeys((*before.facts, *now.facts)):
         was, is_now = before.facts.get(key), now.facts.get(key)
         if was != is_now:
-            found.append(f"{key}: was {was or 'not there'}; is now {is_now or 'not there'}")
+            found.append(f"{key}: was {was or 'not set'}; is now {is_now or 'not set'}")
     if before.spark and now.spark and before.spark != now.spark:
         found.append(f"Spark: was {before.spark}; is now {now.spark}")
     found += recreated(before.topics, now.topics)
@@ -151,20 +153,20 @@ def differences(before: Record, now: Record) -> list[str]:
 
 def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return [
-        f'topic "{name}" was deleted and created again (its id was {was}; is now {now[name]}), '
-        "so its offsets mean other records"
+        f'topic "{name}" was deleted and recreated (its id was {was}; is now {now[name]}), '
+        "so its offsets refer to different records"
         for name, was in before.items()
         if was and now.get(name) and now[name] != was
     ]
 
 
 def pieces_missing(files: Files) -> list[str]:
-    """Spark would begin anew, and write everything again, or stop with a trace."""
+    """Problems for which Spark would silently start over, writing everything again, or stop with a stack trace."""
     if not files.is_begun:
         return []
     found = []
     if not files.metadata:
-        found.append("the file metadata is missing: Spark would take the checkpoint for a new one")
+        found.append("the file metadata is missing: Spark would treat the checkpoint as new")
     last = max((*files.offsets, *files.commits))
     needed = {last, max(files.commits, default=last)}
     found += [f"the file offsets/{number} is missing" for number in sorted(needed) if number not in files.offsets]
@@ -174,18 +176,18 @@ def pieces_missing(files: Files) -> list[str]:
 
 
 def guard(before: Record | None, now: Record, files: Files, path: str) -> None:
-    """EtlError CHECKPOINT unless the job may go on with this checkpoint."""
+    """Raises EtlError CHECKPOINT unless the job may resume from this checkpoint."""
     missing = pieces_missing(files)
     if missing:
-        raise _refused(f"the checkpoint {path} lacks a piece", missing)
+        raise _refused(f"the checkpoint {path} is incomplete", missing)
     if not files.is_begun and not is_elsewhere(path):
         return
     if before is None and is_elsewhere(path):
         return
     if before is None:
-        raise _refused(f"the checkpoint {path} has no {RECORD}: it was not made by kctl etl, or lacks a piece", [])
+        raise _refused(f"the checkpoint {path} has no {RECORD}: it was not created by kctl etl, or is incomplete", [])
     if found := differences(before, now):
-        raise _refused(f"the checkpoint {path} does not belong to this job as it is now", found)
+        raise _refused(f"the checkpoint {path} does not match the job as it is now", found)
 
 
 def _refused(what: str, why: list[str]) -> EtlError:
@@ -196,7 +198,7 @@ def _refused(what: str, why: list[str]) -> EtlError:
 
 
 def standing_of(files: Files) -> Standing:
-    """`files` lack no piece."""
+    """The progress recorded in a checkpoint's files, which must be complete."""
     batch = max(files.commits, default=None)
     last = max(files.offsets, default=None)
     planned = last if last is not None and (batch is None or last > batch) else None
@@ -213,7 +215,7 @@ def _id(metadata: str | None) -> str:
 
 
 def _offsets(text: str) -> Offsets:
-    """Of the last line; a source of files has a line without topics."""
+    """Parses the last line; a source of files has a line without topics."""
     lines = text.replace("\0", "").strip().splitlines()
     found = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
     if not all(isinstance(offsets, dict) for offsets in found.values()):
@@ -228,7 +230,7 @@ def _watermark(files: Files, batch: int | None) -> int:
 
 
 class Checkpoint:
-    """`path` is absolute, or has a scheme: such a one is not looked at, and its record is in `local`."""
+    """A checkpoint at an absolute path or a URL. One with a URL is never read from here; its record is in `local`."""
 
     def __init__(self, path: str, local: Path) -> None:
         self.path = path
@@ -237,11 +239,11 @@ class Checkpoint:
 
     @property
     def lock_path(self) -> Path:
-        """Outside, so that a checkpoint that is put aside leaves nobody with a lock of his own."""
+        """The lock file, outside the checkpoint so that setting the checkpoint aside does not free the lock."""
         return self.directory.with_name(f"{self.directory.name}.lock")
 
     def record(self) -> Record | None:
-        """EtlError CHECKPOINT if it cannot be read."""
+        """The checkpoint's record; raises EtlError CHECKPOINT if it cannot be read."""
         try:
             return msgspec.json.decode((self.directory / RECORD).read_bytes(), type=Record)
         except FileNotFoundError:
@@ -257,7 +259,7 @@ class Checkpoint:
         fresh.rename(self.directory / RECORD)
 
     def standing(self) -> Standing:
-        """Of a remote one: as it was last seen from here. `files` lack no piece."""
+        """The checkpoint's progress; for a remote one, as this machine last saw it. Its files must be complete."""
         if not self.is_remote:
             return standing_of(self.files())
         record = self.record()
@@ -276,11 +278,11 @@ class Checkpoint:
         )
 
     def unfinished(self) -> str:
-        """What a merge has left half done; empty: nothing that is known here."""
+        """A description of a merge that was left unfinished; empty if there is none."""
         merges = self.directory / MERGES
         if self.is_remote or not any(merges.glob("*.json")):
             return ""
-        return "a merge of small files was cut off; the next run or kctl etl compact finishes it"
+        return "a merge of small files was interrupted; the next run or kctl etl compact completes it"
 
     def _numbers(self, folder: str) -> list[int]:
         there = self.directory / folder
@@ -291,14 +293,15 @@ class Checkpoint:
         return path.read_text(encoding="utf-8") if path.exists() else None
 
     def last_commit(self) -> float | None:
-        """When the last batch was committed, in seconds since 1970; of a remote one, as runs from here know it."""
+        """The time of the last commit, in seconds since 1970; for a remote checkpoint, as known from runs on this
+        machine."""
         if self.is_remote:
             return (self.directory / RECORD).stat().st_mtime if self.standing().batch is not None else None
         number = max(self._numbers("commits"), default=None)
         return None if number is None else (self.directory / f"commits/{number}").stat().st_mtime
 
     def put_aside(self, stamp: str) -> Path | None:
-        """Moved, never deleted; None: there was none."""
+        """Renames the checkpoint without deleting it; returns None if there was none."""
         if not self.directory.exists():
             return None
         target = self.directory.with_name(f"{self.directory.name}{ASIDE}{stamp}")

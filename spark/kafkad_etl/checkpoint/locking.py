@@ -1,4 +1,4 @@
-"""One run of a job at a time: a file beside its checkpoint that the front holds while the run lasts."""
+"""Lock that keeps a job from running twice: a file beside its checkpoint, held by the front for the whole run."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ class Holder(Struct, frozen=True):
 
 
 class Lock:
-    """The kernel lets go of it when its holder dies, however that happens; what the file says is for people.
+    """A file lock that the kernel releases when its holder dies; the file's content is only for people.
 
-    `left` is who had it last and did not give it back: killed, or its machine went down."""
+    `left` is the last holder if it never released the lock: it was killed, or its machine went down.
+    """
 
     def __init__(self, path: Path, since: str = "", sleep: Callable[[float], None] = time.sleep) -> None:
-        """`since`: empty is now."""
+        """`since` defaults to now."""
         self._sleep = sleep
         self._path = path
         self._me = Holder(socket.gethostname(), os.getpid(), since or time.strftime("%Y-%m-%dT%H:%M:%S%z"))
@@ -58,12 +59,12 @@ class Lock:
         self._close()
 
     def fileno(self) -> int:
-        """Whoever inherits it holds the lock too, for as long as he lives."""
+        """The file descriptor; a process that inherits it also holds the lock as long as it lives."""
         assert self._file is not None  # entered
         return self._file
 
     def _locked(self, file: int) -> bool:
-        """Who only looks whether it is held (`is_running`) has it for an instant."""
+        """Retries briefly, since `is_running` takes the lock for an instant."""
         for _ in range(_TRIES):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -75,8 +76,10 @@ class Lock:
     def _taken(self) -> EtlError:
         self._close()
         who = holder(self._path)
-        what = f"another run of this job is going on: {who}" if who else "another run of this job is going on"
-        return EtlError(what, EtlExit.CHECKPOINT, hints=(f"the lock is {self._path}", "wait for its end, or stop it"))
+        what = f"another run of this job is in progress: {who}" if who else "another run of this job is in progress"
+        return EtlError(
+            what, EtlExit.CHECKPOINT, hints=(f"the lock is {self._path}", "wait for it to finish, or stop it")
+        )
 
     def _write(self, text: bytes) -> None:
         assert self._file is not None  # entered
@@ -90,7 +93,7 @@ class Lock:
 
 
 def holder(path: Path) -> Holder | None:
-    """Whom the file names; None: nobody."""
+    """The holder named in the file, if any."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Holder)
     except (FileNotFoundError, msgspec.MsgspecError):
@@ -98,7 +101,7 @@ def holder(path: Path) -> Holder | None:
 
 
 def is_running(path: Path) -> Holder | None:
-    """Who holds the lock now. A file that names somebody who is gone is not held."""
+    """The current holder, if any. A file that names a dead process does not count."""
     try:
         file = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How much a topic has grown during a run: what a batch that failed has written of its rows, nobody else knows."""
+"""Measures how much a topic grew during a run; nothing else knows how many rows of a failed batch were written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ends = Mapping[TopicPartition, OffsetAt | KctlError]
 
 
 class Appended:
-    """Of one topic, from when it was made. The session may have other users."""
+    """The growth of one topic since this object was created. The session may be shared."""
 
     def __init__(self, session: Session, topic: str) -> None:
         self._session = session
@@ -22,7 +22,7 @@ class Appended:
         self._begin = self._ends()
 
     def records(self) -> int:
-        """Those of other producers too. KctlError if no broker says it."""
+        """Records appended, including those of other producers. Raises KctlError if no broker answers."""
         return grown(self._begin, self._ends())
 
     def _ends(self) -> Ends:
@@ -32,7 +32,7 @@ class Appended:
 
 
 def grown(begin: Ends, end: Ends) -> int:
-    """A partition that was added since began at 0."""
+    """The number of records between two sets of end offsets. A partition added in between started at 0."""
     return sum(
         at.offset - (before.offset if isinstance(before := begin.get(where), OffsetAt) else 0)
         for where, at in end.items()

@@ -1,4 +1,4 @@
-"""The clusters of a job: the same access for kctl's own requests and, as settings, for the Kafka client in Spark."""
+"""The clusters of a job: sessions for kctl's own requests, and the same access as settings for Spark's Kafka client."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from kctl.reach.session import Session
 from kctl.settings import Settings
 
 PROBE_SECONDS = 5.0
-"""How long brokers may take to answer at all, whatever --timeout says of later requests."""
+"""Time limit for the first answer from any broker, whatever --timeout says about later requests."""
 
 _MODULES = "org.apache.kafka.common.security"
 
 
 class Clusters:
-    """Sessions on all clusters that a job names, opened when they are asked for. A context manager, which closes them.
+    """Opens sessions on all clusters that a job names, on demand. A context manager, which closes them.
 
-    `base` is where relative paths of certificates begin: the job file's directory."""
+    `base`, the job file's directory, is where relative paths to certificates start.
+    """
 
     def __init__(self, settings: Settings, base: Path, environment: Mapping[str, str] = os.environ) -> None:
         self.settings = settings
@@ -32,13 +33,13 @@ class Clusters:
         self._environment = environment
         self._sessions: dict[Access, Session] = {}
         self._silent: dict[Access, EtlError] = {}
-        """Where nobody answered: it is waited for once."""
+        """Clusters on which no broker answered; each is waited for only once."""
 
     def access(self, kafka: Kafka) -> Access:
         return access_to(kafka, self.settings, self._base, self._environment)
 
     def session(self, kafka: Kafka) -> Session:
-        """Probed: EtlError CLUSTER within five seconds if nobody answers."""
+        """A session that has been probed: raises EtlError CLUSTER within five seconds if no broker answers."""
         access = self.access(kafka)
         session = self._sessions.get(access)
         if session is None:
@@ -52,11 +53,11 @@ class Clusters:
         return session
 
     def fresh(self, kafka: Kafka) -> Session:
-        """One for a thread of its own; its user closes it."""
+        """A new session for use in another thread; its user closes it."""
         return Session(own(self.settings), self.access(kafka))
 
     def client(self, kafka: Kafka, client_id: str, *, options: Mapping[str, Scalar] | None = None) -> Client:
-        """`options`: what a sink says beside its cluster's own."""
+        """Settings for a Kafka client. `options` are a sink's, on top of those of its cluster."""
         return client_of(self.access(kafka), client_id) | texts(kafka.options) | texts(options or {})
 
     def close(self) -> None:
@@ -71,7 +72,7 @@ class Clusters:
 
 
 def own(settings: Settings) -> Settings:
-    """A copy: what one session does with its time-out concerns no other one."""
+    """A copy of the settings, so that changing one session's timeout does not affect another."""
     copy = Settings()
     for name in Settings.__slots__:
         setattr(copy, name, getattr(settings, name))
@@ -79,12 +80,13 @@ def own(settings: Settings) -> Settings:
 
 
 def access_to(kafka: Kafka, settings: Settings, base: Path, environment: Mapping[str, str]) -> Access:
-    """Neither a context nor brokers in the job: as for any command of kctl, by -b, -c and the current context."""
+    """The access to a job's cluster. A job that names no cluster uses -b, -c or the current context, as any kctl
+    command does."""
     if not kafka.cluster and not kafka.bootstrap:
         return resolve(settings, environment)
     if settings.bootstrap or settings.context or settings.command_config or settings.extra:
         raise EtlError(
-            "the job names its cluster, and so does the command line (-b, -c, -X or --command-config)",
+            "both the job and the command line (-b, -c, -X or --command-config) name a cluster",
             EtlExit.USAGE,
             hints=("to run the job elsewhere: --set kafka.bootstrap=HOST:PORT or --set kafka.cluster=CONTEXT",),
         )
@@ -97,7 +99,7 @@ def access_to(kafka: Kafka, settings: Settings, base: Path, environment: Mapping
 
 
 def _fields(security: Security, base: Path) -> dict[str, object]:
-    """As a context has them."""
+    """Security settings under the names that contexts use."""
     files = {"ca": security.ca, "certificate": security.cert, "key": security.key}
     return {
         "security_protocol": security.protocol,
@@ -113,7 +115,7 @@ def servers(access: Access) -> str:
 
 
 def probe(session: Session) -> None:
-    """EtlError CLUSTER if nobody answers, with all that was tried."""
+    """Raises EtlError CLUSTER, with everything that was tried, if no broker answers."""
     patience = session.settings.timeout
     session.settings.timeout = min(patience, PROBE_SECONDS)
     try:
@@ -122,7 +124,7 @@ def probe(session: Session) -> None:
         if error.exit_code is not Exit.UNREACHABLE:
             raise EtlError(f"{servers(session.access)}: {error.what}", exit_of(error), hints=error.hints) from error
         hints = error.hints if error.what == "no broker answered" else (error.what, *error.hints)
-        raise EtlError(f"no broker answers at {servers(session.access)}", EtlExit.CLUSTER, hints=hints) from error
+        raise EtlError(f"no broker is responding at {servers(session.access)}", EtlExit.CLUSTER, hints=hints) from error
     finally:
         session.settings.timeout = patience
 
@@ -131,7 +133,8 @@ def probe(session: Session) -> None:
 
 
 def client_of(access: Access, client_id: str) -> Client:
-    """As kafka-clients in Spark takes them. Certificates go along as PEM, so that executors need no files."""
+    """Settings for the kafka-clients library in Spark. Certificates are passed as PEM text, so executors need no
+    files."""
     client = {
         "bootstrap.servers": servers(access),
         "client.id": client_id,
@@ -145,16 +148,16 @@ def client_of(access: Access, client_id: str) -> Client:
 
 
 def texts(options: Mapping[str, Scalar]) -> Client:
-    """As Java writes them: true, not True."""
+    """Options as Java writes them: true, not True."""
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
 
 
 def _jaas(access: Access) -> str:
     if access.mechanism == "OAUTHBEARER":
         raise EtlError(
-            "a token for OAUTHBEARER cannot be handed to Spark's Kafka client",
+            "an OAUTHBEARER token cannot be passed to Spark's Kafka client",
             EtlExit.USAGE,
-            hints=("log in with SCRAM, PLAIN or a certificate",),
+            hints=("use SCRAM, PLAIN or a client certificate",),
         )
     module = "plain.PlainLoginModule" if access.mechanism == "PLAIN" else "scram.ScramLoginModule"
     fields = {"username": access.username, "password": access.password()}
@@ -167,7 +170,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
 
 
 def _quoted(text: str) -> str:
-    """A string as JAAS reads it: a quoted one of java.io.StreamTokenizer, which ends at a bare line break."""
+    """A JAAS string: quoted as java.io.StreamTokenizer expects, which ends a string at a bare line break."""
     return f'"{text.translate(_ESCAPES)}"'
 
 
@@ -188,7 +191,7 @@ def _tls(access: Access) -> Client:
 
 
 def _system_bundle() -> str:
-    """Java has authorities of its own, which do not know those that a machine's owner has added."""
+    """The system's CA bundle, since Java's own does not include CAs added by the machine's owner."""
     import ssl
 
     return ssl.get_default_verify_paths().cafile or ""
@@ -213,22 +216,23 @@ def _blocks(pem: str, name: str) -> list[str]:
 
 
 def _plain_key(pem: str, name: str, password: Secret) -> str:
-    """In PKCS#8, which is all that Java reads, and not encrypted: not every Java knows every cipher of openssl's."""
+    """The private key in PKCS#8, the only form Java reads, and decrypted, since not every Java supports every
+    openssl cipher."""
     found = _blocks(pem, "PRIVATE KEY") or _blocks(_decrypted(pem, password() if password else ""), "PRIVATE KEY")
     if found:
         return found[0]
     raise EtlError(
-        f"{name} has no private key that can be handed to Java",
+        f"{name} has no private key that Java can read",
         EtlExit.USAGE,
         hints=(
-            "is its password right, and openssl installed?",
+            "check its password, and that openssl is installed",
             "or convert it: openssl pkcs8 -topk8 -nocrypt -in KEY.pem -out KEY8.pem",
         ),
     )
 
 
 def _decrypted(pem: str, password: str) -> str:
-    """The password goes through a pipe: arguments can be seen by everybody."""
+    """Decrypts with openssl. The password goes through a pipe, because arguments are visible to everyone."""
     import subprocess
 
     reading, writing = os.pipe()

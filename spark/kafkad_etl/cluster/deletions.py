@@ -1,6 +1,7 @@
-"""Records that are deleted while a job runs that goes on without them: which, and how many.
+"""Detects records that are deleted while a job runs that tolerates data loss.
 
-A thread asks after each batch where the logs start, with a connection of its own."""
+After each batch, a thread with its own connection asks where the logs start.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ CLOSE_SECONDS = 3.0
 
 
 class Deletions:
-    """`lost` and `warn` are called in the thread. The session is its own."""
+    """Watches for deletions. `lost` and `warn` are called in its thread, and the session is its own."""
 
     def __init__(
         self, session: Session, begin: Offsets, lost: Callable[[Gap], None], warn: Callable[[str], None]
     ) -> None:
-        """`begin`: where there was something to be read when the run began. What lay before is told already."""
+        """`begin`: where readable records started when the run began. Earlier losses have been reported already."""
         self._session = session
         self._begin = as_positions(begin)
         self._lost = lost
@@ -35,7 +36,8 @@ class Deletions:
         self._thread.start()
 
     def offer(self, batch: Batch) -> None:
-        """Never waits. A batch that was written by an earlier run says nothing of what it read."""
+        """Queues a batch for checking; never blocks. A batch written by an earlier run says nothing about what was
+        read."""
         if not batch.replayed:
             self._batches.put(batch)
 
@@ -43,7 +45,10 @@ class Deletions:
         self._batches.put(None)
         self._thread.join(seconds)
         if self._thread.is_alive():
-            self._warn("no broker said in time whether records of the last batches were deleted before they were read")
+            self._warn(
+                "no broker responded in time to tell whether records of the last batches were deleted before they "
+                "were read"
+            )
 
     def _work(self) -> None:
         try:
@@ -61,7 +66,7 @@ class Deletions:
             found = offsets_at(self._session, dict.fromkeys(moved, EARLIEST)) if moved else {}
         except KctlError as error:
             self._warn(
-                f"batch {batch.batch}: whether records were deleted before it read them is not known: {error.what}"
+                f"batch {batch.batch}: cannot tell whether records were deleted before it read them: {error.what}"
             )
             return []
         starts = {where: at.offset for where, at in found.items() if not isinstance(at, KctlError)}

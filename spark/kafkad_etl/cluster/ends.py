@@ -1,6 +1,7 @@
-"""Where the partitions that a job reads end now: lag grows while Spark says nothing, as when its JVM hangs.
+"""Polls the end offsets of a job's partitions, so that lag keeps growing while Spark is silent, as when its JVM hangs.
 
-A thread asks now and then, with a connection of its own."""
+A thread with its own connection asks periodically.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ ASK_SECONDS = 15.0
 
 
 class Asking:
-    """`partitions` is asked for each time, and `tell` told, in the thread. The session is its own."""
+    """Polls end offsets. `partitions` and `tell` are called in its thread, and the session is its own."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class Asking:
             self._session.close()
 
     def _ends(self) -> Offsets:
-        """Nothing of partitions whose leader does not answer: the next time may be better."""
+        """End offsets, without partitions whose leader does not answer; the next poll may succeed."""
         try:
             found = offsets_at(self._session, dict.fromkeys(self._partitions(), LATEST), committed=self._committed_only)
         except KctlError:

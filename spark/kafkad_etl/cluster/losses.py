@@ -1,4 +1,4 @@
-"""What was to be read, and is gone: records that were deleted before, topics that end before what was read. Pure."""
+"""Computes data loss: records deleted before they were read, and topics that end before the checkpoint. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kafkad_etl.errors import EtlError, EtlExit
 
 
 class Gap(NamedTuple):
-    """Records from `first` up to, but not including, `end` are gone."""
+    """Records that are gone, from `first` up to, but not including, `end`."""
 
     where: TopicPartition
     first: int
     end: int
     certain: bool = True
-    """Else some of them may have been read, or have been no records."""
+    """False if some of the records may have been read, or may not have been records at all."""
 
     @property
     def records(self) -> int:
@@ -30,7 +30,7 @@ class Gap(NamedTuple):
 
 
 def gaps(wanted: Mapping[TopicPartition, int], there: Extents) -> list[Gap]:
-    """What was to be read, and lies before what is there."""
+    """Gaps between the wanted offsets and the start of what is there."""
     return [
         Gap(where, offset, there[where].start)
         for where, offset in sorted(wanted.items())
@@ -39,10 +39,11 @@ def gaps(wanted: Mapping[TopicPartition, int], there: Extents) -> list[Gap]:
 
 
 def in_batch(begin: Positions, end: Positions, rows_read: int, starts: Positions) -> list[Gap]:
-    """What a batch did not find, by where the logs start after it.
+    """Records that a batch did not find, judged by where the logs start after it.
 
-    What is gone by then may have been read just before: that is known by the rows that it did read. Markers of
-    transactions and compacted records are no rows either, so only where the numbers meet it is certain."""
+    Records that are gone by then may have been read just before, which the number of rows read tells. Transaction
+    markers and compacted records are not rows either, so the result is certain only where the numbers match.
+    """
     found = [
         Gap(where, first, min(end[where], starts[where]))
         for where, first in sorted(begin.items())
@@ -54,12 +55,12 @@ def in_batch(begin: Positions, end: Positions, rows_read: int, starts: Positions
 
 
 def cut_off(reached: Mapping[TopicPartition, int], there: Extents) -> Iterator[str]:
-    """Partitions that end before what was read already."""
+    """Lines about partitions that end before what was already read."""
     for where, offset in sorted(reached.items()):
         if where in there and offset > there[where].end:
             yield (
-                f"{where}: read up to {offset:,}, and it ends at {there[where].end:,} now: "
-                "it was cut off, or deleted and created again"
+                f"{where}: the checkpoint is at {offset:,}, but the partition now ends at {there[where].end:,}: "
+                "it was truncated, or deleted and recreated"
             )
 
 
@@ -80,7 +81,7 @@ def of_cut_off(lines: Sequence[str]) -> EtlError:
 
 
 def _data_loss(what: str, lines: Sequence[str]) -> EtlError:
-    hint = "--accept-data-loss goes on with what is there, this time only"
+    hint = "--accept-data-loss continues with what is left, for this run only"
     if len(lines) == 1:
         return EtlError(lines[0], EtlExit.DATA_LOSS, hints=(hint,))
     return EtlError(what, EtlExit.DATA_LOSS, hints=(*lines, hint))

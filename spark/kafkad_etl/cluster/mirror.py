@@ -1,6 +1,8 @@
-"""A job's progress as offsets of a consumer group, for those who look at lag. The checkpoint decides; this only shows.
+"""Publishes a job's progress as offsets of a consumer group, for lag monitoring. The checkpoint alone decides; this
+only shows.
 
-A thread commits with a connection of its own: a broker that is slow or away holds up no batch."""
+A thread commits with its own connection, so that a slow or missing broker delays no batch.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,12 @@ class _Offer(NamedTuple):
 
 
 def group_of(job: Job) -> str:
-    """Empty: none."""
+    """The group's name; empty for none."""
     return "" if job.run.group is False else job.run.group or f"etl-{job.name}"
 
 
 class Mirror:
-    """`warn` is called in the thread, once for each thing that is wrong. The session is the mirror's own."""
+    """Commits progress to a group. `warn` is called in its thread, once per problem, and the session is its own."""
 
     def __init__(self, session: Session, group: str, warn: Callable[[str], None]) -> None:
         self._session = session
@@ -42,20 +44,21 @@ class Mirror:
         self._thread.start()
 
     def offer(self, batch: int, offsets: Offsets) -> None:
-        """Never waits: of several batches only the newest is committed."""
+        """Queues offsets for committing; never blocks. Of several batches, only the newest is committed."""
         with self._changed:
             self._offer = _Offer(batch, offsets)
             self._changed.notify()
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """After the last offer is committed, or the time is up."""
+        """Stops after the last offer has been committed or the time is up."""
         with self._changed:
             self._closing = True
             self._changed.notify()
         self._thread.join(seconds)
         if self._thread.is_alive():
             self._warn(
-                f"group {self._group}: its offsets may be old, no broker took the last ones within {seconds:g} s"
+                f"group {self._group}: its offsets may be out of date: no broker accepted the last commit within "
+                f"{seconds:g} s"
             )
 
     def _work(self) -> None:
@@ -79,7 +82,7 @@ class Mirror:
         except KctlError as error:
             failed = [error]
         for refusal in failed:
-            self._warn_once(f"group {self._group} does not show the progress: {refusal.what}")
+            self._warn_once(f"group {self._group} cannot show the progress: {refusal.what}")
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:

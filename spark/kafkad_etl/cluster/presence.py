@@ -1,7 +1,8 @@
-"""Whether the topics that a job reads for ever are still there: Spark's Kafka client waits for a minute and more.
+"""Watches whether the topics of a continuous job still exist; Spark's Kafka client would wait for a minute or more.
 
-A thread looks now and then, with a connection of its own. A broker that has just started may not know its topics yet,
-so one is gone only if every look for a while says so."""
+A thread with its own connection polls. A broker that has just started may not know its topics yet, so a topic is
+considered gone only if every poll for a while says so.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +19,20 @@ GONE_SECONDS = 15.0
 
 
 class Absences:
-    """Pure."""
+    """Tracks how long topics have been missing. Pure."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._since: dict[str, float] = {}
 
     def after(self, missing: Set[str], now: float) -> list[str]:
-        """Topics that were missing in every look for so long."""
+        """Topics that were missing in every poll for the whole patience."""
         self._since = {name: self._since.get(name, now) for name in missing}
         return sorted(name for name, since in self._since.items() if now - since >= self._patience)
 
 
 class Presence:
-    """`gone` is called in the thread, once. The session is its own."""
+    """Watches topics. `gone` is called in its thread, once, and the session is its own."""
 
     def __init__(self, session: Session, ids: Mapping[str, str], gone: Callable[[list[str]], None]) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""Where reading begins and ends: what the job file says, and which offsets that is in each partition now."""
+"""Start and end positions: parses what the job file says, and resolves it to offsets for each partition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Positions = dict[TopicPartition, int]
 
 
 class Extent(NamedTuple):
-    """Offsets that a partition has: from `start` up to, but not including, `end`."""
+    """The offsets of a partition, from `start` up to, but not including, `end`."""
 
     start: int
     end: int
@@ -32,7 +32,8 @@ _TIME = re.compile(r"@|[+-]?\d")
 
 
 class At(NamedTuple):
-    """`kind`: earliest, latest, time, group, or offsets; those are in `named`, or the words for a partition's ends."""
+    """A parsed position. `kind` is earliest, latest, time, group or offsets; `named` holds offsets or the words
+    earliest and latest."""
 
     kind: str
     time_ms: int = 0
@@ -40,7 +41,7 @@ class At(NamedTuple):
 
 
 def parse(position: Position, key: str, now_ms: int) -> At:
-    """`key` is where it stands: source.start."""
+    """Parses a position. `key` is its key in the job file, such as source.start."""
     if isinstance(position, dict):
         named = {
             TopicPartition(topic, partition): _place(at, f"{key}.{topic}.{partition}")
@@ -69,7 +70,7 @@ def _place(at: int | str, key: str) -> int | str:
 
 def _no_position(key: str, word: str) -> EtlError:
     return EtlError(
-        f'"{word}" is not a place to {"begin" if key.endswith("start") else "stop"}',
+        f'"{word}" is not a position to {"start" if key.endswith("start") else "stop"} at',
         EtlExit.USAGE,
         key=key,
         hints=("earliest, latest, group, a time (2026-11-01T00:00:00Z), a time ago (-1h) or {topic: {0: 100}}",),
@@ -82,7 +83,7 @@ def _no_position(key: str, word: str) -> EtlError:
 def extents(
     session: Session, partitions: Iterable[TopicPartition], *, committed_only: bool
 ) -> dict[TopicPartition, Extent]:
-    """What there is now. `committed_only`: up to the first open transaction, as read_committed reads."""
+    """The current extents. `committed_only` ends them at the first open transaction, as read_committed does."""
     partitions = list(partitions)
     starts = offsets_at(session, dict.fromkeys(partitions, EARLIEST))
     ends = offsets_at(session, dict.fromkeys(partitions, LATEST), committed=committed_only)
@@ -97,7 +98,7 @@ def _known(where: TopicPartition, found: Mapping[TopicPartition, OffsetAt | Kctl
 
 
 def positions(session: Session, at: At, there: Extents, group: str, *, key: str) -> Positions:
-    """The offset that `at` means in each partition. It may be outside of what is there: see `losses`."""
+    """The offset that `at` means in each partition. It may lie outside the partition's extent: see `losses`."""
     match at.kind:
         case "earliest":
             return {where: extent.start for where, extent in there.items()}
@@ -112,7 +113,7 @@ def positions(session: Session, at: At, there: Extents, group: str, *, key: str)
 
 
 def by_time(offset: int, extent: Extent) -> int:
-    """After the last record there is no offset for a time: that is the end."""
+    """Resolves the answer to a time. There is no offset for a time after the last record; that means the end."""
     return extent.end if offset < 0 else min(offset, extent.end)
 
 
@@ -124,18 +125,18 @@ def _commits(session: Session, group: str) -> Positions:
 
 
 def of_group(commits: Mapping[TopicPartition, int], there: Extents, group: str) -> Positions:
-    """Partitions without a commit begin at their start."""
+    """Committed offsets; partitions without one begin at their start."""
     if not any(where in commits for where in there):
         raise EtlError(
-            f'group "{group}" has committed nothing in these topics, so reading cannot begin there',
+            f'group "{group}" has no committed offsets for these topics, so reading cannot start there',
             EtlExit.CLUSTER,
-            hints=("source.start: earliest reads everything", "run.group says which group it is"),
+            hints=("source.start: earliest reads everything", "run.group names the group"),
         )
     return {where: commits.get(where, extent.start) for where, extent in there.items()}
 
 
 def named(offsets: Mapping[TopicPartition, int | str], there: Extents, key: str) -> Positions:
-    """Partitions that are not named: from their start, or to their end."""
+    """Offsets given by name; partitions not named begin at their start, or stop at their end."""
     default = "latest" if key.endswith("end") else "earliest"
     for where in offsets:
         if where not in there:
@@ -148,7 +149,7 @@ def named(offsets: Mapping[TopicPartition, int | str], there: Extents, key: str)
         if found[where] > extent.end:
             has = f"offsets {extent.start}-{extent.end - 1}" if extent.end > extent.start else "no records"
             raise EtlError(
-                f"{where} has {has} and ends at {extent.end}, so offset {found[where]} is not there",
+                f"{where} has {has} and ends at {extent.end}, so offset {found[where]} does not exist",
                 EtlExit.USAGE,
                 key=key,
             )

@@ -1,4 +1,4 @@
-"""The topics of a job as the cluster has them: those that are read, and those that are written."""
+"""A job's topics in the cluster: those it reads and those it writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kctl.reach.session import Session
 
 READ, WRITE = 3, 4
-"""Operations of ACLs, as Metadata counts them."""
+"""ACL operations, by their bit in Metadata responses."""
 _VERBS = {READ: "read", WRITE: "write"}
 _NOT_TOLD = -0x80000000
 _NO_ID = bytes(16)
@@ -27,16 +27,16 @@ class Topic(NamedTuple):
     name: str
     partitions: tuple[int, ...]
     id: str = ""
-    """Hexadecimal; empty where the broker knows none."""
+    """Hexadecimal; empty if the broker does not support topic ids."""
     operations: int = _NOT_TOLD
-    """A bit for each operation that is allowed, if the broker tells."""
+    """A bit for each permitted operation, if the broker reports them."""
 
     def allows(self, operation: int) -> bool:
         return self.operations == _NOT_TOLD or bool(self.operations >> operation & 1)
 
 
 def sources(session: Session, source: Source) -> dict[str, Topic]:
-    """Topics that the job reads, all of them there and readable."""
+    """The topics that the job reads, all of which exist and are readable."""
     if source.pattern:
         names = matching(source.pattern, _all_names(session), servers(session.access))
     else:
@@ -59,19 +59,19 @@ def partitions_of(source: Source, topics: dict[str, Topic]) -> list[TopicPartiti
                 raise EtlError(
                     f'source.partitions: topic "{topic.name}" has no partition {partition}',
                     EtlExit.CLUSTER,
-                    hints=(f"it has 0-{last}" if last else "it has 0 only",),
+                    hints=(f"it has partitions 0-{last}" if last else "it has only partition 0",),
                 )
             found.append(TopicPartition(topic.name, partition))
     return sorted(found)
 
 
 def matching(pattern: str, names: Iterable[str], host: str) -> list[str]:
-    """Those whose whole name it matches. Java's expressions and Python's are the same in what topics' names need."""
+    """Topics whose full name matches. Java's and Python's regular expressions agree on what topic names need."""
     try:
         expression = re.compile(pattern)
     except re.error as error:
         raise EtlError(
-            f'source.pattern: "{pattern}" is no regular expression: {error}',
+            f'source.pattern: "{pattern}" is not a regular expression: {error}',
             EtlExit.USAGE,
             hints=("for all topics that begin with orders-: orders-.*",),
         ) from None
@@ -84,17 +84,17 @@ def matching(pattern: str, names: Iterable[str], host: str) -> list[str]:
 
 
 def java_pattern(pattern: str) -> str:
-    """Spark looks for a match anywhere in the name."""
+    """The pattern anchored at both ends, since Spark matches anywhere in the name."""
     return f"^(?:{pattern})$"
 
 
 def _all_names(session: Session) -> list[str]:
-    """Spark never reads internal ones by a pattern."""
+    """All topics but internal ones, which Spark never reads by a pattern."""
     return [topic.name for topic in session.metadata() if not topic.error_code and not topic.is_internal]
 
 
 def find(session: Session, names: Sequence[str]) -> dict[str, Topic | None]:
-    """None: it does not exist. EtlError: nobody may say."""
+    """Topics by name, None for those that do not exist. Raises EtlError if they may not be described."""
     found = {answer.name: _topic(session, answer) for answer in _described(session, names)}
     return {name: found[name] for name in names}
 
@@ -113,8 +113,8 @@ def _topic(session: Session, answer: Any) -> Topic | None:
 
 
 def gone(session: Session, ids: Mapping[str, str]) -> set[str]:
-    """Of topics, by their ids, those that were deleted, also if they were created again. None as long as the cluster
-    has no controller: then nobody knows."""
+    """Topics, given with their ids, that were deleted, including those that were recreated. Empty while the cluster
+    has no controller, because then nobody knows."""
     answer = _metadata(session, list(ids))
     if answer.controller_id < 0 or not answer.brokers:
         return set()
@@ -151,12 +151,12 @@ def missing(session: Session, name: str, key: str) -> EtlError:
     what = f"topic '{name}' does not exist on {servers(session.access)}"
     hints = did_you_mean(name, known)
     if key.startswith("sink"):
-        hints = (*hints, "sink.topic.create: {partitions: 6} lets a run create it")
+        hints = (*hints, "sink.topic.create: {partitions: 6} lets the run create it")
     return EtlError(what, EtlExit.CLUSTER, hints=hints, key=key)
 
 
 def writable(session: Session, name: str, key: str, create: Create | None) -> Topic | None:
-    """The topic, or None if a run has to create it, as the job allows."""
+    """The topic, or None if the run has to create it and may."""
     topic = find(session, [name])[name]
     if topic is None and create is None:
         raise missing(session, name, key)
@@ -187,5 +187,5 @@ def _allowed(topic: Topic, operation: int) -> None:
 
 
 def _denied(what: str, topic: str, who: str = "consumer") -> EtlError:
-    hint = f"who administers the cluster: kctl acls add --allow User:NAME --{who} --topic {topic}"
+    hint = f"ask the cluster's administrator: kctl acls add --allow User:NAME --{who} --topic {topic}"
     return EtlError(what, EtlExit.CLUSTER, hints=(hint,))

@@ -1,4 +1,4 @@
-"""`kctl etl`: one module for each verb. Nothing here imports PySpark: jobs run in a process of their own."""
+"""`kctl etl`: one module per verb. Nothing here imports PySpark: jobs run in a process of their own."""
 
 from kctl.command.noun import Noun
 
@@ -6,19 +6,22 @@ etl = Noun(
     "etl",
     {
         "run": ("kafkad_etl.commands.run:run", "Run a job."),
-        "init": ("kafkad_etl.commands.init:init", "Write a job file to begin with; list the examples."),
-        "preview": ("kafkad_etl.commands.preview:preview", "Show what the sink would get of the last rows."),
-        "plan": ("kafkad_etl.commands.plan:plan", "Show what a run would do, and do nothing."),
-        "status": ("kafkad_etl.commands.status:status", "Show how far a job is."),
+        "init": ("kafkad_etl.commands.init:init", "Write a job file from an example, or list the examples."),
+        "preview": ("kafkad_etl.commands.preview:preview", "Show what the sink would receive for the last rows."),
+        "plan": ("kafkad_etl.commands.plan:plan", "Show what a run would do without doing it."),
+        "status": ("kafkad_etl.commands.status:status", "Show how far a job has got."),
         "list": ("kafkad_etl.commands.status:list_jobs", "List the jobs that have a checkpoint."),
         "doctor": (
             "kafkad_etl.commands.doctor:doctor",
-            "Say whether jobs can run on this machine, and what is missing.",
+            "Check whether jobs can run on this machine.",
         ),
-        "jars": ("kafkad_etl.commands.jars:jars", "Download and check the jars that jobs need beside Spark's own."),
-        "compact": ("kafkad_etl.commands.compact:compact", "Merge the small files that a job has written."),
+        "jars": (
+            "kafkad_etl.commands.jars:jars",
+            "Download and check the jars that jobs need in addition to Spark's own.",
+        ),
+        "compact": ("kafkad_etl.commands.compact:compact", "Merge small files that a job has written."),
         "schema": ("kafkad_etl.commands.schema:schema", "Print the JSON Schema of job files, for editors."),
         "validate": ("kafkad_etl.commands.validate:validate", "Check job files without running them."),
     },
-    help="Run jobs that Spark does: data from topics through SQL to files, tables and other topics.",
+    help="Run Spark jobs that move data from topics through SQL to files, tables and other topics.",
 )

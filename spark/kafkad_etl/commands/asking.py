@@ -1,4 +1,4 @@
-"""Options that several verbs have."""
+"""Options shared by several verbs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ variables = click.option(
     metavar="NAME=VALUE",
     multiple=True,
     callback=_pairs,
-    help="A variable of the job file.",
+    help="Set a variable of the job file.",
 )
-sets = click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A key of the job file: sink.path=/data.")
-mode = click.option("--mode", type=click.Choice(("batch", "available-now", "continuous")), help="Instead of run.mode.")
-master = click.option("--master", metavar="URL", default="", help="Instead of spark.master: local[2], yarn, spark://….")
-java_home = click.option("--java-home", metavar="DIR", default="", help="The Java that runs Spark.")
+sets = click.option(
+    "--set", "sets", metavar="KEY=VALUE", multiple=True, help="Set a key of the job file: sink.path=/data."
+)
+mode = click.option("--mode", type=click.Choice(("batch", "available-now", "continuous")), help="Override run.mode.")
+master = click.option("--master", metavar="URL", default="", help="Override spark.master: local[2], yarn, spark://….")
+java_home = click.option("--java-home", metavar="DIR", default="", help="Home of the Java to run Spark with.")

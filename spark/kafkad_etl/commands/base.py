@@ -1,4 +1,4 @@
-"""What the commands of `kctl etl` have in common."""
+"""The base class of `kctl etl` commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kctl.settings import Settings
 
 @contextmanager
 def for_people(settings: Settings) -> Iterator[TextIO]:
-    """Standard error, unless --quiet is asked for."""
+    """Standard error, or nowhere with --quiet."""
     if not settings.quiet:
         yield sys.stderr
         return
@@ -27,7 +27,7 @@ def for_people(settings: Settings) -> Iterator[TextIO]:
 
 
 class EtlCommand(KctlCommand):
-    """Ends with the exit codes of `kafkad_etl.errors`, whatever went wrong."""
+    """A command that always exits with one of the codes in `kafkad_etl.errors`."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

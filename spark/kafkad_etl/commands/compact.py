@@ -15,12 +15,12 @@ from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Writer, note
 
 COLUMNS = (
-    Column("directory", "Below sink.path; . is that itself."),
-    Column("rows", "In the merged file.", "number"),
-    Column("files_before", "How many there were.", "number", header="FILES"),
-    Column("files_after", "How many there are.", "number", header="NOW"),
-    Column("bytes_before", "Their size.", "size", header="SIZE"),
-    Column("bytes_after", "Their size now.", "size", header="NOW"),
+    Column("directory", "The directory, relative to sink.path."),
+    Column("rows", "Rows in the merged file.", "number"),
+    Column("files_before", "Number of files before.", "number", header="FILES"),
+    Column("files_after", "Number of files after.", "number", header="NOW"),
+    Column("bytes_before", "Size before.", "size", header="SIZE"),
+    Column("bytes_after", "Size after.", "size", header="NOW"),
 )
 
 
@@ -28,18 +28,23 @@ COLUMNS = (
 @click.argument("job", type=click.Path(path_type=Path))
 @asking.variables
 @asking.sets
-@click.option("--min-files", type=click.IntRange(min=2), metavar="N", help="Only directories with so many small files.")
+@click.option(
+    "--min-files",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Merge only in directories with at least N small files.",
+)
 @asking.master
 @asking.java_home
 @pass_settings
 def compact(settings: Settings, /, job: Path, variables: Mapping[str, str], sets: Sequence[str], **given: Any) -> int:
-    """Merge the small files that a job has written.
+    """Merge small files that a job has written.
 
-    In each directory with sink.compact.min_files files (8) that are smaller than sink.target_file_mb, they become as
-    few as they can. Only the job's own files, and not while it runs. On local disks a merged file takes the place of
-    the others at once: who reads sees each row once, also after a kill; only a file that was about to be opened may be
-    gone. On other file systems, and in directories that hold directories as well, who reads in that moment sees rows
-    twice, and so after a kill in it, until the next run or the next compact has finished what was begun; it warns then.
+    In each directory with at least sink.compact.min_files (8) files smaller than sink.target_file_mb, they are merged
+    into as few files as possible. Only files written by the job itself are merged, and never while it runs. On local
+    disks the merged file replaces the others atomically: readers see each row once, even after a kill; only a file
+    that a reader was about to open may be gone. On other file systems, and in directories with subdirectories, readers
+    may see rows twice during the merge, and after a kill until the next run or compact completes it; a warning says so.
 
     Example: kctl etl compact orders.yaml
     """
@@ -61,5 +66,5 @@ def compact(settings: Settings, /, job: Path, variables: Mapping[str, str], sets
     ]
     Writer(settings, COLUMNS, Document(settings.command)).write(rows)
     if not rows:
-        note(settings, "no directory has enough small files of this job")
+        note(settings, "no directory has enough small files from this job")
     return done.ends

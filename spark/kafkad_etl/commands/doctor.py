@@ -21,7 +21,7 @@ COLUMNS = (
     Column("check", "pyspark, java, jars, room (memory and disk), hadoop or cluster."),
     Column("state", "ok, warn or error.", "state"),
     Column("what", "What was found."),
-    Column("fix", "What mends it."),
+    Column("fix", "How to fix it."),
 )
 
 
@@ -34,10 +34,10 @@ COLUMNS = (
 def doctor(
     settings: Settings, job: Path | None, variables: dict[str, str], sets: tuple[str, ...], java_home: str
 ) -> int:
-    """Say whether jobs can run on this machine, and what is missing.
+    """Check whether jobs can run on this machine.
 
-    With a job also what only it needs. The cluster is asked when there is a job, or one is named by -b or -c.
-    Exit 4 if something is missing.
+    With a job file, its own requirements are checked too. The cluster is contacted if a job file is given or a cluster
+    is named by -b or -c. Exits with 4 if something is missing.
 
     Example: kctl etl doctor orders.yaml
     """

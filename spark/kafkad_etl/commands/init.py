@@ -13,20 +13,20 @@ from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Writer, note
 
 COLUMNS = (
-    Column("name", "For --example."),
+    Column("name", "The example's name, for --example."),
     Column("description", "What the job does."),
 )
 
 
 @click.command("init", cls=EtlCommand, columns=COLUMNS)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--example", "name", metavar="NAME", help="Which one to write.")
+@click.option("--example", "name", metavar="NAME", help="The example to write.")
 @pass_settings
 def init(settings: Settings, file: Path | None, name: str | None) -> None:
-    """Write a job file to begin with; list the examples.
+    """Write a job file from an example, or list the examples.
 
-    Without --example it lists them. The file is NAME.yaml if not named, and - is standard output. What is there already
-    is not overwritten.
+    Without --example, lists the examples. FILE defaults to NAME.yaml; - writes to standard output. An existing file is
+    never overwritten.
 
     Example: kctl etl init --example topic-to-parquet orders.yaml
     """
@@ -35,7 +35,7 @@ def init(settings: Settings, file: Path | None, name: str | None) -> None:
 
     if name is None:
         if file is not None:
-            raise EtlError("which example?", EtlExit.USAGE, hints=("--example NAME; kctl etl init lists them",))
+            raise EtlError("name an example", EtlExit.USAGE, hints=("--example NAME; kctl etl init lists them",))
         rows = [{"name": one.name, "description": one.description} for one in examples()]
         Writer(settings, COLUMNS, Document(settings.command)).write(rows)
         return
@@ -48,7 +48,7 @@ def init(settings: Settings, file: Path | None, name: str | None) -> None:
         with file.open("x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError:
-        raise EtlError(f"{file} is there already", EtlExit.USAGE, hints=("name another file",)) from None
+        raise EtlError(f"{file} already exists", EtlExit.USAGE, hints=("choose another file name",)) from None
     except OSError as error:
         raise EtlError(f"cannot write {file}: {error.strerror}", EtlExit.USAGE) from error
     note(settings, f"{file} written; next: kctl etl validate {file}")

@@ -1,4 +1,4 @@
-"""`kctl etl jars`: the connector's jars and others, before a job needs them."""
+"""`kctl etl jars`: the jars of the Kafka connector and others, fetched before a job needs them."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ if TYPE_CHECKING:
 jars = Noun(
     "jars",
     {
-        "fetch": ("kafkad_etl.commands.jars:fetch", "Download what any job may need."),
+        "fetch": ("kafkad_etl.commands.jars:fetch", "Download all jars that any job may need."),
         "list": ("kafkad_etl.commands.jars:list_jars", "List the jars that jobs may need."),
-        "verify": ("kafkad_etl.commands.jars:verify", "Compare the jars with their locked checksums."),
+        "verify": ("kafkad_etl.commands.jars:verify", "Check the jars against their locked checksums."),
     },
     help="Download and check the jars that jobs need beside Spark's own.",
 )
 
 COLUMNS = (
-    Column("jar", "group:name:version, as Maven has it."),
+    Column("jar", "Maven coordinate: group:name:version."),
     Column("bytes", "Its size.", "size", header="SIZE"),
-    Column("state", "ok, missing, or what is wrong.", "state"),
-    Column("path", "Where it is, or would be.", wide=True),
+    Column("state", "ok, missing, or the fault found.", "state"),
+    Column("path", "Path in the cache.", wide=True),
     Column("sha256", "Its locked checksum.", wide=True),
 )
 
 _version = click.option(
-    "--spark", "version", metavar="VERSION", default="", help="The version of PySpark.  [default: the installed one]"
+    "--spark", "version", metavar="VERSION", default="", help="PySpark version.  [default: the installed one]"
 )
-_to = click.option("--to", metavar="DIR", default="", help="Another directory than the cache.")
+_to = click.option("--to", metavar="DIR", default="", help="A directory to use instead of the cache.")
 
 
 @click.command("fetch", cls=EtlCommand, columns=COLUMNS)
-@click.option("--repo", metavar="URL", default="", help="A mirror, or a directory.  [default: Maven Central]")
+@click.option("--repo", metavar="URL", default="", help="A Maven mirror or a directory.  [default: Maven Central]")
 @_to
 @_version
 @pass_settings
 def fetch(settings: Settings, repo: str, to: str, version: str) -> None:
-    """Download what any job may need.
+    """Download all jars that any job may need.
 
-    The connector, Avro and the JDBC drivers go to the cache, or to a directory that another machine takes for its
-    repository: KAFKAD_MAVEN_REPO=DIR there.
+    The Kafka connector, Avro and JDBC drivers are stored in the cache, or in a directory that another machine can use
+    as its repository with KAFKAD_MAVEN_REPO=DIR.
 
     Example: kctl etl jars fetch --to /media/stick/jars
     """
@@ -63,7 +63,7 @@ def fetch(settings: Settings, repo: str, to: str, version: str) -> None:
     at_hand(wanted, directory, os.environ, repo)
     _write(settings, [_row(jar, directory, "ok") for jar in wanted])
     what = f"{counted(len(missing), 'jar')} downloaded ({size_text(sum(jar.bytes for jar in missing))})"
-    note(settings, f"{what if missing else 'all were there already'}: {directory}")
+    note(settings, f"{what if missing else 'all jars were already there'}: {directory}")
 
 
 @click.command("list", cls=EtlCommand, columns=COLUMNS)
@@ -83,9 +83,9 @@ def list_jars(settings: Settings, to: str, version: str) -> None:
 @_version
 @pass_settings
 def verify(settings: Settings, to: str, version: str) -> int:
-    """Compare the jars with their locked checksums.
+    """Check the jars against their locked checksums.
 
-    Exit 4 if one is missing or is not what it should be.
+    Exits with 4 if a jar is missing or differs from its checksum.
 
     Example: kctl etl jars verify
     """
@@ -95,7 +95,7 @@ def verify(settings: Settings, to: str, version: str) -> int:
 
 
 def _checked(settings: Settings, to: str, version: str) -> bool:
-    """Whether all are as they should be."""
+    """Lists all jars and returns whether all of them are intact."""
     from kafkad_etl.machine.jars import every_jar, fault
 
     directory = _directory(to)
@@ -111,7 +111,7 @@ def _directory(to: str) -> Path:
 
 
 def _chosen(version: str) -> str:
-    """The installed PySpark's; where there is none, jars can be fetched for another machine."""
+    """The version given, the installed PySpark's, or the latest known one (to fetch jars for another machine)."""
     from kafkad_etl.errors import EtlError
     from kafkad_etl.machine import spark_home
     from kafkad_etl.machine.jars import known_versions

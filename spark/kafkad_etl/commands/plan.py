@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column("job", "The job's name."),
     Column("mode", "batch, available-now or continuous."),
-    Column("rows", "Offsets that are there to be read.", "number"),
-    Column("partitions", "Each with from, to and rows.", "list", machine=True),
-    Column("checkpoint", "Where progress is kept; null: nowhere."),
-    Column("state", "Where the checkpoint stands, or what becomes of it."),
-    Column("batch", "The last batch that is committed.", "number"),
-    Column("guarantee", "How often a row gets to the sink."),
-    Column("creates", "Topics that a run creates first.", "list"),
-    Column("warnings", "What may be meant otherwise.", "list", machine=True),
-    Column("spark_submit", "The words of the command that a run starts.", "list", machine=True),
-    Column("effective", "The job as it runs, without secrets.", machine=True),
+    Column("rows", "Number of offsets to read.", "number"),
+    Column("partitions", "Partitions, each with from, to and rows.", "list", machine=True),
+    Column("checkpoint", "The checkpoint directory; null: none."),
+    Column("state", "The checkpoint's progress, or what happens to it."),
+    Column("batch", "The last committed batch.", "number"),
+    Column("guarantee", "The delivery guarantee."),
+    Column("creates", "Topics that a run would create.", "list"),
+    Column("warnings", "Things that may not be intended.", "list", machine=True),
+    Column("spark_submit", "The spark-submit command that a run would start.", "list", machine=True),
+    Column("effective", "The effective job, without secrets.", machine=True),
 )
 PARTITIONS = (
     Column("topic", ""),
@@ -48,8 +48,8 @@ PARTITIONS = (
 @asking.variables
 @asking.sets
 @asking.mode
-@click.option("--accept-data-loss", is_flag=True, help="As with run.")
-@click.option("--reset-checkpoint", is_flag=True, help="As with run; nothing is put aside here.")
+@click.option("--accept-data-loss", is_flag=True, help="As for run.")
+@click.option("--reset-checkpoint", is_flag=True, help="As for run; nothing is moved here.")
 @asking.master
 @asking.java_home
 @pass_settings
@@ -64,10 +64,10 @@ def plan(
     master: str,
     java_home: str,
 ) -> None:
-    """Show what a run would do, and do nothing.
+    """Show what a run would do without doing it.
 
-    The job as it runs, from which offset to which it would read, where its checkpoint stands, what it promises, and
-    the command that it starts. Nothing is written, created, downloaded or committed, and Spark is not started.
+    Shows the effective job, the offsets it would read, its checkpoint's progress, its delivery guarantee, and the
+    spark-submit command. Nothing is written, created, downloaded or committed, and Spark is not started.
 
     Example: kctl etl plan orders.yaml --mode batch
     """

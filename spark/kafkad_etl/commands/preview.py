@@ -31,11 +31,11 @@ _ROWS = 20
     type=click.Choice(("earliest", "latest")),
     default="latest",
     show_default=True,
-    help="Which rows.",
+    help="Preview the first or the last rows.",
 )
 @asking.master
 @asking.java_home
-@click.option("--no-transform", is_flag=True, help="The records as they are, without Spark.")
+@click.option("--no-transform", is_flag=True, help="Show the raw records, without Spark.")
 @pass_settings
 def preview(
     settings: Settings,
@@ -46,10 +46,10 @@ def preview(
     no_transform: bool,
     **given: Any,
 ) -> int:
-    """Show what the sink would get of the last rows.
+    """Show what the sink would receive for the last rows.
 
-    20 of them, or as many as --limit says, go through the job's schema and SQL. Nothing is written or committed. With
-    --no-transform no Java is needed.
+    Sends 20 rows (or --limit) through the job's schema and SQL. Nothing is written or committed. With --no-transform,
+    neither Spark nor Java is needed.
 
     Example: kctl etl preview orders.yaml --limit 5
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HOW = ("rich", "plain", "json")
 _PROGRAM = "KAFKAD_ETL_PROGRAM"
-"""How spark/submit was called, which is this command by another name."""
+"""Environment variable with the path of spark/submit, which is this command under another name."""
 
 
 class Named(click.Context):
@@ -31,7 +31,7 @@ class Named(click.Context):
 
 
 class Showing(EtlCommand):
-    """What it prints is no table: -o says how progress is shown."""
+    """A command whose -o selects how progress is shown, since it prints no table."""
 
     context_class = Named
 
@@ -39,7 +39,7 @@ class Showing(EtlCommand):
         super().__init__(*arguments, **others)
         (output,) = (option for option in self.params if option.name == "output" and isinstance(option, CommonOption))
         output.type = click.Choice(HOW)
-        output.help = "How to show progress.  [default: rich on a terminal, else plain]"
+        output.help = "How to show progress.  [default: rich on a terminal, otherwise plain]"
 
     def get_help(self, ctx: click.Context) -> str:
         return super().get_help(ctx).replace("kctl etl run", ctx.command_path)
@@ -50,19 +50,19 @@ class Showing(EtlCommand):
 @asking.variables
 @asking.sets
 @asking.mode
-@click.option("--limit-rows", type=click.IntRange(min=1), metavar="N", help="End after the batch that reaches so many.")
-@click.option("--accept-data-loss", is_flag=True, help="Go on although records are gone, this time only.")
-@click.option("--trust-sql", is_flag=True, help="Let Spark decide on SQL and schemas that seem wrong.")
-@click.option("--reset-checkpoint", is_flag=True, help="Begin anew; the old checkpoint is put aside.")
+@click.option("--limit-rows", type=click.IntRange(min=1), metavar="N", help="Stop after the batch that reaches N rows.")
+@click.option("--accept-data-loss", is_flag=True, help="Continue despite deleted records, for this run only.")
+@click.option("--trust-sql", is_flag=True, help="Leave SQL and schemas that look wrong to Spark.")
+@click.option("--reset-checkpoint", is_flag=True, help="Start over; the old checkpoint is renamed and kept.")
 @asking.master
 @asking.java_home
-@click.argument("submit_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF SPARK-SUBMIT]")
+@click.argument("submit_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- SPARK-SUBMIT OPTIONS]")
 @pass_settings
 def run(settings: Settings, /, **given: Any) -> int:
     """Run a job.
 
-    Ctrl-C ends it after the batch that runs (exit code 130), a second one at once: the next run goes on from there.
-    What comes after -- goes to spark-submit.
+    Ctrl-C stops it after the current batch (exit code 130), a second Ctrl-C at once; the next run resumes from there.
+    Everything after -- is passed to spark-submit.
 
     Example: kctl etl run orders.yaml --var day=2026-11-01 -- --queue night
     """
@@ -99,7 +99,7 @@ def _run(settings: Settings, how: How, **given: Any) -> int:
 
 
 def _told_as_a_line(error: KctlError, settings: Settings) -> int:
-    """Standard output has JSON lines, to the last one."""
+    """Prints the error as the last JSON line on standard output, and for people on standard error."""
     import json
 
     from kafkad_etl.errors import exit_of

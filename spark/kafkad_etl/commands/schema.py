@@ -11,7 +11,7 @@ from kafkad_etl.commands.base import EtlCommand
 def schema() -> None:
     """Print the JSON Schema of job files, for editors.
 
-    Editors that know YAML then complete keys, and show what they mean.
+    With it, editors that support YAML complete keys and show their documentation.
 
     Example: kctl etl schema > job.schema.json
     """
@@ -21,5 +21,5 @@ def schema() -> None:
 
     from kafkad_etl.job import Job
 
-    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A job of kctl etl"}
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "kctl etl job"}
     click.echo(json.dumps(dialect | msgspec.json.schema(Job), indent=2))

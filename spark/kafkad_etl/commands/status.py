@@ -1,4 +1,4 @@
-"""`kctl etl status` and `kctl etl list`: where jobs stand."""
+"""`kctl etl status` and `kctl etl list`: the progress of jobs."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("topic", "A topic that the job reads."),
-    Column("partition", "One of its partitions.", "number", "PART"),
-    Column("offset", "Up to where it is read and written; null: not read yet.", "number"),
-    Column("end", "The offset of the record that is written next.", "number"),
-    Column("lag", "Records that are not read yet.", "number"),
-    Column("note", "What is not in order."),
+    Column("partition", "The partition.", "number", "PART"),
+    Column("offset", "The next offset to read; null: not read yet.", "number"),
+    Column("end", "The partition's end offset.", "number"),
+    Column("lag", "Records not read yet.", "number"),
+    Column("note", "Anything unusual."),
     Column("job", "The job's name.", machine=True),
-    Column("batch", "The last batch that is committed.", "number", machine=True),
-    Column("watermark_ms", "Rows older than this come too late.", "time", machine=True),
+    Column("batch", "The last committed batch.", "number", machine=True),
+    Column("watermark_ms", "Rows older than this are late.", "time", machine=True),
     Column("running", "yes or no.", machine=True),
-    Column("unfinished", "What a run or a merge that was cut off has left half done.", machine=True),
+    Column("unfinished", "What an interrupted run or merge has left unfinished.", machine=True),
 )
 LISTED = (
     Column("job", "The job's name."),
     Column("running", "yes or no."),
-    Column("batch", "The last batch that is committed.", "number"),
-    Column("committed_ms", "When that was.", "time", "COMMITTED"),
-    Column("watermark_ms", "Rows older than this come too late.", "time", "WATERMARK"),
-    Column("source", "What it reads."),
-    Column("sink", "Where rows go."),
-    Column("unfinished", "What a run or a merge that was cut off has left half done."),
-    Column("checkpoint", "The directory."),
-    Column("checkpoint_id", "Made with the checkpoint.", wide=True),
-    Column("holder", "Who runs it.", wide=True),
+    Column("batch", "The last committed batch.", "number"),
+    Column("committed_ms", "When it was committed.", "time", "COMMITTED"),
+    Column("watermark_ms", "Rows older than this are late.", "time", "WATERMARK"),
+    Column("source", "What the job reads."),
+    Column("sink", "What the job writes to."),
+    Column("unfinished", "What an interrupted run or merge has left unfinished."),
+    Column("checkpoint", "The checkpoint directory."),
+    Column("checkpoint_id", "The checkpoint's id.", wide=True),
+    Column("holder", "The process that runs the job.", wide=True),
 )
 
 
@@ -54,10 +54,10 @@ LISTED = (
 @asking.sets
 @pass_settings
 def status(settings: Settings, job: Path, variables: Mapping[str, str], sets: Sequence[str]) -> None:
-    """Show how far a job is.
+    """Show how far a job has got.
 
-    The offsets of its checkpoint against the ends of its topics, its last batch and watermark, whether it runs, and
-    what a run or a merge that was cut off has left half done.
+    Compares the offsets in its checkpoint with the ends of its topics, and shows its last batch and watermark, whether
+    it is running, and what an interrupted run or merge has left unfinished.
 
     Example: kctl etl status orders.yaml --watch
     """
@@ -121,7 +121,7 @@ def _lines(writer: Writer, rows: Sequence[Row], head: str) -> Iterator[str]:
 def list_jobs(settings: Settings, directory: Path | None) -> None:
     """List the jobs that have a checkpoint.
 
-    Those in the directory, or in $KAFKAD_ETL_STATE, or in ./.etl. No cluster is asked.
+    Looks in DIRECTORY, $KAFKAD_ETL_STATE or ./.etl, whichever is given first. No cluster is contacted.
 
     Example: kctl etl list /var/lib/etl
     """

@@ -25,10 +25,10 @@ COLUMNS = (
     Column("file", "The job file."),
     Column("state", "ok, or error.", "state"),
     Column("name", "The job's name."),
-    Column("delivery", "How often a row gets to the sink."),
-    Column("because", "Why, and what is left out on purpose.", wide=True),
-    Column("mistakes", "What is wrong, one line each.", "list", machine=True),
-    Column("warnings", "What may be meant otherwise.", "list", machine=True),
+    Column("delivery", "The delivery guarantee."),
+    Column("because", "The reason for it, and its limits.", wide=True),
+    Column("mistakes", "All mistakes, one line each.", "list", machine=True),
+    Column("warnings", "Things that may not be intended.", "list", machine=True),
 )
 
 
@@ -36,15 +36,15 @@ COLUMNS = (
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @asking.variables
 @asking.sets
-@click.option("--offline", is_flag=True, help="Do not ask any cluster whether topics and rights are there.")
+@click.option("--offline", is_flag=True, help="Do not contact any cluster to check topics and permissions.")
 @pass_settings
 def validate(
     settings: Settings, jobs: Sequence[Path], variables: Mapping[str, str], sets: Sequence[str], offline: bool
 ) -> int:
     """Check job files without running them.
 
-    Keys, variables, files, schemas and SQL; then topics, rights and sinks in the cluster. Spark is not started.
-    All mistakes are told, each with its line; the exit code says of which kind the first one is.
+    Checks keys, variables, files, schemas and SQL, then topics, permissions and sinks in the cluster. Spark is not
+    started. All mistakes are reported, each with its line; the exit code is that of the first one.
 
     Example: kctl etl validate --offline jobs/*.yaml
     """
@@ -52,14 +52,14 @@ def validate(
 
     rows: list[Row] = []
     errors: list[KctlError] = []
-    strange: set[str] = set(variables)
+    unknown: set[str] = set(variables)
     for path in jobs:
         file = JobFile(path, variables, sets, is_one_of_several=len(jobs) > 1)
-        row, error = _checked(settings, file, offline, strange)
+        row, error = _checked(settings, file, offline, unknown)
         rows.append(row)
         errors += [error] if error else []
     if len(jobs) > 1 and not errors:
-        errors += [_strange(name) for name in sorted(strange)]
+        errors += [_unknown(name) for name in sorted(unknown)]
     Writer(settings, COLUMNS, Document(settings.command)).write(rows, errors)
     sys.stdout.flush()
     for row in rows:
@@ -70,21 +70,21 @@ def validate(
     return exit_of(errors[0]) if errors else EtlExit.DONE
 
 
-def _strange(name: str) -> KctlError:
+def _unknown(name: str) -> KctlError:
     from kafkad_etl.errors import EtlError
 
-    return EtlError(f'--var {name}: none of the files has a variable "{name}"', EtlExit.USAGE)
+    return EtlError(f'--var {name}: none of the files declares a variable "{name}"', EtlExit.USAGE)
 
 
-def _checked(settings: Settings, file: JobFile, offline: bool, strange: set[str]) -> tuple[Row, KctlError | None]:
-    """Takes from `strange` the variables that the file knows."""
+def _checked(settings: Settings, file: JobFile, offline: bool, unknown: set[str]) -> tuple[Row, KctlError | None]:
+    """The file's row and its error, if any; removes the variables that the file declares from `unknown`."""
     try:
-        return _right(settings, file, offline, strange), None
+        return _valid_row(settings, file, offline, unknown), None
     except KctlError as error:
         return {"file": str(file.path), "state": "error", "mistakes": getattr(error, "mistakes", (error.what,))}, error
 
 
-def _right(settings: Settings, file: JobFile, offline: bool, strange: set[str]) -> Row:
+def _valid_row(settings: Settings, file: JobFile, offline: bool, unknown: set[str]) -> Row:
     from kafkad_etl.model.effective import effective
     from kafkad_etl.model.guarantee import guarantee
     from kafkad_etl.model.inspection import inspect
@@ -92,7 +92,7 @@ def _right(settings: Settings, file: JobFile, offline: bool, strange: set[str]) 
 
     loaded = load(file)
     job = effective(loaded)
-    strange.intersection_update(loaded.variables.unused())
+    unknown.intersection_update(loaded.variables.unused())
     warnings = inspect(loaded, job, strict=True)
     if not offline:
         with loaded.telling_places():
@@ -110,7 +110,7 @@ def _right(settings: Settings, file: JobFile, offline: bool, strange: set[str]) 
 
 
 def _asked_of_clusters(settings: Settings, path: Path, job: Effective) -> Sequence[str]:
-    """Warnings; EtlError if what the job needs is not there, or may not be used."""
+    """Returns warnings; raises EtlError if anything the job needs is missing or not permitted."""
     from kafkad_etl.cluster.clusters import Clusters
     from kafkad_etl.planning.readiness import check
 

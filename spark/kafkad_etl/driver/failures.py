@@ -36,29 +36,27 @@ RULES = (
         r"Some data may have been lost|KafkaIllegalStateException|offset was changed from|OffsetOutOfRange"
         r"|partitions? .* (?:are|have been) gone|KAFKA_DATA_LOSS",
         says="records were deleted before they were read",
-        hint="--accept-data-loss goes on without them, for one run",
+        hint="--accept-data-loss continues without them, for one run",
     ),
     Rule(
         "topic",
         r"a row names partition -?\d+, and topic|Partition \d+ of topic \S+ with partition count \d+ is not present",
-        hint="add partitions to the topic, or leave sink.topic.partition out: then each record's key decides",
+        hint="add partitions to the topic, or remove sink.topic.partition, so that the record's key decides",
     ),
     Rule("topic", r"UnknownTopicOrPartition|UnknownTopicId|UNKNOWN_TOPIC"),
     Rule("topic", r"(?:Topic|Group|Cluster|TransactionalId)AuthorizationException"),
     Rule("topic", r"SaslAuthentication|SslAuthentication|AuthenticationException"),
-    Rule(
-        "environment", r"No space left on device|ENOSPC|Disk quota exceeded", hint="free some disk space and run again"
-    ),
+    Rule("environment", r"No space left on device|ENOSPC|Disk quota exceeded", hint="free up disk space and run again"),
     Rule(
         "environment",
         r"OutOfMemoryError|GC overhead limit",
-        hint="give it more: spark.driver_memory, or fewer source.rows_per_batch",
+        hint="raise spark.driver_memory, or lower source.rows_per_batch",
     ),
     Rule(
         "environment",
         r"Py4JNetworkError|Answer from Java side is empty|ConnectionRefusedError.*127\.0\.0\.1",
-        says="Spark's JVM has ended",
-        hint="it was killed, perhaps for its memory: see the log",
+        says="Spark's JVM has exited",
+        hint="it was killed, possibly for running out of memory; see the log",
     ),
     Rule(
         "environment", r"ClassNotFoundException: ([\w.$]+)|Failed to find the data source: (\w+)|DATA_SOURCE_NOT_FOUND"

@@ -1,4 +1,4 @@
-"""Whether anybody accepts connections at an address, so that Spark is not started to find out."""
+"""Checks whether anything accepts connections at an address, to avoid starting Spark just to find out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS = 5.0
 
 
 def silent(addresses: Iterable[Address], connect: Connect = socket.create_connection) -> str:
-    """Why nobody answers at any of them; empty: somebody does."""
+    """The reasons why none of the addresses accepts connections; empty if one does."""
     reasons = []
     for host, port in addresses:
         try:
@@ -25,7 +25,7 @@ def silent(addresses: Iterable[Address], connect: Connect = socket.create_connec
 
 
 def address_of(text: str, port: int) -> Address | None:
-    """Of host:port, [::1]:port or host alone, whose port then is `port`; None: it is none of them."""
+    """Parses host:port, [::1]:port or a bare host, which gets `port`; returns None for anything else."""
     host, colon, number = text.strip().rpartition(":")
     if not colon or number.endswith("]"):
         host, number = text.strip(), str(port)

@@ -1,4 +1,4 @@
-"""What is fetched or made once for all jobs of a user: jars, and what a Java needs to run Spark."""
+"""The user's cache for all jobs: jars, and what a Java needs to run Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def cache_directory(environ: Mapping[str, str]) -> Path:
 
 @contextmanager
 def kept(target: Path, lacking: str) -> Iterator[Path]:
-    """A file to be written, which becomes `target` once it is whole. EtlError ENVIRONMENT says what is `lacking`."""
+    """Yields a temporary file that becomes `target` once it is complete. EtlError ENVIRONMENT says what it was
+    needed for."""
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -32,5 +33,5 @@ def kept(target: Path, lacking: str) -> Iterator[Path]:
         raise EtlError(
             f"{error.filename or target}: {error.strerror or error}: {lacking}",
             EtlExit.ENVIRONMENT,
-            hints=("KAFKAD_ETL_CACHE names another directory for the cache",),
+            hints=("set KAFKAD_ETL_CACHE to another cache directory",),
         ) from error

@@ -1,7 +1,8 @@
-"""Jars at hand: from the cache, or from a Maven repository, checked against the lock before they get their name.
+"""Fetches jars from the cache or a Maven repository, and verifies them against the lock before they get their final
+name.
 
-By Python and not by Spark's Ivy: it trusts the authorities that the system trusts, knows HTTPS_PROXY, NO_PROXY and
-.netrc, and needs no network once the jars are there.
+This does not use Spark's Ivy: it trusts the system's CAs, supports HTTPS_PROXY, NO_PROXY and .netrc, and needs no
+network once the jars are cached.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ TIMEOUT_SECONDS = 30
 _PIECE = 1 << 18
 
 _MIRRORS = (
-    "a mirror: --repo URL or KAFKAD_MAVEN_REPO (a URL or a directory); behind a proxy: HTTPS_PROXY",
-    "without a network: kctl etl jars fetch --to DIR elsewhere, and KAFKAD_MAVEN_REPO=DIR here",
+    "use a mirror with --repo URL or KAFKAD_MAVEN_REPO (a URL or a directory), or a proxy with HTTPS_PROXY",
+    "offline: run kctl etl jars fetch --to DIR elsewhere, and set KAFKAD_MAVEN_REPO=DIR here",
 )
 
 
 def at_hand(jars: Sequence[Jar], directory: Path, environ: Mapping[str, str], repository: str = "") -> list[Path]:
-    """Where the jars are, after those that are missing have been downloaded."""
+    """Paths of the jars, after downloading those that are missing."""
     for jar in jars:
         if what := fault(jar, directory / jar.path):
             if what != "is missing":
@@ -44,19 +45,19 @@ def _refuse(path: Path, what: str) -> None:
     raise EtlError(
         f"{path} {what}",
         EtlExit.ENVIRONMENT,
-        hints=("it was changed after it was downloaded: remove it, and it is downloaded again",),
+        hints=("it has changed since it was downloaded; delete it to download it again",),
     )
 
 
 def repository_url(environ: Mapping[str, str], chosen: str = "") -> str:
-    """A directory counts as a repository too."""
+    """The repository's URL; a directory works as a repository too."""
     url = chosen or environ.get("KAFKAD_MAVEN_REPO") or CENTRAL
     return url.rstrip("/") if "://" in url else Path(url).absolute().as_uri()
 
 
 def download(jar: Jar, target: Path, repository: str, environ: Mapping[str, str]) -> None:
-    """Whole and checked, or not at all."""
-    with kept(target, f"{jar.coordinate} cannot be kept") as part:
+    """Downloads a jar completely and verifies it, or leaves nothing."""
+    with kept(target, f"{jar.coordinate} cannot be stored") as part:
         _receive(jar, part, repository, environ)
 
 
@@ -76,11 +77,11 @@ def _receive(jar: Jar, part: Path, repository: str, environ: Mapping[str, str]) 
     if size < jar.bytes:
         raise _failed(jar, shown, f"ends after {size:,} of {jar.bytes:,} bytes")
     if size > jar.bytes or digest.hexdigest() != jar.sha256:
-        is_now = f"its SHA-256 is {digest.hexdigest()}" if size == jar.bytes else "it is longer"
+        is_now = f"its SHA-256 is {digest.hexdigest()}" if size == jar.bytes else "it is too long"
         raise EtlError(
-            f"{shown} is not the {jar.coordinate} that is locked: {is_now}, and {jar.sha256} is expected",
+            f"{shown} does not match the locked checksum of {jar.coordinate}: {is_now}, expected {jar.sha256}",
             EtlExit.ENVIRONMENT,
-            hints=("nothing was kept; try another repository with --repo",),
+            hints=("nothing was stored; try another repository with --repo",),
         )
 
 
@@ -90,7 +91,7 @@ def _read(jar: Jar, response: HTTPResponse, shown: str) -> bytes:
     try:
         return response.read(_PIECE)
     except (OSError, HTTPException) as error:
-        raise _failed(jar, shown, f"broke off: {error}") from error
+        raise _failed(jar, shown, f"was interrupted: {error}") from error
 
 
 def _open(jar: Jar, request: Request, shown: str) -> Any:
@@ -102,7 +103,7 @@ def _open(jar: Jar, request: Request, shown: str) -> Any:
         return build_opener().open(request, timeout=TIMEOUT_SECONDS)  # which looks for proxies now
     except HTTPError as error:
         error.close()
-        raise _failed(jar, shown, f"answers HTTP {error.code} {error.reason}") from error
+        raise _failed(jar, shown, f"returned HTTP {error.code} {error.reason}") from error
     except (URLError, HTTPException, OSError, ValueError) as error:
         raise _failed(jar, shown, f"cannot be reached: {getattr(error, 'reason', error)}") from error
 
@@ -112,7 +113,8 @@ def _failed(jar: Jar, shown: str, what: str) -> EtlError:
 
 
 def _request(url: str, environ: Mapping[str, str]) -> tuple[Request, str]:
-    """And the URL as it may be shown. Who asks is in the URL or in .netrc; a redirect elsewhere does not get it."""
+    """A request, and its URL without credentials. These come from the URL or .netrc and are not sent along with a
+    redirect."""
     from base64 import b64encode
     from urllib.parse import unquote, urlsplit, urlunsplit
     from urllib.request import Request

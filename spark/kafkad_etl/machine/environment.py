@@ -1,4 +1,4 @@
-"""What a job needs on this machine: Java, PySpark, the jars, memory and room on the disk."""
+"""Finds what a job needs on this machine: Java, PySpark, jars, memory and disk space."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafkad_etl.machine.spark_home import SparkHome
 
 MB = 1 << 20
 _BESIDES_HEAP = 300 * MB
-"""What a JVM takes above its heap, at least."""
+"""Minimum memory that a JVM uses in addition to its heap."""
 _LEAST_DISK = 200 * MB
 _ENOUGH_DISK = 2048 * MB
 
@@ -28,15 +28,15 @@ class Environment(NamedTuple):
     java: java.Java
     spark_home: Path
     version: str
-    """Of PySpark."""
+    """PySpark's version."""
     python: str
     jars: tuple[str, ...]
-    """Ours, then the job's own; files, or URLs that the job has."""
+    """Our jars, then the job's own: files, or URLs that the job names."""
     warnings: tuple[str, ...] = ()
 
 
 class Machine(NamedTuple):
-    """In bytes; None: not known."""
+    """A machine's resources in bytes; None if unknown."""
 
     memory: int | None
     available: int | None
@@ -44,7 +44,7 @@ class Machine(NamedTuple):
 
 
 def find(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None, repository: str = "") -> Environment:
-    """Everything at hand; jars are downloaded if they are not. EtlError says what is missing and what to do."""
+    """Finds everything, downloading missing jars. EtlError says what is missing and how to fix it."""
     environ = os.environ if environ is None else environ
     spark = spark_home.find()
     cache = cache_directory(environ)
@@ -56,7 +56,7 @@ def find(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None
 
 
 def outlook(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None) -> Environment:
-    """As `find`, but nothing is downloaded, and nothing has to be there: what would be used, if it were."""
+    """The environment that a run would use. Unlike `find`, it downloads nothing and requires nothing to exist."""
     environ = os.environ if environ is None else environ
     cache = cache_directory(environ)
     try:
@@ -72,7 +72,7 @@ def outlook(job: Job, java_home: str = "", environ: Mapping[str, str] | None = N
 
 
 def own_jars(job: Job) -> list[str]:
-    """That the job brings itself."""
+    """Jars that the job itself names."""
     drivers = [job.sink.jdbc.driver_jar] if job.sink.jdbc and job.sink.jdbc.driver_jar else []
     return [*job.spark.jars, *drivers]
 
@@ -82,39 +82,40 @@ def _own_jar(name: str) -> str:
         return name
     path = Path(name).absolute()
     if not path.is_file():
-        raise EtlError(f"{path}: there is no such jar; spark.jars and driver_jar are files", EtlExit.ENVIRONMENT)
+        raise EtlError(f"{path}: no such jar; spark.jars and driver_jar must name files", EtlExit.ENVIRONMENT)
     return str(path)
 
 
 def temporary(environ: Mapping[str, str]) -> str:
-    """Where directories for a time are made."""
+    """The directory for temporary files."""
     import tempfile
 
     return environ.get("TMPDIR") or tempfile.gettempdir()
 
 
 def room(heap: str, machine: Machine) -> list[str]:
-    """Warnings; EtlError where the job cannot work."""
+    """Checks memory and disk space. Returns warnings; raises EtlError if the job cannot work."""
     needed = size_of(heap) + _BESIDES_HEAP
     if machine.memory is not None and machine.memory < needed:
         raise EtlError(
-            f"spark.driver_memory {heap} needs {needed // MB:,} MB, and there are {machine.memory // MB:,} MB in all",
+            f"spark.driver_memory {heap} needs {needed // MB:,} MB, but this machine has only "
+            f"{machine.memory // MB:,} MB",
             EtlExit.ENVIRONMENT,
-            hints=("set spark.driver_memory to less: 600m is enough for small batches",),
+            hints=("lower spark.driver_memory: 600m is enough for small batches",),
         )
     if machine.disk < _LEAST_DISK:
         raise EtlError(
             f"only {machine.disk // MB:,} MB are free in the directory for temporary files",
             EtlExit.ENVIRONMENT,
-            hints=("TMPDIR names another directory",),
+            hints=("set TMPDIR to another directory",),
         )
     found = []
     if machine.available is not None and machine.available < needed:
         found.append(
-            f"{machine.available // MB:,} MB of memory are free; a heap of {heap} may take {needed // MB:,} MB"
+            f"only {machine.available // MB:,} MB of memory are free, and a heap of {heap} may need {needed // MB:,} MB"
         )
     if machine.disk < _ENOUGH_DISK:
-        found.append(f"{machine.disk // MB:,} MB are free for temporary files; large sorts and joins need more")
+        found.append(f"only {machine.disk // MB:,} MB are free for temporary files; large sorts and joins need more")
     return found
 
 
@@ -124,7 +125,7 @@ def machine(directory: Path) -> Machine:
 
 
 def _memory() -> tuple[int | None, int | None]:
-    """All, and what is free; a container's limit counts. Elsewhere than on Linux nobody says it."""
+    """Total and available memory, within the container's limit; unknown on systems other than Linux."""
     try:
         found = dict(re.findall(r"^(\w+): +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE))
     except OSError:
@@ -142,15 +143,15 @@ _UNITS = {"": MB, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40
 
 
 def size_of(text: str) -> int:
-    """Of a heap, as Spark reads it: 700m, 1g; a bare number is in MiB."""
+    """Parses a heap size as Spark does: 700m, 1g; a bare number is in MiB."""
     match = re.fullmatch(r"(\d+)([bkmgt]?)b?", text.strip().lower())
     if match is None:
-        raise EtlError(f'spark.driver_memory "{text}" is not a size: 700m, 2g', EtlExit.USAGE)
+        raise EtlError(f'spark.driver_memory "{text}" is not a size; use a value such as 700m or 2g', EtlExit.USAGE)
     return int(match[1]) * _UNITS[match[2]]
 
 
 def _free_bytes(directory: Path) -> int:
-    """On the disk of a directory that may not exist yet."""
+    """Free space on the disk of a directory that may not exist yet."""
     while not directory.exists():
         directory = directory.parent
     there = os.statvfs(directory)

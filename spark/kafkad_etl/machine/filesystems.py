@@ -1,4 +1,5 @@
-"""Whether Spark knows the file systems that a job's paths are on: object stores need jars that Spark does not bring."""
+"""Checks whether Spark supports the file systems of a job's paths: object stores need jars that do not come with
+Spark."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ _WORDS = ("--packages", "--jars", "--driver-class-path", "--properties-file", "s
 def faults(
     job: Job, words: Sequence[str] = (), environ: Mapping[str, str] = os.environ, home: Path | None = None
 ) -> Iterator[EtlError]:
-    """`words` go to spark-submit. What others bring (packages, class paths, jars of a URL) is taken to be enough."""
+    """Errors for object stores without their jar. `words` are spark-submit options. Packages, class paths and jars
+    from URLs are assumed to be sufficient."""
     asked = {scheme: key for key, path in paths_of(job) if (scheme := path.partition("://")[0]) in STORES}
     if not asked or _may_be_brought(job, words, environ):
         return
@@ -49,9 +51,9 @@ def faults(
         store = STORES[scheme]
         if not any(_has(Path(jar), store.contains) for jar in own_jars(job)) and not _comes_with_spark(home, store):
             package = f"{store.artifact}:{store.version or hadoop_version(home)}"
-            what = f"{scheme}:// needs a jar that Spark does not bring: {store.artifact.partition(':')[2]}"
-            hint = f'spark.conf: {{spark.jars.packages: "{package}"}} lets Spark fetch it'
-            yield EtlError(what, EtlExit.ENVIRONMENT, key=key, hints=(hint, "or spark.jars names the files"))
+            what = f"{scheme}:// needs a jar that does not come with Spark: {store.artifact.partition(':')[2]}"
+            hint = f'spark.conf: {{spark.jars.packages: "{package}"}} makes Spark download it'
+            yield EtlError(what, EtlExit.ENVIRONMENT, key=key, hints=(hint, "or list the files in spark.jars"))
 
 
 def check(job: Job, words: Sequence[str] = ()) -> None:
@@ -68,7 +70,7 @@ def _may_be_brought(job: Job, words: Sequence[str], environ: Mapping[str, str]) 
 
 
 def _defaults(environ: Mapping[str, str]) -> bool:
-    """What this machine's own configuration of Spark brings."""
+    """Whether this machine's own Spark configuration adds jars."""
     file = Path(environ.get("SPARK_CONF_DIR") or "/nonexistent") / "spark-defaults.conf"
     text = file.read_text(errors="replace") if file.is_file() else ""
     return bool(environ.get("SPARK_DIST_CLASSPATH")) or any(name in text for name in _BRINGS_JARS)

@@ -1,6 +1,6 @@
-"""What Hadoop's configuration files say of a YARN and an HDFS, as Spark will read them. Nothing of Hadoop is needed.
+"""Reads from Hadoop's configuration files where YARN and HDFS are, as Spark will. No Hadoop is needed.
 
-What they do not say plainly (values made of others, files that include others) is not known here, and is left to Spark.
+Values built from others and included files are not resolved; they are left to Spark.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _FILES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 _RM_PORT, _NAMENODE_PORT = 8032, 8020
 _OVER_FILES = "spark.hadoop."
-"""Spark's settings that begin so stand above the files."""
+"""Prefix of Spark settings that override the files."""
 
 
 class Hadoop(NamedTuple):
     settings: Mapping[str, str] = {}
     files: tuple[Path, ...] = ()
-    """That were read."""
+    """The files that were read."""
 
 
 def find(environ: Mapping[str, str], conf: Mapping[str, object]) -> Hadoop:
-    """`conf` is Spark's. Each file counts where it is found first, as on a class path."""
+    """Hadoop's settings under Spark's `conf`. Each file is taken from the first directory that has it, as on a class
+    path."""
     settings: dict[str, str] = {}
     files = []
     for name in _FILES:
@@ -46,21 +47,24 @@ def directories(environ: Mapping[str, str]) -> list[Path]:
 
 
 def need_yarn(environ: Mapping[str, str], hadoop: Hadoop) -> None:
-    """EtlError ENVIRONMENT if Spark could not know which YARN is meant."""
+    """Raises EtlError ENVIRONMENT if Spark could not know which YARN cluster is meant."""
     given = {name: environ[name] for name in VARIABLES if environ.get(name)}
     where = " and ".join(f"{name}={value}" for name, value in given.items())
-    hint = "it is the directory with the cluster's core-site.xml, hdfs-site.xml and yarn-site.xml: /etc/hadoop/conf"
+    hint = (
+        "set it to the directory with the cluster's core-site.xml, hdfs-site.xml and yarn-site.xml, such as "
+        "/etc/hadoop/conf"
+    )
     if not given:
         what = "master yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set"
         raise EtlError(what, EtlExit.ENVIRONMENT, hints=(hint,))
     if not any(Path(value).is_dir() for value in given.values()):
-        raise EtlError(f"{where} is no directory", EtlExit.ENVIRONMENT, hints=(hint,))
+        raise EtlError(f"{where} is not a directory", EtlExit.ENVIRONMENT, hints=(hint,))
     if not any(path.name == "yarn-site.xml" for path in hadoop.files) and not resource_managers(hadoop.settings):
         raise EtlError(f"there is no yarn-site.xml in {where}", EtlExit.ENVIRONMENT, hints=(hint,))
 
 
 def resource_managers(settings: Mapping[str, str]) -> list[Address]:
-    """Where applications are submitted, as far as that is known."""
+    """Addresses of the ResourceManagers, as far as they are known."""
     prefix, names = "yarn.resourcemanager", [""]
     if settings.get(f"{prefix}.ha.enabled") == "true":
         names = [f".{name.strip()}" for name in settings.get(f"{prefix}.ha.rm-ids", "").split(",")]
@@ -69,7 +73,7 @@ def resource_managers(settings: Mapping[str, str]) -> list[Address]:
 
 
 def name_nodes(settings: Mapping[str, str], url: str) -> list[Address]:
-    """Of an hdfs: URL, as far as they are known."""
+    """Addresses of the NameNodes of an hdfs: URL, as far as they are known."""
     default = urlsplit(settings.get("fs.defaultFS", ""))
     service = urlsplit(url).netloc or (default.netloc if default.scheme == "hdfs" else "")
     names = settings.get(f"dfs.ha.namenodes.{service}", "")

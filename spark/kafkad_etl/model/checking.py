@@ -69,7 +69,7 @@ class _Checking:
         if _is_null(node):
             if isinstance(kind, inspect.NoneType):
                 return None
-            raise self._wrong(path, "has no value", "write one, or leave the key out")
+            raise self._wrong(path, "has no value", "give it one, or remove the key")
         if isinstance(kind, inspect.StructType):
             return self._struct(node, kind, path)
         if isinstance(kind, inspect.DictType):
@@ -88,13 +88,13 @@ class _Checking:
         if len(named) == 1:
             return named[0]
         if _is_null(node):
-            raise self._wrong(path, "has no value", "write one, or leave the key out")
-        raise self._wrong(path, f"has to be {_either(_words(kind) for kind in named)}, not {_shown(node)}")
+            raise self._wrong(path, "has no value", "give it one, or remove the key")
+        raise self._wrong(path, f"must be {_either(_words(kind) for kind in named)}, not {_shown(node)}")
 
     def _struct(self, node: Node, kind: inspect.StructType, path: str) -> dict[str, Any]:
         if not isinstance(node, MappingNode):
             keys = ", ".join(field.name for field in kind.fields[:4])
-            raise self._wrong(path, f"has to be a block of keys ({keys} …), not {_shown(node)}")
+            raise self._wrong(path, f"must be a block of keys ({keys} …), not {_shown(node)}")
         fields = {field.name: field for field in kind.fields}
         values: dict[str, Any] = {}
         for name, child in children(node):
@@ -118,19 +118,19 @@ class _Checking:
             return close
         elsewhere = [path for path in self._homes.get(name, ()) if path]
         if 0 < len(elsewhere) <= 2:
-            return (f"it belongs to {' or '.join(elsewhere)}",)
-        return (f"there are: {', '.join(known)}",)
+            return (f"it belongs under {' or '.join(elsewhere)}",)
+        return (f"known: {', '.join(known)}",)
 
     def _dict(self, node: Node, kind: inspect.DictType, path: str) -> dict[Any, Any]:
         if not isinstance(node, MappingNode):
-            raise self._wrong(path, f"has to be a block of keys, not {_shown(node)}")
+            raise self._wrong(path, f"must be a block of keys, not {_shown(node)}")
         values: dict[Any, Any] = {}
         for name, child in children(node):
             key: Any = name
             if isinstance(kind.key_type, inspect.IntType):
                 if not re.fullmatch(r"[0-9]{1,9}", name):
-                    hint = "it is the number of a partition"
-                    self.mistakes.append(Mistake(below(path, name), "the key has to be a whole number", (hint,)))
+                    hint = "it is a partition number"
+                    self.mistakes.append(Mistake(below(path, name), "the key must be a whole number", (hint,)))
                     continue
                 key = int(name)
             self._into(values, key, child, kind.value_type, below(path, name))
@@ -139,7 +139,7 @@ class _Checking:
     def _list(self, node: Node, kind: inspect.VarTupleType, path: str) -> list[Any]:
         if not isinstance(node, SequenceNode):
             hints = (f"write [{node.value}]",) if isinstance(node, ScalarNode) and node.value.isprintable() else ()
-            raise self._wrong(path, f"has to be a list, not {_shown(node)}", *hints)
+            raise self._wrong(path, f"must be a list, not {_shown(node)}", *hints)
         values: list[Any] = []
         for name, child in children(node):
             with suppress(_Wrong):  # noted: the item stays out
@@ -150,7 +150,7 @@ class _Checking:
 
     def _scalar(self, node: Node, kind: Type, path: str) -> Any:
         if not isinstance(node, ScalarNode):
-            raise self._wrong(path, f"has to be {_words(kind)}, not {_shown(node)}")
+            raise self._wrong(path, f"must be {_words(kind)}, not {_shown(node)}")
         match kind:
             case inspect.StrType():
                 return self._text(node.value, kind, path)
@@ -161,7 +161,7 @@ class _Checking:
             value = float(value) if abs(value) <= _LARGEST else value
         wanted = {inspect.IntType: int, inspect.FloatType: float, inspect.BoolType: bool}[type(kind)]
         if type(value) is not wanted:
-            raise self._wrong(path, f"has to be {_words(kind)}, not {_shown(node)}")
+            raise self._wrong(path, f"must be {_words(kind)}, not {_shown(node)}")
         self._range(value, kind, path)
         return value
 
@@ -169,7 +169,7 @@ class _Checking:
         if kind.min_length and len(text) < kind.min_length:
             raise self._wrong(path, "must not be empty")
         if kind.pattern and not re.search(kind.pattern, text):
-            raise self._wrong(path, f'"{text}" is not allowed here', f"it has to match {kind.pattern}")
+            raise self._wrong(path, f'"{text}" is not allowed here', f"it must match {kind.pattern}")
         return text
 
     def _literal(self, node: ScalarNode, kind: inspect.LiteralType, path: str) -> Any:
@@ -178,17 +178,17 @@ class _Checking:
                 return value
         known = [str(value) for value in kind.values if value != ""]
         if len(known) == 1:
-            raise self._wrong(path, f"has to be {known[0]}, not {_shown(node)}")
+            raise self._wrong(path, f"must be {known[0]}, not {_shown(node)}")
         raise self._wrong(path, f'"{node.value}" is not one of {", ".join(known)}', *did_you_mean(node.value, known))
 
     def _range(self, value: Any, kind: Type, path: str) -> None:
         least, most = getattr(kind, "ge", None), getattr(kind, "le", None)
         if least is not None and value < least:
-            raise self._wrong(path, f"has to be at least {least}, not {value}")
+            raise self._wrong(path, f"must be at least {least}, not {value}")
         if most is not None and value > most:
-            raise self._wrong(path, f"has to be at most {most}, not {value}")
+            raise self._wrong(path, f"must be at most {most}, not {value}")
         if abs(value) > _LARGEST:
-            raise self._wrong(path, "is too large a number")
+            raise self._wrong(path, "is too large")
 
 
 def _bare(kind: Type) -> Type:

@@ -80,7 +80,7 @@ class _Composer(Reader, Scanner, Parser, Composer, _Resolver):
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
         line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
         if self.check_event(AliasEvent):  # a few of them can name more than a memory holds
-            raise Unreadable(line, "aliases (*name) are not read in job files; `vars` and ${name} do that")
+            raise Unreadable(line, "aliases (*name) are not supported in job files; use `vars` and ${name}")
         if self.depth == _DEEPEST:
             raise Unreadable(line, "blocks are nested too deeply")
         self.depth += 1
@@ -127,9 +127,9 @@ def wrong_keys(node: Node, path: str = "") -> Iterator[Mistake]:
     seen: set[str] = set()
     for key, _ in node.value if isinstance(node, MappingNode) else ():
         if not isinstance(key, ScalarNode):
-            yield Mistake(path, "a key has to be one word")
+            yield Mistake(path, "a key must be a single word")
         elif key.value in seen:
-            yield Mistake(below(path, key.value), "is written twice", ("keep one of them",))
+            yield Mistake(below(path, key.value), "appears twice", ("remove one of them",))
         else:
             seen.add(key.value)
     for name, child in children(node):
@@ -166,7 +166,7 @@ def put(root: Node, path: str, value: Node) -> Mistake | None:
         found = _child(node, part, value if index == len(parts) - 1 else None)
         if found is None:
             names = [name for name, _ in children(node)]
-            return Mistake(path, f'there is no "{part}" to set', did_you_mean(part, names))
+            return Mistake(path, f'there is no key "{part}" to set', did_you_mean(part, names))
         node = found
     return None
 

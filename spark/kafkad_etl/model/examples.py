@@ -22,7 +22,7 @@ def examples() -> list[Example]:
 def example(name: str) -> Example:
     known = [one.name for one in examples()]
     if name not in known:
-        hints = did_you_mean(name, known) or (f"there are: {', '.join(known)}",)
+        hints = did_you_mean(name, known) or (f"known: {', '.join(known)}",)
         raise EtlError(f'there is no example "{name}"', EtlExit.USAGE, hints=hints)
     return _example(_directory() / f"{name}.yaml")
 

@@ -27,9 +27,9 @@ def _streaming(job: Job) -> tuple[str, str]:
     if sink.type in FILES:
         if job.run.output == "complete":
             return "exactly once", "each batch replaces all files"
-        return "exactly once", "a batch that was cut short is completed or written again under the same file names"
+        return "exactly once", "an interrupted batch is completed or rewritten under the same file names"
     if sink.type == "delta":
-        return "exactly once", "the table's log knows the batches that it has"
+        return "exactly once", "the table's log records which batches it has"
     if sink.type == "jdbc":
         return "exactly once", "rows and the batch's offsets are written in one transaction"
     if sink.type == "topic":
@@ -38,10 +38,10 @@ def _streaming(job: Job) -> tuple[str, str]:
 
 
 def _twice(job: Job) -> str:
-    text = "a batch that was cut short is written again as a whole"
+    text = "an interrupted batch is written again in full"
     if job.sink.topic is not None and job.sink.topic.source_header:
-        return f"{text}; readers find by the header `source` what they have already"
-    return f"{text}; `source_header` or a key lets readers leave out what they have already"
+        return f"{text}; readers can detect duplicates by the header `source`"
+    return f"{text}; with `source_header` or a key, readers can skip duplicates"
 
 
 def _batch(job: Job) -> tuple[str, str]:
@@ -50,14 +50,14 @@ def _batch(job: Job) -> tuple[str, str]:
         return _nothing_kept(sink.type)
     if sink.type in (*FILES, "delta"):
         if sink.mode == "append":
-            return "at least once", "every run adds all of its rows; `sink.mode` overwrite replaces them"
+            return "at least once", "every run adds all its rows; `sink.mode` overwrite would replace them"
         if sink.mode == "error":
-            return "exactly once", "a second run finds files there and stops"
-        what = "the partitions that have rows" if sink.mode == "overwrite_partitions" else "what was there"
+            return "exactly once", "a second run stops because files exist"
+        what = "the partitions it has rows for" if sink.mode == "overwrite_partitions" else "what was there"
         return "exactly once", f"each run replaces {what}"
     if sink.type == "jdbc" and sink.jdbc is not None and sink.jdbc.mode == "upsert":
         return "exactly once", "a second run replaces rows with equal keys"
-    return "at least once", "every run writes all of its rows"
+    return "at least once", "every run writes all its rows"
 
 
 def _nothing_kept(kind: str) -> tuple[str, str]:
@@ -68,19 +68,19 @@ def _limits(job: Job) -> list[str]:
     """What is left out on purpose, because the file says so."""
     limits = []
     if job.sink.type in FILES and job.sink.mode.startswith("overwrite"):
-        limits.append("while files are replaced, and after a kill in that until the next run, readers see old and new")
-    if job.sink.type in FILES and job.sink.compact.after == "run" and is_elsewhere(job.sink.path):
         limits.append(
-            "while small files are merged, and after a kill in that until the next run, readers see rows twice"
+            "while files are replaced, and after a kill until the next run, readers see both old and new files"
         )
+    if job.sink.type in FILES and job.sink.compact.after == "run" and is_elsewhere(job.sink.path):
+        limits.append("while small files are merged, and after a kill until the next run, readers see rows twice")
     if job.source.on_data_loss == "continue":
-        limits.append("records deleted before they were read are counted and left out")
+        limits.append("records deleted before they were read are counted and skipped")
     if job.source.isolation == "read_uncommitted":
-        limits.append("records of aborted transactions are read too")
+        limits.append("records of aborted transactions are read as well")
     if job.value.bad_rows.action == "drop":
-        limits.append("rows that do not parse are counted and left out")
+        limits.append("rows that cannot be parsed are counted and dropped")
     if job.value.bad_rows.action == "dead_letter":
-        limits.append("dead letters are at least once")
+        limits.append("dead letters are written at least once")
     if job.transform.watermark is not None and is_streaming(job):
-        limits.append(f"rows later than {job.transform.watermark.delay} are counted and left out")
+        limits.append(f"rows more than {job.transform.watermark.delay} late are counted and dropped")
     return limits

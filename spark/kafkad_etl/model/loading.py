@@ -108,7 +108,7 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise EtlError(f"cannot read {path}: {error.strerror}", EtlExit.USAGE) from error
     except UnicodeDecodeError as error:
-        raise EtlError(f"{path} is not text in UTF-8: byte {error.start}", EtlExit.USAGE) from error
+        raise EtlError(f"{path} is not valid UTF-8: byte {error.start}", EtlExit.USAGE) from error
 
 
 def parse(text: str, file: JobFile, environment: Mapping[str, str]) -> Loaded:
@@ -189,7 +189,7 @@ class _Loading:
 
 
 def unknown_variable(name: str) -> str:
-    return f'--var {name}: the file has no variable "{name}"'
+    return f'--var {name}: the file declares no variable "{name}"'
 
 
 def sql_files(job: Job) -> list[str]:

@@ -41,10 +41,10 @@ def from_file(file: Path, form: str, where: str) -> Schema:
     text = read(file, where)
     kind = _KINDS.get(file.suffix)
     if kind is None:
-        raise _wrong(where, f"{file}: the kind of schema is not known", f"name it {', '.join(_KINDS)}")
+        raise _wrong(where, f"{file}: unknown kind of schema", f"its name must end in one of {', '.join(_KINDS)}")
     if (kind == "avro") != (form == "avro"):
         wanted = ".avsc" if form == "avro" else ".ddl or .json"
-        raise _wrong(where, f"{file}: {form} needs a schema of kind {wanted}")
+        raise _wrong(where, f"{file}: {form} needs a {wanted} schema")
     if kind == "ddl":
         return Schema("ddl", " ".join(text.split()))
     document = _json(text, f"{where}: {file}")
@@ -57,7 +57,7 @@ def read(file: Path, where: str) -> str:
     except OSError as error:
         raise _wrong(where, f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise _wrong(where, f"{file} is not text in UTF-8: byte {error.start}") from error
+        raise _wrong(where, f"{file} is not valid UTF-8: byte {error.start}") from error
     if not text.strip():
         raise _wrong(where, f"{file} is empty")
     return text
@@ -88,14 +88,14 @@ def _spark(document: Any, where: str, file: Path) -> str:
     try:
         return json.dumps(_columns(document, "$"), separators=(",", ":"))
     except Unsupported as error:
-        raise _wrong(where, f"{file}: {error}", "write the columns as DDL: id BIGINT, name STRING") from error
+        raise _wrong(where, f"{file}: {error}", "write the columns as DDL instead: id BIGINT, name STRING") from error
 
 
 def _columns(schema: Any, path: str) -> dict[str, Any]:
     """Spark's struct for the properties of a JSON Schema's object."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or not properties:
-        raise Unsupported(f"{path} is neither Spark's schema nor a JSON Schema's object with `properties`")
+        raise Unsupported(f"{path} is neither a Spark schema nor a JSON Schema object with `properties`")
     fields = [
         {"name": name, "type": _type(child, f"{path}.{name}"), "nullable": True, "metadata": {}}
         for name, child in properties.items()
@@ -115,7 +115,7 @@ def _type(schema: Any, path: str) -> Any:
     if kind == "string" and isinstance(schema.get("format"), str):
         return _FORMATS.get(schema["format"], "string")
     if not isinstance(kind, str) or kind not in _SIMPLE:
-        raise Unsupported(f"{path}: only one simple `type` can be a column's")
+        raise Unsupported(f"{path}: a column needs exactly one simple `type`")
     return _SIMPLE[kind]
 
 

@@ -78,4 +78,4 @@ def _avro_block(document: dict[str, Any], path: str, known: set[str]) -> Iterato
 
 def _unknown(path: str, name: Any, types: tuple[str, ...]) -> str:
     hints = did_you_mean(str(name), types)
-    return "; ".join((f'{path or "the schema"}: there is no type "{name}"', *hints))
+    return "; ".join((f'{path or "the schema"}: unknown type "{name}"', *hints))

@@ -60,7 +60,7 @@ class Variables:
         if use[0] == "$${":
             return Filled("${")
         if use[1] is None:
-            raise Unfilled("${ has no } after it", "write $${ for the two characters themselves")
+            raise Unfilled("${ has no closing }", "write $${ for a literal ${")
         name, separator, default = use[1].partition(":-")
         if name.startswith("env:"):
             return self._secret(name.removeprefix("env:"), default if separator else None)
@@ -72,15 +72,17 @@ class Variables:
         value = self._environment.get(name, default)
         if value is None:
             close = did_you_mean(name, sorted(self._environment))
-            raise Unfilled(f"the environment has no {name}", *close, f"set it: export {name}=…")
+            raise Unfilled(f"the environment variable {name} is not set", *close, f"set it: export {name}=…")
         return Filled(value, frozenset({value} - {""}))
 
     def _variable(self, name: str, inside: tuple[str, ...]) -> Filled:
         if not _NAME.fullmatch(name):
-            raise Unfilled(f'"{name}" is not a variable\'s name', "write ${name}, ${env:NAME} or ${NAME:-default}")
+            raise Unfilled(f'"{name}" is not a valid variable name', "write ${name}, ${env:NAME} or ${NAME:-default}")
         self.used.add(name)
         if name in inside:
-            raise Unfilled(f"variables go round in a circle: {' → '.join((*inside[inside.index(name) :], name))}")
+            raise Unfilled(
+                f"variables refer to each other in a circle: {' → '.join((*inside[inside.index(name) :], name))}"
+            )
         if name in self._given:
             return Filled(self._given[name])
         if name not in self._declared:
@@ -91,9 +93,9 @@ class Variables:
 
     def _hints(self, name: str) -> tuple[str, ...]:
         if name in self._environment:
-            return (f"the environment has it: ${{env:{name}}}",)
+            return (f"it is an environment variable: ${{env:{name}}}",)
         known = sorted({*self._declared, *self._given})
-        return did_you_mean(name, known) or (f"put it into `vars`, or give --var {name}=…",)
+        return did_you_mean(name, known) or (f"declare it in `vars`, or pass --var {name}=…",)
 
     def unused(self) -> list[str]:
         """Names that were given, and that nothing in the file knows."""

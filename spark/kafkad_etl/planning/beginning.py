@@ -16,9 +16,9 @@ def begin(planned: Planned, clusters: Clusters) -> list[str]:
     """Under the lock; what was done, for people."""
     said = []
     if planned.resets and planned.checkpoint:
-        confirm(clusters.settings, f"{_reset_text(planned.checkpoint, planned.plan.job)} Go on?")
+        confirm(clusters.settings, f"{_reset_text(planned.checkpoint, planned.plan.job)} Continue?")
         aside = planned.checkpoint.put_aside(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
-        said.append(f"the old checkpoint is in {aside} now")
+        said.append(f"the old checkpoint was moved to {aside}")
     for creation in planned.creations:
         topics.create_topic(clusters.session(creation.kafka), creation.topic, creation.create)
         said.append(f"created topic {creation.topic} with {creation.create.partitions} partitions")
@@ -29,8 +29,8 @@ def begin(planned: Planned, clusters: Clusters) -> list[str]:
 
 def _reset_text(checkpoint: Checkpoint, job: Job) -> str:
     batch = checkpoint.standing().batch
-    standing = "has no batch yet" if batch is None else f"stands after batch {batch}"
+    standing = "has no batch yet" if batch is None else f"is at batch {batch}"
     return (
-        f"The checkpoint {checkpoint.path} {standing}. It is put aside, and the job begins at source.start again: "
-        f"{job.source.start}. What the sink has stays there, so rows may be written a second time."
+        f"The checkpoint {checkpoint.path} {standing}. It is set aside, and the job starts over at source.start: "
+        f"{job.source.start}. The sink keeps its rows, so some may be written a second time."
     )

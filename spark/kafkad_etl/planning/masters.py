@@ -30,13 +30,13 @@ def check(
         found = hadoop.find(environ, {**job.spark.conf, **(conf or {})})
         hadoop.need_yarn(environ, found)
         files = [str(path) for path in found.files if path.name == "yarn-site.xml"]
-        hint = f"{files[0] if files else 'spark.conf'} says that it is there (yarn.resourcemanager.address)"
+        hint = f"{files[0] if files else 'spark.conf'} gives this address (yarn.resourcemanager.address)"
         _reach("YARN's ResourceManager", hadoop.resource_managers(found.settings), hint, connect)
     elif master.startswith(_SPARK):
         there = [address_of(text, _SPARK_PORT) for text in master.removeprefix(_SPARK).split(",")]
-        _reach("Spark's master", [each for each in there if each], f"it is asked for by --master {master}", connect)
+        _reach("Spark's master", [each for each in there if each], f"the address comes from master {master}", connect)
     elif master.startswith(_KUBERNETES):
-        hint = f"it is asked for by --master {master}; kubectl cluster-info says where it is"
+        hint = f"the address comes from master {master}; kubectl cluster-info shows the right one"
         _reach("the API server of Kubernetes", [_api_server(master.removeprefix(_KUBERNETES))], hint, connect)
 
 
@@ -49,10 +49,10 @@ def doubts(job: Job, master: str = "") -> list[str]:
     for key, path in paths_of(job):
         if key == "run.checkpoint":
             if is_stateful(job) and not is_elsewhere(path):
-                found.append(f"{key} is on this machine's disk, and executors of {master} keep windows on theirs")
+                found.append(f"{key} is on this machine's disk, but executors of {master} keep state on theirs")
         elif path and not is_elsewhere(path):
-            found.append(f"{key} {path} is on this machine's disk, and executors of {master} look at theirs")
-    return [f"{text}: it has to be a directory that all of them share, or hdfs://, s3a://…" for text in found]
+            found.append(f"{key} {path} is on this machine's disk, but executors of {master} use theirs")
+    return [f"{text}: use a directory that all machines share, or hdfs://, s3a://…" for text in found]
 
 
 def faults(job: Job) -> Iterator[EtlError]:
@@ -71,4 +71,4 @@ def _api_server(url: str) -> Address:
 def _reach(who: str, addresses: list[Address], hint: str, connect: Connect) -> None:
     reasons = silent(addresses, connect)
     if reasons:
-        raise EtlError(f"{who} does not answer at {reasons}", EtlExit.CLUSTER, hints=(hint,))
+        raise EtlError(f"{who} is not responding at {reasons}", EtlExit.CLUSTER, hints=(hint,))

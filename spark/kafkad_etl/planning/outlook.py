@@ -52,9 +52,9 @@ def checkpoint_text(planned: Planned) -> str:
     if planned.checkpoint is None:
         return "none: mode batch keeps no progress"
     path = planned.checkpoint.path
-    begins = f"the run begins at source.start: {planned.plan.job.source.start}"
+    begins = f"the run starts at source.start: {planned.plan.job.source.start}"
     if planned.resets:
-        return f"{path}: is put aside first (--reset-checkpoint), and {begins}"
+        return f"{path}: is set aside first (--reset-checkpoint), and {begins}"
     if planned.checkpoint.is_remote:
         return f"{path}: {remote_text(planned.standing)}"
     if planned.is_new:
@@ -63,9 +63,9 @@ def checkpoint_text(planned: Planned) -> str:
 
 
 def standing_text(standing: Standing) -> str:
-    text = "no batch is committed" if standing.batch is None else f"stands after batch {standing.batch}"
+    text = "no batch committed" if standing.batch is None else f"at batch {standing.batch}"
     if standing.planned is not None:
-        text += f", and batch {standing.planned} is done again"
+        text += f", and batch {standing.planned} will be repeated"
     if standing.watermark_ms:
         text += f"; watermark {rfc3339(standing.watermark_ms)}"
     return text
@@ -73,8 +73,8 @@ def standing_text(standing: Standing) -> str:
 
 def remote_text(seen: Standing) -> str:
     if seen.batch is None:
-        return "is not looked at from here, and no run from this machine has brought it further"
-    return f"is not looked at from here; the last run from this machine left it after batch {seen.batch}"
+        return "cannot be read from here; no run from this machine has committed a batch"
+    return f"cannot be read from here; the last run from this machine left it at batch {seen.batch}"
 
 
 def plan_row(planned: Planned, guarantee: str, words: Sequence[str], secrets: Iterable[str]) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def plan_head(planned: Planned, guarantee: str) -> Iterator[str]:
     yield f"checkpoint  {checkpoint_text(planned)}"
     yield f"sink        {sink_text(job)}{f', {job.sink.jdbc.mode}' if job.sink.jdbc else ''}"
     for creation in planned.creations:
-        yield f"            topic {creation.topic} is created first, with {creation.create.partitions} partitions"
+        yield f"            topic {creation.topic} will be created with {creation.create.partitions} partitions"
     for name in dead_letter_topics(job):
         yield f"bad rows    go to topic {name}"
     yield f"guarantee   {guarantee}"
@@ -158,7 +158,7 @@ def unfinished_text(standing: Standing, merge: str, holder: Holder | None) -> st
     """None while it runs: it is at work on it."""
     if holder:
         return None
-    parts = [f"batch {standing.planned}: the next run does it again"] if standing.planned is not None else []
+    parts = [f"batch {standing.planned}: the next run repeats it"] if standing.planned is not None else []
     return "; ".join([*parts, merge] if merge else parts) or None
 
 

@@ -39,18 +39,16 @@ def _of_directory(path: Path) -> Iterator[EtlError]:
     path = path.absolute()
     there, beside = _nearest(path), _nearest(path.parent)
     if not there.is_dir():
-        yield EtlError(
-            f"{there} is a file, and files can only be written to a directory", EtlExit.CLUSTER, key="sink.path"
-        )
+        yield EtlError(f"{there} is a file, but the sink needs a directory", EtlExit.CLUSTER, key="sink.path")
         return
     for directory in dict.fromkeys((there, beside)):
         if why := unwritable(directory):
-            hints = (f"files are written beside {path} first, and renamed into it",) if directory != there else ()
-            yield EtlError(f"{directory} cannot be written: {why}", EtlExit.CLUSTER, key="sink.path", hints=hints)
+            hints = (f"files are first written next to {path}, then renamed into it",) if directory != there else ()
+            yield EtlError(f"{directory} is not writable: {why}", EtlExit.CLUSTER, key="sink.path", hints=hints)
             return
     if there == path and path.stat().st_dev != beside.stat().st_dev:
-        what = f"{path} is a mount point, and files cannot be renamed into it from beside it"
-        hint = f"a directory below it works: {path / 'data'}"
+        what = f"{path} is a mount point, and files cannot be renamed into it from the outside"
+        hint = f"use a directory below it: {path / 'data'}"
         yield EtlError(what, EtlExit.CLUSTER, key="sink.path", hints=(hint,))
 
 
@@ -78,7 +76,7 @@ def _of_hdfs(job: Job, connect: Connect) -> Iterator[EtlError]:
         if nodes and nodes not in asked:
             asked.add(nodes)
             if reasons := silent(nodes, connect):
-                yield EtlError(f"the NameNode of {path} does not answer at {reasons}", EtlExit.CLUSTER, key=key)
+                yield EtlError(f"the NameNode of {path} is not responding at {reasons}", EtlExit.CLUSTER, key=key)
 
 
 def _of_sqlite(sink: JdbcSink) -> Iterator[EtlError]:
@@ -87,9 +85,9 @@ def _of_sqlite(sink: JdbcSink) -> Iterator[EtlError]:
     path = Path(sink.url.removeprefix(_SQLITE).removeprefix("file:").partition("?")[0])
     if path.name == ":memory:":
         return
-    hint = f"sqlite3 {path} 'CREATE TABLE {sink.table} (…)' makes it"
+    hint = f"create it with: sqlite3 {path} 'CREATE TABLE {sink.table} (…)'"
     if not path.is_file():
-        yield EtlError(f"there is no database {path}", EtlExit.CLUSTER, hints=(hint,), key="sink.jdbc.url")
+        yield EtlError(f"database {path} does not exist", EtlExit.CLUSTER, hints=(hint,), key="sink.jdbc.url")
         return
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
@@ -107,7 +105,7 @@ def _of_sqlite(sink: JdbcSink) -> Iterator[EtlError]:
 def _of_server(url: str, connect: Connect) -> Iterator[EtlError]:
     """Of several servers one is enough."""
     if reasons := silent(addresses(url), connect):
-        yield EtlError(f"the database does not answer at {reasons}", EtlExit.CLUSTER, key="sink.jdbc.url")
+        yield EtlError(f"the database is not responding at {reasons}", EtlExit.CLUSTER, key="sink.jdbc.url")
 
 
 def addresses(url: str) -> Iterator[tuple[str, int]]:

@@ -50,16 +50,16 @@ def progress(checkpoint: Checkpoint, job: Job, asked: Asked, ids: Mapping[str, s
 def _can_be_put_aside(checkpoint: Checkpoint) -> None:
     if checkpoint.is_remote:
         raise EtlError(
-            f"{checkpoint.path} cannot be put aside from here",
+            f"{checkpoint.path} cannot be set aside from here",
             EtlExit.CHECKPOINT,
-            hints=(f"move it by the tools of its file system, and delete {checkpoint.directory}",),
+            hints=(f"move it with its file system's tools, and delete {checkpoint.directory}",),
         )
 
 
 def _not_looked_at(checkpoint: Checkpoint) -> str:
     return (
-        f"{checkpoint.path}: its files are not looked at from here; whose it is and where it stands is what runs from "
-        f"this machine have noted in {checkpoint.directory / checkpoints.RECORD}"
+        f"{checkpoint.path} cannot be read from here; its job and progress are taken from what runs on "
+        f"this machine have recorded in {checkpoint.directory / checkpoints.RECORD}"
     )
 
 

@@ -21,7 +21,7 @@ class NotReady(EtlError):
     """Several things are not there that a job needs; `mistakes` has a line for each."""
 
     def __init__(self, name: str, errors: Sequence[EtlError]) -> None:
-        what = f"{name} lacks {len(errors)} things in its clusters"
+        what = f"{name} cannot run: {len(errors)} problems found"
         super().__init__(what, EtlExit(errors[0].exit_code))
         self._errors = errors
         self._tell()

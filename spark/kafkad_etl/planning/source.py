@@ -72,7 +72,7 @@ def bounds(clusters: Clusters, job: Job, asked: Asked, there: Extents, standing:
     lost = losses.gaps(begin, there)
     if lost and not _accepts(job, asked):
         raise losses.of_gaps(lost)
-    warnings += [f"{gap}; going on without them" for gap in lost]
+    warnings += [f"{gap}; continuing without them" for gap in lost]
     begin = {where: max(offset, there[where].start) for where, offset in begin.items()}
     return Bounds(begin, end, tuple(lost), tuple(warnings))
 

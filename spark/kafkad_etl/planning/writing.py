@@ -61,15 +61,15 @@ def need_partitions(job: Job, read: Source, there: int, host: str, *, created: b
         return  # which partitions rows will name is for the driver to see
     last = max(read.there, key=lambda each: each.partition)
     raise EtlError(
-        f'rows keep their partition, "{last.topic}" has {_these(last.partition + 1)}, '
-        f'and topic "{sink.topic}" on {host} {"would have" if created else "has"} {_these(there)}',
+        f'rows keep their partition: "{last.topic}" has {_these(last.partition + 1)}, '
+        f'but topic "{sink.topic}" on {host} {"would have" if created else "has"} {_these(there)}',
         EtlExit.CLUSTER,
         key="sink.topic.partition",
         hints=(
             f"sink.topic.create.partitions: {last.partition + 1}"
             if created
             else f"kctl -b {host} topics add-partitions {sink.topic} -p {last.partition + 1}",
-            "or leave sink.topic.partition out: then each record's key decides",
+            "or remove sink.topic.partition, so that the record's key decides",
         ),
     )
 

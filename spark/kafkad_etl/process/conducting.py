@@ -26,7 +26,7 @@ _END_SECONDS = 20.0
 """For Spark to end by itself, once the driver has said that it is done."""
 _START_SECONDS = 45.0
 """For Spark to start on a cluster that has room."""
-_STOPPING = "stopping after the batch that runs; Ctrl-C again stops at once"
+_STOPPING = "stopping after the current batch; press Ctrl-C again to stop at once"
 
 Told = Committed | Ends | Lost | Unsure | Warned | Failed
 """What others than the driver know."""
@@ -88,7 +88,7 @@ class Conductor:
         if self._cluster and not self._shown.state.application and self._clock() > self._patience:
             self.warn(
                 f"{self._cluster} has not started the application for {_START_SECONDS:.0f} s: its queue may be full, "
-                f"or have no room for it; {log.path} says how it stands"
+                f"or it may lack resources; see {log.path}"
             )
             self._cluster = ""
 
@@ -141,7 +141,7 @@ class Conductor:
             event = self._others.get()
             if isinstance(event, Failed):
                 self._given_up = event
-                self._shown.say(f"{event.text}: stopping after the batch that runs")
+                self._shown.say(f"{event.text}: stopping after the current batch")
             else:
                 self._shown.event(event)
 
@@ -204,13 +204,13 @@ def without_traces(lines: Sequence[str]) -> list[str]:
 
 def vanished(status: int | None, log: Log, secrets: frozenset[str]) -> EtlError:
     """The last words of a driver that went without telling us any are in the log."""
-    how = "said nothing more" if status is None else f"ended with exit code {status}"
+    how = "stopped responding" if status is None else f"exited with code {status}"
     hints = []
     by = signal_of(status)
     if by is not None:
-        how = f"was killed ({by.name})" if by == signal.SIGKILL else f"was ended from outside ({by.name})"
+        how = f"was killed ({by.name})" if by == signal.SIGKILL else f"was terminated ({by.name})"
     if by == signal.SIGKILL:
-        hints.append("if nobody killed it, memory ran out: dmesg says so, and spark.driver_memory can be less")
+        hints.append("if nobody killed it, the machine ran out of memory: check dmesg, and lower spark.driver_memory")
     if lines := without_traces(log.last_lines(_LOG_SCANNED))[-_LOG_LINES:]:
         hints += ["the last lines of the log:", *(masked(line, secrets) for line in lines)]
-    return EtlError(f"Spark {how} before the job was done", EtlExit.FAILED, hints=(*hints, f"log: {log.path}"))
+    return EtlError(f"Spark {how} before the job finished", EtlExit.FAILED, hints=(*hints, f"log: {log.path}"))

@@ -64,12 +64,13 @@ def options_of(words: Sequence[str]) -> Options:
         elif name in ("--deploy-mode", "spark.submit.deployMode"):
             mode = value
         elif name in ("--class", "--kill", "--status"):
-            raise _misplaced(f"{name} is for other programs than jobs")
+            raise _misplaced(f"{name} does not apply to jobs")
     if mode not in ("", "client"):
         raise EtlError(
-            f"deploy mode {mode} is not possible: progress, the consumer group and Ctrl-C need the driver here",
+            f"deploy mode {mode} is not supported: progress, the consumer group and Ctrl-C need the driver on "
+            "this machine",
             EtlExit.USAGE,
-            hints=("leave it out: executors run in the cluster all the same",),
+            hints=("remove it: executors run in the cluster anyway",),
         )
     return Options(tuple(words), master, conf)
 
@@ -80,7 +81,7 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     while rest:
         name, equals, value = rest.pop(0).partition("=")
         if not name.startswith("-"):
-            raise _misplaced(f'"{name}" is no option of spark-submit, and the job has its place before --')
+            raise _misplaced(f'"{name}" is not a spark-submit option; the job file goes before --')
         if name not in _FLAGS and not equals:
             if not rest:
                 raise _misplaced(f"{name} needs a value")
@@ -91,7 +92,9 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _misplaced(what: str) -> EtlError:
-    return EtlError(what, EtlExit.USAGE, hints=("after -- come options of spark-submit: -- --queue night --conf a=b",))
+    return EtlError(
+        what, EtlExit.USAGE, hints=("only spark-submit options may follow --, such as -- --queue night --conf a=b",)
+    )
 
 
 def is_local(master: str) -> bool:
@@ -138,7 +141,9 @@ def command(
         if not any(secret in str(value) for secret in known):
             words += ["--conf", f"{name}={_text(value)}"]
         elif name.startswith(_ONLY_AT_START):
-            raise EtlError(f"spark.conf {name} holds a secret, and would be seen on the command line", EtlExit.USAGE)
+            raise EtlError(
+                f"spark.conf {name} contains a secret, which would be visible on the command line", EtlExit.USAGE
+            )
     return [*words, *options.words, str(DRIVER), socket]
 
 

@@ -32,7 +32,7 @@ class Exporter:
             )
         except OSError as error:
             what = f"cannot listen on {listen}: {(error.strerror or str(error)).lower()}"
-            hint = "another run may be there: give each job a port of its own"
+            hint = "another run may be using it: give each job its own port"
             raise EtlError(what, EtlExit.USAGE, key="run.listen", hints=(hint,)) from error
         self.port = self._server.server_address[1]
         Thread(target=self._server.serve_forever, name="exporter", daemon=True).start()
@@ -54,7 +54,7 @@ def _handler(render: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path.partition("?")[0] not in ("/metrics", "/"):
-                self.send_error(404, "the metrics are at /metrics")
+                self.send_error(404, "metrics are at /metrics")
                 return
             body = render().encode()
             self.send_response(200)
@@ -75,7 +75,7 @@ def page(job: str, state: State, now: float, wall: float) -> str:
 
 
 def _lines(job: str, state: State, now: float, wall: float) -> Iterator[str]:
-    yield from _head("lag", "gauge", "Offsets of each partition that are not read yet.")
+    yield from _head("lag", "gauge", "Offsets not read yet, by partition.")
     for topic, spans in sorted(state.spans.items()):
         for partition, span in sorted(spans.items()):
             yield f'{_PREFIX}_lag{{job="{job}",topic="{topic}",partition="{partition}"}} {span.lag}'
@@ -84,20 +84,20 @@ def _lines(job: str, state: State, now: float, wall: float) -> Iterator[str]:
     lost = sum(gap.records for gap in state.lost)
     runs = state.reading and not state.failed and not state.reason
     numbers: list[tuple[str, str, str, float | None]] = [
-        ("start_time_seconds", "gauge", "When this run began, in seconds since 1970.", began),
-        ("up", "gauge", "1: the query runs. 0: Spark starts, or has ended.", int(runs)),
-        ("rows_read_total", "counter", "Rows that this run read.", state.read),
-        ("rows_written_total", "counter", "Rows that went to the sink.", state.written),
-        ("bad_rows_total", "counter", "Rows that did not parse.", state.bad),
-        ("late_rows_total", "counter", "Rows that came after the watermark, and were dropped.", state.late),
-        ("duplicate_rows_total", "counter", "Rows that deduplication left out.", state.duplicates),
-        ("batches_total", "counter", "Batches that are committed.", state.batches),
+        ("start_time_seconds", "gauge", "Start time of this run, in seconds since 1970.", began),
+        ("up", "gauge", "1 while the query runs, 0 while Spark starts or after it has ended.", int(runs)),
+        ("rows_read_total", "counter", "Rows read by this run.", state.read),
+        ("rows_written_total", "counter", "Rows written to the sink.", state.written),
+        ("bad_rows_total", "counter", "Rows that could not be parsed.", state.bad),
+        ("late_rows_total", "counter", "Rows dropped because they arrived after the watermark.", state.late),
+        ("duplicate_rows_total", "counter", "Rows dropped as duplicates.", state.duplicates),
+        ("batches_total", "counter", "Committed batches.", state.batches),
         ("failed_batches_total", "counter", "Batches that failed.", state.failures),
-        ("retried_batches_total", "counter", "Of those, how many were begun anew.", state.retries),
+        ("retried_batches_total", "counter", "Failed batches that were retried.", state.retries),
         ("lost_records_total", "counter", "Records deleted before they were read.", lost),
-        ("open_windows", "gauge", "Groups that are not written yet.", state.open_groups),
-        ("batch_seconds", "gauge", "How long the last batch took.", state.batch_seconds),
-        ("last_batch_timestamp_seconds", "gauge", "When the last batch was committed.", ended),
+        ("open_windows", "gauge", "Groups not written yet.", state.open_groups),
+        ("batch_seconds", "gauge", "Duration of the last batch.", state.batch_seconds),
+        ("last_batch_timestamp_seconds", "gauge", "Time of the last committed batch, in seconds since 1970.", ended),
     ]
     for name, kind, text, value in numbers:
         if value is not None:

@@ -83,7 +83,7 @@ class State(Struct, frozen=True, kw_only=True):
     failures: int = 0
     """Batches that failed."""
     retries: int = 0
-    """Of those, how many were begun anew."""
+    """Failed batches that were retried."""
     untold: int = 0
     """Batches that are committed, of whose rows nothing is known."""
     unsure: Mapping[str, int] = {}

@@ -26,9 +26,9 @@ def said(event: Event) -> str:
     if isinstance(event, Warned):
         return f"warning: {event.text}"
     if isinstance(event, Retrying):
-        return f"warning: {event.text}; again in {event.seconds:g} s ({event.attempt} of {event.most})"
+        return f"warning: {event.text}; retrying in {event.seconds:g} s ({event.attempt} of {event.most})"
     if isinstance(event, Lost):
-        return f"warning: {gap_of(event)}; going on without them"
+        return f"warning: {gap_of(event)}; continuing without them"
     if isinstance(event, Compacted):
         where = f" in {event.directory}" if event.directory else ""
         return f"merged {event.files_before} files{where}, {counted(event.rows, 'row')}, {size_text(event.bytes_after)}"
@@ -59,13 +59,13 @@ def batch_line(state: State) -> str:
     """What is not of one topic: the running batch's tasks, the watermark, and what does not go to the sink."""
     parts = []
     if not state.reading:
-        parts.append("Spark starts")
+        parts.append("Spark is starting")
     elif state.tasks:
         parts.append(f"batch {state.tasks.batch}: {state.tasks.done}/{state.tasks.total} tasks")
     elif state.batches:
         parts.append("1 batch written" if state.batches == 1 else f"{state.batches:,} batches written")
     else:
-        parts.append("the first batch begins")
+        parts.append("waiting for the first batch")
     if state.watermark:
         parts.append(f"watermark {state.watermark}")
     parts += [f"{count:,} {name}" for name, count in _left_out(state) if count]
@@ -99,7 +99,7 @@ def summary(state: State, outcome: str, seconds: float, *, guarantee: str = "", 
     yield from _unfinished(state)
     if state.replayed:
         again = "1 batch was" if state.replayed == 1 else f"{state.replayed:,} batches were"
-        yield f"  {again} written by an earlier run already, and not again"
+        yield f"  {again} already written by an earlier run and not repeated"
     if state.windows and state.windows.groups:
         yield f"  {open_text(state)}"
     for warning in dict.fromkeys(state.warnings):
@@ -112,11 +112,12 @@ def summary(state: State, outcome: str, seconds: float, *, guarantee: str = "", 
 
 def _unfinished(state: State) -> Iterator[str]:
     if state.untold:
-        more = "1 batch more was" if state.untold == 1 else f"{state.untold:,} batches more were"
-        yield f"  {more} committed while Spark was ended, whose rows are not counted here"
+        more = "1 more batch was" if state.untold == 1 else f"{state.untold:,} more batches were"
+        yield f"  {more} committed while Spark was shutting down; their rows are not counted here"
     for topic, rows in state.unsure.items():
         yield (
-            f"  up to {counted(rows, 'row')} more in topic {topic}: of a batch that is not committed, and is written "
+            f"  up to {counted(rows, 'row')} more in topic {topic}, from a batch that was not committed and will "
+            "be written "
             "again by the next run"
         )
 
@@ -130,7 +131,7 @@ def open_text(state: State) -> str:
     assert windows is not None
     span = f" ({windows.first} to {windows.last})" if windows.first else ""
     are = "1 window is" if windows.groups == 1 else f"{windows.groups:,} windows are"
-    return f"{are} still open{span}: not written yet, the next run goes on with them"
+    return f"{are} still open{span}: not written yet; the next run continues with them"
 
 
 def offsets_text(spans: Mapping[int, Span]) -> str:

@@ -90,7 +90,7 @@ def _tell_appended(appended: Appended | None, shown: Reporter, conductor: Conduc
     try:
         rows = appended.records() - shown.state.written
     except KctlError as error:
-        conductor.warn(f"how many rows of the last batch are in topic {appended.topic} is not known: {error.what}")
+        conductor.warn(f"cannot tell how many rows of the last batch are in topic {appended.topic}: {error.what}")
     else:
         if rows > 0:
             conductor.tell(Unsure(topic=appended.topic, rows=rows))
@@ -148,4 +148,4 @@ def _tell_lost(conductor: Conductor, gap: Gap) -> None:
 
 
 def _tell_gone(conductor: Conductor, names: list[str]) -> None:
-    conductor.tell(Failed(kind="topic", text=f"{named(names)} deleted while the job ran"))
+    conductor.tell(Failed(kind="topic", text=f"{named(names)} deleted while the job was running"))

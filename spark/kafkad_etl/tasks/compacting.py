@@ -41,7 +41,7 @@ def compact(request: Request, stream: TextIO) -> Done:
     job = effective(loaded)
     if job.job.sink.type not in FILES:
         raise EtlError(
-            f"sink.type is {job.job.sink.type}: only files of {', '.join(FILES)} are merged",
+            f"sink.type is {job.job.sink.type}: only {', '.join(FILES)} files can be merged",
             EtlExit.USAGE,
             where=loaded.where("sink.type"),
         )

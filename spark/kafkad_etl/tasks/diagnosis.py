@@ -84,11 +84,11 @@ def _of_source(planned: Planned, session: Session, state: State) -> EtlError | N
     found = topics.find(session, list(planned.topic_ids))
     gone = [name for name, topic in found.items() if topic is None]
     if gone:
-        return EtlError(f"{named(gone)} deleted while the job ran", EtlExit.CLUSTER)
+        return EtlError(f"{named(gone)} deleted while the job was running", EtlExit.CLUSTER)
     there = {name: topic for name, topic in found.items() if topic is not None}
     again = checkpoints.recreated(planned.topic_ids, {name: topic.id for name, topic in there.items()})
     if again:
-        hint = "--reset-checkpoint begins at source.start again"
+        hint = "--reset-checkpoint starts over at source.start"
         return EtlError(again[0], EtlExit.CHECKPOINT, hints=(*again[1:], hint))
     reached = {
         TopicPartition(topic, partition): span.done

@@ -39,7 +39,11 @@ def last_records(settings: Settings, request: Request) -> Rows:
         with loaded.telling_places():
             reading = plan(clusters, job.job, asked, job.schemas).plan.reading
         if reading is None:
-            raise EtlError("source.files has no records", EtlExit.USAGE, hints=("preview without --no-transform",))
+            raise EtlError(
+                "source.files reads files, which have no records to show",
+                EtlExit.USAGE,
+                hints=("use preview without --no-transform",),
+            )
         committed = job.job.source.isolation == "read_committed"
         found = _read(clusters.session(job.job.kafka), reading, committed)
     return Rows(COLUMNS, [_row(where, record) for where, record in chosen(found, request.rows, request.begin)])

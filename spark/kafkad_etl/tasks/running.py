@@ -66,7 +66,7 @@ def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
             for text in (*doubts, *masters.doubts(job.job, master), *found.warnings, *planned.warnings)
         ]
         if lock.left:
-            said.append(f"the last run did not come to its end: {lock.left}; its lock is taken over")
+            said.append(f"the last run did not finish ({lock.left}); taking over its lock")
         promise = str(guarantee(planned.plan.job))
         if planned.has_nothing_new:
             return _nothing_new(request, planned, stream, said, promise)
@@ -86,7 +86,7 @@ def _nothing_new(request: Request, planned: Planned, stream: TextIO, said: Seque
     shown = reporter(request.how, planned, stream, guarantee=promise)
     for text in said:
         shown.say(text)
-    shown.say(f"nothing new since batch {planned.standing.batch}: Spark was not started")
+    shown.say(f"nothing new since batch {planned.standing.batch}; Spark was not started")
     shown.close("done")
     return EtlExit.DONE
 

@@ -77,8 +77,8 @@ def test_a_checkpoint_that_is_whole_or_new_lacks_nothing(tmp_path: Path) -> None
         ({"source": {"topics": ["clicks"]}}, "source: was topics orders; is now topics clicks"),
         ({"source": {"pattern": "orders.*"}}, "source: was topics orders; is now topics that match orders.*"),
         ({"sink": {"type": "parquet", "path": "/lake"}}, "sink: was none; is now parquet /lake"),
-        ({"name": "other"}, "it belongs to the job orders-to-lake"),
-        ({"transform": WINDOWED}, "transform.watermark: was not there; is now ts, 10 minutes"),
+        ({"name": "other"}, "it belongs to job orders-to-lake"),
+        ({"transform": WINDOWED}, "transform.watermark: was not set; is now ts, 10 minutes"),
     ],
 )
 def test_a_job_that_has_become_another_one_is_refused(changed: dict[str, object], says: str) -> None:
@@ -104,7 +104,7 @@ def test_what_a_stateless_job_selects_and_how_much_it_reads_at_once_may_change()
 
 def test_a_topic_that_was_created_again_is_told_by_its_id() -> None:
     (found,) = differences(record(), replace(record(), topics={"orders": "bb"}))
-    assert '"orders" was deleted and created again' in found
+    assert '"orders" was deleted and recreated' in found
 
 
 def test_another_spark_is_told_and_an_unknown_one_is_not() -> None:

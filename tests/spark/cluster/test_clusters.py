@@ -66,7 +66,7 @@ def test_an_encrypted_key_is_decrypted_and_a_wrong_password_is_told(tmp_path: Pa
     settings = client_of(access._replace(key_password=Secret("sesame")), "c")
     assert settings["ssl.keystore.key"].startswith("-----BEGIN PRIVATE KEY-----")
     for wrong in (Secret("open"), Secret()):
-        with pytest.raises(EtlError, match="has no private key that can be handed to Java"):
+        with pytest.raises(EtlError, match="has no private key that Java can read"):
             client_of(access._replace(key_password=wrong), "c")
 
 
@@ -94,5 +94,5 @@ def test_a_context_is_used_by_its_name_and_the_command_line_where_the_job_names_
     clusters = Clusters(settings, tmp_path, environment)
     assert clusters.access(Kafka()).bootstrap == (("near", 1),)
     for named in (Kafka(cluster="prod"), Kafka(bootstrap=("h:1",))):
-        with pytest.raises(EtlError, match="the job names its cluster, and so does the command line"):
+        with pytest.raises(EtlError, match="both the job and the command line"):
             clusters.access(named)

@@ -16,7 +16,7 @@ from kctl.reach.access import Access
 
 
 class Answer(NamedTuple):
-    """As Metadata answers for one topic."""
+    """As Metadata returned for one topic."""
 
     name: str
     error_code: int = 0
@@ -27,7 +27,7 @@ class Answer(NamedTuple):
 
 
 class Cluster:
-    """A session on a cluster that answers so for every topic."""
+    """A session on a cluster that returned so for every topic."""
 
     access = Access()
 

@@ -69,14 +69,14 @@ def test_the_cluster_of_a_job_is_asked(kctl: Kctl, machine: Path, broker: Kafkad
     assert checks["cluster"]["what"].endswith(f" at {broker.bootstrap}, 1 broker")
     checks = found(kctl("-b", "127.0.0.1:1", "etl", "doctor", "-o", "json"))
     assert checks["cluster"]["state"] == "error"
-    assert checks["cluster"]["what"] == "no broker answers at 127.0.0.1:1"
+    assert checks["cluster"]["what"] == "no broker is responding at 127.0.0.1:1"
 
 
 def test_what_only_the_job_needs(kctl: Kctl, machine: Path, broker: KafkadProcess) -> None:
     spark = "spark: {jars: [mine.jar], driver_memory: 9000g}\n"
     (machine / "job.yaml").write_text(JOB.replace("BOOTSTRAP", broker.bootstrap) + spark)
     checks = found(kctl("etl", "doctor", machine / "job.yaml", "-o", "json"))
-    assert checks["jars"]["what"] == "the job's own: mine.jar: no such file"
+    assert checks["jars"]["what"] == "no such file, named by the job: mine.jar"
     assert "driver_memory 9000g needs" in checks["room"]["what"]
 
 
@@ -97,4 +97,4 @@ def test_what_is_known_of_hadoop(kctl: Kctl, machine: Path, monkeypatch: pytest.
         f"YARN: 127.0.0.1:1; fs.defaultFS: not set; by {machine}/yarn-site.xml"
     )
     what = found(kctl(*on_yarn))["hadoop"]["what"]
-    assert what == "YARN's ResourceManager does not answer at 127.0.0.1:1: Connection refused"
+    assert what == "YARN's ResourceManager is not responding at 127.0.0.1:1: Connection refused"

@@ -39,7 +39,7 @@ def test_fetch_and_verify(kctl: Kctl, locked: Path, tmp_path: Path) -> None:
     assert ran.code == 0
     assert ran.err == f"3 jars downloaded (190 B): {tmp_path}/cache/kafkad-etl/jars\n"
     ran = kctl("etl", "jars", "fetch", "--spark", "4.0.0", "--repo", "http://127.0.0.1:1")
-    assert (ran.code, ran.err) == (0, f"all were there already: {tmp_path}/cache/kafkad-etl/jars\n")
+    assert (ran.code, ran.err) == (0, f"all jars were already there: {tmp_path}/cache/kafkad-etl/jars\n")
     assert kctl("etl", "jars", "verify", "--spark", "4.0.0").code == 0
 
 
@@ -56,5 +56,5 @@ def test_jars_for_a_machine_without_a_network(
 def test_a_version_that_is_not_locked(kctl: Kctl) -> None:
     ran = kctl("etl", "jars", "list", "--spark", "3.5.0")
     assert ran.code == 4
-    assert "the Kafka connector for PySpark 3.5.0 is not among those that are locked" in ran.err
+    assert "the Kafka connector for PySpark 3.5.0 has no locked checksums" in ran.err
     assert "supported: pip install pyspark==4.0.0" in ran.err

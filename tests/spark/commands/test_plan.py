@@ -89,7 +89,7 @@ def test_a_plan_fails_as_a_run_would(kctl: Kctl, place: Place) -> None:
         assert "job.yaml:6 source.topics.0: topic 'no-such' does not exist on" in kctl("etl", verb, place.job).err
     place.job.write_text(place.job.read_text().replace("[no-such]", f"[{place.topic}]"))
     ran = kctl("etl", "plan", place.job, "--set", f"source.start={{{place.topic}: {{0: 31}}}}")
-    assert ran.code == 2 and "so offset 31 is not there" in ran.err
+    assert ran.code == 2 and "so offset 31 does not exist" in ran.err
     assert kctl("-b", "127.0.0.1:1", "etl", "plan", place.job).code == 2
 
 
@@ -116,7 +116,7 @@ def test_the_status_of_a_job_that_runs(kctl: Kctl, place: Place) -> None:
         lines = kctl("etl", "status", place.job).out.splitlines()
         items = json.loads(kctl("etl", "status", place.job, "-o", "json").out)["items"]
     (shown,) = (item for item in items if item["lag"])
-    assert lines[0].startswith("orders: stands after batch 0; watermark 2026-11-21T10:52:00.000Z; running: process ")
+    assert lines[0].startswith("orders: at batch 0; watermark 2026-11-21T10:52:00.000Z; running: process ")
     assert lines[-1] == "lag 10 records"
     assert (shown["partition"], shown["offset"], shown["end"], shown["running"]) == (0, 20, 30, "yes")
     assert shown["watermark"] == "2026-11-21T10:52:00.000Z"
@@ -129,11 +129,11 @@ def test_what_a_run_or_a_merge_has_left_half_done_is_shown(kctl: Kctl, place: Pl
     here = place.state / "orders"
     spark_checkpoint(here, [{place.topic: {0: 20}}] * 2, committed=1)
     Checkpoint(str(here), place.state).write_record(record_of(job(name="orders"), "c", "2026-11-21T23:00:00Z", {}))
-    again = "batch 1: the next run does it again"
+    again = "batch 1: the next run repeats it"
     assert json.loads(kctl("etl", "list", "-o", "json").out)["items"][0]["unfinished"] == again
     (here / "sink/merging").mkdir(parents=True)
     (here / "sink/merging/swap.json").touch()
-    merge = "a merge of small files was cut off; the next run or kctl etl compact finishes it"
+    merge = "a merge of small files was interrupted; the next run or kctl etl compact completes it"
     assert json.loads(kctl("etl", "list", "-o", "json").out)["items"][0]["unfinished"] == f"{again}; {merge}"
     assert merge in kctl("etl", "status", place.job).out.splitlines()[0]
     assert json.loads(kctl("etl", "status", place.job, "-o", "json").out)["items"][0]["unfinished"].endswith(merge)
@@ -163,11 +163,11 @@ def test_validate_names_all_that_is_not_there(kctl: Kctl, place: Place) -> None:
     sets = ("--set", "source.topics=[no-such]", "--set", "value.bad_rows.topic=no-bad")
     ran = kctl("etl", "validate", place.job, *sets)
     assert ran.code == 3
-    assert "orders lacks 2 things in its clusters" in ran.err
+    assert "orders cannot run: 2 problems found" in ran.err
     assert "topic 'no-such' does not exist on 127.0.0.1:" in ran.err
     assert "--set value.bad_rows.topic: topic 'no-bad' does not exist on 127.0.0.1:" in ran.err
     assert kctl("etl", "validate", place.job, *sets, "--offline").code == 0
     assert not place.state.exists()
     unreachable = kctl("etl", "validate", place.job, "--set", "kafka.bootstrap=['127.0.0.1:1']")
     assert unreachable.code == 3
-    assert unreachable.err.count("no broker answers at 127.0.0.1:1") == 1
+    assert unreachable.err.count("no broker is responding at 127.0.0.1:1") == 1

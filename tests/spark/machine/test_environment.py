@@ -19,11 +19,13 @@ def test_there_is_room() -> None:
 
 
 def test_a_heap_that_the_machine_does_not_have_is_refused() -> None:
-    with pytest.raises(EtlError, match="driver_memory 16g needs 16,684 MB, and there are 16,000 MB") as raised:
+    with pytest.raises(
+        EtlError, match="driver_memory 16g needs 16,684 MB, but this machine has only 16,000 MB"
+    ) as raised:
         room("16g", LARGE)
     assert raised.value.exit_code == EtlExit.ENVIRONMENT
     (warning,) = room("12g", LARGE)
-    assert warning == "12,000 MB of memory are free; a heap of 12g may take 12,588 MB"
+    assert warning == "only 12,000 MB of memory are free, and a heap of 12g may need 12,588 MB"
 
 
 def test_a_disk_that_is_full_is_refused_and_one_that_is_nearly_full_is_told() -> None:
@@ -31,7 +33,7 @@ def test_a_disk_that_is_full_is_refused_and_one_that_is_nearly_full_is_told() ->
         room("1g", LARGE._replace(disk=100 * MB))
     assert "TMPDIR" in raised.value.hints[0]
     (warning,) = room("1g", LARGE._replace(disk=1000 * MB))
-    assert warning.startswith("1,000 MB are free for temporary files")
+    assert warning.startswith("only 1,000 MB free for temporary files")
 
 
 @pytest.mark.parametrize(
@@ -52,9 +54,9 @@ def test_what_is_no_size() -> None:
     [
         ("4.0.0", ""),
         ("4.2.1", ""),
-        ("3.5.4", r"PySpark 3.5.4 in .* is not one that is supported \(>=4.0,<4.3\)"),
+        ("3.5.4", r"PySpark 3.5.4 in .* is not supported \(>=4.0,<4.3\)"),
         ("4.3.0", "PySpark 4.3.0 in"),
-        ("", "has no version.py that says which version it is"),
+        ("", "has no version.py, so its version is unknown"),
     ],
 )
 def test_which_pyspark_does(version: str, why: str, tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_the_pyspark_that_is_installed_has_the_version_that_pip_says(spark_ready
 
 
 def test_a_client_without_spark_does_not_do(tmp_path: Path) -> None:
-    assert "it is the client only" in spark_home.unfit(tmp_path, "4.0.0")
+    assert "is only the client" in spark_home.unfit(tmp_path, "4.0.0")
 
 
 def test_jars_of_the_job_itself() -> None:

@@ -13,7 +13,7 @@ from kafkad_etl.machine.filesystems import faults
 from tests.kctl.conftest import Kctl
 from tests.spark.jobs import job
 
-PACKAGE = 'spark.conf: {spark.jars.packages: "org.apache.hadoop:hadoop-aws:3.4.1"} lets Spark fetch it'
+PACKAGE = 'spark.conf: {spark.jars.packages: "org.apache.hadoop:hadoop-aws:3.4.1"} makes Spark download it'
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def told(home: Path, path: str = "s3a://lake/orders", *words: str, environ: Any 
 
 
 def test_a_store_without_its_jar_is_told(home: Path) -> None:
-    text = "sink.path: s3a:// needs a jar that Spark does not bring: hadoop-aws"
+    text = "sink.path: s3a:// needs a jar that does not come with Spark: hadoop-aws"
     assert told(home) == [text]
     (fault,) = faults(job(sink={"type": "parquet", "path": "s3a://lake/orders"}), (), {}, home)
     assert fault.hints[0] == PACKAGE
@@ -65,4 +65,4 @@ def test_validate_tells_the_line(kctl: Kctl, tmp_path: Path) -> None:
     )
     ran = kctl("etl", "validate", path)
     assert ran.code == EtlExit.ENVIRONMENT
-    assert f"{path}:6 sink.path: s3a:// needs a jar that Spark does not bring: hadoop-aws" in ran.err
+    assert f"{path}:6 sink.path: s3a:// needs a jar that does not come with Spark: hadoop-aws" in ran.err

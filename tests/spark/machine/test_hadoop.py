@@ -86,7 +86,7 @@ def test_yarn_needs_a_directory_that_says_where_it_is(tmp_path: Path) -> None:
         return told.value.what
 
     assert refused() == "master yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set"
-    assert refused(HADOOP_CONF_DIR="/no/such") == "HADOOP_CONF_DIR=/no/such is no directory"
+    assert refused(HADOOP_CONF_DIR="/no/such") == "HADOOP_CONF_DIR=/no/such is not a directory"
     assert refused(YARN_CONF_DIR=str(tmp_path)) == f"there is no yarn-site.xml in YARN_CONF_DIR={tmp_path}"
     environ = {"HADOOP_CONF_DIR": str(tmp_path)}
     need_yarn(environ, find(environ, {"spark.hadoop.yarn.resourcemanager.address": "rm:1"}))

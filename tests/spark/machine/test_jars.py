@@ -1,4 +1,4 @@
-"""Jars from a repository on this machine, which answers as real ones do when they do not work."""
+"""Jars from a repository on this machine, which returned as real ones do when they do not work."""
 
 from __future__ import annotations
 
@@ -113,11 +113,11 @@ def test_what_is_not_the_locked_jar_is_not_kept(repository: Repository, tmp_path
     error = refused(tmp_path, repository.url)
     found = hashlib.sha256(repository.content).hexdigest()
     assert error.what == (
-        f"{repository.url}/{PATH} is not the org.example:thing:1.0 that is locked: "
-        f"its SHA-256 is {found}, and {JAR.sha256} is expected"
+        f"{repository.url}/{PATH} does not match the locked checksum of org.example:thing:1.0: "
+        f"its SHA-256 is {found}, expected {JAR.sha256}"
     )
     repository.content, repository.length = CONTENT + b"more", JAR.bytes + 4
-    assert "it is longer" in refused(tmp_path, repository.url).what
+    assert "it is too long" in refused(tmp_path, repository.url).what
 
 
 @pytest.mark.parametrize("length", [JAR.bytes, 1000], ids=["the connection breaks", "the answer is short"])
@@ -133,7 +133,7 @@ def test_a_repository_without_the_jar_and_none_at_all(repository: Repository, tm
     repository.status = 404
     error = refused(tmp_path, repository.url)
     assert (
-        error.what == f"{repository.url}/{PATH} answers HTTP 404 Not Found: org.example:thing:1.0 is not in the cache"
+        error.what == f"{repository.url}/{PATH} returned HTTP 404 Not Found: org.example:thing:1.0 is not in the cache"
     )
     assert "KAFKAD_MAVEN_REPO" in error.hints[0]
     assert "jars fetch --to DIR" in error.hints[1]
@@ -176,11 +176,11 @@ def test_a_proxy_is_asked_unless_the_host_needs_none(
 def test_a_jar_that_was_changed_is_refused(repository: Repository, tmp_path: Path) -> None:
     path = fetch(tmp_path, repository.url)
     path.write_bytes(CONTENT[:100])
-    with pytest.raises(EtlError, match="has 100 bytes and not 500,000") as raised:
+    with pytest.raises(EtlError, match="has 100 bytes instead of 500,000") as raised:
         fetch(tmp_path, repository.url)
-    assert "remove it" in raised.value.hints[0]
+    assert "delete it" in raised.value.hints[0]
     path.write_bytes(CONTENT[:-1] + b"?")
-    with pytest.raises(EtlError, match=r"has the SHA-256 .* and not"):
+    with pytest.raises(EtlError, match=r"has SHA-256 .* instead of"):
         fetch(tmp_path, repository.url)
 
 

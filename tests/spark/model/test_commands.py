@@ -44,7 +44,7 @@ def test_a_variable_may_be_that_of_one_file_among_several(kctl: Kctl, here: Path
     assert kctl(*both, "--var", "day=2").code == 0
     ran = kctl(*both, "--var", "nix=2")
     assert ran.code == 2
-    assert '--var nix: none of the files has a variable "nix"' in ran.err
+    assert '--var nix: none of the files declares a variable "nix"' in ran.err
     assert "--var n:" not in ran.err
 
 
@@ -67,7 +67,7 @@ def test_validate_looks_into_sql_in_its_file(kctl: Kctl, here: Path) -> None:
     (here / "a.sql").write_text("SELECT DISTINCT a FROM source\n")
     ran = kctl("etl", "validate", "--offline", "job.yaml")
     assert ran.code == 0
-    assert "warning: a.sql:1:17: DISTINCT is over each batch by itself" in ran.err
+    assert "warning: a.sql:1:17: DISTINCT applies to each batch separately" in ran.err
 
 
 def test_validate_fills_in_and_sets(kctl: Kctl, here: Path) -> None:
@@ -98,7 +98,7 @@ def test_init_lists_and_writes_and_never_overwrites(kctl: Kctl, here: Path) -> N
     (here / "windowed-counts.yaml").write_text("mine")
     ran = kctl("etl", "init", "--example", "windowed-counts")
     assert (ran.code, (here / "windowed-counts.yaml").read_text()) == (2, "mine")
-    assert "windowed-counts.yaml is there already" in ran.err
+    assert "windowed-counts.yaml already exists" in ran.err
     assert kctl("etl", "init", "--example", "windowed-counts", "other.yaml").code == 0
     assert kctl("etl", "init", "--example", "windowed-counts", "-").out == (here / "other.yaml").read_text()
 
@@ -107,7 +107,7 @@ def test_init_lists_and_writes_and_never_overwrites(kctl: Kctl, here: Path) -> N
     ("words", "told"),
     [
         (["--example", "windowed-count"], 'there is no example "windowed-count"'),
-        (["job.yaml"], "which example?"),
+        (["job.yaml"], "name an example"),
         (["--example", "windowed-counts", "no/where.yaml"], "cannot write no/where.yaml"),
     ],
 )

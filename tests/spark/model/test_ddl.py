@@ -79,13 +79,13 @@ def test_names(ddl: str) -> None:
 
 @pytest.mark.parametrize("ddl", REFUSED)
 def test_what_is_wrong_has_its_place(ddl: str) -> None:
-    with pytest.raises(Unparsed, match=r"^cannot be read") as refused:
+    with pytest.raises(Unparsed, match=r"^cannot be parsed") as refused:
         columns_of_ddl(ddl)
     assert (refused.value.line, refused.value.column) == REFUSED[ddl]
 
 
 def test_what_is_wrong_is_named() -> None:
-    with pytest.raises(Unparsed, match=r'^cannot be read near "BIGNT"$') as refused:
+    with pytest.raises(Unparsed, match=r'^cannot be parsed near "BIGNT"$') as refused:
         columns_of_ddl("a INT, b BIGNT")
     assert refused.value.hints == ('did you mean "BIGINT" or "INT"?',)
     with pytest.raises(Unparsed, match="it ends too early"):

@@ -40,16 +40,16 @@ sink:
 def test_all_mistakes_are_told_at_once_each_with_its_line() -> None:
     assert mistakes(MANY) == [
         'orders.yaml:5 source.strat: unknown key; did you mean "start"?',
-        'orders.yaml:6 source.topics: has to be a list, not the text "orders"; write [orders]',
-        'orders.yaml:7 source.rows_per_batch: has to be a whole number, not the text "many"',
-        "orders.yaml:8 source.start.orders.zero: the key has to be a whole number; it is the number of a partition",
+        'orders.yaml:6 source.topics: must be a list, not the text "orders"; write [orders]',
+        'orders.yaml:7 source.rows_per_batch: must be a whole number, not the text "many"',
+        "orders.yaml:8 source.start.orders.zero: the key must be a whole number; it is a partition number",
         'orders.yaml:9 value.format: "jsn" is not one of avro, csv, json, raw, text; did you mean "json"?',
-        "orders.yaml:11 run.group: has to be text or false, not true",
-        "orders.yaml:13 run.listen: is written twice; keep one of them",
-        "orders.yaml:14 run.stop_after: has to be a block of keys (rows, time, idle …), not 5",
-        "orders.yaml:20 sink.compact.min_files: has to be at least 2, not 1",
-        "orders.yaml:21 sink.every: unknown key; it belongs to run",
-        "orders.yaml:22 sink.csv: has no value; write one, or leave the key out",
+        "orders.yaml:11 run.group: must be text or false, not true",
+        "orders.yaml:13 run.listen: appears twice; remove one of them",
+        "orders.yaml:14 run.stop_after: must be a block of keys (rows, time, idle …), not 5",
+        "orders.yaml:20 sink.compact.min_files: must be at least 2, not 1",
+        "orders.yaml:21 sink.every: unknown key; it belongs under run",
+        "orders.yaml:22 sink.csv: has no value; give it one, or remove the key",
     ]
 
 
@@ -61,14 +61,14 @@ def test_all_mistakes_are_told_at_once_each_with_its_line() -> None:
         ("a: 1\n b: 2", "orders.yaml:2: this is not YAML: mapping values are not allowed here"),
         ("a: [1\nb: 2\n", "orders.yaml:2: this is not YAML: while parsing a flow sequence"),
         ("a: 1\n---\nb: 2\n", "orders.yaml:2: this is not YAML: expected a single document in the stream"),
-        ("a: &x 1\nb: *x", "orders.yaml:2: aliases (*name) are not read in job files; `vars` and ${name} do that"),
+        ("a: &x 1\nb: *x", "orders.yaml:2: aliases (*name) are not supported in job files; use `vars` and ${name}"),
         ("a: " + "[" * 60, "orders.yaml:1: blocks are nested too deeply"),
         ("a: " + "[" * 5000, "orders.yaml:1: blocks are nested too deeply"),
         (
             "a: \x01",
             "orders.yaml:1: this is not YAML: unacceptable character #x0001: special characters are not allowed",
         ),
-        (SMALL + "? [a, b]\n: 1\n", "orders.yaml:1: a key has to be one word"),
+        (SMALL + "? [a, b]\n: 1\n", "orders.yaml:1: a key must be a single word"),
     ],
 )
 def test_what_is_no_job_file(text: str, told: str) -> None:
@@ -85,25 +85,25 @@ def test_missing_keys_are_told_where_they_belong() -> None:
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
-        ("version=2", "--set version: has to be 1, not 2"),
-        ("name=Orders", '--set name: "Orders" is not allowed here; it has to match ^[a-z0-9-]{1,64}$'),
-        ("sink.path=null", "--set sink.path: has no value; write one, or leave the key out"),
+        ("version=2", "--set version: must be 1, not 2"),
+        ("name=Orders", '--set name: "Orders" is not allowed here; it must match ^[a-z0-9-]{1,64}$'),
+        ("sink.path=null", "--set sink.path: has no value; give it one, or remove the key"),
         ("sink.tpye=x", '--set sink.tpye: unknown key; did you mean "type"?'),
         (
             "sink=parquet",
-            '--set sink: has to be a block of keys (type, path, partition_by, mode …), not the text "parquet"',
+            '--set sink: must be a block of keys (type, path, partition_by, mode …), not the text "parquet"',
         ),
-        ("source.topics.3=x", '--set source.topics.3: there is no "3" to set'),
-        ("source.headers=yes", '--set source.headers: has to be true or false, not the text "yes"'),
-        ("source.rows_per_batch=" + "9" * 30, "--set source.rows_per_batch: is too large a number"),
+        ("source.topics.3=x", '--set source.topics.3: there is no key "3" to set'),
+        ("source.headers=yes", '--set source.headers: must be true or false, not the text "yes"'),
+        ("source.rows_per_batch=" + "9" * 30, "--set source.rows_per_batch: is too large"),
         (
             "value={format: json, bad_rows: {max_ratio: 2}}",
-            "--set value.bad_rows.max_ratio: has to be at most 1, not 2.0",
+            "--set value.bad_rows.max_ratio: must be at most 1, not 2.0",
         ),
         ("transform.deduplicate={keys: []}", "--set transform.deduplicate.keys: must not be empty"),
         (
             "spark.conf.a.b=[1]",
-            "--set spark.conf.a.b: has to be text, a whole number, a number or true or false, not a list",
+            "--set spark.conf.a.b: must be text, a whole number, a number or true or false, not a list",
         ),
     ],
 )
@@ -203,7 +203,7 @@ def test_another_mode_leaves_out_what_means_nothing_in_it() -> None:
 
 def test_another_mode_may_be_wrong_for_the_sink() -> None:
     (told,) = mistakes(BATCH, mode="available-now")
-    assert told.startswith("orders.yaml:4 sink.mode: in mode available-now every batch would undo the one before; ")
+    assert told.startswith("orders.yaml:4 sink.mode: in mode available-now every batch would replace the one before; ")
 
 
 def test_secrets_are_shown_in_no_mistake() -> None:
@@ -289,6 +289,6 @@ def test_any_value_of_any_key_is_right_or_a_mistake_with_its_place(path: str, tr
 def test_the_environment_is_read_only_where_it_is_asked_for() -> None:
     os.environ["KAFKAD_ETL_TEST"] = "x"
     try:
-        assert "the environment has no KAFKAD_ETL_TEST" in mistakes(SMALL, "sink.path=${env:KAFKAD_ETL_TEST}")[0]
+        assert "the environment variable KAFKAD_ETL_TEST" in mistakes(SMALL, "sink.path=${env:KAFKAD_ETL_TEST}")[0]
     finally:
         del os.environ["KAFKAD_ETL_TEST"]

@@ -56,7 +56,7 @@ def test_sql_that_is_right(sql: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "level", "text", "hint", "place"),
     [
-        ("SELECT nix FROM source", "wrong", 'there is no column "nix"', "there are: id, ts, address", (1, 8)),
+        ("SELECT nix FROM source", "wrong", 'there is no column "nix"', "known: id, ts, address", (1, 8)),
         ("SELECT id,\n  addres.city FROM source", "wrong", 'no column "addres"', 'mean "address"', (2, 3)),
         ("SELECT source.tss FROM source", "wrong", 'there is no column "tss"', '"ts"', (1, 15)),
         ("SELECT 1 FROM source WHERE nix > 1", "wrong", 'there is no column "nix"', "", (1, 28)),
@@ -66,15 +66,15 @@ def test_sql_that_is_right(sql: str) -> None:
         ("SELECT * FROM sorce", "wrong", 'there is no view "sorce"', 'did you mean "source"?', (1, 15)),
         ("SELECT 1 FROM source\nJOIN user ON 1 = 1", "wrong", 'no view "user"', 'did you mean "users"?', (2, 6)),
         ("SELECT 1 FROM source\nWHERE (id = 1", "wrong", 'ends too early, after "1"', "", (2, 13)),
-        ("SELECT id,\n 'a FROM source", "wrong", "a quote or a comment has no end", "", (2, 2)),
-        ("SELEC id FROM source", "wrong", 'cannot be read near "FROM"', "", (1, 10)),
-        ("SELECT 1; SELECT 2", "wrong", "has to be one SELECT", "", (1, 1)),
-        ("DELETE FROM source", "wrong", "has to be a SELECT", "", (1, 1)),
+        ("SELECT id,\n 'a FROM source", "wrong", "unterminated quote or comment", "", (2, 2)),
+        ("SELEC id FROM source", "wrong", 'cannot be parsed near "FROM"', "", (1, 10)),
+        ("SELECT 1; SELECT 2", "wrong", "must be a single SELECT", "", (1, 1)),
+        ("DELETE FROM source", "wrong", "must be a SELECT", "", (1, 1)),
         ("--", "wrong", "is empty", "", (1, 1)),
-        ("SELECT id /* FROM source", "wrong", "a comment has no end", "", (1, 11)),
-        ("SELECT id, FROM source", "wrong", 'near "FROM": nothing stands after the comma', "", (1, 12)),
-        ("SELECT concat(id,) AS c FROM source", "wrong", "nothing stands after the comma", "", (1, 18)),
-        ("TABLE source", "doubt", "is no SELECT", "if Spark knows it", (1, 1)),
+        ("SELECT id /* FROM source", "wrong", "unterminated quote or comment", "", (1, 11)),
+        ("SELECT id, FROM source", "wrong", 'near "FROM": nothing follows the comma', "", (1, 12)),
+        ("SELECT concat(id,) AS c FROM source", "wrong", "nothing follows the comma", "", (1, 18)),
+        ("TABLE source", "doubt", "is not a SELECT", "if Spark accepts it", (1, 1)),
         ("SELECT user, date_add(day, 1, ts) AS d FROM source", "doubt", 'no column "user"', "", (1, 8)),
         (
             "SELECT id, count(*) AS n FROM source GROUP BY id",
@@ -84,7 +84,7 @@ def test_sql_that_is_right(sql: str) -> None:
             (1, 8),
         ),
         ("SELECT max(id) AS m FROM source", "wrong", "this aggregates without a watermark", "", (1, 8)),
-        ("SELECT DISTINCT id FROM source", "note", "DISTINCT is over each batch", "transform.deduplicate", (1, 17)),
+        ("SELECT DISTINCT id FROM source", "note", "DISTINCT applies to each batch", "transform.deduplicate", (1, 17)),
     ],
 )
 def test_what_is_found(sql: str, level: str, text: str, hint: str, place: tuple[int, int]) -> None:
@@ -103,13 +103,18 @@ def test_what_is_found(sql: str, level: str, text: str, hint: str, place: tuple[
         (WINDOWS, [WATERMARK], "", ""),
         (WINDOWS, ["run.output=update"], "", ""),
         (WINDOWS, ["run.mode=batch"], "", ""),
-        (WINDOWS + " ORDER BY 1", [WATERMARK], "wrong", "Spark sorts streams in output complete only"),
+        (WINDOWS + " ORDER BY 1", [WATERMARK], "wrong", "Spark sorts streams only in output complete"),
         (WINDOWS + " ORDER BY 1", ["run.output=complete"], "", ""),
         ("SELECT id, count(*) AS n FROM source GROUP BY id", [WATERMARK], "doubt", "groups without a window or ts are"),
         ("SELECT ts, count(*) AS n FROM source GROUP BY ts", [WATERMARK], "", ""),
         ("SELECT 1 AS a, count(*) AS n FROM source GROUP BY 1", [WATERMARK], "", ""),
-        ("SELECT row_number() OVER (ORDER BY id) AS n FROM source", [WATERMARK], "wrong", "Spark has no OVER"),
-        ("SELECT id FROM source", ["run.output=complete"], "wrong", "output complete is for SQL that aggregates"),
+        (
+            "SELECT row_number() OVER (ORDER BY id) AS n FROM source",
+            [WATERMARK],
+            "wrong",
+            "Spark does not support OVER",
+        ),
+        ("SELECT id FROM source", ["run.output=complete"], "wrong", "output complete requires SQL that aggregates"),
     ],
 )
 def test_what_a_stream_can_have(sql: str, sets: list[str], level: str, text: str) -> None:
@@ -145,7 +150,7 @@ def test_what_a_stream_can_have(sql: str, sets: list[str], level: str, text: str
         ("", ["checks=[{sql: SELECT count(nix) FROM out, expect: 0}]"], "checks.0.sql", 'there is no column "nix"'),
         ("", ["checks=[{sql: SELECT count(*) FROM source, expect: 0}]"], "checks.0.sql", 'there is no view "source"'),
         ("", ["checks=[{sql: SELECT (, expect: 0}]"], "checks.0.sql", "ends too early"),
-        ("", ["value.schema=id BIGNT"], "value.schema", "cannot be read"),
+        ("", ["value.schema=id BIGNT"], "value.schema", "cannot be parsed"),
         (
             "",
             ["sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a', table: t, mode: upsert, keys: [no]}}"],
@@ -204,7 +209,7 @@ def test_a_finding_in_a_block_of_sql_has_its_line_in_the_file() -> None:
 def test_schemas_of_all_kinds_have_columns(tmp_path: Path) -> None:
     avro = json.dumps({"type": "record", "name": "A", "fields": [{"name": "id", "type": "long"}]})
     job = loaded(SMALL + f"value: {{format: avro, schema: '{avro}'}}\ntransform: {{sql: SELECT nix FROM source}}\n")
-    assert findings(effective(job))[0].hints == ("there are: id, _key, _topic, _partition, _offset, _timestamp",)
+    assert findings(effective(job))[0].hints == ("known: id, _key, _topic, _partition, _offset, _timestamp",)
 
 
 _WORDS = "SELECT FROM source WHERE id ( ) , * . ' ` WITH a AS JOIN ON GROUP BY window OVER UNION ALL -> [ ] 1 /* -- ;"

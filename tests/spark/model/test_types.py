@@ -44,14 +44,14 @@ def test_types_that_are_known() -> None:
 @pytest.mark.parametrize(
     ("found", "told"),
     [
-        (of_spark(struct(id="bigint")), 'id: there is no type "bigint"'),
-        (of_spark(struct(id="lnog")), 'id: there is no type "lnog"; did you mean "long"?'),
-        (of_spark(struct(a={"type": "array", "elementType": "text"})), 'a[]: there is no type "text"'),
-        (of_spark(struct(a={"type": "list"})), 'a: there is no type "list"'),
+        (of_spark(struct(id="bigint")), 'id: unknown type "bigint"'),
+        (of_spark(struct(id="lnog")), 'id: unknown type "lnog"; did you mean "long"?'),
+        (of_spark(struct(a={"type": "array", "elementType": "text"})), 'a[]: unknown type "text"'),
+        (of_spark(struct(a={"type": "list"})), 'a: unknown type "list"'),
         (of_spark({"type": "struct", "fields": [{"type": "long"}]}), "the schema has a field without a name"),
-        (of_avro(record("R", id="strnig")), 'id: there is no type "strnig"; did you mean "string"?'),
-        (of_avro(record("R", a=["null", "Line"])), 'a: there is no type "Line"'),
-        (of_avro(record("R", a={"type": "array", "items": record("L", b=7)})), 'a[].b: there is no type "7"'),
+        (of_avro(record("R", id="strnig")), 'id: unknown type "strnig"; did you mean "string"?'),
+        (of_avro(record("R", a=["null", "Line"])), 'a: unknown type "Line"'),
+        (of_avro(record("R", a={"type": "array", "items": record("L", b=7)})), 'a[].b: unknown type "7"'),
         (of_avro({"type": "record", "name": "R", "fields": [{"name": "a"}]}), "the record has a field without a type"),
     ],
 )

@@ -50,14 +50,14 @@ def test_what_comes_from_the_environment_is_secret_through_other_variables_too()
     ("text", "wrong", "hint"),
     [
         ("${dya}", 'there is no variable "dya"', 'did you mean "day"?'),
-        ("${HOME}", 'there is no variable "HOME"', "the environment has it: ${env:HOME}"),
-        ("${zzzzz}", 'there is no variable "zzzzz"', "put it into `vars`, or give --var zzzzz=…"),
-        ("${env:NONE}", "the environment has no NONE", "set it: export NONE=…"),
-        ("${a}", "variables go round in a circle: a → b → a", None),
-        ("${i}", "variables go round in a circle: i → i", None),
-        ("${day", "${ has no } after it", "write $${ for the two characters themselves"),
-        ("${}", '"" is not a variable\'s name', None),
-        ("${a b}", '"a b" is not a variable\'s name', None),
+        ("${HOME}", 'there is no variable "HOME"', "it is an environment variable: ${env:HOME}"),
+        ("${zzzzz}", 'there is no variable "zzzzz"', "declare it in `vars`, or pass --var zzzzz=…"),
+        ("${env:NONE}", "the environment variable NONE is not set", "set it: export NONE=…"),
+        ("${a}", "variables refer to each other in a circle: a → b → a", None),
+        ("${i}", "variables refer to each other in a circle: i → i", None),
+        ("${day", "${ has no closing }", "write $${ for a literal ${"),
+        ("${}", '"" is not a valid variable name', None),
+        ("${a b}", '"a b" is not a valid variable name', None),
     ],
 )
 def test_what_stands_for_nothing(text: str, wrong: str, hint: str | None) -> None:
@@ -87,8 +87,8 @@ def test_values_have_the_type_that_they_look_like() -> None:
 
 def test_mistakes_have_their_place() -> None:
     assert mistakes(SMALL + "vars: {a: 1}\ndescription: ${b}\n", variables={"nix": "1"}) == [
-        'orders.yaml:1: --var nix: the file has no variable "nix"',
-        'orders.yaml:6 description: there is no variable "b"; put it into `vars`, or give --var b=…',
+        'orders.yaml:1: --var nix: the file declares no variable "nix"',
+        'orders.yaml:6 description: there is no variable "b"; declare it in `vars`, or pass --var b=…',
     ]
 
 

@@ -42,8 +42,8 @@ def test_on_this_machine_nobody_is_asked() -> None:
 def test_a_resource_manager_that_does_not_answer_is_named_with_the_file_that_names_it(tmp_path: Path) -> None:
     conf(tmp_path, yarn_site={"yarn.resourcemanager.hostname": "rm"})
     error = told("yarn", Net(), HADOOP_CONF_DIR=str(tmp_path))
-    assert error.what == "YARN's ResourceManager does not answer at rm:8032: Connection refused"
-    assert error.hints == (f"{tmp_path}/yarn-site.xml says that it is there (yarn.resourcemanager.address)",)
+    assert error.what == "YARN's ResourceManager is not responding at rm:8032: Connection refused"
+    assert error.hints == (f"{tmp_path}/yarn-site.xml gives this address (yarn.resourcemanager.address)",)
     assert error.exit_code == EtlExit.CLUSTER
     assert told("yarn", Net()).exit_code == EtlExit.ENVIRONMENT
     masters.check(job(), "yarn", {}, {"YARN_CONF_DIR": str(tmp_path)}, Net(("rm", 8032)))
@@ -57,7 +57,7 @@ def test_settings_of_the_command_line_count() -> None:
 def test_of_several_masters_one_is_enough() -> None:
     masters.check(job(), "spark://a:1,b:2", {}, {}, Net(("b", 2)))
     what = told("spark://a:1,b", Net()).what
-    assert what == "Spark's master does not answer at a:1: Connection refused; b:7077: Connection refused"
+    assert what == "Spark's master is not responding at a:1: Connection refused; b:7077: Connection refused"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_api_server_of_kubernetes(master: str, address: tuple[str, int]) -> 
     net = Net()
     error = told(master, net)
     assert net.asked == [address]
-    assert error.what.startswith(f"the API server of Kubernetes does not answer at {address[0]}:{address[1]}")
+    assert error.what.startswith(f"the API server of Kubernetes is not responding at {address[0]}:{address[1]}")
     assert error.exit_code == EtlExit.CLUSTER
 
 
@@ -82,7 +82,7 @@ def test_the_job_s_own_master_counts_for_validate() -> None:
         port = server.getsockname()[1]
         assert list(masters.faults(job(spark={"master": f"spark://127.0.0.1:{port}"}))) == []
     (fault,) = masters.faults(job(spark={"master": f"spark://127.0.0.1:{port}"}))
-    assert fault.what == f"Spark's master does not answer at 127.0.0.1:{port}: Connection refused"
+    assert fault.what == f"Spark's master is not responding at 127.0.0.1:{port}: Connection refused"
 
 
 def test_an_hdfs_that_does_not_answer_is_named_once() -> None:
@@ -91,7 +91,7 @@ def test_an_hdfs_that_does_not_answer_is_named_once() -> None:
 
     lake = {"sink": {"type": "parquet", "path": "hdfs://nn:1/lake"}}
     both = lake | {"run": {"checkpoint": "hdfs://nn:1/checkpoint"}}
-    silent = "does not answer at nn:1: Connection refused"
+    silent = "is not responding at nn:1: Connection refused"
     assert faults(Net(), **lake) == [f"sink.path: the NameNode of hdfs://nn:1/lake {silent}"]
     assert faults(Net(), **both) == [f"run.checkpoint: the NameNode of hdfs://nn:1/checkpoint {silent}"]
     assert faults(Net(("nn", 1)), **both) == []
@@ -101,9 +101,11 @@ def test_disks_of_this_machine_are_doubted_on_a_cluster_only() -> None:
     lake = {"sink": {"type": "parquet", "path": "lake"}}
     assert masters.doubts(job(**lake), "local[2]") == []
     (doubt,) = masters.doubts(job(**lake), "yarn")
-    assert doubt.startswith("sink.path lake is on this machine's disk, and executors of yarn look at theirs: it has to")
+    assert doubt.startswith(
+        "sink.path lake is on this machine's disk, but executors of yarn use theirs: use a directory"
+    )
     assert masters.doubts(job(sink={"type": "parquet", "path": "hdfs://nn/lake"}), "yarn") == []
     stateful = {"transform": {"watermark": {"column": "ts", "delay": "1 minute"}}}
     (doubt,) = masters.doubts(job(**stateful), "spark://a")
-    assert doubt.startswith("run.checkpoint is on this machine's disk, and executors of spark://a keep windows on")
+    assert doubt.startswith("run.checkpoint is on this machine's disk, but executors of spark://a keep state on")
     assert masters.doubts(job(**stateful, run={"checkpoint": "s3a://b/c"}), "spark://a") == []

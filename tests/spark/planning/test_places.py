@@ -33,13 +33,13 @@ def test_a_directory_is_made_where_one_can_be_made(tmp_path: Path) -> None:
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
-    text = f"sink.path: {tmp_path / 'a'} is a file, and files can only be written to a directory"
+    text = f"sink.path: {tmp_path / 'a'} is a file, but the sink needs a directory"
     assert told({"type": "json", "path": str(tmp_path / "a")}) == [text]
     assert told({"type": "json", "path": str(tmp_path / "a" / "b")}) == [text]
 
 
 def test_a_directory_that_cannot_be_written_is_found_by_writing(tmp_path: Path) -> None:
-    assert told({"type": "csv", "path": "/proc/lake"})[0].startswith("sink.path: /proc cannot be written: ")
+    assert told({"type": "csv", "path": "/proc/lake"})[0].startswith("sink.path: /proc is not writable: ")
     assert told({"type": "csv", "path": str(tmp_path / "a")}) == []
     assert list(tmp_path.iterdir()) == []
 
@@ -48,12 +48,12 @@ def test_a_mount_point_has_no_place_beside_it_for_files_to_come_from() -> None:
     if os.stat("/dev/shm").st_dev == os.stat("/dev").st_dev:
         pytest.skip("/dev/shm is no mount point here")
     found = told({"type": "csv", "path": "/dev/shm"})
-    assert found == ["sink.path: /dev/shm is a mount point, and files cannot be renamed into it from beside it"]
+    assert found == ["sink.path: /dev/shm is a mount point, and files cannot be renamed into it from the outside"]
 
 
 def test_a_table_of_sqlite(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
-    assert "there is no database" in told(table(f"jdbc:sqlite:{path}"))[0]
+    assert "does not exist" in told(table(f"jdbc:sqlite:{path}"))[0]
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE Orders (id INTEGER)")
     database.close()
@@ -71,7 +71,7 @@ def test_a_server_that_answers_and_one_that_does_not() -> None:
         assert told(table(f"jdbc:postgresql://127.0.0.1:{port}/shop?user=u")) == []
         assert told(table(f"jdbc:postgresql://127.0.0.1:1,127.0.0.1:{port}/shop")) == [], "one is enough"
     (text,) = told(table(f"jdbc:postgresql://127.0.0.1:{port}/shop"))
-    assert text == f"sink.jdbc.url: the database does not answer at 127.0.0.1:{port}: Connection refused"
+    assert text == f"sink.jdbc.url: the database is not responding at 127.0.0.1:{port}: Connection refused"
 
 
 @pytest.mark.parametrize(
@@ -98,5 +98,5 @@ def test_validate_tells_the_line(kctl: Kctl, tmp_path: Path) -> None:
     )
     ran = kctl("etl", "validate", path)
     assert ran.code == EtlExit.CLUSTER
-    assert f"{path}:7 sink.jdbc.url: there is no database nowhere.db" in ran.err
+    assert f"{path}:7 sink.jdbc.url: database nowhere.db does not exist" in ran.err
     assert kctl("etl", "validate", path, "--offline").code == EtlExit.DONE

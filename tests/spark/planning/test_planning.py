@@ -146,7 +146,7 @@ def test_a_group_says_where_to_begin(cluster: Cluster) -> None:
     group = f"group-{cluster.topic}"
     refused = cluster.refused(source={"start": "group"}, run={"group": group})
     assert refused.exit_code == EtlExit.CLUSTER
-    assert f'group "{group}" has committed nothing' in refused.what
+    assert f'group "{group}" has no committed offsets' in refused.what
     cluster.kctl("groups", "reset-offsets", group, "--topic", f"{cluster.topic}:0", "--to", "7", "-y")
     assert starts(cluster.plan(source={"start": "group"}, run={"group": group})) == {0: 7, 1: 0}
 
@@ -154,7 +154,9 @@ def test_a_group_says_where_to_begin(cluster: Cluster) -> None:
 def test_an_offset_after_the_end_is_refused_with_what_there_is(cluster: Cluster) -> None:
     refused = cluster.refused(source={"start": {cluster.topic: {0: 31}}})
     assert refused.exit_code == EtlExit.USAGE
-    assert f"source.start: {cluster.topic}-0 has offsets 0-29 and ends at 30, so offset 31 is not there" in refused.what
+    assert (
+        f"source.start: {cluster.topic}-0 has offsets 0-29 and ends at 30, so offset 31 does not exist" in refused.what
+    )
 
 
 @pytest.mark.parametrize("start", ["yesterday", "12 o'clock", {"t": {0: "middle"}}])
@@ -172,7 +174,7 @@ def test_a_missing_topic_is_told_with_the_host_and_what_was_meant(cluster: Clust
 
 def test_a_missing_partition_is_told_with_those_there_are(cluster: Cluster) -> None:
     refused = cluster.refused(source={"partitions": {cluster.topic: [0, 5]}})
-    assert (refused.exit_code, refused.hints) == (EtlExit.CLUSTER, ("it has 0-1",))
+    assert (refused.exit_code, refused.hints) == (EtlExit.CLUSTER, ("it has partitions 0-1",))
 
 
 def test_single_partitions_are_assigned(cluster: Cluster) -> None:
@@ -199,7 +201,7 @@ def test_nobody_there_is_told_within_five_seconds(tmp_path: Path) -> None:
         plan(clusters, job(address), RUN, environment={"KAFKAD_ETL_STATE": str(tmp_path)})
     assert time.monotonic() - began < 5
     assert refused.value.exit_code == EtlExit.CLUSTER
-    assert refused.value.what == f"no broker answers at {address}"
+    assert refused.value.what == f"no broker is responding at {address}"
     assert "connection refused" in refused.value.hints[0]
 
 
@@ -210,7 +212,7 @@ def test_whoever_listens_and_says_nothing_is_given_up_after_five_seconds(tmp_pat
         address = f"127.0.0.1:{server.getsockname()[1]}"
         began = time.monotonic()
         with (
-            pytest.raises(EtlError, match=f"no broker answers at {address}"),
+            pytest.raises(EtlError, match=f"no broker is responding at {address}"),
             Clusters(Settings(), tmp_path) as clusters,
         ):
             plan(clusters, job(address), RUN, environment={"KAFKAD_ETL_STATE": str(tmp_path)})
@@ -256,7 +258,7 @@ def test_records_deleted_before_they_were_read_are_told_exactly(cluster: Cluster
     ):
         assert (starts(accepted), accepted.rows) == ({0: 25, 1: 10}, 5)
         assert [gap.records for gap in accepted.lost] == [15]
-        assert "going on without them" in accepted.warnings[0]
+        assert "continuing without them" in accepted.warnings[0]
         assert accepted.plan.reading is not None and not accepted.plan.reading.fail_on_data_loss
 
 
@@ -277,7 +279,7 @@ def test_a_topic_that_was_created_again_stops_the_job(cluster: Cluster) -> None:
     cluster.kctl("topics", "create", cluster.topic, "-p", "2", "-y")
     refused = cluster.refused()
     assert refused.exit_code == EtlExit.CHECKPOINT
-    assert f'topic "{cluster.topic}" was deleted and created again' in refused.hints[0]
+    assert f'topic "{cluster.topic}" was deleted and recreated' in refused.hints[0]
 
 
 def test_a_topic_that_ends_before_the_checkpoint_stops_the_job(cluster: Cluster) -> None:
@@ -285,7 +287,7 @@ def test_a_topic_that_ends_before_the_checkpoint_stops_the_job(cluster: Cluster)
     spark_checkpoint(cluster.state / "j", [{cluster.topic: {0: 50, 1: 10}}])
     refused = cluster.refused()
     assert refused.exit_code == EtlExit.DATA_LOSS
-    assert "read up to 50, and it ends at 30 now" in refused.what
+    assert "the checkpoint is at 50, but the partition now ends at 30" in refused.what
 
 
 def test_a_changed_job_is_refused_and_begins_anew_when_told_to(cluster: Cluster) -> None:
@@ -304,7 +306,7 @@ def test_a_changed_job_is_refused_and_begins_anew_when_told_to(cluster: Cluster)
 def test_a_remote_checkpoint_is_not_looked_at_and_that_is_said(cluster: Cluster) -> None:
     planned = cluster.run(run={"checkpoint": "s3a://bucket/c"})
     assert planned.plan.checkpoint == "s3a://bucket/c"
-    assert "its files are not looked at from here" in planned.warnings[0]
+    assert "cannot be read from here" in planned.warnings[0]
     assert planned.plan.committed is None
     refused = cluster.refused(run={"checkpoint": "s3a://bucket/c"}, sink={"type": "parquet", "path": "/lake"})
     assert refused.exit_code == EtlExit.CHECKPOINT
@@ -348,8 +350,8 @@ def test_rows_that_keep_their_partition_need_a_topic_with_as_many(cluster: Clust
     refused = cluster.refused(sink=topic_sink(out, partition="_partition"), transform={"sql": select})
     assert refused.exit_code == EtlExit.CLUSTER
     assert refused.what == (
-        f'sink.topic.partition: rows keep their partition, "{cluster.topic}" has partitions 0-1, '
-        f'and topic "{out}" on {cluster.bootstrap} has partition 0 only'
+        f'sink.topic.partition: rows keep their partition: "{cluster.topic}" has partitions 0-1, '
+        f'but topic "{out}" on {cluster.bootstrap} has partition 0 only'
     )
     assert refused.hints[0] == f"kctl -b {cluster.bootstrap} topics add-partitions {out} -p 2"
     created = topic_sink(f"{out}-new", partition="_partition", create={"partitions": 1})

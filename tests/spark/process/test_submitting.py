@@ -68,7 +68,7 @@ def test_no_secret_is_on_the_command_line() -> None:
     assert "geheim" not in " ".join(words)
     assert confs(words)["spark.hadoop.fs.s3a.access.key"] == "anna"
     conf = {"spark.driver.extraJavaOptions": "-Dpassword=geheim"}
-    with pytest.raises(EtlError, match=r"spark\.driver\.extraJavaOptions holds a secret"):
+    with pytest.raises(EtlError, match=r"spark\.driver\.extraJavaOptions contains a secret"):
         command(ENVIRONMENT, a_job(conf), "local[2]", NO_OPTIONS, "/s", secrets=("geheim",))
 
 
@@ -89,10 +89,10 @@ def test_the_master_may_be_among_the_options_of_spark_submit(words: list[str]) -
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--deploy-mode", "cluster"], "deploy mode cluster is not possible: progress"),
-        (["--conf", "spark.submit.deployMode=cluster"], "deploy mode cluster is not possible"),
-        (["other.py"], '"other.py" is no option of spark-submit'),
-        (["--class", "Main"], "--class is for other programs"),
+        (["--deploy-mode", "cluster"], "deploy mode cluster is not supported: progress"),
+        (["--conf", "spark.submit.deployMode=cluster"], "deploy mode cluster is not supported"),
+        (["other.py"], '"other.py" is not a spark-submit option'),
+        (["--class", "Main"], "--class does not apply to jobs"),
         (["--queue"], "--queue needs a value"),
     ],
 )

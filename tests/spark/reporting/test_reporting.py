@@ -159,8 +159,8 @@ def test_what_is_known_of_a_run_that_was_cut_off_is_in_its_summary(capsys: pytes
         shown.close("interrupted")
     text = stream.getvalue()
     assert "orders: 0: 0-900" in text
-    assert "2 batches more were committed while Spark was ended, whose rows are not counted here" in text
-    assert "up to 30,000 rows more in topic out: of a batch that is not committed, and is written again" in text
+    assert "2 more batches were committed while Spark was shutting down; their rows are not counted here" in text
+    assert "up to 30,000 rows more in topic out, from a batch that was not committed and will be written again" in text
     summary = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (summary["batches_not_told"], summary["rows_perhaps_written"]) == (2, 30_000)
 

@@ -58,14 +58,17 @@ def test_without_a_fault_of_the_cluster_it_is_what_the_driver_says(run: Run) -> 
 def test_a_topic_deleted_in_the_middle(run: Run, on_broker: Kctl) -> None:
     on_broker("topics", "delete", run.topic, "-y")
     error = run.fails()
-    assert (error.what, error.exit_code) == (f"topic {run.topic} was deleted while the job ran", EtlExit.CLUSTER)
+    assert (error.what, error.exit_code) == (
+        f"topic {run.topic} was deleted while the job was running",
+        EtlExit.CLUSTER,
+    )
 
 
 def test_a_topic_created_again_in_the_middle(run: Run, on_broker: Kctl) -> None:
     on_broker("topics", "delete", run.topic, "-y")
     on_broker("topics", "create", run.topic, "-y")
     error = run.fails()
-    assert error.exit_code == EtlExit.CHECKPOINT and "was deleted and created again" in error.what
+    assert error.exit_code == EtlExit.CHECKPOINT and "was deleted and recreated" in error.what
 
 
 def test_records_deleted_in_the_middle(run: Run, on_broker: Kctl) -> None:
@@ -96,7 +99,7 @@ def test_other_failures_are_not_looked_for_in_the_cluster(run: Run, kind: str, c
 def test_a_partition_that_ends_before_what_was_read_was_cut_off() -> None:
     where = TopicPartition("t", 0)
     error = lost({where: 200}, {where: Extent(0, 10)})
-    assert error is not None and "read up to 200, and it ends at 10 now" in error.what
+    assert error is not None and "the checkpoint is at 200, but the partition now ends at 10" in error.what
     assert lost({where: 5}, {where: Extent(0, 10)}) is None
 
 

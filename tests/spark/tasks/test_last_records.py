@@ -54,7 +54,7 @@ def test_files_have_no_records(kctl: Kctl, tmp_path: Path) -> None:
     )
     ran = kctl("etl", "preview", path, "--no-transform")
     assert ran.code == EtlExit.USAGE
-    assert "source.files has no records" in ran.err
+    assert "source.files reads files, which have no records to show" in ran.err
 
 
 def test_records_of_all_partitions_are_in_the_order_of_time() -> None:

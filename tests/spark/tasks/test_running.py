@@ -102,9 +102,9 @@ def test_a_cluster_that_is_not_there_is_told_before_spark_starts(
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     ran = run(begins, "--", "--master", "yarn", "--conf", "spark.hadoop.yarn.resourcemanager.address=127.0.0.1:1")
     assert ran.code == EtlExit.CLUSTER
-    assert "error: YARN's ResourceManager does not answer at 127.0.0.1:1: Connection refused" in ran.err
+    assert "error: YARN's ResourceManager is not responding at 127.0.0.1:1: Connection refused" in ran.err
     ran = run(begins, "--master", "yarn", "--", "--deploy-mode", "cluster")
-    assert (ran.code, "deploy mode cluster is not possible" in ran.err) == (EtlExit.USAGE, True)
+    assert (ran.code, "deploy mode cluster is not supported" in ran.err) == (EtlExit.USAGE, True)
     for master in ("spark://127.0.0.1:1", "k8s://https://127.0.0.1:1"):
         assert run(begins, "--master", master).code == EtlExit.CLUSTER
     assert not (tmp_path / "started").exists()
@@ -122,8 +122,8 @@ def test_sql_that_is_wrong_is_named_by_its_line(run: Run) -> None:
     [
         ("transform.sql", "SELECT nix FROM source", '--set transform.sql:1:8: there is no column "nix"'),
         ("transform.sql", "SELECT value FORM source", '--set transform.sql:1:19: ends too early, after "source"'),
-        ("key", "{format: json, schema: id BIGNT}", '--set key.schema: cannot be read near "BIGNT"'),
-        ("sink", "{type: json, path: /proc/lake}", "sink.path: /proc cannot be written"),
+        ("key", "{format: json, schema: id BIGNT}", '--set key.schema: cannot be parsed near "BIGNT"'),
+        ("sink", "{type: json, path: /proc/lake}", "sink.path: /proc is not writable"),
         ("sink", "{type: json, path: 's3a://lake/orders'}", "sink.path: s3a:// needs a jar"),
     ],
 )
@@ -169,10 +169,10 @@ channel.close()
 """
     ran = run(WORK + stops)
     assert ran.code == EtlExit.INTERRUPTED
-    assert "SIGTERM: stopping after the batch that runs; SIGTERM again stops at once" in ran.err
+    assert "SIGTERM: stopping after the current batch; press SIGTERM again to stop at once" in ran.err
     ran = run(WORK + "sys.exit(143)")
     assert ran.code == EtlExit.FAILED
-    assert "error: Spark was ended from outside (SIGTERM) before the job was done" in ran.err
+    assert "error: Spark was terminated (SIGTERM) before the job finished" in ran.err
 
 
 def test_traces_are_in_the_log_only(run: Run) -> None:
@@ -210,7 +210,7 @@ channel.close()
 """
     )
     assert ran.code == EtlExit.INTERRUPTED
-    assert "stopping after the batch that runs; Ctrl-C again stops at once" in ran.err
+    assert "stopping after the current batch; press Ctrl-C again to stop at once" in ran.err
     assert "interrupted: 3 rows read, 3 written" in ran.err
 
 
@@ -256,7 +256,7 @@ time.sleep(600)
 """.replace("0: 3", "0: 1")
     )
     assert ran.code == EtlExit.INTERRUPTED
-    assert "1 batch more was committed while Spark was ended, whose rows are not counted here" in ran.err
+    assert "1 more batch was committed while Spark was shutting down; their rows are not counted here" in ran.err
     assert f"{topic}: 0: 0-3" in ran.err
 
 
@@ -284,7 +284,7 @@ def test_a_topic_batch_that_failed_says_up_to_how_many_rows_were_written(
     )
     assert ran.code == EtlExit.FAILED
     assert "failed: 0 rows read, 0 written" in ran.err
-    assert f"up to 3 rows more in topic {out}: of a batch that is not committed" in ran.err
+    assert f"up to 3 rows more in topic {out}, from a batch that was not committed" in ran.err
 
 
 def test_lag_grows_while_spark_hangs(
@@ -318,7 +318,7 @@ def test_with_nothing_new_spark_is_not_started(run: Run, topic: str, tmp_path: P
     spark_checkpoint(tmp_path / ".etl" / topic, [{topic: {0: 3}}])
     ran = run(begins)
     assert ran.code == EtlExit.DONE
-    assert "nothing new since batch 0: Spark was not started" in ran.err
+    assert "nothing new since batch 0; Spark was not started" in ran.err
     assert "done: 0 rows read, 0 written" in ran.err
     assert not (tmp_path / "started").exists()
 
@@ -338,9 +338,9 @@ channel.close()
 """
     ran = run(WORK + waits, "--mode", "continuous")
     assert ran.code == EtlExit.CLUSTER
-    assert f"topic {topic} was deleted while the job ran: stopping after the batch that runs" in ran.err
+    assert f"topic {topic} was deleted while the job was running: stopping after the current batch" in ran.err
     assert "failed: 3 rows read" in ran.err
-    assert f"error: topic {topic} was deleted while the job ran" in ran.err
+    assert f"error: topic {topic} was deleted while the job was running" in ran.err
 
 
 def test_records_that_are_deleted_before_a_batch_reads_them_are_counted(
@@ -355,12 +355,12 @@ channel.send(Ended("done")); channel.close()
 """
     ran = run(truncated, "--set", "source.on_data_loss=continue")
     gap = f"{topic}-0: 2 records (0-1) deleted before they were read"
-    assert (ran.code, f"warning: {gap}; going on without them" in ran.err) == (EtlExit.DONE, True)
+    assert (ran.code, f"warning: {gap}; continuing without them" in ran.err) == (EtlExit.DONE, True)
     assert f"  lost: {gap}\n" in ran.err
 
 
 def is_gone(pid: int) -> bool:
-    """Or is a zombie, where nobody looks after orphans."""
+    """Or is a zombie, which has nobody looks after orphans."""
     stat = Path(f"/proc/{pid}/stat")
     for _ in range(100):
         try:
@@ -403,9 +403,9 @@ def test_each_kind_of_failure_has_its_exit_code(run: Run, topic: str, kind: str,
 def test_a_jvm_that_is_killed_is_told_with_the_last_lines_of_the_log(run: Run) -> None:
     ran = run(WORK + 'print("java.lang.OutOfMemoryError", flush=True); os.kill(os.getpid(), signal.SIGKILL)')
     assert ran.code == EtlExit.FAILED
-    assert "error: Spark was killed (SIGKILL) before the job was done" in ran.err
+    assert "error: Spark was killed (SIGKILL) before the job finished" in ran.err
     assert "       java.lang.OutOfMemoryError\n" in ran.err
-    assert "spark.driver_memory can be less" in ran.err
+    assert "lower spark.driver_memory" in ran.err
     assert "failed: 3 rows read" in ran.err
 
 
@@ -413,13 +413,13 @@ def test_what_a_driver_says_whose_jvm_was_killed_is_not_the_reason(run: Run) -> 
     failed = 'Failed(kind="spark", text="Connection refused")'
     ran = run(f"{WORK}channel.send({failed}); os.kill(os.getpid(), signal.SIGKILL)")
     assert ran.code == EtlExit.FAILED
-    assert "error: Spark was killed (SIGKILL) before the job was done" in ran.err
+    assert "error: Spark was killed (SIGKILL) before the job finished" in ran.err
 
 
 def test_a_spark_that_does_not_start_is_told_with_what_it_said(run: Run) -> None:
     ran = run("sys.exit('Master must either be yarn or start with spark')")
     assert ran.code == EtlExit.FAILED
-    assert "error: Spark ended with exit code 1 before the job was done" in ran.err
+    assert "error: Spark exited with code 1 before the job finished" in ran.err
     assert "       Master must either be yarn or start with spark\n" in ran.err
 
 
@@ -476,7 +476,7 @@ def test_two_runs_of_one_job_and_a_driver_that_outlives_its_front(
     finally:
         (tmp_path / "go").touch()
     assert ran.code == EtlExit.CHECKPOINT
-    assert "another run of this job is going on" in ran.err
+    assert "another run of this job is in progress" in ran.err
     assert is_gone(driver)
     assert run(WORK + 'channel.send(Ended("done")); channel.close()').code == EtlExit.DONE
     assert list(tmp_path.glob(f"{PREFIX}*")) == []  # what the killed front left too
@@ -495,7 +495,7 @@ def test_the_lock_of_a_run_that_was_killed_is_taken_over_and_said(run: Run, topi
     (tmp_path / f".etl/{topic}.lock").write_text('{"host": "elsewhere", "pid": 7, "since": "2026-11-20T10:00:00Z"}')
     ran = run(WORK + 'channel.send(Ended("done"))')
     assert ran.code == 0
-    taken = "the last run did not come to its end: process 7 on elsewhere, since 2026-11-20T10:00:00Z; its lock"
+    taken = "the last run did not finish (process 7 on elsewhere, since 2026-11-20T10:00:00Z); taking over its lock"
     assert taken in ran.err
 
 
@@ -505,7 +505,7 @@ def test_options_of_spark_submit_reach_it(run: Run, tmp_path: Path) -> None:
     assert "--master', 'local[3]" in ran.err
     ran = run("sys.exit(1)", "--", "--deploy-mode", "cluster")
     assert ran.code == EtlExit.USAGE
-    assert "deploy mode cluster is not possible" in ran.err
+    assert "deploy mode cluster is not supported" in ran.err
 
 
 def test_quiet_says_nothing_but_errors(run: Run) -> None:

@@ -35,7 +35,7 @@ def check(out: DataFrame, checks: tuple[Check, ...], batch: int, warn: Callable[
         if len(rows) == 1 and holds(found, each.expect):
             continue
         said = f"gives {found}" if len(rows) == 1 else "gives no row" if not rows else "gives more than one row"
-        text = f"check {number} does not hold in batch {batch}: {each.sql.strip()} {said}, expected {each.expect}"
+        text = f"check {number} failed in batch {batch}: {each.sql.strip()} {said}, expected {each.expect}"
         if each.on_fail == "fail":
-            raise JobFailed(Failed(kind="check", text=text, hints=["nothing of this batch was written"]))
+            raise JobFailed(Failed(kind="check", text=text, hints=["nothing from this batch was written"]))
         warn(text)

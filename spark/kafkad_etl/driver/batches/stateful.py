@@ -66,8 +66,8 @@ class Stateful:
         if not deduplicate:
             return rows
         if not watermark:
-            text = "transform.deduplicate would remember every row for ever"
-            hints = ["give it `within`, and the job a watermark", "or let run.output be append"]
+            text = "transform.deduplicate would have to remember every row forever"
+            hints = ["give it `within`, and the job a watermark", "or set run.output to append"]
             raise JobFailed(Failed(kind="sql", text=text, hints=hints))
         return rows.dropDuplicatesWithinWatermark(list(deduplicate.keys))
 
@@ -102,7 +102,7 @@ class Stateful:
 
     def _bad(self, rows: DataFrame | None, batch: BatchId, passed: Observed) -> None:
         if passed.bad and self._parser.learn(rows):
-            text = "the registry has schemas that were not known when the query began"
+            text = "the registry has schemas that were registered after the query started"
             raise JobFailed(Failed(kind="schema", text=text, retriable=True))
         self._tally.meet(batch.number, rows, passed.bad, passed.rows)
         if passed.bad and self._plan.job.value.bad_rows.action == "dead_letter":
@@ -110,7 +110,9 @@ class Stateful:
         watermark = self._plan.job.transform.watermark
         if passed.timeless and self._groups and watermark and not self._warned:
             self._warned = True
-            text = f"have no {watermark.column}, and so are in no window; further batches are not mentioned"
+            text = (
+                f"have no {watermark.column} and so belong to no window; this is not reported again for later batches"
+            )
             self._warn(f"batch {batch.number}: {passed.timeless:,} rows {text}")
 
     def _late(self, rows: DataFrame, before_ms: int) -> int:

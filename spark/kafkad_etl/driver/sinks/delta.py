@@ -75,7 +75,7 @@ class DeltaSink:
 def _no_delta(version: str) -> Failed:
     return Failed(
         kind="environment",
-        text="sink.type is delta, and Spark has no Delta Lake: its jars are missing",
+        text="sink.type is delta, but Delta Lake's jars are missing",
         hints=[
             f"spark.jars: [delta-spark_2.13-….jar, delta-storage-….jar] of the release for Spark {version}",
             "or spark.conf: {spark.jars.packages: io.delta:delta-spark_2.13:…}",

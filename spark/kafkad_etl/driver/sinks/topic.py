@@ -146,7 +146,7 @@ def mistake(settings: Settings, columns: list[tuple[str, str]]) -> Failed | None
             if name not in types:
                 return Failed(kind="schema", text=f"sink.topic.{option} needs the column {name}; {has}")
             if kinds and types[name] not in kinds:
-                text = f"sink.topic.{option}: the column {name} is {types[name]}, and has to be {kinds[0]}"
+                text = f"sink.topic.{option}: the column {name} is {types[name]}but must be {kinds[0]}"
                 return Failed(kind="schema", text=text, hints=[f"CAST({name} AS {kinds[0].upper()}) in the SQL"])
     return _value_mistake(settings, columns, has)
 
@@ -160,8 +160,10 @@ def _value_mistake(settings: Settings, columns: list[tuple[str, str]], has: str)
     if settings.format == "csv":
         bad = [f"{name} {kind}" for name, kind in columns if name in names and nested(kind)]
         if bad:
-            hints = ["to_json(column) or base64(column) in the SQL makes text of it"]
-            return Failed(kind="schema", text=f"csv has no such columns: {', '.join(bad)}", hints=hints)
+            hints = ["convert it to text in the SQL with to_json(column) or base64(column)"]
+            return Failed(
+                kind="schema", text=f"csv does not support columns of these types: {', '.join(bad)}", hints=hints
+            )
     return None
 
 
@@ -174,8 +176,11 @@ def _one_value_mistake(settings: Settings, columns: list[tuple[str, str]], has: 
     used = {"value", settings.key, settings.partition, settings.headers}
     lost = [name for name in types if name not in used and not name.startswith("_")]
     if lost:
-        text = f"sink.topic.format {settings.format} writes the column `value` alone; lost would be: {', '.join(lost)}"
-        return Failed(kind="schema", text=text, hints=["leave them out in the SQL, or use format: json"])
+        text = (
+            f"sink.topic.format {settings.format} writes only the column `value`; these would be lost: "
+            f"{', '.join(lost)}"
+        )
+        return Failed(kind="schema", text=text, hints=["drop them in the SQL, or use format: json"])
     return None
 
 
@@ -201,6 +206,6 @@ def _key(name: str, kind: str) -> Any:
 def _no_avro() -> Failed:
     return Failed(
         kind="environment",
-        text="Spark has no Avro: the jar org.apache.spark:spark-avro_2.13 of its version is missing",
-        hints=["kctl etl jars fetch, or spark.jars: [/path/to/spark-avro.jar]"],
+        text="the jar org.apache.spark:spark-avro_2.13 of Spark's version is missing",
+        hints=["run kctl etl jars fetch, or set spark.jars: [/path/to/spark-avro.jar]"],
     )

@@ -68,14 +68,16 @@ def is_broken(into: str) -> str:
 
 
 def reason(part: str, schemas: Schemas | None) -> str:
-    cases = [f"WHEN {part} IS NULL THEN 'it has no value'"]
+    cases = [f"WHEN {part} IS NULL THEN 'it is null'"]
     if schemas is not None:
         known = ", ".join(map(str, sorted(schemas.known))) or "-1"
-        cases.append(f"WHEN {schema_id(part)} IS NULL THEN 'it does not begin with the five bytes of a registry'")
+        cases.append(
+            f"WHEN {schema_id(part)} IS NULL THEN 'it does not begin with the five-byte prefix of a schema registry'"
+        )
         cases.append(
             f"WHEN {schema_id(part)} NOT IN ({known}) THEN concat('{UNKNOWN}', CAST({schema_id(part)} AS STRING))"
         )
-    why = f"CASE {' '.join(cases)} ELSE 'its ' || length({part}) || ' bytes do not fit the Avro schema' END"
+    why = f"CASE {' '.join(cases)} ELSE 'its ' || length({part}) || ' bytes do not match the Avro schema' END"
     return f"named_struct('column', '', 'why', {why})"
 
 

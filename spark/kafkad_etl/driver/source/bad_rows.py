@@ -27,7 +27,7 @@ def refusal(policy: BadRows, bad: int, read: int) -> str:
     """Why the run has to stop, having met so many of so many; empty: it goes on."""
     if not bad:
         return ""
-    rows = f"{bad:,} of {read:,} rows do not parse"
+    rows = f"{bad:,} of {read:,} rows could not be parsed"
     if policy.action == "fail":
         return rows
     if policy.max is not None and bad > policy.max:
@@ -40,7 +40,7 @@ def refusal(policy: BadRows, bad: int, read: int) -> str:
 def refused(text: str, first: Sequence[BadRow], bad: int) -> JobFailed:
     more = [f"and {bad - len(first):,} more in this batch"] if bad > len(first) else []
     lines = [str(row) for row in first] + more
-    hints = ["bad_rows.action: dead_letter or drop goes on without them"] if "allows" not in text else []
+    hints = ["set bad_rows.action to dead_letter or drop to continue without them"] if "allows" not in text else []
     return JobFailed(Failed(kind="bad-rows", text="\n  ".join([text, *lines]), hints=hints))
 
 

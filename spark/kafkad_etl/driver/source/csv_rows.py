@@ -22,9 +22,9 @@ def is_broken(text: str, parsed: str, schema: Type) -> str:
 
 def reason(text: str, parsed: str, strings: str, schema: Type) -> str:
     cases = [
-        (f"{text} IS NULL", "''", "'it has no value'"),
+        (f"{text} IS NULL", "''", "'it is null'"),
         (f"trim({text}) = ''", "''", "'it is empty'"),
-        (f"{strings}._corrupt IS NOT NULL", "''", quoted(f"it has not {len(schema['fields'])} columns")),
+        (f"{strings}._corrupt IS NOT NULL", "''", quoted(f"it does not have {len(schema['fields'])} columns")),
     ]
     for field in schema["fields"]:
         column, name = named(field["name"]), quoted(field["name"])
@@ -32,7 +32,7 @@ def reason(text: str, parsed: str, strings: str, schema: Type) -> str:
         why = f"concat('\\'', {shown}, '\\' is not ', {quoted(type_name(field['type']))})"
         cases.append((f"{strings}.{column} IS NOT NULL AND {parsed}.{column} IS NULL", name, why))
         if not field["nullable"]:
-            cases.append((f"{parsed}.{column} IS NULL", name, "'it is missing, and NOT NULL'"))
+            cases.append((f"{parsed}.{column} IS NULL", name, "'it is missing but declared NOT NULL'"))
     whens = " ".join(f"WHEN {test} THEN {because(column, why)}" for test, column, why in cases)
-    otherwise = because("''", "'it does not fit the schema'")
+    otherwise = because("''", "'it does not match the schema'")
     return f"CASE {whens} ELSE {otherwise} END"

@@ -88,7 +88,7 @@ def reason(columns: Columns, schema: Type, strict: bool) -> str:
     """struct<column, why> for a row that is broken."""
     text, parsed, _ = columns
     cases = [
-        (f"{text} IS NULL", "''", "'it has no value'"),
+        (f"{text} IS NULL", "''", "'it is null'"),
         (f"coalesce(json_array_length({whole(text)}), 0) <> 1", "''", "'it is not one JSON object'"),
         (f"substring(ltrim({text}), 1, 1) <> '{{'", "''", "'it is not a JSON object'"),
     ]
@@ -97,11 +97,11 @@ def reason(columns: Columns, schema: Type, strict: bool) -> str:
     for field in schema["fields"]:
         if not field["nullable"]:
             column = named(field["name"])
-            cases.append((f"{parsed}.{column} IS NULL", quoted(field["name"]), "'it is missing, and NOT NULL'"))
+            cases.append((f"{parsed}.{column} IS NULL", quoted(field["name"]), "'it is missing but declared NOT NULL'"))
     if strict:
         for name in _decimals(schema):
             comma = f"contains(get_json_object({text}, {quoted(_json_path([name]))}), ',')"
-            cases.append((comma, quoted(name), "'a decimal has no comma'"))
+            cases.append((comma, quoted(name), "'a decimal must not contain a comma'"))
         unknown = f"array_except(json_object_keys({text}), {_names(schema)})"
         cases.append((f"size({unknown}) > 0", f"{unknown}[0]", "'the schema has no such field'"))
         for field in schema["fields"]:
@@ -110,7 +110,7 @@ def reason(columns: Columns, schema: Type, strict: bool) -> str:
                 unknown = _unknown(member, field["type"], field["name"])
                 cases.append((f"size({unknown}) > 0", f"{unknown}[0]", "'the schema has no such field'"))
     whens = " ".join(f"WHEN {test} THEN {because(column, why)}" for test, column, why in cases)
-    otherwise = because("''", "'it does not fit the schema'")
+    otherwise = because("''", "'it does not match the schema'")
     return f"CASE {whens} ELSE {otherwise} END"
 
 

@@ -139,8 +139,8 @@ class Parser:
             taken = [name for name in value.columns if name in (*META, *RAW, BAD)]
             if taken:
                 raise _refused(
-                    f"the schema has a column {taken[0]}, which is what a column of every record is called",
-                    f"rename it: {', '.join(META)} are taken",
+                    f"the schema has a column {taken[0]}, which is a reserved name",
+                    f"rename it: {', '.join(META)} are reserved",
                 )
 
         files = job.source.files
@@ -175,7 +175,7 @@ class Parser:
 
 
 def _lines_of_files(raw: DataFrame) -> DataFrame:
-    why = "named_struct('column', '', 'why', 'the line does not fit the schema')"
+    why = "named_struct('column', '', 'why', 'the line does not match the schema')"
     return raw.selectExpr(
         *[named(name) for name in raw.columns if name != CORRUPT],
         f"CASE WHEN {CORRUPT} IS NOT NULL THEN {why} END AS {BAD}",

@@ -57,9 +57,9 @@ def http_get(registry: Registry) -> Get:
             if error.code == 404:
                 return None
             denied = error.code in (401, 403)
-            raise _failed(registry, f"answers {error.code} {error.reason}", retriable=not denied) from error
+            raise _failed(registry, f"returned {error.code} {error.reason}", retriable=not denied) from error
         except (OSError, HTTPException, ValueError) as error:
-            raise _failed(registry, f"does not answer: {error}", retriable=True) from error
+            raise _failed(registry, f"is not responding: {error}", retriable=True) from error
 
     return get
 

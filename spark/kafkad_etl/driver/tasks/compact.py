@@ -38,8 +38,8 @@ def compact(spark: Any, plan: Plan, front: Front) -> EndReason:
 
 def seen_twice(target: str) -> str:
     return (
-        f"directories in {target} cannot be exchanged as a whole: who read one while its files were merged may have "
-        "seen rows twice"
+        f"directories in {target} cannot be exchanged atomically: readers may have seen rows twice while files were "
+        "merged"
     )
 
 
@@ -93,7 +93,8 @@ def write(spark: Any, settings: Settings, old: list[str], staging: str) -> None:
 def _differs(target: str, merge: Merge, rows: int, merged: int) -> Failed:
     return Failed(
         kind="sink",
-        text=f"{len(merge.files)} files in {join(target, merge.directory)} have {rows} rows, and merged {merged}: "
-        "they stay as they are",
-        hints=["do all of them have the same columns in the same order?"],
+        text=f"{len(merge.files)} files in {join(target, merge.directory)} have {rows} rows, but the merged file "
+        f"has {merged}: "
+        "they are left as they were",
+        hints=["check that all of them have the same columns in the same order"],
     )

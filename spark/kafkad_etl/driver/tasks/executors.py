@@ -28,6 +28,7 @@ class Executors:
             self._done = True
             memory = self._spark.sparkContext.getConf().get("spark.executor.memory")
             self._warn(
-                f"{self._spark.sparkContext.master} has given no executor for {PATIENCE_SECONDS:.0f} s: tasks wait "
-                f"until it has room for one of {memory} (spark.executor_memory) and what Spark adds to it"
+                f"{self._spark.sparkContext.master} has not provided an executor for {PATIENCE_SECONDS:.0f} s: "
+                "tasks wait "
+                f"until it has room for {memory} (spark.executor_memory) plus Spark's overhead"
             )

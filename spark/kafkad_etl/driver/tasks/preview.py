@@ -28,7 +28,7 @@ def preview(spark: Any, plan: Plan, front: Front) -> EndReason:
     front.send(Query(list(out.dtypes)))
     read, bad = count_bad(rows) if parser.can_be_bad else (0, 0)
     if bad:
-        lines = [f"{bad:,} of {read:,} rows do not parse", *map(str, first_bad(rows))]
+        lines = [f"{bad:,} of {read:,} rows could not be parsed", *map(str, first_bad(rows))]
         front.send(Warned("\n  ".join(lines)))
     front.send(Rows(list(out.columns), shown(out, plan.limit)))
     return "done"

@@ -190,7 +190,7 @@ class _Stream(_Work):
         try:
             left = open_windows(self._spark, self._plan.checkpoint)
         except Exception as error:  # what was to be done is done
-            self._warn(f"windows that are still open cannot be named: {failure_of(error).text}")
+            self._warn(f"cannot list the windows that are still open: {failure_of(error).text}")
         else:
             if left:
                 self._front.send(left)
@@ -285,9 +285,9 @@ class _Stream(_Work):
 
 
 def _lacks(checkpoint: str, known: int, last: int | None) -> Failed:
-    there = "it has no batch now" if last is None else f"the last one there is {last}"
+    there = "it now has no batches" if last is None else f"its last batch is now {last}"
     return Failed(
         kind="checkpoint",
-        text=f"the checkpoint {checkpoint} lacks a piece: batch {known} was committed, and {there}",
-        hints=["restore it; or give the job another run.checkpoint, and it begins at source.start again"],
+        text=f"the checkpoint {checkpoint} is incomplete: batch {known} was committed, but {there}",
+        hints=["restore it, or set another run.checkpoint to start over at source.start"],
     )

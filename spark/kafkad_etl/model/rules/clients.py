@@ -7,27 +7,27 @@ from collections.abc import Iterator, Mapping
 from kafkad_etl.job import Job, Kafka, Scalar, Security
 from kafkad_etl.model.document import Mistake
 
-_CHECKPOINT = "the checkpoint decides what is read next, not a group"
-_BYTES = "`key` and `value` say how bytes are read and written"
+_CHECKPOINT = "the checkpoint, not a group, decides what is read next"
+_BYTES = "`key` and `value` define how bytes are decoded and encoded"
 _REFUSED = {
     "group.id": f"{_CHECKPOINT}; `run.group` names the group that shows the progress",
     "group.instance.id": _CHECKPOINT,
     "enable.auto.commit": _CHECKPOINT,
     "auto.commit.interval.ms": _CHECKPOINT,
-    "auto.offset.reset": "`source.start` says where to begin",
+    "auto.offset.reset": "use `source.start`",
     "key.deserializer": _BYTES,
     "value.deserializer": _BYTES,
     "key.serializer": _BYTES,
     "value.serializer": _BYTES,
     "interceptor.classes": "Spark does not allow it",
-    "bootstrap.servers": "write `bootstrap`",
-    "isolation.level": "write `source.isolation`",
-    "max.poll.records": "write `source.poll_records`",
-    "acks": "write `sink.topic.acks`",
+    "bootstrap.servers": "use `bootstrap`",
+    "isolation.level": "use `source.isolation`",
+    "max.poll.records": "use `source.poll_records`",
+    "acks": "use `sink.topic.acks`",
     "transactional.id": "Spark's sink has no transactions",
-    "security.protocol": "write `security.protocol`",
-    "sasl.mechanism": "write `security.mechanism`",
-    "sasl.jaas.config": "write `security.username` and `security.password`",
+    "security.protocol": "use `security.protocol`",
+    "sasl.mechanism": "use `security.mechanism`",
+    "sasl.jaas.config": "use `security.username` and `security.password`",
 }
 
 
@@ -45,20 +45,22 @@ def options(given: Mapping[str, Scalar], path: str) -> Iterator[Mistake]:
         if name in _REFUSED:
             yield Mistake(f"{path}.{name}", "cannot be set here", (_REFUSED[name],))
         elif name.startswith("kafka."):
-            yield Mistake(f"{path}.{name}", "is without Spark's prefix here", (f"write {name[6:]}",))
+            yield Mistake(f"{path}.{name}", "must not have Spark's prefix here", (f"write {name[6:]}",))
 
 
 def _kafka(kafka: Kafka, path: str) -> Iterator[Mistake]:
     yield from options(kafka.options, f"{path}.options")
     if kafka.cluster and kafka.bootstrap:
-        yield Mistake(f"{path}.bootstrap", "one of `cluster` and `bootstrap`, not both")
+        yield Mistake(f"{path}.bootstrap", "give either `cluster` or `bootstrap`, not both")
     if kafka.security is not None:
         if not kafka.bootstrap:
-            yield Mistake(f"{path}.security", "only with `bootstrap`", ("a context has its own: kctl contexts",))
+            yield Mistake(
+                f"{path}.security", "only with `bootstrap`", ("a context has its own security settings: kctl contexts",)
+            )
         yield from _security(kafka.security, f"{path}.security")
     for index, address in enumerate(kafka.bootstrap):
         if not is_address(address):
-            yield Mistake(f"{path}.bootstrap.{index}", f'"{address}" is not of the form host:port')
+            yield Mistake(f"{path}.bootstrap.{index}", f'"{address}" is not host:port')
 
 
 def _security(security: Security, path: str) -> Iterator[Mistake]:
@@ -68,13 +70,13 @@ def _security(security: Security, path: str) -> Iterator[Mistake]:
             yield Mistake(path, f"{security.protocol} needs `{name}`")
     else:
         for name in [name for name, value in login.items() if value]:
-            yield Mistake(f"{path}.{name}", f"{security.protocol} has no login", ("protocol: SASL_SSL has",))
+            yield Mistake(f"{path}.{name}", f"{security.protocol} has no login", ("use protocol: SASL_SSL",))
     files = {"ca": security.ca, "cert": security.cert, "key": security.key}
     if not security.protocol.endswith("SSL"):
         for name in [name for name, value in files.items() if value]:
-            yield Mistake(f"{path}.{name}", f"{security.protocol} has no TLS", ("protocol: SSL or SASL_SSL has",))
+            yield Mistake(f"{path}.{name}", f"{security.protocol} has no TLS", ("use protocol: SSL or SASL_SSL",))
     elif bool(security.cert) != bool(security.key):
-        yield Mistake(path, "`cert` and `key` are given together, or neither")
+        yield Mistake(path, "give both `cert` and `key`, or neither")
 
 
 def is_address(text: str) -> bool:

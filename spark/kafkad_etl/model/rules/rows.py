@@ -20,7 +20,7 @@ def mistakes(job: Job) -> Iterator[Mistake]:
         yield from _of_files(job, job.source.files)
     yield from _bad_rows(job, job.value.bad_rows)
     if job.key.bad_rows != BadRows():
-        yield Mistake("key.bad_rows", "a record is bad as a whole", ("`value.bad_rows` says what becomes of it",))
+        yield Mistake("key.bad_rows", "a record is bad as a whole", ("use `value.bad_rows`",))
     yield from _transform(job.transform)
     yield from _times(job.transform)
     for name, lookup in job.transform.lookups.items():
@@ -31,7 +31,7 @@ def duration(text: str, path: str) -> Iterator[Mistake]:
     try:
         duration_ms(text)
     except ValueError:
-        yield Mistake(path, f'"{text}" is not a duration', ("write it as 30s, 10 minutes or 1h30m",))
+        yield Mistake(path, f'"{text}" is not a duration', ("use a form such as 30s, 10 minutes or 1h30m",))
 
 
 def _format(job: Job, form: Format, path: str) -> Iterator[Mistake]:
@@ -40,23 +40,23 @@ def _format(job: Job, form: Format, path: str) -> Iterator[Mistake]:
     if form.format == "avro" and (form.schema is None) == (form.registry is None):
         yield Mistake(path, "avro needs exactly one of `schema` and `registry`")
     if form.format in ("text", "raw") and form.schema is not None:
-        yield Mistake(f"{path}.schema", f"{form.format} has one column and no schema")
+        yield Mistake(f"{path}.schema", f"{form.format} has one column and takes no schema")
     if form.registry is not None and form.format != "avro":
-        yield Mistake(f"{path}.registry", f"only avro has a registry, not {form.format}")
+        yield Mistake(f"{path}.registry", f"only avro uses a registry, not {form.format}")
     if form.mode != "strict" and form.format != "json":
-        yield Mistake(f"{path}.mode", f"only json has unknown fields, not {form.format}")
+        yield Mistake(f"{path}.mode", f"mode applies only to json, not to {form.format}")
     if form.csv != Format(format="csv").csv and form.format != "csv":
-        yield Mistake(f"{path}.csv", f"the format is {form.format}")
+        yield Mistake(f"{path}.csv", f"applies only to csv; the format is {form.format}")
     if form.csv.header:
-        yield Mistake(f"{path}.csv.header", "a record is one line, without a header", ("leave it out",))
+        yield Mistake(f"{path}.csv.header", "a record is a single line without a header", ("remove it",))
 
 
 def _of_files(job: Job, files: Files) -> Iterator[Mistake]:
     """Files have columns already; only `bad_rows` is about them too."""
     plain = Format(format=job.value.format, bad_rows=job.value.bad_rows)
     if job.value != plain or job.value.format not in ("raw", files.format) or job.key != Format(format="text"):
-        hints = ("`source.files` says what they are; of `value`, only bad_rows counts",)
-        yield Mistake("value" if job.key == Format(format="text") else "key", "files have columns already", hints)
+        hints = ("`source.files` describes them; under `value`, only bad_rows applies",)
+        yield Mistake("value" if job.key == Format(format="text") else "key", "files already have columns", hints)
 
 
 def _bad_rows(job: Job, bad: BadRows) -> Iterator[Mistake]:
@@ -64,28 +64,32 @@ def _bad_rows(job: Job, bad: BadRows) -> Iterator[Mistake]:
     if bad.action == "dead_letter" and not bad.topic:
         yield Mistake(path, "dead_letter needs a `topic`")
     if bad.topic and bad.action != "dead_letter":
-        yield Mistake(f"{path}.topic", f"action {bad.action} has no topic", ("action: dead_letter has",))
+        yield Mistake(f"{path}.topic", f"action {bad.action} uses no topic", ("use action: dead_letter",))
     if bad.action == "fail" and (bad.max is not None or bad.max_ratio is not None):
-        yield Mistake(path, "action fail stops at the first bad row", ("`max` and `max_ratio` go with the others",))
+        yield Mistake(
+            path, "action fail stops at the first bad row", ("`max` and `max_ratio` apply to the other actions",)
+        )
     if bad.topic:
         yield from topic_name(bad.topic, f"{path}.topic")
         if reads(job.source, bad.topic):
-            yield Mistake(f"{path}.topic", f"{bad.topic} is read by this job: its bad rows would come again for ever")
+            yield Mistake(
+                f"{path}.topic", f"{bad.topic} is read by this job: its bad rows would be read again without end"
+            )
         if job.sink.topic is not None and bad.topic == job.sink.topic.topic and job.sink.topic.kafka is None:
-            yield Mistake(f"{path}.topic", f"{bad.topic} is the topic that good rows go to")
+            yield Mistake(f"{path}.topic", f"{bad.topic} is also the topic for good rows")
 
 
 def _transform(transform: Transform) -> Iterator[Mistake]:
     given = [name for name in ("sql", "file", "steps") if getattr(transform, name)]
     if len(given) > 1:
-        yield Mistake("transform", f"has {' and '.join(given)}", ("give one of sql, file and steps",))
+        yield Mistake("transform", f"has {' and '.join(given)}", ("give only one of sql, file and steps",))
     taken = {*_VIEWS, *(name.lower() for name in transform.lookups)}
     for index, step in enumerate(transform.steps):
         path = f"transform.steps.{index}"
         if bool(step.sql) == bool(step.file):
-            yield Mistake(path, "a step has either `sql` or `file`")
+            yield Mistake(path, "a step needs either `sql` or `file`")
         if step.name.lower() in taken:
-            yield Mistake(f"{path}.name", f'a view "{step.name}" is there already', ("use another name",))
+            yield Mistake(f"{path}.name", f'a view "{step.name}" already exists', ("choose another name",))
         taken.add(step.name.lower())
 
 
@@ -97,15 +101,17 @@ def _times(transform: Transform) -> Iterator[Mistake]:
         yield from duration(deduplicate.within, "transform.deduplicate.within")
         if transform.watermark is None:
             hint = "transform.watermark: {column: …, delay: 10 minutes}"
-            yield Mistake("transform.deduplicate.within", "needs a watermark, or rows are kept for ever", (hint,))
+            yield Mistake(
+                "transform.deduplicate.within", "needs a watermark; without one, rows would be kept forever", (hint,)
+            )
 
 
 def _lookup(name: str, lookup: Lookup) -> Iterator[Mistake]:
     path = f"transform.lookups.{name}"
     if name.lower() in _VIEWS:
-        yield Mistake(path, f'a view "{name}" is there already', ("use another name",))
+        yield Mistake(path, f'a view "{name}" already exists', ("choose another name",))
     if not name.isidentifier():
-        yield Mistake(path, f'"{name}" cannot be a view', ("letters, digits and `_`",))
+        yield Mistake(path, f'"{name}" is not a valid view name', ("use letters, digits and `_`",))
     if lookup.format == "jdbc":
         if lookup.path:
             yield Mistake(f"{path}.path", "jdbc has no path", ("options: {url: …, dbtable: …}",))

@@ -20,14 +20,14 @@ def mistakes(job: Job) -> Iterator[Mistake]:
     yield from duration(run.every, "run.every")
     yield from duration(run.retries.backoff, "run.retries.backoff")
     if _is_set(run.every) and run.mode != "continuous":
-        yield Mistake("run.every", f"mode {run.mode} does not wait between batches", ("mode: continuous does",))
+        yield Mistake("run.every", f"mode {run.mode} does not wait between batches", ("use mode: continuous",))
     yield from _stop_after(job)
     if run.listen and not is_address(run.listen):
-        yield Mistake("run.listen", f'"{run.listen}" is not of the form host:port', ("127.0.0.1:9464",))
+        yield Mistake("run.listen", f'"{run.listen}" is not host:port', ("127.0.0.1:9464",))
     yield from _spark(job.spark)
     for index, check in enumerate(job.checks):
         if isinstance(check.expect, list | dict):
-            yield Mistake(f"checks.{index}.expect", "has to be one value", ("a check's SELECT has one",))
+            yield Mistake(f"checks.{index}.expect", "must be a single value", ("a check's SELECT returns one",))
 
 
 def _stop_after(job: Job) -> Iterator[Mistake]:
@@ -35,9 +35,9 @@ def _stop_after(job: Job) -> Iterator[Mistake]:
     yield from duration(stop.time, "run.stop_after.time")
     yield from duration(stop.idle, "run.stop_after.idle")
     if not is_streaming(job) and (stop.rows or _is_set(stop.time) or _is_set(stop.idle)):
-        yield Mistake("run.stop_after", "mode batch ends at `source.end`", ("leave it out",))
+        yield Mistake("run.stop_after", "mode batch stops at `source.end`", ("remove it",))
     elif job.run.mode == "available-now" and _is_set(stop.idle):
-        yield Mistake("run.stop_after.idle", "mode available-now ends by itself", ("leave it out",))
+        yield Mistake("run.stop_after.idle", "mode available-now stops by itself", ("remove it",))
 
 
 def _is_set(text: str) -> bool:
@@ -49,16 +49,20 @@ def _is_set(text: str) -> bool:
 
 def _spark(spark: Spark) -> Iterator[Mistake]:
     if not _MASTER.fullmatch(spark.master):
-        yield Mistake("spark.master", f'"{spark.master}" is no master', ("local[*], yarn, k8s://…, spark://…",))
+        yield Mistake(
+            "spark.master", f'"{spark.master}" is not a Spark master', ("local[*], yarn, k8s://…, spark://…",)
+        )
     for name in ("driver_memory", "executor_memory"):
         if not _MEMORY.fullmatch(getattr(spark, name)):
-            yield Mistake(f"spark.{name}", f'"{getattr(spark, name)}" is no size', ("512m, 4g",))
+            yield Mistake(
+                f"spark.{name}", f'"{getattr(spark, name)}" is not a size', ("use a value such as 512m or 4g",)
+            )
     for name in spark.conf:
         if not name.startswith("spark."):
-            yield Mistake(f"spark.conf.{name}", "Spark's settings begin with spark.", (f"write spark.{name}",))
+            yield Mistake(f"spark.conf.{name}", "Spark's settings start with spark.", (f"write spark.{name}",))
     if spark.conf.get("spark.submit.deployMode") == "cluster":
         yield Mistake(
             "spark.conf.spark.submit.deployMode",
-            "the driver has to run beside kctl, which guards the checkpoint and shows the progress",
-            ("leave it out: executors run in the cluster all the same",),
+            "the driver must run on kctl's machine, where the checkpoint is guarded and progress is shown",
+            ("remove it: executors run in the cluster anyway",),
         )

@@ -44,11 +44,11 @@ def _blocks(sink: Sink) -> Iterator[Mistake]:
     empty = Sink(type=sink.type)
     for name in _OWN_BLOCKS:
         if name != sink.type and getattr(sink, name) != getattr(empty, name):
-            yield Mistake(f"sink.{name}", f"the type is {sink.type}", (f"write type: {name}, or leave the block out",))
+            yield Mistake(f"sink.{name}", f"the type is {sink.type}", (f"set type: {name}, or remove the block",))
     for name, types in _ONLY_FOR.items():
         if sink.type not in types and getattr(sink, name) != getattr(empty, name):
-            hint = f"`{sink.type}` is the block for it" if sink.type in _OWN_BLOCKS else "leave it out"
-            yield Mistake(f"sink.{name}", f"is for type {', '.join(types)}; this one is {sink.type}", (hint,))
+            hint = f"use the block `{sink.type}`" if sink.type in _OWN_BLOCKS else "remove it"
+            yield Mistake(f"sink.{name}", f"applies only to type {', '.join(types)}, not {sink.type}", (hint,))
 
 
 def _files(job: Job) -> Iterator[Mistake]:
@@ -58,17 +58,17 @@ def _files(job: Job) -> Iterator[Mistake]:
     if len(set(sink.partition_by)) < len(sink.partition_by):
         yield Mistake("sink.partition_by", "names a column twice")
     if sink.type in ("json", "csv") and sink.compression not in _TEXT_COMPRESSIONS:
-        yield Mistake("sink.compression", f"Spark cannot write {sink.type} with {sink.compression}", ("gzip it can",))
+        yield Mistake("sink.compression", f"Spark cannot write {sink.type} with {sink.compression}", ("use gzip",))
     if sink.mode == "overwrite_partitions" and not sink.partition_by:
         yield Mistake("sink.mode", "overwrite_partitions needs `partition_by`")
     if sink.mode != "append" and is_streaming(job) and (sink.mode, job.run.output) != ("overwrite", "complete"):
         yield Mistake(
             "sink.mode",
-            f"in mode {job.run.mode} every batch would undo the one before",
-            ("mode: append, or run.mode: batch",),
+            f"in mode {job.run.mode} every batch would replace the one before",
+            ("use mode: append, or run.mode: batch",),
         )
     if sink.type == "delta" and not _has_delta(job):
-        yield Mistake("sink.type", "delta needs its jar", ("spark.jars: [delta-spark….jar, delta-storage….jar]",))
+        yield Mistake("sink.type", "delta needs its jars", ("spark.jars: [delta-spark….jar, delta-storage….jar]",))
 
 
 def _has_delta(job: Job) -> bool:
@@ -81,11 +81,13 @@ def _topic(job: Job, sink: TopicSink) -> Iterator[Mistake]:
     if sink.format == "avro" and sink.schema is None:
         yield Mistake("sink.topic", "avro needs a `schema`", ("schema: {file: orders.avsc}",))
     if sink.format != "avro" and sink.schema is not None:
-        yield Mistake("sink.topic.schema", f"only avro has one, not {sink.format}")
+        yield Mistake("sink.topic.schema", f"only avro takes a schema, not {sink.format}")
     if sink.create is not None and sink.create.replication == 0:
-        yield Mistake("sink.topic.create.replication", "has to be at least 1, or -1 for the cluster's default")
+        yield Mistake("sink.topic.create.replication", "must be at least 1, or -1 for the cluster's default")
     if reads(job.source, sink.topic) and _same_cluster(job.kafka, sink.kafka):
-        yield Mistake("sink.topic.topic", f"{sink.topic} is read by this job: what it writes would come again for ever")
+        yield Mistake(
+            "sink.topic.topic", f"{sink.topic} is read by this job: rows it writes would be read again without end"
+        )
 
 
 def _same_cluster(source: Kafka, sink: Kafka | None) -> bool:
@@ -94,16 +96,20 @@ def _same_cluster(source: Kafka, sink: Kafka | None) -> bool:
 
 def _jdbc(sink: JdbcSink) -> Iterator[Mistake]:
     if not sink.url.startswith("jdbc:"):
-        yield Mistake("sink.jdbc.url", "has to begin with jdbc:", ("jdbc:postgresql://host/database",))
+        yield Mistake("sink.jdbc.url", "must start with jdbc:", ("jdbc:postgresql://host/database",))
     elif not sink.driver_jar and not sink.url.startswith(_KNOWN_DATABASES):
-        yield Mistake("sink.jdbc", "needs `driver_jar`", ("only PostgreSQL's and SQLite's are fetched by themselves",))
+        yield Mistake(
+            "sink.jdbc",
+            "needs `driver_jar`",
+            ("only the drivers for PostgreSQL and SQLite are downloaded automatically",),
+        )
     if sink.mode == "upsert" and not sink.keys:
         yield Mistake("sink.jdbc", "upsert needs `keys`", ("the columns of a unique index of the table",))
     if sink.mode == "append" and sink.keys:
-        yield Mistake("sink.jdbc.keys", "append has no keys", ("mode: upsert has",))
+        yield Mistake("sink.jdbc.keys", "append takes no keys", ("use mode: upsert",))
     for name in ("url", "dbtable", "user", "password", "driver"):
         if name in sink.options:
-            yield Mistake(f"sink.jdbc.options.{name}", "has a key of its own", ("write it in `sink.jdbc`",))
+            yield Mistake(f"sink.jdbc.options.{name}", "has its own key", ("set it in `sink.jdbc`",))
 
 
 def _output(job: Job) -> Iterator[Mistake]:
@@ -112,9 +118,9 @@ def _output(job: Job) -> Iterator[Mistake]:
     if output == "append":
         return
     if not is_streaming(job):
-        yield Mistake("run.output", "mode batch has every group once", ("leave it out",))
+        yield Mistake("run.output", "mode batch writes every group once", ("remove it",))
         return
-    hint = "a topic sink, or jdbc with mode upsert, can"
+    hint = "use a topic sink, or jdbc with mode upsert"
     if sink.type in _PATHS and (output == "update" or sink.mode != "overwrite"):
         also = " unless `sink.mode` is overwrite" if output == "complete" else ""
         yield Mistake("run.output", f"a {sink.type} sink cannot replace groups of an earlier batch{also}", (hint,))

@@ -20,7 +20,7 @@ def mistakes(job: Job) -> Iterator[Mistake]:
     source = job.source
     given = [name for name in ("topics", "pattern", "partitions", "files") if getattr(source, name)]
     if len(given) != 1:
-        said = f"has {' and '.join(given)}" if given else "says nothing to read"
+        said = f"has {' and '.join(given)}" if given else "names nothing to read"
         yield Mistake("source", said, ("give exactly one of topics, pattern, partitions and files",))
     if source.files is not None:
         yield from _files(source, source.files, is_streaming(job))
@@ -29,20 +29,20 @@ def mistakes(job: Job) -> Iterator[Mistake]:
     yield from _position(source, source.start, "source.start")
     yield from _position(source, source.end, "source.end")
     if source.end != "latest" and is_streaming(job):
-        yield Mistake("source.end", f"mode {job.run.mode} has no end", ("run.mode: batch has",))
+        yield Mistake("source.end", f"mode {job.run.mode} has no end", ("use run.mode: batch",))
     if source.end == "group":
-        yield Mistake("source.end", "a group is where to begin, not where to stop")
+        yield Mistake("source.end", "a group can only be where to start, not where to stop")
     if source.start == "group" and job.run.group is False:
-        yield Mistake("source.start", "`run.group` is false, so there is no group to begin at")
+        yield Mistake("source.start", "`run.group` is false, so there is no group to start from")
 
 
 def _files(source: Source, files: Files, streaming: bool) -> Iterator[Mistake]:
     if not files.schema and (streaming or files.format != "parquet"):
-        why = "to go on where a run stopped" if streaming else f"for {files.format}"
-        yield Mistake("source.files", f"`schema` is needed {why}", ('schema: "id BIGINT, name STRING"',))
+        why = "to resume where a run stopped" if streaming else f"for {files.format}"
+        yield Mistake("source.files", f"`schema` is required {why}", ('schema: "id BIGINT, name STRING"',))
     for name in ("start", "end"):
         if getattr(source, name) != getattr(Source(), name):
-            yield Mistake(f"source.{name}", "files are read from the first to the last", ("leave it out",))
+            yield Mistake(f"source.{name}", "all files are always read", ("remove it",))
     if source.headers:
         yield Mistake("source.headers", "files have no headers")
 
@@ -60,7 +60,7 @@ def _topics(source: Source) -> Iterator[Mistake]:
         if not partitions:
             yield Mistake(path, "has no partitions", (f"{topic}: [0, 1]",))
         if any(partition < 0 for partition in partitions):
-            yield Mistake(path, "partitions count from 0")
+            yield Mistake(path, "partition numbers start at 0")
         if len(set(partitions)) < len(partitions):
             yield Mistake(path, "names a partition twice")
 
@@ -70,13 +70,15 @@ def _names(topics: Iterable[str], path: str) -> Iterator[Mistake]:
     for index, topic in enumerate(topics):
         yield from topic_name(topic, f"{path}.{index}")
         if topic in seen:
-            yield Mistake(f"{path}.{index}", f'"{topic}" is there twice')
+            yield Mistake(f"{path}.{index}", f'"{topic}" appears twice')
         seen.add(topic)
 
 
 def topic_name(topic: str, path: str) -> Iterator[Mistake]:
     if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-        yield Mistake(path, f'"{topic}" cannot be a topic', ("letters, digits, `.`, `_` and `-`, at most 249",))
+        yield Mistake(
+            path, f'"{topic}" is not a valid topic name', ("use at most 249 letters, digits, `.`, `_` and `-`",)
+        )
 
 
 def reads(source: Source, topic: str) -> bool:
@@ -103,16 +105,16 @@ def _position(source: Source, position: Position, path: str) -> Iterator[Mistake
     except (KctlError, OverflowError):
         pass  # told below, as what is no time at all
     close = did_you_mean(word, ("earliest", "latest", "group"))
-    yield Mistake(path, f'"{word}" is no place in a topic', close or (_PLACES,))
+    yield Mistake(path, f'"{word}" is not a position in a topic', close or (_PLACES,))
 
 
 def _offsets(source: Source, position: dict[str, dict[int, int | str]], path: str) -> Iterator[Mistake]:
     known = [*source.topics, *source.partitions]
     for topic, offsets in position.items():
         if not reads(source, topic):
-            yield Mistake(f"{path}.{topic}", f'"{topic}" is not read', did_you_mean(topic, known))
+            yield Mistake(f"{path}.{topic}", f'"{topic}" is not read by this job', did_you_mean(topic, known))
         for partition, offset in offsets.items():
             if offset not in ("earliest", "latest") and not (isinstance(offset, int) and offset >= 0):
                 yield Mistake(f"{path}.{topic}.{partition}", f'"{offset}" is not an offset, earliest or latest')
             if topic in source.partitions and partition not in source.partitions[topic]:
-                yield Mistake(f"{path}.{topic}.{partition}", f"{topic}-{partition} is not read")
+                yield Mistake(f"{path}.{topic}.{partition}", f"{topic}-{partition} is not read by this job")

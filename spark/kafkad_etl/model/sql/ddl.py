@@ -66,7 +66,7 @@ class _Reader:
         yield _Token("end", "", at)
 
     def _wrong(self, at: int, near: str, *hints: str) -> Unparsed:
-        text = f'cannot be read near "{near}"' if near else "cannot be read: it ends too early"
+        text = f'cannot be parsed near "{near}"' if near else "cannot be parsed: it ends too early"
         return Unparsed(text, self._ddl.count("\n", 0, at) + 1, at - self._ddl.rfind("\n", 0, at), hints)
 
     def _taken(self) -> _Token:

@@ -38,7 +38,7 @@ def _findings(effective: Effective) -> Iterator[Finding]:
     if queries is not None:
         result = yield from queries.steps({"source": source, **lookups}, result)
     if job.run.output == "complete" and not (queries and queries.may_aggregate):
-        yield Finding("wrong", "run.output", "output complete is for SQL that aggregates", ("leave it out",))
+        yield Finding("wrong", "run.output", "output complete requires SQL that aggregates", ("remove it",))
     yield from _wanted_columns(job, result)
     if queries is not None:
         yield from queries.checks({"out": result, **lookups})
@@ -113,7 +113,7 @@ def _wanted_columns(job: Job, result: Columns) -> Iterator[Finding]:
     for index, name in enumerate(sink.partition_by):
         yield from _lacking(result, name, f"sink.partition_by.{index}")
     if result.complete and {name.lower() for name in result.names} <= {name.lower() for name in sink.partition_by}:
-        yield Finding("wrong", "sink.partition_by", "no column is left for the files themselves")
+        yield Finding("wrong", "sink.partition_by", "it leaves no columns for the files themselves")
     if sink.jdbc is not None:
         for index, name in enumerate(sink.jdbc.keys):
             yield from _lacking(result, name, f"sink.jdbc.keys.{index}")
@@ -122,8 +122,8 @@ def _wanted_columns(job: Job, result: Columns) -> Iterator[Finding]:
     for key in ("key", "partition", "headers"):
         yield from _lacking(result, getattr(sink.topic, key), f"sink.topic.{key}")
     if sink.topic.format in ("text", "raw") and result.lacks("value"):
-        hint = f"SELECT … AS value; there are: {', '.join(result.names)}"
-        text = f"format {sink.topic.format} writes the column `value`, and there is none"
+        hint = f"SELECT … AS value; its columns are: {', '.join(result.names)}"
+        text = f"format {sink.topic.format} writes the column `value`, but the result has none"
         yield Finding("wrong", "sink.topic.format", text, (hint,))
     for name in ("_topic", "_partition", "_offset") if sink.topic.source_header else ():
         yield from _lacking(result, name, "sink.topic.source_header")
@@ -131,5 +131,5 @@ def _wanted_columns(job: Job, result: Columns) -> Iterator[Finding]:
 
 def _lacking(columns: Columns, name: str, path: str, view: str = "the result") -> Iterator[Finding]:
     if name and columns.lacks(name):
-        hints = did_you_mean(name, columns.names) or (f"there are: {', '.join(columns.names)}",)
+        hints = did_you_mean(name, columns.names) or (f"known: {', '.join(columns.names)}",)
         yield Finding("wrong", path, f'{view} has no column "{name}"', hints)

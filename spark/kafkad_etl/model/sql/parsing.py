@@ -33,11 +33,11 @@ def query_of(sql: str) -> exp.Query:
     text = _WINDOW.sub(TIME_WINDOWS[0], sql)
     trees = [tree for tree in _parsed(text) if tree is not None]
     if len(trees) != 1:
-        raise Unparsed("has to be one SELECT" if trees else "is empty", 1, 1)
+        raise Unparsed("must be a single SELECT" if trees else "is empty", 1, 1)
     if isinstance(trees[0], _CHANGES):
-        raise Unparsed("has to be a SELECT: jobs change nothing by SQL", 1, 1)
+        raise Unparsed("must be a SELECT: jobs cannot change data with SQL", 1, 1)
     if not isinstance(trees[0], exp.Query):
-        raise Unknown("is no SELECT", 1, 1)
+        raise Unknown("is not a SELECT", 1, 1)
     _need_between_commas(text)
     return trees[0]
 
@@ -48,13 +48,13 @@ def _parsed(text: str) -> list[Any]:
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         near = first.get("highlight") or ""
-        said = f'cannot be read near "{near}"' if near else "cannot be read"
+        said = f'cannot be parsed near "{near}"' if near else "cannot be parsed"
         where = Position(first.get("line") or 0, max((first.get("col") or 0) - len(near) + 1, 0))
         if near and where == _where(text, len(text.rstrip()) - len(near)):
             said = f'ends too early, after "{near}"'
         raise Unparsed(said, *where) from error
     except SqlglotError as error:
-        raise Unparsed("cannot be read: a quote or a comment has no end", *_where(text, _unclosed(text))) from error
+        raise Unparsed("cannot be parsed: unterminated quote or comment", *_where(text, _unclosed(text))) from error
     except RecursionError as error:
         raise Unparsed("is nested too deeply") from error
 
@@ -73,7 +73,7 @@ def _need_between_commas(text: str) -> None:
     for comma, after in pairwise(tokens):
         if comma.token_type.name == "COMMA" and after.token_type.name in _AFTER_NO_COMMA:
             where = _where(text, after.start)
-            raise Unparsed(f'cannot be read near "{after.text}": nothing stands after the comma', *where)
+            raise Unparsed(f'cannot be parsed near "{after.text}": nothing follows the comma', *where)
 
 
 def _where(text: str, at: int) -> Position:

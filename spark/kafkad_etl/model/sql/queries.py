@@ -14,7 +14,7 @@ from kafkad_etl.model.sql.parsing import Position, position, query_of
 from kafkad_etl.model.sql.terms import Columns, Finding, Unparsed
 from kctl.errors import did_you_mean
 
-_GROUP_BY_TIME = "transform.watermark, and GROUP BY window(…), or run.output: update"
+_GROUP_BY_TIME = "add transform.watermark and GROUP BY window(…), or use run.output: update"
 
 
 _UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond")
@@ -86,7 +86,7 @@ class Queries:
         for select in grouping if appends else ():
             where = position(select, query.sql)
             if watermark is None:
-                text = "this aggregates without a watermark, so that in output append no group would ever be finished"
+                text = "this aggregates without a watermark, so in output append no group would ever be finished"
                 yield Finding("wrong", query.path, text, (_GROUP_BY_TIME,), *where)
             elif not groups_by_time(select, watermark.column):
                 text = f"groups without a window or {watermark.column} are never finished in output append"
@@ -95,24 +95,24 @@ class Queries:
 
     def _refused_by_streams(self, tree: Node, query: _Query) -> Iterator[Finding]:
         for window in tree.find_all(exp.Window):
-            text = "Spark has no OVER (…) in queries with a state"
-            yield Finding("wrong", query.path, text, ("group by window(…) instead",), *position(window, query.sql))
+            text = "Spark does not support OVER (…) in stateful queries"
+            yield Finding("wrong", query.path, text, ("use GROUP BY window(…) instead",), *position(window, query.sql))
         if tree.args.get("order") and self.job.run.output != "complete":
-            text = "Spark sorts streams in output complete only"
-            yield Finding("wrong", query.path, text, ("leave ORDER BY out",), *position(tree.args["order"], query.sql))
+            text = "Spark sorts streams only in output complete"
+            yield Finding("wrong", query.path, text, ("remove ORDER BY",), *position(tree.args["order"], query.sql))
 
 
 def _of_one_batch(tree: Node, query: _Query) -> Iterator[Finding]:
     for node in tree.find_all(exp.Select):
         if node.args.get("distinct"):
-            text = "DISTINCT is over each batch by itself"
-            hint = "transform.deduplicate with `within` looks across batches"
+            text = "DISTINCT applies to each batch separately"
+            hint = "transform.deduplicate with `within` works across batches"
             yield Finding("note", query.path, text, (hint,), *position(node, query.sql))
 
 
 def _missing(missing: Missing, query: _Query) -> Finding:
     where: Position = position(missing.node, query.sql)
-    hints = did_you_mean(missing.name, missing.known) or (f"there are: {', '.join(missing.known)}",)
+    hints = did_you_mean(missing.name, missing.known) or (f"known: {', '.join(missing.known)}",)
     if missing.is_view:
         return Finding("wrong", query.path, f'there is no view "{missing.name}"', hints, *where)
     level: Literal["doubt", "wrong"] = "doubt" if missing.name.lower() in _SPARKS_OWN else "wrong"

@@ -45,5 +45,5 @@ class Unknown(Unparsed):
     """It can be read, and is nothing that is looked at here."""
 
     def at(self, path: str) -> Finding:
-        hint = "if Spark knows it, `kctl etl run` runs it all the same"
+        hint = "if Spark accepts it, `kctl etl run` runs it anyway"
         return Finding("doubt", path, self.text, (*self.hints, hint), self.line, self.column)

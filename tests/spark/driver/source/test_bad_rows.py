@@ -31,7 +31,7 @@ def test_the_first_bad_rows_are_named_and_the_others_counted() -> None:
     failed = refused(refusal(BadRows(), 7, 100), rows, 7).failed
     assert failed.kind == "bad-rows"
     assert failed.text.splitlines() == [
-        "7 of 100 rows do not parse",
+        "7 of 100 rows could not be parsed",
         "  orders-0 at offset 17: amount: 'abc' is not BIGINT",
         "  orders-1 at offset 3: it has no value",
         "  and 5 more in this batch",

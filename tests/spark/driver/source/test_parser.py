@@ -195,8 +195,8 @@ def test_each_avro_row_is_read_by_its_writers_schema(spark: Any, monkeypatch: py
     assert [(row.id, row.n) for row in rows[:2]] == [(1, None), (2, 20)]
     assert [_bad(row) for row in rows[2:]] == [
         ("", "the registry has no schema 12"),
-        ("", "it does not begin with the five bytes of a registry"),
-        ("", "it does not begin with the five bytes of a registry"),
+        ("", "it does not begin with the five-byte prefix of a schema registry"),
+        ("", "it does not begin with the five-byte prefix of a schema registry"),
     ]
     assert not parser.learn(parser.parsed(raw))
 

@@ -32,5 +32,7 @@ def test_tasks_that_wait_for_the_first_executor_are_told_of_once(master: str, me
     for now in (0.0, 29.0, 30.0, 31.0, 99.0):
         executors.look(now)
     assert bool(said) == warned
-    assert all(text.startswith(f"{master} has given no executor for 30 s") and "one of 4g" in text for text in said)
+    assert all(
+        text.startswith(f"{master} has not provided an executor for 30 s") and "room for 4g" in text for text in said
+    )
     assert len(said) <= 1

@@ -24,7 +24,7 @@ JSON = {"format": "json", "schema": "id BIGINT, name STRING"}
 
 @pytest.fixture(scope="module")
 def topic(broker: KafkadProcess) -> str:
-    """Three of its rows do not parse; each name occurs twice."""
+    """Three of its rows could not be parsed; each name occurs twice."""
     records = []
     for at in range(ROWS):
         value = BAD.get(at, json.dumps({"id": at, "name": f"n{at // 2}"}).encode())
@@ -91,10 +91,10 @@ def test_bad_rows_stop_a_job_before_anything_of_their_batch_is_written(
     plan = live_plan(broker.bootstrap, topic, 2, {"value": JSON}, tmp_path / "checkpoint")
     failed = _failed(spark, plan, sink)
     assert failed.kind == "bad-rows" and sink.rows == []
-    assert failed.text == "1 of 500 rows do not parse\n  run-1 at offset 3: id: 'x' is not BIGINT"
+    assert failed.text == "1 of 500 rows could not be parsed\n  run-1 at offset 3: id: 'x' is not BIGINT"
     some = JSON | {"bad_rows": {"action": "drop", "max": 1}}
     failed = _failed(spark, live_plan(broker.bootstrap, topic, 2, {"value": some}, tmp_path / "checkpoint"), sink)
-    assert "2 of 1,000 rows do not parse, more than bad_rows.max allows (1)" in failed.text
+    assert "2 of 1,000 rows could not be parsed, more than bad_rows.max allows (1)" in failed.text
     assert list(sink.batches) == [0]
 
 
@@ -194,5 +194,5 @@ def test_a_preview_shows_rows_and_what_is_bad_and_writes_nothing(
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint", limit=2)
     assert preview(spark, plan, front) == "done"
     assert front.of(Rows) == [Rows(["name"], [["n0"], ["n0"]])]
-    assert "3 of 1,200 rows do not parse" in front.of(Warned)[0].text
+    assert "3 of 1,200 rows could not be parsed" in front.of(Warned)[0].text
     assert list(tmp_path.iterdir()) == []

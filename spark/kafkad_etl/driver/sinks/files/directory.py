@@ -143,6 +143,7 @@ def source_of(job: Job) -> str:
 
 def cut_off(manifest: Manifest) -> str:
     return (
-        f"an earlier run was cut off after it had written {manifest.rows} rows ({len(manifest.moves)} files), and this "
-        f"run does not read all of them again: its files are complete in {manifest.target}"
+        f"an earlier run was interrupted after it had written {manifest.rows} rows ({len(manifest.moves)} "
+        "files), and this "
+        f"run does not read all of them again; its files in {manifest.target} have been completed"
     )

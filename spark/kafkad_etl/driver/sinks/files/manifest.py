@@ -187,14 +187,14 @@ def _lost(manifest: Manifest, lost: list[str]) -> Failed:
         kind="sink",
         text=f"{len(lost)} of the {len(manifest.moves)} files of batch {manifest.batch} are neither in "
         f"{manifest.staging} nor in {manifest.target}: {lost[0]}",
-        hints=["somebody removed them before the batch was finished; --reset-checkpoint reads everything again"],
+        hints=["they were removed before the batch was completed; --reset-checkpoint reads everything again"],
     )
 
 
 def _other_offsets(path: str, manifest: Manifest, batch: BatchId) -> Failed:
     return Failed(
         kind="checkpoint",
-        text=f"batch {batch.number} was written to the sink with other offsets than Spark's checkpoint has now: "
-        f"{path} says up to {manifest.end}, the checkpoint {batch.end}",
-        hints=["the checkpoint was restored or edited; --reset-checkpoint begins a new one"],
+        text=f"batch {batch.number} was written to the sink with other offsets than Spark's checkpoint now has: "
+        f"{path} says up to {manifest.end}, the checkpoint up to {batch.end}",
+        hints=["the checkpoint was restored or edited; --reset-checkpoint starts a new one"],
     )

@@ -152,18 +152,20 @@ def mistake(settings: Settings, columns: list[tuple[str, str]]) -> Failed | None
     for name in settings.partition_by:
         if nested(types[name]):
             return Failed(
-                kind="schema", text=f"sink.partition_by: {name} is {types[name]}, and cannot name directories"
+                kind="schema", text=f"sink.partition_by: {name} is {types[name]}, which cannot name directories"
             )
     rest = [(name, kind) for name, kind in columns if name not in settings.partition_by]
     if not rest:
-        return Failed(kind="schema", text="sink.partition_by names every column, so that none is left for the files")
+        return Failed(kind="schema", text="sink.partition_by names every column, leaving none for the files")
     if settings.type == "csv":
         bad = [f"{name} {kind}" for name, kind in rest if nested(kind)]
         if bad:
-            hints = ["to_json(column) or base64(column) in the SQL makes text of it"]
-            return Failed(kind="schema", text=f"csv has no such columns: {', '.join(bad)}", hints=hints)
+            hints = ["convert it to text in the SQL with to_json(column) or base64(column)"]
+            return Failed(
+                kind="schema", text=f"csv does not support columns of these types: {', '.join(bad)}", hints=hints
+            )
     if settings.type != "parquet" and settings.compression == "zstd":
-        hints = ["gzip, snappy and lz4 work"]
+        hints = ["use gzip, snappy or lz4"]
         return Failed(kind="sink", text=f"Spark's {settings.type} files cannot be compressed by zstd", hints=hints)
     return None
 
@@ -183,8 +185,15 @@ def offsets_of(start: Offsets, end: Offsets) -> int:
 
 
 def copied(scheme: str, mode: str) -> str:
-    replaces = "; what `overwrite` replaces is seen for a while beside the new" if mode.startswith("overwrite") else ""
-    return f"{scheme}:// cannot rename: files are copied from staging one by one, each appears whole{replaces}"
+    replaces = (
+        "; for a while, readers see both the old files and those that replace them"
+        if mode.startswith("overwrite")
+        else ""
+    )
+    return (
+        f"{scheme}:// cannot rename: files are copied from staging one by one, and each appears only once "
+        f"complete{replaces}"
+    )
 
 
 @contextmanager
@@ -200,10 +209,10 @@ def told_when_full(files: HadoopFiles, path: str) -> Iterator[None]:
         raise JobFailed(
             Failed(
                 kind="sink",
-                text=f"a disk is full: the batch was not written to {path}, where {free} MB are free",
+                text=f"a disk is full: the batch was not written to {path}, which has {free} MB free",
                 hints=[
-                    "readers of the sink have seen nothing of the batch; the next run writes it again",
-                    "Spark also needs room for its own work in SPARK_LOCAL_DIRS or TMPDIR",
+                    "readers of the sink have seen none of the batch; the next run writes it again",
+                    "Spark also needs working space in SPARK_LOCAL_DIRS or TMPDIR",
                 ],
                 trace=str(error),
             )
@@ -213,14 +222,14 @@ def told_when_full(files: HadoopFiles, path: str) -> Iterator[None]:
 def _not_empty(target: str, there: list[Entry]) -> Failed:
     return Failed(
         kind="sink",
-        text=f"sink.mode is error, and {target} has {len(there)} files already",
-        hints=["sink.mode: append, overwrite or overwrite_partitions"],
+        text=f"sink.mode is error, and {target} already has {len(there)} files",
+        hints=["set sink.mode to append, overwrite or overwrite_partitions"],
     )
 
 
 def _mount_point(target: str) -> Failed:
     return Failed(
         kind="sink",
-        text=f"sink.path: {target} is a mount point, and files cannot be renamed into it from beside it",
-        hints=[f"a directory below it works: {join(target, 'data')}"],
+        text=f"sink.path: {target} is a mount point, and files cannot be renamed into it from the outside",
+        hints=[f"use a directory below it: {join(target, 'data')}"],
     )

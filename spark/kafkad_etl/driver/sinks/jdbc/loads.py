@@ -141,7 +141,7 @@ class Loads:
             Failed(
                 kind="sink",
                 text=f"sink.jdbc.table {self._settings.table} cannot be read: {problems[0]}",
-                hints=["the table has to exist: jobs do not create it"],
+                hints=["the table must exist: jobs do not create it"],
             )
         )
 
@@ -177,15 +177,16 @@ class Loads:
                 Failed(
                     kind="sink",
                     text=f"{len(doubles)} keys occur more than once in batch {batch.number} ({keys}: {doubles[0][-1]} "
-                    "rows), and which row is the newest is not known",
-                    hints=["SELECT _offset as well, and the last one wins", "or GROUP BY the keys in the SQL"],
+                    "rows), and it is unknown which row is the newest",
+                    hints=["also SELECT _offset, so that the last row wins", "or GROUP BY the keys in the SQL"],
                 )
             )
 
     def _set_back(self, newest: int, ends: Offsets, batch: BatchId) -> Failed:
         return Failed(
             kind="checkpoint",
-            text=f"{OFFSETS} says that batch {newest} of this checkpoint is written, up to {ends}; Spark's checkpoint "
-            f"begins batch {batch.number}, up to {batch.end}",
-            hints=["the checkpoint was restored or edited; --reset-checkpoint begins a new one"],
+            text=f"{OFFSETS} says that batch {newest} of this checkpoint was written, up to {ends}, but Spark's "
+            "checkpoint "
+            f"starts batch {batch.number}, up to {batch.end}",
+            hints=["the checkpoint was restored or edited; --reset-checkpoint starts a new one"],
         )

@@ -36,9 +36,7 @@ class JdbcSink:
 
     def prepare(self, columns: list[tuple[str, str]]) -> None:
         if product(self._settings.url) == "sqlite" and not self._spark.sparkContext.master.startswith("local"):
-            raise JobFailed(
-                Failed(kind="sink", text="SQLite is a file of one machine: spark.master has to be local[*]")
-            )
+            raise JobFailed(Failed(kind="sink", text="SQLite is a local file: spark.master must be local[*]"))
         with self._told():
             self._loads.prepare(columns)
 
@@ -185,8 +183,8 @@ def no_driver(settings: Settings, driver: str) -> Failed:
     database = product(settings.url)
     return Failed(
         kind="environment",
-        text=f"there is no JDBC driver for {database}" + (f" ({driver})" if driver else ""),
-        hints=["sink.jdbc.driver_jar names the jar with it"]
+        text=f"no JDBC driver found for {database}" + (f" ({driver})" if driver else ""),
+        hints=["set sink.jdbc.driver_jar to the driver's jar"]
         + ([] if driver else ["and sink.jdbc.options: {driver: the.Class}"]),
     )
 

@@ -142,14 +142,14 @@ def mistake(settings: Settings, columns: list[tuple[str, str]], table: Table) ->
     found = mapped(columns, table)
     if isinstance(found, list):
         text = f"{settings.table} has no column {', '.join(found)}: it has {has}"
-        return Failed(kind="schema", text=text, hints=["name the columns in the SQL as the table does"])
+        return Failed(kind="schema", text=text, hints=["name the columns in the SQL as in the table"])
     wrong = [
         f"{name} is {kind}, and {settings.table}.{found[name].name} {found[name].kind}"
         for name, kind in columns
         if name in found and not fits(kind, found[name], settings.url)
     ]
     if wrong:
-        hints = ["CAST(column AS type) in the SQL; to_json(column) for what is nested"]
+        hints = ["use CAST(column AS type) in the SQL, or to_json(column) for nested types"]
         return Failed(kind="schema", text="; ".join(wrong), hints=hints)
     return _key_mistake(settings, columns)
 
@@ -159,7 +159,7 @@ def _key_mistake(settings: Settings, columns: list[tuple[str, str]]) -> Failed |
         return None
     if not dialect_of(settings.url).upserts:
         known = [name for name, dialect in DIALECTS.items() if dialect.upserts]
-        text = f"sink.jdbc.mode upsert is there for {' and '.join(known)}, not for {product(settings.url)}"
+        text = f"sink.jdbc.mode upsert is supported for {' and '.join(known)}, not for {product(settings.url)}"
         return Failed(kind="sink", text=text, hints=["mode: append works with any database that has transactions"])
     names = [name for name, _ in columns]
     missing = [key for key in settings.keys if key not in names]

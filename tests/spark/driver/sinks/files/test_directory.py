@@ -200,7 +200,7 @@ def test_a_batch_run_that_was_cut_off_is_completed_when_its_rows_do_not_come_aga
     later = msgspec.structs.replace(later, reading=msgspec.structs.replace(later.reading, start={"t": {0: 1}}))
     directory = directory_on(disk, later)
     warning = directory.settle_cut_off()
-    assert "an earlier run was cut off after it had written 3 rows (3 files)" in warning
+    assert "an earlier run was interrupted after it had written 3 rows (3 files)" in warning
     assert seen(disk) == rows_in(0, shape)
     assert directory.settle_cut_off() == ""
 

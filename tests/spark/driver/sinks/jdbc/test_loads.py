@@ -115,7 +115,7 @@ def bench(tmp_path: Path) -> Bench:
 
 @pytest.fixture
 def heap(tmp_path: Path) -> Bench:
-    """A table without any key: what is written twice is there twice."""
+    """A table without any key: what appears twice is there twice."""
     bench = Bench(tmp_path / "heap.db")
     bench.sql("CREATE TABLE orders (id INTEGER, amount REAL)")
     return bench
@@ -182,7 +182,7 @@ def test_a_checkpoint_that_was_set_back_stops_the_job(bench: Bench) -> None:
     loads = bench.loads()
     for number in range(3):
         bench.write(loads, number, [(number, 1.0)])
-    with pytest.raises(JobFailed, match=r"kafkad_etl_offsets says that batch 2 .* begins batch 1") as it:
+    with pytest.raises(JobFailed, match=r"kafkad_etl_offsets says that batch 2 .* starts batch 1") as it:
         bench.loads().finished(batch_of(1))
     assert it.value.failed.kind == "checkpoint"
     with pytest.raises(JobFailed, match="batch 2"):
