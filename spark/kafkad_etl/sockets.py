@@ -1,4 +1,4 @@
-"""Unix sockets whose directories have names of any length."""
+"""Unix sockets in directories with paths of any length."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _LONGEST = 100
 
 @contextmanager
 def address(path: Path) -> Iterator[str]:
-    """To bind or connect to. Some hundred bytes are the limit: a longer path goes through its directory's number."""
+    """An address to bind or connect to. The limit is about a hundred bytes, so longer paths go through a file
+    descriptor of their directory."""
     if len(os.fsencode(path)) <= _LONGEST:
         yield str(path)
         return

@@ -1,4 +1,4 @@
-"""The driver's end of the socket to the program in front: the Plan comes in, events go out, Stop may come in."""
+"""The driver's end of the socket to the front: receives the Plan and Stop, sends events."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kafkad_etl.sockets import address
 
 
 class Channel:
-    """A thread of its own listens for Stop. When the front has gone, that counts as Stop too: the batch that runs is
-    finished and committed, and events go nowhere."""
+    """The socket, with a thread that listens for Stop. If the front disappears, that counts as Stop too: the current
+    batch is finished and committed, and events go nowhere."""
 
     def __init__(self, path: str, on_stop: Callable[[Stop], None] = lambda stop: None) -> None:
         self._on_stop = on_stop
@@ -24,13 +24,13 @@ class Channel:
         self._sending = threading.Lock()
         self._stop: Stop | None = None
         self.is_alone = False
-        """Whether the front has gone."""
+        """Whether the front has disappeared."""
         self.plan: Plan = plan_of(self._lines.readline())
         threading.Thread(target=self._listen, name="channel", daemon=True).start()
 
     @property
     def stop(self) -> Stop | None:
-        """Asked for; the main loop looks here."""
+        """The stop that was requested, polled by the main loop."""
         return self._stop
 
     def send(self, event: Event) -> None:
@@ -45,7 +45,7 @@ class Channel:
             self._stopped(Stop())
 
     def close(self) -> None:
-        """After the last event: the front sees the end of them."""
+        """Closes the sending side after the last event, so that the front sees their end."""
         with self._sending:
             try:
                 self._socket.shutdown(socket.SHUT_WR)
@@ -62,7 +62,7 @@ class Channel:
         self._stopped(Stop())
 
     def _stopped(self, stop: Stop) -> None:
-        """`now` outdoes one that lets the batch finish; the rest was said already."""
+        """Records a stop; `now` overrides one that lets the batch finish."""
         if self._stop is None or (stop.now and not self._stop.now):
             self._stop = stop
             self._on_stop(stop)

@@ -1,4 +1,4 @@
-"""Counting rows while they pass, instead of reading them once more."""
+"""Counts rows as they pass instead of reading them again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from kafkad_etl.driver.terms import DataFrame
 
 PATIENCE_MS = 10_000
-"""Until Spark has told what it observed: it does so a moment after the action."""
+"""How long to wait for Spark to report an observation, which it does shortly after the action."""
 
 
 class Counted(NamedTuple):
@@ -21,7 +21,7 @@ class Counted(NamedTuple):
         return self.totals()[0]
 
     def totals(self) -> list[int]:
-        """After the action. Where not all rows pass, because the SQL needs some or none, they are counted now."""
+        """Totals after the action. If not all rows passed, because the SQL needs only some, they are counted now."""
         if self.whole:
             self.unobserved.sparkSession.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(PATIENCE_MS)
             if self.observation._jo.future().isCompleted() and (found := self.observation.get):
@@ -30,7 +30,7 @@ class Counted(NamedTuple):
 
 
 def counted(rows: DataFrame, *further: str, whole: bool = True) -> Counted:
-    """Rows, and further aggregates that are whole numbers."""
+    """Rows that count themselves, and further integer aggregates, as they pass."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 

@@ -1,4 +1,5 @@
-"""Spark's exceptions in plain words. Deciding is pure: a Trace is what was thrown, from the outside in."""
+"""Translates Spark's exceptions into plain words. Decisions are pure: a trace is a list of exceptions, from
+outermost to innermost."""
 
 from __future__ import annotations
 
@@ -16,17 +17,17 @@ Kind: TypeAlias = Literal[
 
 class Thrown(NamedTuple):
     name: str
-    """The Java class, or Python's."""
+    """The Java or Python class."""
     text: str
 
 
 class Rule(NamedTuple):
     kind: Kind
     pattern: str
-    """Of a class and its message, as `name: message`."""
+    """Matched against `name: message`."""
     retriable: bool = False
     says: str = ""
-    """Instead of Spark's words; with the pattern's groups."""
+    """Text that replaces Spark's message; may use the pattern's groups."""
     hint: str = ""
 
 
@@ -104,7 +105,7 @@ _STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 
 
 def failed(trace: Sequence[Thrown], *, whole: str = "", step: str = "") -> Failed:
-    """What is innermost knows best, but a rule may meet what wraps it."""
+    """The failure for a trace. The innermost exception is the most specific, but a rule may match an outer one."""
     sql = next((t for t in trace if t.name.endswith(SQL_ERRORS)), None)
     if sql and (step or _POSITION.search(sql.text)):
         line, column = position(sql.text)
@@ -123,20 +124,20 @@ def failed(trace: Sequence[Thrown], *, whole: str = "", step: str = "") -> Faile
 
 
 def position(text: str) -> tuple[int, int]:
-    """Line and column from 1, of what Spark says in several ways; 0: it does not say."""
+    """Line and column, from 1, in any of Spark's forms; 0 if not given."""
     match = _POSITION.search(text)
     return (int(match[1]), int(match[2]) + 1) if match else (0, 0)
 
 
 def first_sentence(text: str) -> str:
-    """Without the name of the error class, SQLSTATE and the plan; with the suggestion, which is the second sentence."""
+    """The first sentence without error class, SQLSTATE and plan, but with the suggestion that follows it."""
     line = _STATE.sub("", _CONDITION.sub("", text.strip())).strip()
     head = line.split("\n\n")[0].split(";\n")[0].splitlines()
     return re.sub(r"\s+", " ", head[0]).rstrip(":; ") if head else ""
 
 
 def trace_of(error: BaseException) -> list[Thrown]:
-    """Java's chain of causes, where Py4J or PySpark carry one."""
+    """Java's chain of causes, if Py4J or PySpark carries one."""
     origin = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     found: list[Thrown] = []
     while origin is not None and len(found) < 30:

@@ -1,4 +1,4 @@
-"""The program spark-submit runs: one argument, the socket of the program in front, which says what to do."""
+"""The program that spark-submit runs. Its only argument is the front's socket, over which it receives the Plan."""
 
 from __future__ import annotations
 

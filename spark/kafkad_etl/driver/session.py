@@ -1,4 +1,4 @@
-"""The Spark session of a job; most of its settings are in spark-submit's words."""
+"""The Spark session of a job. Most settings are passed on spark-submit's command line."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kafkad_etl.driver.sinks.delta import SETTINGS
 from kafkad_etl.messages import Plan, Started
 
 RECENT_PROGRESS = "1000"
-"""Batches whose progress Spark remembers until it has been told: short ones may come faster than we look."""
+"""Number of progress reports Spark keeps until they are read; short batches may come faster than we poll."""
 
 
 def session_of(plan: Plan) -> Any:
-    """Of the job's settings those that hold a secret are in no words of spark-submit."""
+    """The session. It adds settings that contain secrets, which spark-submit's command line does not have."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 

@@ -1,4 +1,4 @@
-"""What parts of the driver hand to each other."""
+"""Types that the driver's rooms exchange."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kafkad_etl.job import Offsets
 from kafkad_etl.messages import Event, Failed, Stop
 
 DataFrame = Any
-"""PySpark's; its types are not needed to check this package, which is checked where PySpark is not installed."""
+"""PySpark's DataFrame. Its type is not needed here, so this package can be checked without PySpark installed."""
 
 
 class JobFailed(Exception):
-    """Ends the job, and is told to the front as it is."""
+    """An error that ends the job and is reported to the front as it is."""
 
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.text)
@@ -30,7 +30,7 @@ class Front(Protocol):
 
 
 class BatchId(NamedTuple):
-    """A batch that is asked for again, after a crash, has the same number and the same offsets."""
+    """The identity of a batch. A batch repeated after a crash has the same number and offsets."""
 
     number: int
     checkpoint_id: str
@@ -46,11 +46,14 @@ class Written(NamedTuple):
 
 class Sink(Protocol):
     def prepare(self, columns: list[tuple[str, str]]) -> None:
-        """Once, before the first batch: what cannot work fails here. `columns`: names, and types as Spark says them."""
+        """Fails for anything that cannot work. Called once, before the first batch, with column names and Spark
+        types."""
 
     def finished(self, batch: BatchId) -> Written | None:
-        """What an earlier run wrote of this very batch, brought to its end if it was cut short; None: not written.
+        """The result of an earlier run's write of this batch, completed if it was interrupted; None if it was not
+        written.
 
-        A sink that cannot know it answers None, and writes again."""
+        A sink that cannot know returns None, and writes again.
+        """
 
     def write(self, rows: DataFrame, batch: BatchId) -> Written: ...

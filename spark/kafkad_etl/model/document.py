@@ -1,7 +1,7 @@
-"""A job file as a tree of YAML's nodes: what it says, and on which line.
+"""Parses a job file into a tree of YAML nodes with their line numbers.
 
-Scalars are YAML 1.2's: only `true` and `false` are booleans, and no text becomes a date, so that a topic may be called
-`on` and a start be `2026-11-01`. A key that is written twice is a mistake, not the last one's value.
+Scalars follow YAML 1.2: only `true` and `false` are booleans, and no text becomes a date, so a topic may be called `on`
+and a start be `2026-11-01`. Duplicate keys are mistakes.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from yaml.scanner import Scanner
 from kctl.errors import did_you_mean
 
 _DEEPEST = 50
-"""Blocks in blocks. A job needs eight; what is deeper was not written by hand."""
+"""Maximum nesting depth. A job needs eight levels; anything deeper was not written by hand."""
 _TAG = "tag:yaml.org,2002:"
 STRING, INTEGER, NUMBER, BOOLEAN, NULL = (_TAG + name for name in ("str", "int", "float", "bool", "null"))
 _MAPPING = _TAG + "map"
 _FREE_NAMES = ("options", "conf", "config", "vars")
-"""Blocks whose keys are the user's own, with dots in them: `--set kafka.options.fetch.max.bytes=1`."""
+"""Blocks whose keys are the user's own and may contain dots: `--set kafka.options.fetch.max.bytes=1`."""
 
 
 class Mistake(NamedTuple):
-    """`path` is dotted: sink.path, transform.steps.0.sql."""
+    """A mistake at a dotted path: sink.path, transform.steps.0.sql."""
 
     path: str
     text: str
@@ -39,7 +39,8 @@ class Mistake(NamedTuple):
 
 
 class Place(NamedTuple):
-    """`line` is the key's; the value's text begins at `text_line` and `text_column`, as do a `block`'s lines (|)."""
+    """The place of a key. `line` is the key's; the value's text, or its lines in a `block` (|), starts at
+    `text_line` and `text_column`."""
 
     line: int
     text_line: int = 0
@@ -48,7 +49,7 @@ class Place(NamedTuple):
 
 
 class Unreadable(Exception):
-    """Nothing of the file can be understood."""
+    """The file cannot be parsed at all."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(text)
@@ -91,13 +92,13 @@ class _Composer(Reader, Scanner, Parser, Composer, _Resolver):
 
 
 def tag_of(text: str) -> str:
-    """Of a scalar without quotes."""
+    """The tag of a scalar without quotes."""
     tag: str = _Resolver().resolve(ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return tag
 
 
 def compose(text: str) -> Node | None:
-    """None for a file that says nothing."""
+    """The root node; None for an empty file."""
     try:
         node: Node | None = _Composer(text).get_single_node()
     except yaml.MarkedYAMLError as error:
@@ -123,7 +124,7 @@ def below(path: str, name: str) -> str:
 
 
 def wrong_keys(node: Node, path: str = "") -> Iterator[Mistake]:
-    """Keys that are blocks themselves, and keys that are written twice."""
+    """Finds keys that are blocks themselves and duplicate keys."""
     seen: set[str] = set()
     for key, _ in node.value if isinstance(node, MappingNode) else ():
         if not isinstance(key, ScalarNode):
@@ -159,7 +160,7 @@ def _text_place(node: Node, lines: list[str]) -> tuple[int, int, bool]:
 
 
 def put(root: Node, path: str, value: Node) -> Mistake | None:
-    """Sets one value, as --set says it, making the blocks that it needs."""
+    """Sets one value, as --set does, creating the blocks it needs."""
     node = root
     parts = _parts(path)
     for index, part in enumerate(parts):
@@ -180,7 +181,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _child(node: Node, part: str, value: Node | None) -> Node | None:
-    """The child `part`, or `value` in its place; a block that is missing is made."""
+    """The child `part`, or `value` in its place; creates a missing block."""
     if isinstance(node, SequenceNode):
         if not part.isdecimal() or int(part) >= len(node.value):
             return None

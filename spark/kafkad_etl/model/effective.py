@@ -1,4 +1,4 @@
-"""A job as it runs: with its files of SQL and its schemas read in."""
+"""The effective job: with its SQL files and schemas read in."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kafkad_etl.model.variables import Unfilled
 
 class Effective(NamedTuple):
     job: Job
-    """No `file` of SQL is left in it."""
+    """The job without any `file` of SQL."""
     schemas: Schemas
     secrets: frozenset[str]
-    """Those of the job file, and of its files of SQL."""
+    """Secrets of the job file and its SQL files."""
 
 
 def effective(loaded: Loaded) -> Effective:
-    """Files are beside the job file."""
+    """Reads the files, which are relative to the job file."""
     job = loaded.job
     reading = _Reading(loaded)
     transform = reading.transform(job.transform)

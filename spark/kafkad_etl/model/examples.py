@@ -1,4 +1,4 @@
-"""The jobs that are shipped: spark/jobs in the repository, `jobs` in the package where it is installed."""
+"""The example jobs: spark/jobs in the repository, `jobs` in the installed package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job promises of each row, said out loud by validate, plan and run. Pure."""
+"""The delivery guarantee of a job, as reported by validate, plan and run. Pure."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _nothing_kept(kind: str) -> tuple[str, str]:
 
 
 def _limits(job: Job) -> list[str]:
-    """What is left out on purpose, because the file says so."""
+    """Limits of the guarantee that the job file asks for."""
     limits = []
     if job.sink.type in FILES and job.sink.mode.startswith("overwrite"):
         limits.append(

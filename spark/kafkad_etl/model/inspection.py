@@ -1,4 +1,4 @@
-"""What `sql` finds in a job, told with places in its file."""
+"""Reports what `sql` finds in a job, with places in its file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def inspect(loaded: Loaded, effective: Effective, *, strict: bool = False, trusts: bool = False) -> list[str]:
-    """Warnings; JobError for what is certainly wrong, and if `strict` for what only Spark could know better. `trusts`:
-    Spark is to decide on all of it."""
+    """Returns warnings. Raises JobError for definite mistakes and, if `strict`, for those only Spark could decide.
+    With `trusts`, all are left to Spark."""
     if not _has_sql(effective.job):
         return []
     from kafkad_etl.model.sql import findings
@@ -39,7 +39,7 @@ def _has_sql(job: Job) -> bool:
 
 
 def _place(loaded: Loaded, finding: Finding) -> str:
-    """In the job file, or in the file of SQL that it names."""
+    """The place in the job file, or in the SQL file it names."""
     file = sql_file(loaded.job, finding.path)
     if not file:
         return loaded.within(finding.path, finding.line, finding.column)
@@ -48,7 +48,7 @@ def _place(loaded: Loaded, finding: Finding) -> str:
 
 
 def sql_file(job: Job, path: str) -> str:
-    """The file that the SQL of this key comes from; empty if the job file itself has it."""
+    """The file that this key's SQL comes from; empty if it is in the job file."""
     for key, file in (("transform.sql", job.transform.file), *_step_files(job)):
         if key == path:
             return file

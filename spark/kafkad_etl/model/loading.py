@@ -1,4 +1,4 @@
-"""From the text of a job file to a Job, or to all of its mistakes at once, each with its line.
+"""Loads a job file: parses its text into a Job, or into all of its mistakes at once, each with its line.
 
 file → tree of nodes → --set → variables → types (`checking`) → rules over several keys (`rules`) → Job
 """
@@ -36,18 +36,18 @@ from kafkad_etl.model.document import (
 from kafkad_etl.model.variables import Unfilled, Variables
 
 _PASSWORDS = ("password", "ssl.keystore.password", "ssl.key.password", "ssl.truststore.password", "sasl.jaas.config")
-"""Keys whose values are secrets wherever they came from."""
+"""Keys whose values are always secret."""
 
 
 class JobFile(NamedTuple):
-    """As the command line names it: what `sets` and `mode` say is instead of what the file says."""
+    """A job file as named on the command line; `sets` and `mode` override the file's contents."""
 
     path: Path
     variables: Mapping[str, str] = {}
     sets: Sequence[str] = ()
     mode: Mode | None = None
     is_one_of_several: bool = False
-    """Then some of `variables` may be meant for the others."""
+    """Whether some of `variables` may be meant for other files."""
 
 
 class Loaded(NamedTuple):
@@ -56,18 +56,18 @@ class Loaded(NamedTuple):
     tree_lines: Mapping[str, Place]
     variables: Variables
     secrets: frozenset[str]
-    """What must be shown nowhere: see `masked`."""
+    """Texts that must never be shown: see `masked`."""
 
     @property
     def path(self) -> Path:
         return self.file.path
 
     def where(self, path: str) -> str:
-        """orders.yaml:14 sink.path; of a key that is not in the file, the line of the block that it would be in."""
+        """The place of a key, such as orders.yaml:14 sink.path; for a key not in the file, the line of its block."""
         return _where(self.path, self.tree_lines, path)
 
     def within(self, path: str, line: int, column: int = 0) -> str:
-        """Where line `line` (from 1) of the text at `path` is in the file: orders.yaml:31:9 transform.sql."""
+        """The place of line `line` (from 1) of the text at `path`: orders.yaml:31:9 transform.sql."""
         place = self.tree_lines.get(path)
         if place is not None and not place.line:
             return f"{self.where(path)}{f':{line}:{column}' if column else ''}"
@@ -78,7 +78,7 @@ class Loaded(NamedTuple):
 
     @contextmanager
     def telling_places(self) -> Iterator[None]:
-        """Errors that name a key get its place in the file."""
+        """Adds the place in the file to errors that name a key."""
         try:
             yield
         except EtlError as error:
@@ -87,7 +87,7 @@ class Loaded(NamedTuple):
 
 
 class JobError(EtlError):
-    """All that is wrong with one job file; `mistakes` has a line for each."""
+    """All mistakes in one job file; `mistakes` has a line for each."""
 
     def __init__(self, path: Path, mistakes: Sequence[str]) -> None:
         if len(mistakes) == 1:
@@ -98,7 +98,7 @@ class JobError(EtlError):
 
 
 def load(file: JobFile, environment: Mapping[str, str] = os.environ) -> Loaded:
-    """EtlError USAGE says all that is wrong."""
+    """Loads the file. Raises EtlError USAGE with all mistakes."""
     return parse(_read(file.path), file, environment)
 
 
@@ -193,7 +193,7 @@ def unknown_variable(name: str) -> str:
 
 
 def sql_files(job: Job) -> list[str]:
-    """Keys that name files of SQL, which may use variables too."""
+    """Keys that name SQL files, which may use variables too."""
     steps = (f"transform.steps.{index}.file" for index, step in enumerate(job.transform.steps) if step.file)
     return [*(["transform.file"] if job.transform.file else ()), *steps]
 
@@ -204,7 +204,7 @@ def _kind() -> msgspec.inspect.Type:
 
 
 def in_mode(job: Job, mode: Mode) -> Job:
-    """In another mode than the file's: what means something in the file's own mode only is left out."""
+    """The job in another mode than the file's, without settings that only apply to the file's own mode."""
     if mode == job.run.mode:
         return job
     run = replace(job.run, mode=mode, every=job.run.every if mode == "continuous" else "0s")
@@ -239,7 +239,8 @@ def _converted(values: Any, has_mistakes: bool) -> Job | None:
 
 
 def _not_caused_by(mistakes: Sequence[Mistake], later: Iterable[Mistake]) -> list[Mistake]:
-    """A rule over a block in which a value was left out would only repeat that."""
+    """Mistakes that are not mere consequences of others: a rule over a block with an invalid value would repeat its
+    mistake."""
     blocks = {mistake.path.rpartition(".")[0] for mistake in mistakes}
     return [
         mistake
@@ -266,7 +267,8 @@ def _told(file: Path, lines: Mapping[str, Place], mistake: Mistake) -> str:
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
-    """Without the secrets, also as they look inside JSON, longest first: one may be a part of another."""
+    """The text without secrets, including their JSON-escaped form. The longest go first, since one may contain
+    another."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "****").replace(json.dumps(secret)[1:-1], "****")
     return text

@@ -1,5 +1,8 @@
-"""`python -m kafkad_etl.model.reference docs/etl.md`: every key of the job file, from the types of `job`, between marks
-of the page. A test compares the two."""
+"""Writes the table of job file keys, built from the types of `job`, between marks in docs/etl.md. A test compares the
+two.
+
+Usage: `python -m kafkad_etl.model.reference docs/etl.md`
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def _lines() -> Iterator[str]:
 
 
 def _collect(kind: inspect.Type, path: str, blocks: dict[str, tuple[inspect.StructType, list[str]]]) -> None:
-    """Blocks in the order of the file; one that several keys have is there once."""
+    """Collects blocks in the order of the file; a block that several keys share appears once."""
     kind = _bare(kind)
     if isinstance(kind, inspect.UnionType):
         for alternative in kind.types:

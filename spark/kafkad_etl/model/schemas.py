@@ -1,4 +1,4 @@
-"""Columns from the job file or from a file beside it: DDL, Spark's JSON, a JSON Schema, or Avro's."""
+"""Reads schemas from the job file or a file next to it: DDL, Spark's JSON, JSON Schema or Avro."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS = {".ddl": "ddl", ".json": "spark", ".avsc": "avro"}
 
 
 class Schemas(NamedTuple):
-    """Of a job; None where the format has none, and where a registry has it."""
+    """A job's schemas; None where the format has none or a registry supplies it."""
 
     value: Schema | None = None
     key: Schema | None = None
@@ -27,11 +27,11 @@ NO_SCHEMAS = Schemas()
 
 
 class Unsupported(Exception):
-    """A JSON Schema that has no columns of its own."""
+    """A JSON Schema that cannot be expressed as columns."""
 
 
 def inline(text: str, form: str, where: str) -> Schema:
-    """`form` is the format of the bytes: avro's schemas are JSON."""
+    """A schema in the job file. `form` is the data format; for avro, the schema is JSON."""
     if form != "avro":
         return Schema("ddl", text)
     return Schema("avro", _avro(_json(text, where), where))
@@ -92,7 +92,7 @@ def _spark(document: Any, where: str, file: Path) -> str:
 
 
 def _columns(schema: Any, path: str) -> dict[str, Any]:
-    """Spark's struct for the properties of a JSON Schema's object."""
+    """Spark's struct for the properties of a JSON Schema object."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or not properties:
         raise Unsupported(f"{path} is neither a Spark schema nor a JSON Schema object with `properties`")

@@ -1,4 +1,4 @@
-"""What a run does before Spark starts: a checkpoint put aside, topics created, the checkpoint's record."""
+"""Prepares a run before Spark starts: sets a checkpoint aside, creates topics, writes the checkpoint's record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kctl.command.changes import confirm
 
 
 def begin(planned: Planned, clusters: Clusters) -> list[str]:
-    """Under the lock; what was done, for people."""
+    """Prepares the run while holding the lock. Returns lines for people about what was done."""
     said = []
     if planned.resets and planned.checkpoint:
         confirm(clusters.settings, f"{_reset_text(planned.checkpoint, planned.plan.job)} Continue?")

@@ -1,4 +1,4 @@
-"""Whether the cluster that is to run a job's executors can be reached: Spark would ask it for minutes."""
+"""Checks whether the cluster for a job's executors can be reached; Spark itself would keep asking it for minutes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def check(
     environ: Mapping[str, str] = os.environ,
     connect: Connect = socket.create_connection,
 ) -> None:
-    """EtlError if Spark would wait for nobody. `master` and `conf` are what the command line has above the job's."""
+    """Raises EtlError if the master is not responding. `master` and `conf` come from the command line and override
+    the job's."""
     master = master or job.spark.master
     if master == "yarn":
         found = hadoop.find(environ, {**job.spark.conf, **(conf or {})})
@@ -41,7 +42,7 @@ def check(
 
 
 def doubts(job: Job, master: str = "") -> list[str]:
-    """What goes wrong on a cluster unless its machines share a disk with this one."""
+    """Warnings about paths that only work if the cluster's machines share a disk with this one."""
     master = master or job.spark.master
     if master.startswith("local"):
         return []
@@ -56,7 +57,7 @@ def doubts(job: Job, master: str = "") -> list[str]:
 
 
 def faults(job: Job) -> Iterator[EtlError]:
-    """As `check`, of a job that nobody is about to run."""
+    """The same as `check`, for a job that is not about to run."""
     try:
         check(job)
     except EtlError as error:

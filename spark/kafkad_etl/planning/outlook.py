@@ -1,4 +1,4 @@
-"""What a run would do, and where jobs stand: the rows and lines of `kctl etl plan`, `status` and `list`. Pure."""
+"""Rows and lines of `kctl etl plan`, `status` and `list`. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def document(job: Job, secrets: Iterable[str]) -> Any:
-    """The job as it runs, without what it leaves at its default, and without secrets."""
+    """The effective job without default values and secrets."""
     from kafkad_etl.model.loading import masked
 
     return json.loads(masked(json.dumps(msgspec.to_builtins(job, str_keys=True)), secrets))
@@ -78,7 +78,7 @@ def remote_text(seen: Standing) -> str:
 
 
 def plan_row(planned: Planned, guarantee: str, words: Sequence[str], secrets: Iterable[str]) -> dict[str, Any]:
-    """For programs."""
+    """The row of `kctl etl plan` for programs."""
     job = planned.plan.job
     return {
         "job": job.name,
@@ -97,7 +97,7 @@ def plan_row(planned: Planned, guarantee: str, words: Sequence[str], secrets: It
 
 
 def plan_head(planned: Planned, guarantee: str) -> Iterator[str]:
-    """For people: what is said before the table of partitions."""
+    """Lines of `kctl etl plan` above the table of partitions."""
     job = planned.plan.job
     yield f"job         {job.name}{f': {job.description}' if job.description else ''}"
     yield f"mode        {job.run.mode}"
@@ -120,7 +120,7 @@ def command_text(words: Sequence[str]) -> str:
 
 
 def status_rows(standing: Standing, there: Mapping[TopicPartition, Extent]) -> list[dict[str, Any]]:
-    """Partitions that the checkpoint does not know yet are read from their start."""
+    """Rows of `kctl etl status`. Partitions that are not in the checkpoint yet are read from their start."""
     from kafkad_etl.cluster.starts import as_positions
 
     reached = as_positions(standing.reached)
@@ -155,7 +155,7 @@ def running_text(holder: Holder | None) -> str:
 
 
 def unfinished_text(standing: Standing, merge: str, holder: Holder | None) -> str | None:
-    """None while it runs: it is at work on it."""
+    """The job's unfinished work; None while it runs, since the run is completing it."""
     if holder:
         return None
     parts = [f"batch {standing.planned}: the next run repeats it"] if standing.planned is not None else []

@@ -1,6 +1,7 @@
-"""Where rows go, looked at without Spark: a directory that can be written, a server that answers, a table in it.
+"""Checks a sink without Spark: a writable directory, a responding server, an existing table.
 
-What cannot be known from here (other file systems, other databases) is for the driver to find."""
+Anything that cannot be checked from here, such as other file systems and databases, is left to the driver.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _POSTGRESQL_PORT = 5432
 
 
 def faults(job: Job, connect: Connect = socket.create_connection) -> Iterator[EtlError]:
-    """EtlErrors of what a run would fail at, once Spark had started."""
+    """Errors for anything that a run would fail on once Spark had started."""
     sink = job.sink
     if sink.path and not is_elsewhere(sink.path):
         yield from _of_directory(Path(sink.path.removeprefix("file://").removeprefix("file:")))
@@ -35,7 +36,7 @@ def faults(job: Job, connect: Connect = socket.create_connection) -> Iterator[Et
 
 
 def _of_directory(path: Path) -> Iterator[EtlError]:
-    """Files are written beside it, and renamed into it."""
+    """Checks the directory and its parent, since files are written next to it and renamed into it."""
     path = path.absolute()
     there, beside = _nearest(path), _nearest(path.parent)
     if not there.is_dir():
@@ -57,7 +58,8 @@ def _nearest(path: Path) -> Path:
 
 
 def unwritable(directory: Path) -> str:
-    """Why no file can be made there; empty: one was made, without a name where the system can do that, and is gone."""
+    """The reason why no file can be created there; empty if one could, unnamed where the system supports that, and
+    is gone again."""
     from tempfile import TemporaryFile
 
     try:
@@ -68,7 +70,7 @@ def unwritable(directory: Path) -> str:
 
 
 def _of_hdfs(job: Job, connect: Connect) -> Iterator[EtlError]:
-    """Each HDFS once."""
+    """Checks each HDFS once."""
     found = hadoop.find(os.environ, job.spark.conf)
     asked = set()
     for key, path in paths_of(job):
@@ -103,13 +105,13 @@ def _of_sqlite(sink: JdbcSink) -> Iterator[EtlError]:
 
 
 def _of_server(url: str, connect: Connect) -> Iterator[EtlError]:
-    """Of several servers one is enough."""
+    """Checks a list of servers, of which one suffices."""
     if reasons := silent(addresses(url), connect):
         yield EtlError(f"the database is not responding at {reasons}", EtlExit.CLUSTER, key="sink.jdbc.url")
 
 
 def addresses(url: str) -> Iterator[tuple[str, int]]:
-    """jdbc:postgresql://host:port,host/database, or without host or port."""
+    """Parses jdbc:postgresql://host:port,host/database; hosts and ports are optional."""
     rest = url.removeprefix(_POSTGRESQL)
     servers = rest.removeprefix("//").partition("/")[0].partition("?")[0] if rest.startswith("//") else ""
     for server in servers.split(","):

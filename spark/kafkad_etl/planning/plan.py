@@ -1,7 +1,7 @@
-"""From a job and the cluster as it is now to a Plan for the driver: every offset is known before Spark starts.
+"""Turns a job and the current state of its cluster into a Plan for the driver, with every offset resolved.
 
-`plan` looks and decides; it changes nothing anywhere. What a run has to do first is in `Planned`, and done by
-`beginning.begin`."""
+`plan` only reads and decides. What a run must do first is listed in `Planned` and done by `beginning.begin`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plan(
     environment: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.time,
 ) -> Planned:
-    """`job` is the effective one. EtlError CLUSTER, DATA_LOSS or CHECKPOINT says why it cannot run."""
+    """Plans an effective job. EtlError CLUSTER, DATA_LOSS or CHECKPOINT says why it cannot run."""
     now = clock()
     runs = asked.task == "run"
     keeps_progress = runs and job.run.mode != "batch"
@@ -70,5 +70,5 @@ def plan(
 
 
 def _committed(checkpoint: Checkpoint, stands: Progress) -> int | None:
-    """Here it is known that the batch is there; elsewhere the driver has to look."""
+    """The batch that a remote checkpoint must have, which the driver verifies; a local one has been checked here."""
     return stands.standing.batch if checkpoint.is_remote else None

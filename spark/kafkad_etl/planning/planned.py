@@ -1,4 +1,4 @@
-"""What a run is to do, before it does it: the Plan for the driver, and what its planning found out."""
+"""A planned run: the Plan for the driver, and everything that planning found out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkad_etl.messages import Plan
 
 
 class Asked(NamedTuple):
-    """What the command line says beside the job."""
+    """The command line's settings for a run, beside the job."""
 
     task: Literal["run", "preview"] = "run"
     limit_rows: int = 0
@@ -22,11 +22,11 @@ class Asked(NamedTuple):
     reset_checkpoint: bool = False
     preview_from: Literal["earliest", "latest"] = "latest"
     spark: str = ""
-    """The version that runs it; empty: not known yet."""
+    """The Spark version to run on; empty if not known yet."""
 
 
 class Reach(NamedTuple):
-    """What is there to be read of one partition when the run begins."""
+    """The offsets of one partition that can be read when the run begins."""
 
     where: TopicPartition
     start: int
@@ -34,7 +34,7 @@ class Reach(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Offsets: markers of transactions and compacted records count too."""
+        """Number of offsets, including transaction markers and records removed by compaction."""
         return max(self.end - self.start, 0)
 
 
@@ -48,18 +48,18 @@ class Planned(NamedTuple):
     plan: Plan
     reach: tuple[Reach, ...] = ()
     checkpoint: Checkpoint | None = None
-    """None: there is none in this mode."""
+    """None if this mode has none."""
     standing: Standing = Standing()
     record: Record | None = None
     is_new: bool = True
-    """The checkpoint has no batch yet."""
+    """Whether the checkpoint has no batch yet."""
     resets: bool = False
     creations: tuple[Creation, ...] = ()
     lost: tuple[Gap, ...] = ()
-    """Accepted."""
+    """Data loss that was accepted."""
     topic_ids: Mapping[str, str] = {}
     record_bytes: Mapping[str, float] = {}
-    """Of each topic, on average, where the brokers tell."""
+    """Average record size by topic, where the brokers report sizes."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -68,8 +68,8 @@ class Planned(NamedTuple):
 
     @property
     def has_nothing_new(self) -> bool:
-        """Whether Spark would find nothing to do: a checkpoint here that no run has left half done, and not one offset
-        after it. Of files, and of groups that wait in Spark's state, only Spark knows."""
+        """Whether Spark would find nothing to do: a local checkpoint without unfinished work, and no new offsets.
+        For files, and for groups waiting in Spark's state, only Spark knows."""
         return (
             self.plan.mode == "available-now"
             and self.plan.reading is not None

@@ -1,4 +1,4 @@
-"""Where a run goes on: what its checkpoint says, and the record that it is to keep."""
+"""Resolves where a run resumes: its checkpoint's progress and the record to write."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from kafkad_etl.planning.planned import Asked
 
 class Progress(NamedTuple):
     record: Record | None = None
-    """To be written; None: none is kept."""
+    """The record to write; None if no progress is kept."""
     standing: Standing = Standing()
     is_new: bool = True
-    """The checkpoint has no batch yet."""
+    """Whether the checkpoint has no batch yet."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -30,7 +30,8 @@ class Progress(NamedTuple):
 
 
 def progress(checkpoint: Checkpoint, job: Job, asked: Asked, ids: Mapping[str, str], now: float) -> Progress:
-    """`ids` are those of the topics. EtlError CHECKPOINT if the job may not go on with this checkpoint."""
+    """Where the job resumes. `ids` are its topics' ids. Raises EtlError CHECKPOINT if it may not use this
+    checkpoint."""
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
     fresh = checkpoints.record_of(job, _new_id(), made, ids, asked.spark)
     if checkpoint.is_remote:

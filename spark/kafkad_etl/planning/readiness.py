@@ -1,4 +1,4 @@
-"""Whether a run could begin now, with all that it would not find, and not only the first of it."""
+"""Checks whether a run could start now, and reports every obstacle rather than only the first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkad_etl.planning.planned import Asked
 
 
 class NotReady(EtlError):
-    """Several things are not there that a job needs; `mistakes` has a line for each."""
+    """Several things that a job needs are missing; `mistakes` has a line for each."""
 
     def __init__(self, name: str, errors: Sequence[EtlError]) -> None:
         what = f"{name} cannot run: {len(errors)} problems found"
@@ -42,7 +42,7 @@ def check(
     environment: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.time,
 ) -> tuple[str, ...]:
-    """Warnings; EtlError if a run could not begin now."""
+    """Returns warnings; raises EtlError if a run could not start now."""
     distinct = {error.what: error for error in _faults(clusters, job)}
     if len(distinct) > 1:
         raise NotReady(job.name, list(distinct.values()))

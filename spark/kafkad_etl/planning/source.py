@@ -1,4 +1,4 @@
-"""What a job reads: its topics as they are now, and from which offset to which."""
+"""Resolves what a job reads: its topics as they are now, and the offsets from which and to which it reads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NOTHING = Bounds({}, {})
 
 
 def look(clusters: Clusters, job: Job) -> Source:
-    """Nothing of files: those only Spark sees."""
+    """The topics that a job reads; empty for files, which only Spark sees."""
     source = job.source
     if source.files:
         return Source({}, {})
@@ -57,7 +57,7 @@ def look(clusters: Clusters, job: Job) -> Source:
 
 
 def bounds(clusters: Clusters, job: Job, asked: Asked, there: Extents, standing: Standing, now: float) -> Bounds:
-    """EtlError DATA_LOSS if some of it is gone, and that is not accepted."""
+    """Start and end offsets. Raises EtlError DATA_LOSS if records are gone and that is not accepted."""
     warnings: list[str] = []
     if asked.task == "preview":
         begin, end = _last_rows(asked, there)
@@ -101,7 +101,8 @@ def _positions(clusters: Clusters, job: Job, position: Position, key: str, there
 
 
 def _last_rows(asked: Asked, there: Extents) -> tuple[Positions, Positions]:
-    """Of each partition as many as are to be shown: which of them are the last is known only when they are read."""
+    """Bounds of a preview: as many offsets of each partition as rows to show, since which are last is known only
+    after reading."""
     count = asked.limit_rows
     if asked.preview_from == "earliest":
         begin = {where: extent.start for where, extent in there.items()}
@@ -135,7 +136,7 @@ def _subscription(job: Job) -> tuple[Literal["assign", "subscribe", "subscribePa
 
 
 def record_bytes(clusters: Clusters, job: Job, found: Source) -> dict[str, float]:
-    """Of each topic on average, as records are in the log, compressed; nothing where no broker tells."""
+    """Average record size by topic as stored, compressed; empty where no broker reports sizes."""
     asked = {name: topic.partitions for name, topic in found.topics.items()}
     sizes: dict[TopicPartition, int] = {}
     for directory in log_dirs(clusters.session(job.kafka), partitions=asked)[0] if asked else ():
@@ -146,7 +147,7 @@ def record_bytes(clusters: Clusters, job: Job, found: Source) -> dict[str, float
 
 
 def averages(sizes: Mapping[TopicPartition, int], there: Extents) -> dict[str, float]:
-    """Pure."""
+    """Averages from partition sizes. Pure."""
     totals: dict[str, tuple[int, int]] = {}
     for where, extent in there.items():
         if where in sizes:

@@ -1,4 +1,4 @@
-"""What a job writes to: topics that are there, or that a run has to create first, and places that are no topics."""
+"""Resolves what a job writes to: existing topics, topics to create first, and other sinks."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ PARTITION = "_partition"
 
 
 class Target(NamedTuple):
-    """The topic that rows go to."""
+    """The topic that rows are written to."""
 
     partitions: int = 0
-    """It has so many, or will have; 0: rows go elsewhere."""
+    """Number of partitions it has or will have; 0 if rows go elsewhere."""
     creations: tuple[Creation, ...] = ()
-    """What a run has to create first."""
+    """Topics that the run must create first."""
 
 
 def look(clusters: Clusters, job: Job, read: Source) -> Target:
-    """EtlError for topics that nobody will create or that have too few partitions, and for other places of rows."""
+    """The checked target. Raises EtlError for missing topics, too few partitions, or any other sink that cannot be
+    written."""
     for fault in places.faults(job):
         raise fault
     for name in dead_letter_topics(job):
@@ -51,7 +52,7 @@ def target(clusters: Clusters, job: Job, read: Source) -> Target:
 
 
 def need_partitions(job: Job, read: Source, there: int, host: str, *, created: bool) -> None:
-    """EtlError CLUSTER if rows are to keep their partitions, and the target lacks some of those."""
+    """Raises EtlError CLUSTER if rows keep their partition number and the target lacks some of those partitions."""
     sink = job.sink.topic
     if sink is None or not sink.partition or not any(each.partition >= there for each in read.there):
         return

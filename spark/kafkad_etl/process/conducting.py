@@ -1,4 +1,4 @@
-"""From the start of Spark to its end: the driver's events to all whom they concern, and Ctrl-C to the driver."""
+"""Conducts a run from the start of Spark to its end: passes the driver's events on, and Ctrl-C to the driver."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from kafkad_etl.reporting import Outcome, Reporter
 _LOG_LINES = 5
 _LOG_SCANNED = 60
 _END_SECONDS = 20.0
-"""For Spark to end by itself, once the driver has said that it is done."""
+"""Time for Spark to exit by itself after the driver has finished."""
 _START_SECONDS = 45.0
-"""For Spark to start on a cluster that has room."""
+"""Time for Spark to start on a cluster that has resources."""
 _STOPPING = "stopping after the current batch; press Ctrl-C again to stop at once"
 
 Told = Committed | Ends | Lost | Unsure | Warned | Failed
-"""What others than the driver know."""
+"""Events that the front adds to those of the driver."""
 Last = Ended | Failed | None
-"""What the driver said last; None: it went without a word."""
+"""The driver's last event; None if it ended without one."""
 
 
 class Conductor:
-    """A context manager: at its end it is shown what was done, however that came about."""
+    """Passes events from the driver and the front to the reporter. A context manager, which reports the outcome at
+    its end, however that came about."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class Conductor:
         cluster: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`cluster`: the master that may keep the application waiting; empty: none can."""
+        """`cluster` is the master that may keep the application waiting; empty for a local one."""
         self._shown = shown
         self._cluster = cluster
         self._clock = clock
@@ -61,19 +62,20 @@ class Conductor:
         self.on_batch: list[Callable[[Batch], None]] = []
 
     def tell(self, event: Told) -> None:
-        """From any thread. `Failed` ends the run after the batch that runs."""
+        """Queues an event; safe from any thread. `Failed` stops the run after the current batch."""
         self._others.put(event)
 
     @property
     def was_cut_off(self) -> bool:
-        """At the end: whether there may be more than the driver has told."""
+        """Whether the driver may have done more than it reported; valid at the end."""
         return not isinstance(self._last, Ended)
 
     def warn(self, text: str) -> None:
         self.tell(Warned(text))
 
     def to_its_end(self, launched: Launched, log: Log) -> Last:
-        """What the driver said last; None: it was interrupted. EtlError if Spark went under."""
+        """Runs until Spark has ended. Returns the driver's last event, None if interrupted; raises EtlError if Spark
+        was killed."""
         self._began = True
         last = self._conduct(launched, log)
         status = settle(launched, self._interruptions)
@@ -84,7 +86,7 @@ class Conductor:
         return None
 
     def _tell_waiting(self, log: Log) -> None:
-        """Once: the cluster may have good reasons."""
+        """Warns once if the cluster has not started the application, for which it may have good reasons."""
         if self._cluster and not self._shown.state.application and self._clock() > self._patience:
             self.warn(
                 f"{self._cluster} has not started the application for {_START_SECONDS:.0f} s: its queue may be full, "
@@ -93,7 +95,7 @@ class Conductor:
             self._cluster = ""
 
     def _conduct(self, launched: Launched, log: Log) -> Last:
-        """Until the driver has gone."""
+        """Handles events until the driver has disconnected."""
         for event in launched.events():
             if event is None:
                 self._shown.tick()
@@ -156,7 +158,7 @@ def without_secrets(event: Event, secrets: frozenset[str]) -> Event:
 
 
 def exit_of(last: Last) -> EtlExit:
-    """Of a run that did not fail."""
+    """The exit code of a run that did not fail."""
     return EtlExit.DONE if isinstance(last, Ended) and last.reason != "stopped" else EtlExit.INTERRUPTED
 
 
@@ -169,9 +171,10 @@ def outcome(last: Last, interruptions: int) -> Outcome:
 
 
 def settle(launched: Launched, interruptions: Interruptions, clock: Callable[[], float] = time.monotonic) -> int | None:
-    """Spark puts its own things in order; nobody has to wait for it who has pressed Ctrl-C twice.
+    """Waits for Spark to exit by itself, unless Ctrl-C was pressed twice, then kills it.
 
-    How spark-submit ended by itself; None: it had to be ended."""
+    Returns spark-submit's own exit status; None if it had to be killed.
+    """
     patience = clock() + _END_SECONDS
     while (status := launched.wait(0.1)) is None and clock() < patience and interruptions.count < 2:
         pass
@@ -180,7 +183,7 @@ def settle(launched: Launched, interruptions: Interruptions, clock: Callable[[],
 
 
 def went_under(last: Last, status: int | None) -> bool:
-    """Whether the JVM was killed, or ended without a word: what a driver says then is only that it is alone."""
+    """Whether the JVM was killed or ended without a last event; all its driver reports then is the lost JVM."""
     return last is None or (isinstance(last, Failed) and signal_of(status) is not None)
 
 
@@ -188,7 +191,7 @@ _ENDED_BY = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 
 
 def signal_of(status: int | None) -> signal.Signals | None:
-    """That ended it; a JVM that SIGTERM ended says so by its exit code: 128 more."""
+    """The signal that ended it. A JVM ended by SIGTERM exits with 128 plus its number."""
     if status is None or status >= 0:
         return next((each for each in _ENDED_BY if status == 128 + each), None)
     return signal.Signals(-status)
@@ -198,12 +201,12 @@ _OF_A_TRACE = re.compile(r"\s+at .*|\s*\.\.\. \d+ more|Caused by: .*|Traceback .
 
 
 def without_traces(lines: Sequence[str]) -> list[str]:
-    """Those are in the log."""
+    """The lines without stack traces, which are in the log."""
     return [line for line in lines if not _OF_A_TRACE.fullmatch(line)]
 
 
 def vanished(status: int | None, log: Log, secrets: frozenset[str]) -> EtlError:
-    """The last words of a driver that went without telling us any are in the log."""
+    """The error for a driver that ended without a last event, with the last lines of its log."""
     how = "stopped responding" if status is None else f"exited with code {status}"
     hints = []
     by = signal_of(status)

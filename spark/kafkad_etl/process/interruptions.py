@@ -1,4 +1,4 @@
-"""Ctrl-C, counted: the first asks a run to end after its batch, the second ends it."""
+"""Counts Ctrl-C: the first asks a run to stop after its batch, the second stops it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruptions:
-    """While it is entered. SIGTERM, as a supervisor sends it, and the end of the terminal count as well; a signal that
-    is ignored, as under nohup, stays so."""
+    """Counts interruptions while entered. SIGTERM, as sent by a supervisor, and SIGHUP count too; a signal that is
+    ignored, as under nohup, stays ignored."""
 
     def __init__(self) -> None:
         self.count = 0
         self.by = signal.SIGINT
-        """The last one."""
+        """The last signal received."""
         self._before: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Self:

@@ -1,8 +1,8 @@
-"""spark-submit as a process of ours: started, told what to do over a socket, listened to, and never left behind.
+"""Runs spark-submit as a child process: starts it, exchanges messages over a socket, and never leaves it behind.
 
-It runs in a session of its own, so that Ctrl-C on the terminal reaches only us, and so that everything it started can
-be ended with it. Socket, temporary files and logging's configuration are in a private directory; a lock on it is
-inherited by the JVM, so that what a killed run left is found and removed by the next one.
+It runs in a session of its own, so that Ctrl-C on the terminal reaches only us and everything it started can be killed
+with it. The socket, temporary files and logging configuration are in a private directory. The JVM inherits a lock on
+it, so that the next run can find and remove what a killed run left.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from kafkad_etl.sockets import address
 PREFIX = "kctl-etl-"
 _TICK_SECONDS = 0.1
 _GRACE_SECONDS = 20.0
-"""For Spark to end by itself once the driver has said that it is done."""
+"""Time for Spark to exit by itself after the driver has finished."""
 _KILL_SECONDS = 5.0
 _PIECE = 1 << 16
 _ARTIFACTS = Path("artifacts")
-"""Spark 4 makes this directory wherever it is started, for nothing that jobs need, and leaves it behind."""
+"""Directory that Spark 4 creates wherever it is started, for nothing that jobs need, and leaves behind."""
 
 
 class Launched:
-    """A context manager: at its end no process is left, and no file but the log."""
+    """A running spark-submit. A context manager: at its end no process is left, and no file but the log."""
 
     def __init__(
         self,
@@ -61,16 +61,16 @@ class Launched:
 
     @property
     def pid(self) -> int:
-        """Of spark-submit, and of the group of all its processes."""
+        """The process id of spark-submit and the id of its process group."""
         return self._process.pid
 
     @property
     def ended(self) -> int | None:
-        """The exit status, once it has ended; a signal's number is negative."""
+        """The exit status, once it has exited; negative for a signal."""
         return self._process.poll()
 
     def events(self, tick: float = _TICK_SECONDS) -> Iterator[Event | None]:
-        """Until the driver has gone; None whenever nothing came for a tick."""
+        """Yields events until the driver disconnects, and None whenever nothing arrived for a tick."""
         while not self._connected(tick):
             if self.ended is not None:
                 return
@@ -95,7 +95,7 @@ class Launched:
                 yield event_of(line)
 
     def stop(self, now: bool = False) -> None:
-        """Finish the batch that runs; or `now`: end all at once."""
+        """Asks the driver to finish the current batch, or with `now` kills everything."""
         if now:
             self.kill()
         elif self._driver is not None:
@@ -107,14 +107,14 @@ class Launched:
             self.kill()  # there is no batch yet
 
     def kill(self) -> None:
-        """spark-submit and whatever it started."""
+        """Kills spark-submit and everything it started."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             return
 
     def wait(self, seconds: float = _GRACE_SECONDS) -> int | None:
-        """For its end; None: it takes longer."""
+        """Waits for it to exit; returns None if that takes longer."""
         from subprocess import TimeoutExpired
 
         try:
@@ -146,7 +146,7 @@ class Launched:
 
 
 def remove_empty(directory: Path) -> None:
-    """With all empty directories in it; what holds a file stays."""
+    """Removes a directory if it holds nothing but empty directories."""
     for path in sorted((path for path in directory.rglob("*") if path.is_dir()), reverse=True):
         remove_if_empty(path)
     remove_if_empty(directory)
@@ -164,7 +164,7 @@ def _readable(sock: socket.socket, seconds: float) -> bool:
 
 
 class Private:
-    """A directory only we can enter, that is ours for as long as we or the JVM live."""
+    """A private directory, locked for as long as we or the JVM live."""
 
     def __init__(self, parent: Path) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
@@ -177,7 +177,7 @@ class Private:
 
 
 def sweep(parent: Path) -> list[Path]:
-    """Removes what runs left that were killed; a directory that nobody has locked belongs to no living run."""
+    """Removes directories left behind by killed runs, which are those that nobody has locked."""
     removed = []
     for path in parent.glob(f"{PREFIX}*"):
         try:
@@ -241,7 +241,8 @@ def launch(
 
 
 def located(plan: Plan) -> Plan:
-    """Paths without a scheme are on the disk of this machine, whatever fs.defaultFS says in HADOOP_CONF_DIR."""
+    """Gives paths without a scheme the scheme file:, so that they mean this machine's disk whatever fs.defaultFS
+    says in HADOOP_CONF_DIR."""
     job, transform, files = plan.job, plan.job.transform, plan.job.source.files
     lookups = {name: replace(lookup, path=_located(lookup.path)) for name, lookup in transform.lookups.items()}
     job = replace(

@@ -1,4 +1,4 @@
-"""A job's log file: what Spark says, what the driver prints, and the traces of failures."""
+"""A job's log file: Spark's output, the driver's, and stack traces of failures."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def log_of(job: Job, environment: Mapping[str, str] = os.environ) -> Log:
 
 
 class Log:
-    """`begin` is where this run's part begins."""
+    """The log file. `begin` is where this run's part starts."""
 
     def __init__(self, path: Path) -> None:
-        """One that has grown large makes room."""
+        """Opens the log, moving a large one aside."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > _LARGE:
@@ -37,7 +37,7 @@ class Log:
             file.write(f"{text.rstrip()}\n".encode())
 
     def last_lines(self, count: int) -> list[str]:
-        """Of this run."""
+        """The last lines written by this run."""
         with self.path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(self.begin, size - _TAIL_BYTES))

@@ -1,6 +1,6 @@
-"""What spark-submit is called with: its words and its variables. Pure, and shown by `kctl etl plan`.
+"""Builds spark-submit's command line and environment. Pure, and shown by `kctl etl plan`.
 
-Nothing secret is in either: they can be seen by others on the machine. Settings whose values hold a secret reach the
+Neither contains secrets, since others on the machine can see them. Settings whose values contain a secret reach the
 driver in the Plan, and it sets them before Spark starts.
 """
 
@@ -23,7 +23,7 @@ _FLAGS = {"--verbose", "-v", "--supervise"}
 _MOST_SHUFFLE_PARTITIONS = 8
 _FEW_ROWS = 200_000
 _ONLY_AT_START = ("spark.driver.", "spark.jars", "spark.submit.", "spark.master")
-"""Settings that count only before the driver's program runs."""
+"""Settings that only count before the driver's program runs."""
 
 LOG4J2 = """status = error
 rootLogger.level = warn
@@ -36,24 +36,24 @@ appender.all.target = SYSTEM_ERR
 appender.all.layout.type = PatternLayout
 appender.all.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 """
-"""Standard error is the log file; Spark's own default would be to write there what nobody asked for. How an application
-waits in YARN is asked for."""
+"""Logging configuration. Standard error is the log file. Spark's default would log too much; how an application
+waits in YARN is worth logging."""
 
 
 class Options(NamedTuple):
-    """What was given after `--`, for spark-submit."""
+    """The spark-submit options given after `--`."""
 
     words: tuple[str, ...] = ()
     master: str = ""
     conf: Mapping[str, str] = {}
-    """Spark's settings by their names."""
+    """Spark settings by name."""
 
 
 NO_OPTIONS = Options()
 
 
 def options_of(words: Sequence[str]) -> Options:
-    """Refuses what would submit something else than the job, or from elsewhere."""
+    """Parses the options, refusing any that would submit something other than the job or run it elsewhere."""
     master, mode = "", ""
     conf = {}
     for name, value in _pairs(words):
@@ -76,7 +76,7 @@ def options_of(words: Sequence[str]) -> Options:
 
 
 def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Options with their values, and the settings of --conf by their own names."""
+    """Options with their values, and the settings of --conf under their own names."""
     rest = list(words)
     while rest:
         name, equals, value = rest.pop(0).partition("=")
@@ -102,7 +102,7 @@ def is_local(master: str) -> bool:
 
 
 def cores(master: str) -> int:
-    """Of a local master."""
+    """The number of cores of a local master."""
     match = re.fullmatch(r"local\[(\d+|\*)(?:,\s*\d+)?\]", master)
     if match is None:
         return 1
@@ -110,7 +110,7 @@ def cores(master: str) -> int:
 
 
 def settings(job: Job, master: str) -> dict[str, Scalar]:
-    """Of Spark: ours, and above them the job's."""
+    """Spark settings: our defaults, overridden by the job's."""
     ours: dict[str, Scalar] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -148,7 +148,7 @@ def command(
 
 
 def _jar_url(jar: str, master: str) -> str:
-    """On this machine alone nothing has to be copied."""
+    """The jar as a URL; on a local master nothing needs to be copied."""
     return f"local:{jar}" if is_local(master) and "://" not in jar else jar
 
 
@@ -157,7 +157,7 @@ def _text(value: Scalar) -> str:
 
 
 def is_brief(plan: Plan, master: str) -> bool:
-    """Whether the JVM ends before it would pay to compile for speed, which takes half of a short run's processor."""
+    """Whether the JVM will exit before optimised compilation pays off, which takes half of a short run's CPU time."""
     reading = plan.reading
     if reading is None or plan.mode == "continuous" or not is_local(master):
         return False
@@ -172,7 +172,7 @@ def is_brief(plan: Plan, master: str) -> bool:
 def variables(
     environment: Environment, master: str, directory: Path, environ: Mapping[str, str], *, brief: bool = False
 ) -> dict[str, str]:
-    """Of spark-submit's environment. `directory` is the run's own, and goes away with it."""
+    """Environment variables for spark-submit. `directory` is the run's private directory."""
     ours = {
         "JAVA_HOME": str(environment.java.home),
         "SPARK_HOME": str(environment.spark_home),

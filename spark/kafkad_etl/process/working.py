@@ -1,4 +1,4 @@
-"""A piece of work for Spark, from its start to how it ended: the same for all tasks."""
+"""Runs one piece of work on Spark to its end; shared by all tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Work(NamedTuple):
     master: str = ""
     options: Options = NO_OPTIONS
     lock: Lock | None = None
-    """The JVM holds it too, for as long as it lives."""
+    """Also held by the JVM for as long as it lives."""
 
 
 def work_to_its_end(
@@ -36,7 +36,8 @@ def work_to_its_end(
     explain: Callable[[Failed], EtlError],
     attend: Callable[[Conductor], AbstractContextManager[object]] = lambda _: nullcontext(),
 ) -> EtlExit:
-    """EtlError if it failed, as `explain` has it. `attend` is entered before Spark starts, and left after its end."""
+    """Runs the work. Raises EtlError, as built by `explain`, if it failed. `attend` is entered before Spark starts
+    and left after it has ended."""
     with ExitStack() as stack:
         interruptions = stack.enter_context(Interruptions())
         master = work.options.master or work.master or work.plan.job.spark.master

@@ -1,4 +1,4 @@
-"""How a run shows itself, in one of three ways. Data go to standard output, all else to `stream`."""
+"""Shows a run's progress in one of three ways. Data goes to standard output, everything else to `stream`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Outcome = Literal["done", "limit", "stopped", "interrupted", "failed", "not begu
 
 
 class Reporter(ABC):
-    """Gets every event, and a tick whenever some time has passed; `close` says how it all ended."""
+    """Receives every event, and a tick at regular intervals; `close` reports the outcome."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Reporter(ABC):
     def tick(self) -> None: ...
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Prints a line that stays on the screen."""
         print(text, file=self._stream, flush=True)
 
     def close(self, outcome: Outcome) -> None:

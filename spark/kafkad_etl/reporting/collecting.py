@@ -1,4 +1,4 @@
-"""For a command that prints a table at its end: until then only lines that must not wait."""
+"""Reporter for commands that print a table at their end: until then, it prints only lines that must not wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Kind = TypeVar("Kind")
 
 
 class Collector(Reporter, Generic[Kind]):
-    """`found` are the events of one kind."""
+    """Collects the events of one kind in `found`."""
 
     def __init__(self, kind: type[Kind], stream: TextIO) -> None:
         super().__init__(begin(time.monotonic(), {}, {}), stream)
@@ -28,10 +28,10 @@ class Collector(Reporter, Generic[Kind]):
             self.say(line)
 
     def rows(self, rows: Rows) -> None:
-        """Are an event as any other."""
+        """Handled like any other event."""
 
     def tick(self) -> None:
-        """Nothing has happened."""
+        """Does nothing."""
 
     def close(self, outcome: Outcome) -> None:
-        """The table says it all."""
+        """Prints nothing; the table follows."""

@@ -1,4 +1,4 @@
-"""What a run does, for Prometheus: `run.listen` says where."""
+"""Serves a run's metrics to Prometheus, on the address in `run.listen`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PREFIX = "kafkad_etl"
 
 
 class Exporter:
-    """A context manager; a thread answers while it lasts. `state` is called for every scrape."""
+    """An HTTP server in a thread, as a context manager. `state` is called for every scrape."""
 
     def __init__(
         self, listen: str, job: str, state: Callable[[], State], clock: Callable[[], float] = time.monotonic
@@ -64,13 +64,13 @@ def _handler(render: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, *arguments: object) -> None:
-            """Scrapes are nothing to talk about."""
+            """Suppresses the log line for each scrape."""
 
     return Handler
 
 
 def page(job: str, state: State, now: float, wall: float) -> str:
-    """`now` by the state's clock, `wall` as seconds since 1970."""
+    """The metrics page. `now` is by the state's clock, `wall` in seconds since 1970."""
     return "".join(f"{line}\n" for line in _lines(job, state, now, wall))
 
 

@@ -1,4 +1,4 @@
-"""Everything the driver says, as JSON lines on standard output, and a summary as the last one."""
+"""Reporter that prints every event as a JSON line on standard output, and a summary as the last one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class JsonLines(Reporter):
         sys.stdout.flush()
 
     def rows(self, rows: Rows) -> None:
-        """Are an event as any other."""
+        """Handled like any other event."""
 
     def tick(self) -> None:
-        """Nothing has happened."""
+        """Does nothing."""
 
     def close(self, outcome: Outcome) -> None:
         if outcome == "not begun":

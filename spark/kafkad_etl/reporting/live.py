@@ -1,4 +1,4 @@
-"""A picture on a terminal that changes: a bar for each topic, and below them the tasks of the running batch."""
+"""Reporter for terminals: a live display with a bar for each topic and the tasks of the current batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkad_etl.reporting.text import batch_line, paces, said
 
 _BAR_WIDTH = 24
 _TOPICS = 12
-"""Those with the largest lag; a pattern may match hundreds."""
+"""Maximum number of topics shown, those with the largest lag first; a pattern may match hundreds."""
 _PER_SECOND = 5
 
 
@@ -46,7 +46,7 @@ class Live(Reporter):
         self._picture.start()
 
     def tick(self) -> None:
-        """It refreshes itself."""
+        """Does nothing; the display refreshes itself."""
 
     def close(self, outcome: Outcome) -> None:
         self._picture.stop()

@@ -1,4 +1,5 @@
-"""Lines that can go to a file, every ten seconds: one for each topic, and of several one for the whole."""
+"""Reporter that prints progress every ten seconds: a line for each topic, and one for the whole run if there are
+several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run has done so far, as a fold over what the driver says. Pure: `advance(state, event, now)`."""
+"""A run's progress so far, folded from events. Pure: `advance(state, event, now)`."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ _RECENT_SECONDS = 60.0
 
 
 class Span(NamedTuple):
-    """Of one partition: where this run began, how far it is, and where the log ends as far as is known."""
+    """The progress of one partition: the offset where this run started, the next offset to read, and the end of the
+    log as far as it is known."""
 
     start: int
     done: int
     end: int
     latest: int = 0
-    """As kctl itself has asked: it goes on while Spark says nothing."""
+    """The end as kctl itself has polled it, which moves on while Spark is silent."""
 
     @property
     def lag(self) -> int:
@@ -46,7 +47,7 @@ class Span(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """At this time so many offsets of each topic were done."""
+    """The number of offsets of each topic that were done at a moment."""
 
     now: float
     done: Mapping[str, int]
@@ -59,11 +60,11 @@ class State(Struct, frozen=True, kw_only=True):
     began: float
     spans: Spans = {}
     record_bytes: Mapping[str, float] = {}
-    """Of each topic: how large its records are on average, if the brokers tell."""
+    """Average record size by topic, where the brokers report sizes."""
     samples: tuple[Sample, ...] = ()
     application: str = ""
     reading: bool = False
-    """Spark has started, and the query runs."""
+    """Whether Spark has started and the query runs."""
     batches: int = 0
     replayed: int = 0
     read: int = 0
@@ -79,17 +80,17 @@ class State(Struct, frozen=True, kw_only=True):
     tasks: Tasks | None = None
     batch_seconds: float = 0.0
     batch_ended: float | None = None
-    """When the last one was committed, by the same clock as `began`."""
+    """When the last batch was committed, by the same clock as `began`."""
     failures: int = 0
-    """Batches that failed."""
+    """Failed batches."""
     retries: int = 0
     """Failed batches that were retried."""
     untold: int = 0
-    """Batches that are committed, of whose rows nothing is known."""
+    """Committed batches whose row counts are unknown."""
     unsure: Mapping[str, int] = {}
-    """For each topic: rows of batches that are not committed, at most."""
+    """By topic: the maximum number of rows written by batches that were not committed."""
     lost: tuple[Gap, ...] = ()
-    """Records that were deleted before they were read, which the job or the command line accepts."""
+    """Records that were deleted before they were read, where the job or the command line accepts that."""
     warnings: tuple[str, ...] = ()
     failed: Failed | None = None
     reason: str = ""
@@ -205,7 +206,7 @@ def _with_batch(state: State, batch: Batch, now: float) -> State:
 
 
 def _moved(spans: Spans, batch: Batch) -> Spans:
-    """Partitions may be new: they begin where the batch began."""
+    """Spans after a batch. New partitions start where the batch started."""
     moved = {topic: dict(found) for topic, found in spans.items()}
     for topic, ends in batch.end.items():
         for partition, done in ends.items():
@@ -223,7 +224,7 @@ def _done(spans: Spans) -> dict[str, int]:
 
 
 def rows_per_second(state: State, topic: str) -> float | None:
-    """Over the last minute; None before the first batch."""
+    """The rate over the last minute; None before the first batch."""
     first, last = state.samples[0], state.samples[-1]
     if last.now <= first.now:
         return None

@@ -1,4 +1,4 @@
-"""Rows of a preview or of a console sink, on standard output."""
+"""Prints rows of a preview or a console sink on standard output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kctl.texts.output import Column, Document, Writer, print_lines
 
 
 def print_table(rows: Rows) -> None:
-    """Values as Spark shows them; null as -."""
+    """Prints values as Spark shows them, and null as -."""
     columns = [Column(name, "", header=name) for name in rows.columns]
     writer = Writer(Settings(), columns, Document("etl"))
     print_lines(writer.table(dict(zip(rows.columns, row, strict=True)) for row in rows.rows))

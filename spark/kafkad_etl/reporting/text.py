@@ -1,4 +1,4 @@
-"""What people read of a run: one line while it goes on, and what its end prints. Pure."""
+"""Texts about a run for people: the progress line and the final summary. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kafkad_etl.reporting.state import (
 from kctl.texts.output import counted, duration_text, size_text
 
 _PARTITIONS = 12
-"""Whose offsets the summary names, of each topic."""
+"""Maximum number of partitions per topic whose offsets the summary shows."""
 
 
 def said(event: Event) -> str:
-    """Of events that have a line of their own."""
+    """The line printed for an event; empty if it has none."""
     if isinstance(event, Warned):
         return f"warning: {event.text}"
     if isinstance(event, Retrying):
@@ -56,7 +56,8 @@ def paces(state: State, topic: str) -> Iterator[str]:
 
 
 def batch_line(state: State) -> str:
-    """What is not of one topic: the running batch's tasks, the watermark, and what does not go to the sink."""
+    """Progress that is not specific to a topic: tasks of the current batch, the watermark, and rows that were left
+    out."""
     parts = []
     if not state.reading:
         parts.append("Spark is starting")
@@ -86,7 +87,7 @@ _ENDS = {
 
 
 def summary(state: State, outcome: str, seconds: float, *, guarantee: str = "", log: str = "") -> Iterator[str]:
-    """Every end prints it: also what is zero, as long as somebody may ask."""
+    """The final summary. It also shows counts that are zero, since readers look for them."""
     counts = [f"{state.read:,} rows read", f"{state.written:,} written", f"{state.bad:,} bad"]
     counts += [f"{state.late:,} dropped late", f"{state.duplicates:,} duplicates"]
     if state.files:
@@ -135,7 +136,7 @@ def open_text(state: State) -> str:
 
 
 def offsets_text(spans: Mapping[int, Span]) -> str:
-    """0: 0-250,000  1: 0-249,998; up to, but not including, the second number."""
+    """Offset ranges such as "0: 0-250,000  1: 0-249,998", each excluding its second number."""
     shown = [f"{p}: {span.start:,}-{span.done:,}" for p, span in sorted(spans.items())[:_PARTITIONS]]
     more = len(spans) - len(shown)
     return "  ".join([*shown, f"and {more} more partitions"] if more > 0 else shown) or "no partitions"

@@ -1,5 +1,5 @@
-"""What goes on beside Spark while a job runs, and what its end is looked at for: the cluster, the checkpoint, the group
-that shows the progress."""
+"""Runs the jobs beside Spark: the consumer group's offsets, deleted topics and records, end offsets; and inspects
+the checkpoint and the sink at the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kctl.errors import KctlError
 def attended(
     planned: Planned, clusters: Clusters, shown: Reporter, said: Sequence[str], conductor: Conductor
 ) -> Iterator[None]:
-    """What is known before Spark starts is said; progress is shown as a consumer group."""
+    """Prints what is known before Spark starts, and watches the cluster until it has ended."""
     from kafkad_etl.cluster.mirror import Mirror, group_of
 
     for text in said:
@@ -54,7 +54,7 @@ def attended(
 
 
 class _Last:
-    """The newest batch that is known to be committed."""
+    """Keeps the number of the newest batch known to be committed."""
 
     def __init__(self, batch: int | None) -> None:
         self.batch = -1 if batch is None else batch
@@ -64,7 +64,7 @@ class _Last:
 
 
 def _tell_committed(planned: Planned, last: _Last, conductor: Conductor) -> None:
-    """Batches that were finished while Spark was ended: the driver could not tell of them."""
+    """Reports batches that were committed while Spark was shutting down, which the driver could not report."""
     if planned.checkpoint is None or planned.checkpoint.is_remote:
         return
     standing = planned.checkpoint.standing()
@@ -97,14 +97,14 @@ def _tell_appended(appended: Appended | None, shown: Reporter, conductor: Conduc
 
 
 def remember(planned: Planned, batch: Batch) -> None:
-    """What a remote checkpoint holds, which from here nobody can look at."""
+    """Records a remote checkpoint's progress, since it cannot be read from here."""
     assert planned.checkpoint and planned.record
     seen = Standing(batch=batch.batch, reached=batch.end)
     planned.checkpoint.write_record(replace(planned.record, seen=seen))
 
 
 def _watch(planned: Planned, clusters: Clusters, conductor: Conductor, stack: ExitStack) -> None:
-    """Topics and records that are deleted meanwhile."""
+    """Watches for topics and records that are deleted during the run."""
     job, reading = planned.plan.job, planned.plan.reading
     if reading is None:
         return
@@ -125,7 +125,7 @@ def _watch(planned: Planned, clusters: Clusters, conductor: Conductor, stack: Ex
 def _ask_for_ends(
     planned: Planned, clusters: Clusters, shown: Reporter, conductor: Conductor, stack: ExitStack
 ) -> None:
-    """In mode batch nothing is behind: it has an end of its own."""
+    """Polls end offsets, except in mode batch, which has a fixed end."""
     if planned.plan.reading is None or planned.plan.mode == "batch":
         return
     from kafkad_etl.cluster.ends import Asking

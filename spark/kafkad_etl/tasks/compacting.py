@@ -1,4 +1,4 @@
-"""`kctl etl compact`: a job's small files are merged by Spark while the job's lock is held. No cluster is needed."""
+"""`kctl etl compact`: Spark merges a job's small files while the job's lock is held. No cluster is contacted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafkad_etl.reporting.collecting import Collector
 
 
 class Request(NamedTuple):
-    """What the command line says."""
+    """The command line's arguments."""
 
     file: JobFile
     min_files: int | None = None
@@ -36,7 +36,7 @@ class Done(NamedTuple):
 
 
 def compact(request: Request, stream: TextIO) -> Done:
-    """EtlError for all that goes wrong."""
+    """Compacts the job's files. Raises EtlError for anything that goes wrong."""
     loaded = load(request.file)
     job = effective(loaded)
     if job.job.sink.type not in FILES:

@@ -1,4 +1,4 @@
-"""Why a run failed: what the driver said of it, and what the cluster looks like now."""
+"""Explains why a run failed, from the driver's error and the cluster's current state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def explaining(loaded: Loaded, planned: Planned, clusters: Clusters, shown: Repo
 
 
 def explain(failed: Failed, planned: Planned, clusters: Clusters, state: State, where: str = "") -> EtlError:
-    """`where` it is in the job file, if the driver's error has such a place: see `place`."""
+    """The error to report. `where` is the place in the job file, if the driver's error has one: see `place`."""
     if failed.kind in _MAY_BE_THE_CLUSTER:
         found = _of_cluster(planned, clusters, state)
         if found is not None:
@@ -46,7 +46,7 @@ def explain(failed: Failed, planned: Planned, clusters: Clusters, state: State, 
 
 
 def place(failed: Failed, loaded: Loaded) -> str:
-    """Where the SQL is that is wrong: in the job file, or in a file of its own. Empty: it is not about SQL."""
+    """The place of faulty SQL, in the job file or in a file of its own; empty if the failure is not about SQL."""
     transform = loaded.job.transform
     if failed.kind != "sql" or not failed.step:
         return ""
@@ -63,7 +63,7 @@ def place(failed: Failed, loaded: Loaded) -> str:
 
 
 def _of_cluster(planned: Planned, clusters: Clusters, state: State) -> EtlError | None:
-    """What alone is reason enough for a job to fail; None: nothing."""
+    """A state of the cluster that alone explains the failure, if there is one."""
     job = planned.plan.job
     try:
         if planned.plan.reading is not None:

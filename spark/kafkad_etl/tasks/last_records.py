@@ -1,4 +1,4 @@
-"""`kctl etl preview --no-transform`: the records themselves, as kctl's own client reads them. No Java is needed."""
+"""`kctl etl preview --no-transform`: reads the raw records with kctl's own client, without Java."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Found = list[tuple[TopicPartition, "Record"]]
 
 
 def last_records(settings: Settings, request: Request) -> Rows:
-    """EtlError for all that goes wrong."""
+    """The first or last records. Raises EtlError for anything that goes wrong."""
     loaded = load(request.file)
     job = effective(loaded)
     asked = Asked(task="preview", limit_rows=request.rows, preview_from=request.begin)
@@ -69,7 +69,7 @@ def _read(session: Session, reading: Reading, committed: bool) -> Found:
 
 
 def chosen(found: Found, count: int, begin: str) -> Found:
-    """The first or the last so many, by time, in the order of time."""
+    """The first or last records by timestamp, in order of time."""
     ordered = sorted(found, key=lambda one: (one[1].timestamp, one[0], one[1].offset))
     return ordered[:count] if begin == "earliest" else ordered[-count:]
 

@@ -1,4 +1,4 @@
-"""`kctl etl preview`: what the sink would get of some rows. Nothing is written and no lock is needed."""
+"""`kctl etl preview`: what the sink would receive for some rows. Nothing is written and no lock is needed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Request(NamedTuple):
-    """What the command line says."""
+    """The command line's arguments."""
 
     file: JobFile
     rows: int = 20
@@ -38,7 +38,7 @@ class Done(NamedTuple):
 
 
 def preview(settings: Settings, request: Request, stream: TextIO) -> Done:
-    """EtlError for all that goes wrong."""
+    """Previews the job. Raises EtlError for anything that goes wrong."""
     loaded = load(request.file)
     job = effective(loaded)
     with loaded.telling_places():

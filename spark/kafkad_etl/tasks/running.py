@@ -1,6 +1,7 @@
 """`kctl etl run`, from the job file to the exit code.
 
-All that can be known without Spark is looked up before it starts."""
+Everything that can be checked without Spark is checked before it starts.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Request(NamedTuple):
-    """What the command line says."""
+    """The command line's arguments."""
 
     file: JobFile
     asked: Asked = Asked()
@@ -48,7 +49,8 @@ class Request(NamedTuple):
 
 
 def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
-    """EtlError for all that goes wrong. `stream` gets what people read; data go to standard output."""
+    """Runs the job. Raises EtlError for anything that goes wrong. `stream` gets what people read; data goes to
+    standard output."""
     loaded = load(request.file)
     job = effective(loaded)
     doubts = inspect(loaded, job, trusts=request.trusts_sql)
@@ -93,7 +95,7 @@ def _nothing_new(request: Request, planned: Planned, stream: TextIO, said: Seque
 
 @contextmanager
 def exporting(job: Job, shown: Reporter) -> Iterator[None]:
-    """To Prometheus, if the job says where."""
+    """Serves metrics to Prometheus during the run, if the job says where."""
     if not job.run.listen:
         yield
         return

@@ -55,7 +55,7 @@ def good(parsed: DataFrame, parser: Parser) -> DataFrame:
 def write(
     plan: Plan, sink: Sink, out: DataFrame, batch: BatchId, phases: Phases, warn: Callable[[str], None]
 ) -> Written:
-    """Once the checks hold."""
+    """Writes the batch after its checks have passed."""
     checks = plan.job.checks
     if checks:
         out = out.persist()

@@ -1,4 +1,4 @@
-"""What has to hold of a batch before it is written."""
+"""Checks that must hold before a batch is written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkad_etl.messages import Failed
 
 
 def holds(found: Any, expected: Any) -> bool:
-    """Numbers as numbers; what YAML has no word for as Spark prints it."""
+    """Compares a result with the expected value: numbers numerically, types unknown to YAML by their text."""
     if isinstance(expected, bool) or isinstance(found, bool) or found is None or expected is None:
         return type(found) is type(expected) and bool(found == expected)
     if isinstance(expected, int | float) and isinstance(found, int | float | Decimal):

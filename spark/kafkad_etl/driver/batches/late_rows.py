@@ -1,8 +1,8 @@
-"""Rows that come after the watermark, which Spark drops and does not count.
+"""Counts rows that arrive after the watermark, which Spark drops without counting.
 
-Its own counter counts groups, after a part of the aggregation. So the batch's rows are read again, and what would be
-grouped is asked for: a row is late if its group's window ended by the watermark of the batch before. The rows are
-those that the aggregate itself reads: all that the SQL does before belongs to it, filters too.
+Spark's own counter counts groups after partial aggregation. So the batch's rows are read again and passed to the query
+up to its aggregate: a row is late if its group's window ended by the watermark of the previous batch. All SQL before
+the aggregate applies, filters included.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Any, NamedTuple
 from kafkad_etl.driver.terms import DataFrame
 
 DELAY_KEY = "spark.watermarkDelayMs"
-"""Of Spark's columns that a watermark holds for."""
+"""Metadata key of columns that a watermark applies to."""
 GROUPING = ("Aggregate", "Distinct")
 
 
 class Group(NamedTuple):
-    """The column by which an aggregate of the query forgets groups."""
+    """The key column by which an aggregate expires groups."""
 
     aggregate: int
-    """Its place among all aggregates of the plan."""
+    """The aggregate's index in the plan."""
     key: int
-    """Which of its keys."""
+    """The key's index."""
     is_window: bool
     is_sliding: bool
-    """Then a row is in several windows."""
+    """Whether a row belongs to several windows."""
 
 
 def groups_of(stream: DataFrame) -> list[Group]:
-    """Of the aggregates nearest to the source: what comes out of them is not late for others."""
+    """Groups of the aggregates closest to the source; later aggregates receive no late rows."""
     found = []
     for place, node in enumerate(_aggregates(stream)):
         if node.isStreaming() and not any(each.nodeName() in GROUPING for each in _below(node)):
@@ -43,7 +43,7 @@ def groups_of(stream: DataFrame) -> list[Group]:
 
 
 def late_rows(rows: DataFrame, group: Group, watermark_ms: int) -> int:
-    """`rows`: the same query over the batch alone."""
+    """The number of late rows. `rows` is the same query over the batch alone."""
     from pyspark.sql import DataFrame as Frame
 
     aggregate = _aggregates(rows)[group.aggregate]
@@ -62,7 +62,7 @@ def late_rows(rows: DataFrame, group: Group, watermark_ms: int) -> int:
 
 
 def _record(child: Any) -> list[str]:
-    """What tells one row from another; all columns but the window, where the SQL dropped that."""
+    """Columns that identify a row; all columns but the window if the SQL dropped its position."""
     names = [str(child.output().apply(at).name()) for at in range(child.output().size())]
     record = [f"c{names.index(name)}" for name in ("_topic", "_partition", "_offset") if name in names]
     return record if len(record) == 3 else [f"c{at}" for at in range(len(names))]

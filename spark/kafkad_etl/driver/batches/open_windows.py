@@ -1,4 +1,4 @@
-"""Groups that wait in the state for their window to end, when a run does."""
+"""Reads the groups that wait in Spark's state for their windows to end when a run stops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkad_etl.messages import OpenWindows
 
 
 def open_windows(spark: Any, checkpoint: str) -> OpenWindows | None:
-    """None where the job keeps no groups."""
+    """The open windows; None if the job has no groups."""
     operators = spark.read.format("state-metadata").load(checkpoint)
     aggregates = operators.where("operatorName = 'stateStoreSave'").selectExpr("min(operatorId)").first()
     if aggregates[0] is None:

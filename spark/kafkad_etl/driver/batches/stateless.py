@@ -15,7 +15,10 @@ from kafkad_etl.messages import Plan
 
 
 class Stateless:
-    """Rows are counted while they pass. Only where a second look at them is needed are they kept meanwhile."""
+    """Processes stateless batches: parsed once, bad rows set apart, through the SQL, to the sink.
+
+    Rows are counted as they pass. They are cached only if a second look at them is needed.
+    """
 
     def __init__(self, plan: Plan, parser: Parser, sink: Sink, warn: Callable[[str], None]) -> None:
         self._plan = plan
@@ -24,10 +27,11 @@ class Stateless:
         self._warn = warn
         self._tally = Tally(plan.job.value.bad_rows)
         self._cuts_short = True
-        """Not all rows may pass, so that they cannot be counted on their way: a LIMIT, or a few for the console."""
+        """Whether not all rows may pass, so that they cannot be counted on the way: a LIMIT, or the console's first
+        few."""
 
     def prepare(self, empty: DataFrame) -> list[tuple[str, str]]:
-        """The columns of what becomes of such records, of which there are none here."""
+        """Checks the SQL on an empty frame of records. Returns the result's columns."""
         out = result(good(self._parser.parsed(empty), self._parser), self._plan.job)
         self._cuts_short = self._plan.job.sink.type == "console" or has_limit(out)
         return list(out.dtypes)
@@ -57,7 +61,7 @@ class Stateless:
             rows.unpersist()
 
     def _kept(self, rows: DataFrame, read: int, bad: int, batch: BatchId, phases: Phases) -> BatchResult:
-        """Parsed rows are in memory, or on disk."""
+        """Writes parsed rows that are cached in memory or on disk."""
         self._tally.meet(batch.number, rows, bad, read)
         if bad and self._plan.job.value.bad_rows.action == "dead_letter":
             with phases.phase("bad rows"):
@@ -69,7 +73,7 @@ class Stateless:
         )
 
     def _passing(self, rows: DataFrame, batch: BatchId, phases: Phases) -> BatchResult:
-        """Each row once, from the source to the sink. A bad row ends it, where it is to stop the job."""
+        """Writes rows in one pass from source to sink. Where bad rows stop the job, the first one ends the pass."""
         fails = self._plan.job.value.bad_rows.action == "fail"
         metric = [f"count(IF({BAD} IS NOT NULL, {STOPS}, NULL))"] if fails else [f"count({BAD})"]
         read = counted(rows, *(metric if self._parser.can_be_bad else []))
@@ -81,7 +85,7 @@ class Stateless:
         return BatchResult(batch, rows_read, written, phases.total(), phases.seconds, bad, duplicates=duplicates)
 
     def _deduplicated(self, rows: DataFrame) -> DataFrame:
-        """`within` has no meaning for a batch that is alone: all of it is within reach."""
+        """Drops duplicates. `within` has no meaning here, since the whole batch is within reach."""
         deduplicate = self._plan.job.transform.deduplicate
         return first_of_each(rows, deduplicate.keys) if deduplicate else rows
 
@@ -92,11 +96,11 @@ class Stateless:
 MET_BAD_ROW = "a row that does not parse stops this job"
 STOPS = f"CAST(raise_error('{MET_BAD_ROW}') AS INT)"
 ATOMIC = (*FILES, "jdbc", "none")
-"""Sinks that show nothing of a batch that is cut off."""
+"""Sinks that show nothing of an interrupted batch."""
 
 
 def needs_one_look(plan: Plan) -> bool:
-    """Whether bad rows are known early enough when they are found on the way to the sink."""
+    """Whether it is early enough to find bad rows on the way to the sink."""
     policy = plan.job.value.bad_rows
     if plan.job.value.registry or plan.job.key.registry:  # a schema that is unknown may be there when it is asked for
         return False
@@ -106,7 +110,7 @@ def needs_one_look(plan: Plan) -> bool:
 
 
 def met_bad_row(error: BaseException | None) -> bool:
-    """Sinks may have put it in words of their own."""
+    """Whether a bad row caused the error; sinks may have wrapped it in errors of their own."""
     while error is not None:
         if MET_BAD_ROW in str(error) or (isinstance(error, JobFailed) and MET_BAD_ROW in error.failed.trace):
             return True

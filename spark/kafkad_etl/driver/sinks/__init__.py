@@ -1,4 +1,4 @@
-"""Where rows go: one module for each kind of sink."""
+"""The sinks, one module per kind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkad_etl.messages import Event, Plan
 
 
 def sink_of(spark: Any, plan: Plan, tell: Callable[[Event], None]) -> Sink:
-    """`tell`: what the user hears of it beside what the methods return: warnings, and the rows of a console."""
+    """The sink of a job. `tell` reports what its methods do not return: warnings, and rows for the console."""
     kind = plan.job.sink.type
     if kind in ("parquet", "json", "csv"):
         from kafkad_etl.driver.sinks.files.sink import FileSink

@@ -1,4 +1,4 @@
-"""Sink `console`: the first rows of each batch, for the front to show."""
+"""Sink `console`: shows the first rows of each batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ConsoleSink:
         self._tell = tell
 
     def prepare(self, columns: list[tuple[str, str]]) -> None:
-        """Takes all columns."""
+        """Accepts all columns."""
 
     def finished(self, batch: BatchId) -> Written | None:
         return None
@@ -35,7 +35,7 @@ class ConsoleSink:
 
 
 def shown(rows: DataFrame, limit: int) -> list[list[str | None]]:
-    """As Spark's `show` writes values, at full length; bytes in hexadecimal."""
+    """Values as Spark's `show` writes them, untruncated; bytes in hexadecimal."""
     from pyspark.sql import functions
 
     def text(name: str, kind: str) -> DataFrame:

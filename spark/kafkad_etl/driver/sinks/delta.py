@@ -1,7 +1,7 @@
-"""Sink `delta`: a table of Delta Lake, whose jars the user brings.
+"""Sink `delta`: a Delta Lake table, whose jars the user supplies.
 
-Exactly once: each commit carries the job's and the checkpoint's name and the batch's number, and Delta passes over one
-that it has already. Mode batch has no such number: each run is another one.
+Exactly once: each commit carries the job's name, the checkpoint's id and the batch number, and Delta skips one it
+already has. Mode batch has no such number: every run is a new one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-"""What Delta needs of a session, from its beginning."""
+"""Settings that a session needs from the start for Delta."""
 RECENT = 20
 
 
@@ -60,7 +60,7 @@ class DeltaSink:
         return f"{self._plan.job.name}/{batch.checkpoint_id}/{batch.number}"
 
     def _committed(self, mark: str) -> Written | None:
-        """What Delta's log says of the batch."""
+        """The batch's result according to Delta's log."""
         if not self._files.exists(join(self._path, "_delta_log")):
             return None
         path = self._path.replace("`", "``")

@@ -1,4 +1,4 @@
-"""Sink `none`: every column of every row is computed, and the rows are counted."""
+"""Sink `none`: computes every column of every row and counts the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of a result, and how their values are written as text, in files and in topics alike."""
+"""Text formats of a result's values, shared by files and topics."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""Spark's own formats cut times to milliseconds."""
+"""Spark's default formats truncate times to milliseconds."""
 
 
 def nested(kind: str) -> bool:
-    """Whether csv cannot have a column of this type."""
+    """Whether csv does not support this type."""
     return kind.startswith(("array", "map", "struct", "binary", "variant"))
 
 
 def column(name: str) -> Any:
-    """Spark's, whatever its name has in it."""
+    """A Spark column with any name."""
     from pyspark.sql import functions
 
     return functions.col(f"`{name.replace('`', '``')}`")

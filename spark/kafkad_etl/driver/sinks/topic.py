@@ -1,12 +1,12 @@
-"""Sink `topic`: each row becomes a record.
+"""Sink `topic`: writes each row as a record.
 
-json has every column of every row, empty ones as null (Spark alone would leave them out), and times to the
-microsecond. The columns named by `partition` and `headers`, and with `source_header` also `_topic`, `_partition` and
-`_offset`, are about the record and not part of its value. text and raw: the value is the column `value`, a null there
-is a tombstone; other columns would be lost and are refused, unless they are a source's own, with names like `_offset`.
+json contains every column of every row, null ones included (Spark alone would omit them), and times in microseconds.
+The columns named by `partition` and `headers`, and with `source_header` also `_topic`, `_partition` and `_offset`,
+describe the record and are not part of its value. text and raw write the column `value`, whose null is a tombstone;
+other columns would be lost and are refused, except the source's own, such as `_offset`.
 
-At least once: Spark's writer has no transactions, so a batch that comes again after a crash is written again. The
-header `source`, as topic/partition/offset, lets readers find what came twice.
+At least once: Spark's writer has no transactions, so a batch repeated after a crash is written again. With the header
+`source`, as topic/partition/offset, readers can detect duplicates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from kafkad_etl.messages import Client, Failed, Plan, Schema
 HEADERS = "array<struct<key:string,value:binary>>"
 POSITION = {"_topic": "string", "_partition": "int", "_offset": "bigint"}
 PRODUCER = {"linger.ms": "20", "compression.type": "lz4", "batch.size": "131072"}
-"""A fifth of the requests that Kafka's own defaults make, and more than twice the rows per second of CPU."""
+"""Producer defaults: a fifth of the requests that Kafka's own defaults cause, and more than twice the rows per
+second of CPU time."""
 
 
 class TopicSink:
@@ -53,7 +54,7 @@ class TopicSink:
 
     @contextmanager
     def _newer_writer(self, spark: Any) -> Iterator[None]:
-        """Spark's older writer, which it takes unless told otherwise, does not tell what it has counted."""
+        """Uses Spark's newer writer, since the default one does not report observed counts."""
         conf = "spark.sql.sources.useV1SourceList"
         before = spark.conf.get(conf)
         spark.conf.set(conf, ",".join(name for name in before.split(",") if name != "kafka"))
@@ -83,7 +84,8 @@ class TopicSink:
         return columns
 
     def _partition(self, settings: Settings) -> Any:
-        """One that the topic lacks stops the batch at once: Kafka's client would wait a minute for it to appear."""
+        """The partition column. A partition that the topic lacks fails the batch at once; Kafka's client would wait
+        a minute for it."""
         from pyspark.sql import functions
 
         named, there = column(settings.partition).cast("int"), self._plan.sink_partitions
@@ -120,7 +122,7 @@ class TopicSink:
 
 
 def producer(client: Client, settings: Settings) -> Client:
-    """The job file's options win over our defaults."""
+    """Producer settings; the job's options override our defaults."""
     options = {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.options.items()
     }
@@ -195,7 +197,7 @@ def schema_mistake(settings: Settings, schema: Schema | None) -> Failed | None:
 
 
 def _key(name: str, kind: str) -> Any:
-    """Text and bytes as they are, what is nested as JSON, all else as text."""
+    """The key: text and bytes as they are, nested types as JSON, anything else as text."""
     from pyspark.sql import functions
 
     if kind in ("string", "binary"):

@@ -1,5 +1,7 @@
-"""What is wrong with a line of CSV, as Spark SQL. Beside the columns' types it is read as text alone: where only the
-former is NULL, the type is at fault."""
+"""SQL that finds what is wrong with a line of CSV.
+
+Besides the typed columns, the line is parsed as text only: where only the typed column is NULL, its type is at fault.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What is wrong with a JSON value, as Spark SQL: nothing but text is built here.
+"""SQL that finds what is wrong with a JSON value. Only text is built here.
 
-`from_json` turns what does not fit into NULL, says of the whole row that something did not, and lets pass what comes
-after the value, and fields that nobody asked for. So a row is judged beside it; which column is at fault is found
-for the few bad rows only.
+`from_json` turns mismatches into NULL, marks only the whole row as corrupt, and ignores trailing text and unknown
+fields. So rows are judged separately; the column at fault is determined only for the few bad ones.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeAlias
 
 Type: TypeAlias = Any
-"""A type as in Spark's JSON of schemas: a name, or an object with its own `type`."""
+"""A type as in Spark's JSON schemas: a name, or an object with its own `type`."""
 
 EXCERPT = 60
 
@@ -25,7 +24,7 @@ def named(column: str) -> str:
 
 
 def ddl(columns: list[tuple[str, str]]) -> str:
-    """With the column that Spark fills where a row does not fit."""
+    """DDL including the column that Spark fills for rows that do not match."""
     return ", ".join(f"{named(name)} {kind}" for name, kind in [*columns, ("_corrupt", "STRING")])
 
 
@@ -45,11 +44,11 @@ def type_name(kind: Type) -> str:
 
 class Columns(NamedTuple):
     text: str
-    """The JSON."""
+    """The JSON text."""
     parsed: str
-    """What from_json made of it by the schema."""
+    """The result of from_json with the schema."""
     fields: str
-    """And what of the same in an array, as maps of text: what comes after the value shows only so."""
+    """The text wrapped in an array and parsed as maps of text, which reveals trailing text."""
 
 
 def whole(text: str) -> str:
@@ -60,7 +59,7 @@ FIELDS = "ARRAY<MAP<STRING, STRING>>"
 
 
 def is_broken(columns: Columns, schema: Type, strict: bool) -> str:
-    """A condition that is never NULL. Only in strict mode there is a column `fields`."""
+    """A condition that is never NULL. The column `fields` exists only in strict mode."""
     text, parsed, _ = columns
     tests = [f"{text} IS NULL", f"{parsed}._corrupt IS NOT NULL"]
     tests += [f"{parsed}.{path} IS NULL" for path in required(schema)]
@@ -80,12 +79,12 @@ def is_broken(columns: Columns, schema: Type, strict: bool) -> str:
 
 
 def required(schema: Type) -> list[str]:
-    """NOT NULL columns, which from_json leaves empty all the same."""
+    """NOT NULL columns, which from_json leaves NULL all the same."""
     return [named(f["name"]) for f in schema["fields"] if not f["nullable"]]
 
 
 def reason(columns: Columns, schema: Type, strict: bool) -> str:
-    """struct<column, why> for a row that is broken."""
+    """SQL for struct<column, why> of a broken row."""
     text, parsed, _ = columns
     cases = [
         (f"{text} IS NULL", "''", "'it is null'"),
@@ -119,7 +118,8 @@ def because(column: str, why: str) -> str:
 
 
 def _mistyped(text: str, parsed: str, name: str, kind: Type) -> list[tuple[str, str, str]]:
-    """Members of a struct first: the innermost says most."""
+    """Cases for a column of the wrong type. Members of a struct come first, since the innermost is the most
+    specific."""
     return _mistyped_at(
         f"get_json_object({text}, {quoted(_json_path([name]))})", f"{parsed}.{named(name)}", [name], kind, text
     )
@@ -154,7 +154,7 @@ def _names(schema: Type) -> str:
 
 
 def _decimals(schema: Type) -> list[str]:
-    """from_json takes commas out of them: 12,5 would be 125."""
+    """Decimal columns. from_json drops commas from them: 12,5 would be 125."""
     return [f["name"] for f in schema["fields"] if isinstance(f["type"], str) and f["type"].startswith("decimal")]
 
 
@@ -173,7 +173,7 @@ def _member(variant: str, name: str) -> str:
 
 
 def _unknown(variant: str, kind: Type, path: str) -> str:
-    """An array of the paths of fields that the schema does not have."""
+    """SQL for an array with the paths of unknown fields."""
     if is_struct(kind):
         members = f"try_cast({variant} AS MAP<STRING, VARIANT>)"
         here = f"array_except(map_keys({members}), {_names(kind)})"

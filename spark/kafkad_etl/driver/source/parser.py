@@ -1,7 +1,8 @@
-"""Bytes of records to columns, and what is wrong with those that do not fit.
+"""Parses record bytes into columns, and determines what is wrong with those that do not match.
 
-After `parsed` a frame has the value's columns and `_key`, `_topic`, `_partition`, `_offset`, `_timestamp` (`_headers`);
-for bad rows `_bad`, a struct of the column and why, where good rows have NULL; and for bad rows only their raw bytes.
+After `parsed`, a frame has the value's columns and `_key`, `_topic`, `_partition`, `_offset`, `_timestamp`
+(`_headers`). For bad rows `_bad` is a struct of the column and the reason, NULL for good rows, and only bad rows keep
+their raw bytes.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ BROKEN = "_broken"
 
 
 class Decoding(NamedTuple):
-    """How one part of a record becomes columns; all but `add` is SQL."""
+    """The decoding of a record's key or value; all fields but `add` are SQL."""
 
     add: Callable[[DataFrame], DataFrame]
-    """Adds the columns that the rest names."""
+    """Adds the columns that the other fields name."""
     value: str
-    """One struct, or one value for text and raw."""
+    """A struct; a single value for text and raw."""
     broken: str = ""
-    """A condition, never NULL; empty: nothing can be wrong."""
+    """A condition that is never NULL; empty if nothing can be wrong."""
     reason: str = ""
-    """struct<column, why> of what is broken."""
+    """SQL for struct<column, why> of a broken row."""
 
 
 class Part:
-    """The value or the key."""
+    """The key or the value of records."""
 
     def __init__(self, spark: Any, block: Format, name: str, declared: Schema | None, subjects: list[str]) -> None:
         self.name = name
@@ -108,7 +109,7 @@ class Part:
         return Decoding(add, struct, avro_rows.is_broken(struct), avro_rows.reason(self.name, schemas))
 
     def _spark_schema(self) -> Type:
-        """As Spark's JSON."""
+        """The schema in Spark's JSON."""
         declared, jvm = self._declared, self._spark._jvm
         if declared is None:
             raise _refused(f"{self.name}: format {self._block.format} needs a schema")
@@ -126,7 +127,7 @@ class Part:
 
 
 class Parser:
-    """Of all rows of a job."""
+    """Parses all rows of a job."""
 
     def __init__(self, spark: Any, plan: Plan) -> None:
         job, self._parts = plan.job, []
@@ -165,7 +166,7 @@ class Parser:
         return rows.selectExpr(*shown)
 
     def learn(self, bad: DataFrame) -> bool:
-        """Of writers' schemas that were registered since: whether reading the rows again may do better."""
+        """Fetches unknown writer schemas. Returns whether there are new ones, so that parsing again may succeed."""
         registries = [part.schemas for part in self._parts if part.schemas is not None]
         if not registries:
             return False
@@ -185,7 +186,7 @@ def _lines_of_files(raw: DataFrame) -> DataFrame:
 
 
 def _without_marks(struct: str, part: Part) -> str:
-    """The key's struct as its schema has it."""
+    """The key's struct exactly as declared in its schema."""
     if part.schema is None:
         return struct
     members = ", ".join(f"'{name}', {struct}.{named(name)}" for name in part.columns)
@@ -205,7 +206,7 @@ def _bad_columns(value: Decoding, key: Decoding) -> list[str]:
 
 
 def with_corrupt(schema: Type) -> str:
-    """All columns nullable: what NOT NULL means is checked beside it."""
+    """The schema with all columns nullable; NOT NULL is checked separately."""
     fields = [field | {"nullable": True} for field in schema["fields"]]
     fields.append({"name": "_corrupt", "type": "string", "nullable": True, "metadata": {}})
     return json.dumps({"type": "struct", "fields": fields})

@@ -1,8 +1,7 @@
-"""Task `compact`, and what `sink.compact` asks for after a run: small files become large ones.
+"""Task `compact`, also run for `sink.compact` after a run: merges small files into large ones.
 
-Nobody else writes to the job's files meanwhile: the front holds the checkpoint's lock. Files of json are merged line
-by line, as they are; so are those of csv, whose header is taken once. Before the old files go, Spark counts the rows in
-them and in the new one.
+Nobody else writes to the job's files at the same time, since the front holds the checkpoint's lock. json and csv files
+are merged line by line, with the csv header taken once. Before old files are removed, Spark compares row counts.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def _merged(spark: Any, place: Place, settings: Settings, merge: Merge) -> Compa
 
 @contextmanager
 def whole_files(spark: Any) -> Iterator[None]:
-    """Lines of one file stay in their order, as a csv value of several lines needs it."""
+    """Keeps the lines of each file in order, as csv values spanning several lines require."""
     conf = "spark.sql.files.minPartitionNum"
     spark.conf.set(conf, "1")
     try:
@@ -67,7 +66,7 @@ def whole_files(spark: Any) -> Iterator[None]:
 
 
 def count(spark: Any, settings: Settings, paths: list[str]) -> int:
-    """parquet: from the files' footers."""
+    """Counts rows; for parquet, from the files' footers."""
     readers: dict[str, Callable[[], DataFrame]] = {
         "parquet": lambda: spark.read.parquet(*paths),
         "json": lambda: spark.read.text(paths, lineSep="\n"),

@@ -1,4 +1,4 @@
-"""Whether a cluster gives the job any executor: Spark itself waits for ever, and says so only in the log."""
+"""Detects a cluster that provides no executor: Spark waits forever and says so only in its log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PATIENCE_SECONDS = 30.0
 
 
 class Executors:
-    """Warns once when tasks have waited so long for the first one."""
+    """Warns once if tasks have waited too long for the first executor."""
 
     def __init__(self, spark: Any, warn: Callable[[str], None]) -> None:
         self._spark, self._warn = spark, warn
@@ -17,7 +17,7 @@ class Executors:
         self._done = spark.sparkContext.master.startswith("local")
 
     def look(self, now: float) -> None:
-        """There are tasks to be done."""
+        """Called while tasks are waiting or running."""
         if self._done:
             return
         if self._spark._jsc.sc().getExecutorMemoryStatus().size() > 1:  # the driver is one

@@ -1,4 +1,4 @@
-"""When a run has had enough: pure."""
+"""Decides when a run has reached its limits. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkad_etl.facts import duration_ms
 from kafkad_etl.job import Job
 
 _WAITING = ("Waiting for data to arrive", "Waiting for next trigger")
-"""What Spark says where it has looked and found nothing."""
+"""Spark's status messages when it has found no new data."""
 
 
 class Limits(NamedTuple):
@@ -18,7 +18,7 @@ class Limits(NamedTuple):
 
 
 def limits_of(job: Job, limit: int) -> Limits:
-    """The smaller one, where both the file and the command line limit the rows."""
+    """The limits of a run; of two row limits, in the file and on the command line, the smaller one."""
     after = job.run.stop_after
     rows = min((each for each in (after.rows, limit) if each), default=0)
     return Limits(rows, duration_ms(after.time) / 1000, duration_ms(after.idle) / 1000)
@@ -33,8 +33,8 @@ def enough(limits: Limits, rows: int, ran_seconds: float, idle_seconds: float) -
 
 
 def idle_since(status: dict[str, Any], before: float | None, now: float) -> float | None:
-    """Since when Spark has looked and found nothing, by the status of its query. The time that it takes to begin, and
-    to look, is no idleness: on a busy machine that alone may be seconds."""
+    """Since when the query has been idle, by its status. Starting up and looking for data are not idleness: on a
+    busy machine they may take seconds."""
     if status["isDataAvailable"]:
         return None
     return before if before is not None or status["message"] not in _WAITING else now

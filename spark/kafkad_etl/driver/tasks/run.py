@@ -1,4 +1,4 @@
-"""Task `run`: batches until there are no more, or someone says stop, begun anew after errors that may pass."""
+"""Task `run`: processes batches until there are no more or a stop is requested, and retries after transient errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TASKS_EVERY = 0.5
 
 
 class Halted(Exception):
-    """A batch begins after it was said that there shall be no more: it comes again with the next run."""
+    """A batch started after a stop was requested; it will be repeated by the next run."""
 
 
 def run(spark: Any, plan: Plan, front: Front, sink_of: Callable[..., Sink]) -> EndReason:
@@ -58,19 +58,20 @@ def _sleep(seconds: float, front: Front) -> None:
 
 
 class _Work:
-    """What both kinds have in common."""
+    """The setup shared by both kinds of runs."""
 
     def __init__(self, spark: Any, plan: Plan, front: Front, sink: Sink) -> None:
         self._spark, self._plan, self._front, self._sink = spark, plan, front, sink
         self._told = 0.0
         self.finished = 0
-        """Batches, so that one that fails after others succeeded is tried as often as the first."""
+        """Number of finished batches, so that a batch failing after successful ones gets as many attempts as the
+        first."""
         self._parser = Parser(spark, plan)
         self._executors = Executors(spark, self._warn)
         self._stateless = Stateless(plan, self._parser, sink, self._warn)
 
     def prepare(self) -> None:
-        """What is wrong with the SQL, or does not fit the sink, is found without reading anything."""
+        """Finds errors in the SQL, and mismatches with the sink, without reading anything."""
         transform.create_lookups(self._spark, self._plan.job)
         columns = self._result_columns()
         self._sink.prepare(columns)
@@ -93,7 +94,8 @@ class _Work:
 
 
 class _Bounded(_Work):
-    """Mode batch: one read from start to end, in a thread, so that the main one can listen and tell."""
+    """A run in mode batch: a single read from start to end, in a thread, so that the main thread can watch and
+    report."""
 
     def run(self) -> EndReason:
         outcomes: list[BatchResult] = []
@@ -131,7 +133,7 @@ class _Bounded(_Work):
 
 
 class _Stream(_Work):
-    """Micro-batches, each in a callback from Spark; here is what looks after them."""
+    """A run of micro-batches. Spark calls back for each batch; this class watches over the query."""
 
     def __init__(self, spark: Any, plan: Plan, front: Front, sink: Sink) -> None:
         super().__init__(spark, plan, front, sink)
@@ -154,7 +156,8 @@ class _Stream(_Work):
             self._need_batch(self._plan.committed)
 
     def _need_batch(self, known: int) -> None:
-        """Else Spark would begin anew, and number its batches as those that the sink has."""
+        """Fails if a committed batch is missing: Spark would start over, and reuse batch numbers that the sink
+        already has."""
         there = self._files.under(join(self._plan.checkpoint, "commits"))
         last = max((int(entry.path) for entry in there if entry.path.isdecimal()), default=None)
         if last is None or last < known:
@@ -237,7 +240,7 @@ class _Stream(_Work):
             raise JobFailed(failure_of(error)) from error
 
     def _batch(self, rows: Any, number: int) -> None:
-        """Called by Spark, in a thread of its own."""
+        """Processes one batch; called by Spark in its own thread."""
         try:
             if self._reason():
                 raise Halted
@@ -270,7 +273,7 @@ class _Stream(_Work):
             self._idle_since = idle_since(query.status, self._idle_since, time.monotonic())
 
     def _tell_batches(self, query: Any) -> None:
-        """Spark reports a batch when it is committed."""
+        """Reports batches once Spark has committed them."""
         if not self._outcomes:
             return
         last = query._jsq.lastProgress()

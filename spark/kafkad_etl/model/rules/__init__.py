@@ -1,4 +1,4 @@
-"""What concerns several keys of a job at once. Pure; one module for each part of the file."""
+"""Rules over several keys of a job. Pure; one module per section of the file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkad_etl.model.rules import clients, rows, running, sinks, sources
 
 
 def mistakes(job: Job) -> list[Mistake]:
-    """In no order: loading sorts them by line."""
+    """All mistakes, unsorted: loading sorts them by line."""
     return list(_all(job))
 
 

@@ -1,4 +1,4 @@
-"""`kafka` and options of clients."""
+"""Rules for `kafka` and client options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`key`, `value` and `transform`: how bytes become rows, and what becomes of rows."""
+"""Rules for `key`, `value` and `transform`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _format(job: Job, form: Format, path: str) -> Iterator[Mistake]:
 
 
 def _of_files(job: Job, files: Files) -> Iterator[Mistake]:
-    """Files have columns already; only `bad_rows` is about them too."""
+    """Rules for files, which already have columns; only `bad_rows` applies to them."""
     plain = Format(format=job.value.format, bad_rows=job.value.bad_rows)
     if job.value != plain or job.value.format not in ("raw", files.format) or job.key != Format(format="text"):
         hints = ("`source.files` describes them; under `value`, only bad_rows applies",)

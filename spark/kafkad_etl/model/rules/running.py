@@ -1,4 +1,4 @@
-"""`run`, `spark` and `checks`: how the job runs."""
+"""Rules for `run`, `spark` and `checks`."""
 
 from __future__ import annotations
 

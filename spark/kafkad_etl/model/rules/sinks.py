@@ -1,4 +1,4 @@
-"""`sink`: where rows go, and what cannot go there."""
+"""Rules for `sink`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ONLY_FOR = {
     "csv": ("csv",),
     "options": _PATHS,
 }
-"""Keys of `sink` itself, and the types that know them."""
+"""Keys of `sink`, and the types they apply to."""
 _TEXT_COMPRESSIONS = ("", "none", "snappy", "gzip", "lz4")
 _KNOWN_DATABASES = ("jdbc:postgresql:", "jdbc:sqlite:")
 
@@ -113,7 +113,7 @@ def _jdbc(sink: JdbcSink) -> Iterator[Mistake]:
 
 
 def _output(job: Job) -> Iterator[Mistake]:
-    """Whether the sink can replace the groups that it has."""
+    """Checks that the sink can replace groups written by earlier batches."""
     output, sink = job.run.output, job.sink
     if output == "append":
         return

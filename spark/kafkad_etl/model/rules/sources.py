@@ -1,4 +1,4 @@
-"""`source`: what is read, from where to where."""
+"""Rules for `source`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def topic_name(topic: str, path: str) -> Iterator[Mistake]:
 
 
 def reads(source: Source, topic: str) -> bool:
-    """Whether `topic` is among those that are read."""
+    """Whether the job reads this topic."""
     if topic in source.topics or topic in source.partitions:
         return True
     try:

@@ -1,4 +1,4 @@
-"""What can be said of a job's SQL and its columns without Spark. Only a job that has SQL costs an import of sqlglot."""
+"""Checks a job's SQL and columns without Spark. Only jobs with SQL pay for importing sqlglot."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which columns a SELECT reads, and which it has.
+"""Resolves the columns that a SELECT reads and produces.
 
-Everything is a guess on the safe side: where a name may come from somewhere that cannot be seen here, nothing is said.
+All guesses err on the safe side: where a name may come from somewhere invisible here, nothing is reported.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from kafkad_etl.model.sql.parsing import TIME_WINDOWS
 from kafkad_etl.model.sql.terms import Columns
 
 _ALWAYS = {"window", "session_window"}
-"""Columns that grouping by time makes."""
+"""Columns created by grouping by time."""
 
 
 Node: TypeAlias = Any
-"""Of sqlglot's trees, whose classes are not the same in all of its versions."""
+"""A node of sqlglot's trees, whose classes differ between versions."""
 
 
 class Missing(NamedTuple):
@@ -33,7 +33,7 @@ _Relation = tuple[str, Columns]
 
 
 class Analysis:
-    """Of one query over `views`, whose names are in lower case."""
+    """The analysis of one query over `views`, whose names are in lower case."""
 
     def __init__(self, query: Node, views: Views) -> None:
         self.missing: list[Missing] = []
@@ -65,7 +65,7 @@ class Analysis:
     def _relations(
         self, select: exp.Select, views: Views, outer: tuple[_Relation, ...], inside: list[Node]
     ) -> Iterator[_Relation]:
-        """`inside` gets the queries that are looked at here."""
+        """The relations in FROM and JOIN. Queries analysed here are added to `inside`."""
         first = argument(select, "from")
         for relation in [*([first.this] if first else []), *(join.this for join in select.args.get("joins") or ())]:
             if isinstance(relation, exp.Subquery):
@@ -106,19 +106,19 @@ class Analysis:
 
 
 def _renamed(relation: Node, columns: Columns) -> Columns:
-    """AS t (a, b) gives all of its columns other names."""
+    """The columns under the names given by AS t (a, b)."""
     alias = relation.args.get("alias")
     names = tuple(column.name for column in alias.columns) if alias is not None else ()
     return Columns(names, True) if names else columns
 
 
 def argument(node: Node, name: str) -> Node | None:
-    """Newer sqlglot avoids Python's own words: `from_`."""
+    """An argument of a node; newer versions of sqlglot append an underscore to Python keywords: `from_`."""
     return node.args.get(f"{name}_") or node.args.get(name)
 
 
 def _direct_queries(select: exp.Select) -> Iterator[Node]:
-    """Those in expressions of this very SELECT."""
+    """Queries in expressions of this SELECT itself."""
     with_clause = argument(select, "with")
     for node in select.walk(
         prune=lambda node: node is with_clause or (node is not select and isinstance(node, exp.Query))
@@ -168,7 +168,7 @@ def tables(query: Node) -> set[str]:
 
 
 def aggregates(query: Node, of: set[str]) -> Iterator[exp.Select]:
-    """SELECTs that group rows of these views."""
+    """SELECTs that aggregate rows of these views."""
     for select in query.find_all(exp.Select):
         if tables(select) & of and (select.args.get("group") or _has_aggregate(select)):
             yield select
@@ -184,7 +184,7 @@ def _has_aggregate(select: exp.Select) -> bool:
 
 
 def groups_by_time(select: exp.Select, column: str) -> bool:
-    """Whether a group can be over once time has passed."""
+    """Whether groups can become final as time passes."""
     group = select.args.get("group")
     if group is None:
         return False

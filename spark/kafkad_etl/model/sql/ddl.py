@@ -1,6 +1,6 @@
-"""Columns as Spark's DDL has them: `id BIGINT NOT NULL, tags ARRAY<STRING> COMMENT 'as typed'`.
+"""Parses columns in Spark's DDL: `id BIGINT NOT NULL, tags ARRAY<STRING> COMMENT 'as typed'`.
 
-Taken is what Spark takes; sqlglot knows many types more.
+It accepts what Spark accepts; sqlglot knows many more types.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SIMPLE = (
     *("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "STRING", "BINARY", "VOID", "VARIANT"),
 )
 _UNITS = (("YEAR", "MONTH"), ("DAY", "HOUR", "MINUTE", "SECOND"))
-"""Of an INTERVAL, which may go from one TO a later one of the same group."""
+"""Units of an INTERVAL, which may range from one TO a later one in the same group."""
 
 
 class _Token(NamedTuple):
@@ -38,7 +38,7 @@ class _Token(NamedTuple):
 
 
 def columns_of_ddl(ddl: str) -> list[str]:
-    """Their names. Unparsed says where Spark would not go on."""
+    """The names of the columns. Raises Unparsed where Spark would stop."""
     reader = _Reader(ddl)
     try:
         names = reader.columns()
@@ -75,7 +75,7 @@ class _Reader:
         return token
 
     def takes(self, *texts: str) -> str:
-        """The next token if it is one of these words or signs."""
+        """Consumes and returns the next token if it is one of these words or signs."""
         text = self._token.text.upper()
         return self._taken().text.upper() if text and text in texts else ""
 
@@ -86,7 +86,7 @@ class _Reader:
         return self._taken().text
 
     def columns(self, between: str = "") -> list[str]:
-        """`between` a name and its type may be a sign."""
+        """Column definitions; `between` is an optional sign between a name and its type."""
         names = [self._column(between)]
         while self.takes(","):
             names.append(self._column(between))
@@ -134,7 +134,7 @@ class _Reader:
         self.need("sign", ">")
 
     def _sizes(self, most: int) -> None:
-        """Which of them make sense is for Spark to say."""
+        """Sizes in parentheses; whether they make sense is left to Spark."""
         self.need("sign", "(")
         self.need("number")
         if most > 1 and self.takes(","):

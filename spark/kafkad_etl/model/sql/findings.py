@@ -1,4 +1,4 @@
-"""What is wrong with a job's SQL and its columns, as far as it can be known without Spark."""
+"""Finds mistakes in a job's SQL and columns, as far as possible without Spark."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _of_ddl(ddl: str, path: str) -> tuple[Columns, list[Finding]]:
 
 
 def _plain(source: Columns, job: Job) -> Columns:
-    """The result without SQL: what was in the record, and of the rest what the sink asks for."""
+    """The result without SQL: the record's own columns, and those that the sink asks for."""
     topic = job.sink.topic
     wanted = {*job.sink.partition_by, *((topic.key, topic.partition, topic.headers) if topic else ())}
     if topic is not None and topic.source_header:

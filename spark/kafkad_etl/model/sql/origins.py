@@ -1,4 +1,4 @@
-"""Where a column of the result comes from, as far as every row of the source has one in the result."""
+"""Traces a column of the result back to the source, if every source row appears in the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Place(NamedTuple):
 
 
 def origin(job: Job, column: str) -> str:
-    """The column of `source` that `column` of the result is, unchanged and of every row; empty: not known."""
+    """The column of `source` that reaches `column` of the result unchanged for every row; empty if unknown."""
     steps = {step.view: step.sql for step in steps_of(job)}
     place: _Place | None = _Place(next(reversed(steps), "source"), column)
     while place is not None and place.view != "source":
@@ -46,7 +46,7 @@ def _before(sql: str, column: str) -> _Place | None:
 
 
 def _projected(projection: Node, column: str) -> str:
-    """What it makes `column` of; empty: something else."""
+    """The name of the column that this projection makes `column` of; empty if it is another expression."""
     if isinstance(projection, exp.Star):
         left_out = {each.name.lower() for each in argument(projection, "except") or ()}
         return "" if column.lower() in left_out else column

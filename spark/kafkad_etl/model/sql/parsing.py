@@ -1,4 +1,4 @@
-"""SQL to sqlglot's trees, with positions."""
+"""Parses SQL into sqlglot's trees, with positions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kafkad_etl.model.sql.terms import Unknown, Unparsed
 
 _WINDOW = re.compile(r"\bwindow(?=\s*\()", re.IGNORECASE)
 TIME_WINDOWS = ("win_ow", "session_window")
-"""sqlglot takes Spark's function `window` for a clause, so it gets another name, as long as the old one."""
+"""Replacement for Spark's function `window`, which sqlglot takes for a clause; it has the same length."""
 
 
 _CHANGES = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Alter)
 _AFTER_NO_COMMA = {"COMMA", "FROM", "WHERE", "R_PAREN", "GROUP_BY", "ORDER_BY", "HAVING", "LIMIT"}
 _PIECE = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|[^'\"`/-]+|.", re.DOTALL)
-"""Quoted text, a comment, or what is neither; alone, a quote has no end."""
+"""Matches quoted text, a comment, or anything else; a quote that stands alone is unterminated."""
 
 
 class Position(NamedTuple):
@@ -29,7 +29,7 @@ class Position(NamedTuple):
 
 
 def query_of(sql: str) -> exp.Query:
-    """Exactly one SELECT."""
+    """Parses exactly one SELECT."""
     text = _WINDOW.sub(TIME_WINDOWS[0], sql)
     trees = [tree for tree in _parsed(text) if tree is not None]
     if len(trees) != 1:
@@ -60,7 +60,7 @@ def _parsed(text: str) -> list[Any]:
 
 
 def _unclosed(text: str) -> int:
-    """Where the quote or the comment begins that has no end."""
+    """The position of the unterminated quote or comment."""
     for piece in _PIECE.finditer(text):
         if piece[0] in ("'", '"', "`") or (piece[0] == "/" and text.startswith("/*", piece.start())):
             return piece.start()
@@ -68,7 +68,7 @@ def _unclosed(text: str) -> int:
 
 
 def _need_between_commas(text: str) -> None:
-    """sqlglot passes over a comma too much; Spark does not."""
+    """Rejects a superfluous comma, which sqlglot ignores and Spark does not."""
     tokens = sqlglot.tokenize(text, read="spark")
     for comma, after in pairwise(tokens):
         if comma.token_type.name == "COMMA" and after.token_type.name in _AFTER_NO_COMMA:
@@ -81,7 +81,7 @@ def _where(text: str, at: int) -> Position:
 
 
 def position(node: Any, sql: str) -> Position:
-    """Where the first name in `node` stands."""
+    """The position of the first name in `node`."""
     starts = [one.meta["start"] for one in node.walk() if "start" in one.meta]
     if not starts:
         return Position()

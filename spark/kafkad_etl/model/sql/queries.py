@@ -1,4 +1,4 @@
-"""What is wrong with one query of a job, by sqlglot's tree of it."""
+"""Finds mistakes in each query of a job, using sqlglot's tree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SPARKS_OWN = {
     *("current_catalog", "current_database", "current_schema", "grouping__id", "_metadata", "window_time"),
     *("all", "default", "dayofyear", "dayofweek", "nanosecond", *_UNITS, *(f"{unit}s" for unit in _UNITS)),
 }
-"""Words without brackets that are functions, units of time or hidden columns where Spark takes them so."""
+"""Bare words that Spark resolves to functions, units of time or hidden columns."""
 
 
 class _Query(NamedTuple):
@@ -33,24 +33,24 @@ class _Query(NamedTuple):
 
 
 class Queries:
-    """Those of one job."""
+    """The queries of one job."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.from_source = {"source"}
-        """Views that are made of the stream."""
+        """Views derived from the stream."""
         self.may_aggregate = False
-        """Whether one of the steps does, or cannot be read."""
+        """Whether a step aggregates or cannot be parsed."""
 
     def steps(self, views: Mapping[str, Columns], result: Columns) -> Generator[Finding, None, Columns]:
-        """In their order; from `result`, the columns there are without any, to those that there will be."""
+        """Checks the steps in order. Returns the columns of the last one, or `result` if there are none."""
         views = dict(views)
         for query in steps_of(self.job):
             result = views[query.view] = yield from self._step(query, views)
         return result
 
     def checks(self, views: Mapping[str, Columns]) -> Iterator[Finding]:
-        """What looks at the result, over the views that it may name."""
+        """Checks the queries in `checks`, over the views they may name."""
         for index, check in enumerate(self.job.checks):
             query = _Query("", f"checks.{index}.sql", check.sql)
             try:
@@ -76,7 +76,7 @@ class Queries:
         return analysis.result
 
     def _state(self, tree: Node, query: _Query) -> Iterator[Finding]:
-        """What a stream cannot have, or has only for one batch."""
+        """Checks for SQL that streams do not support, or only within one batch."""
         grouping = list(aggregates(tree, self.from_source))
         self.may_aggregate = self.may_aggregate or bool(grouping)
         if not is_streaming(self.job) or not tables(tree) & self.from_source:

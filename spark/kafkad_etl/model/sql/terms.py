@@ -1,4 +1,5 @@
-"""What all that looks at a job's SQL speaks of. Without sqlglot, whose import is half of what a command costs."""
+"""Types shared by the modules that inspect a job's SQL. They avoid sqlglot, whose import takes half of a command's
+time."""
 
 from __future__ import annotations
 
@@ -6,8 +7,7 @@ from typing import Literal, NamedTuple
 
 
 class Finding(NamedTuple):
-    """`wrong` it is; a `doubt` is Spark's to decide, whose SQL is larger than what is known here; a `note` is no
-    mistake."""
+    """A finding: definitely `wrong`; a `doubt`, which only Spark can decide; or a `note`, which is no mistake."""
 
     level: Literal["wrong", "doubt", "note"]
     path: str
@@ -18,7 +18,7 @@ class Finding(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """`complete`: there are no others. Spark does not tell upper from lower case in names."""
+    """Column names, all of them if `complete`. Spark ignores their case."""
 
     names: tuple[str, ...] = ()
     complete: bool = False
@@ -28,7 +28,7 @@ class Columns(NamedTuple):
 
 
 class Unparsed(Exception):
-    """`line` and `column` count from 1; 0 is not known."""
+    """SQL that cannot be parsed. `line` and `column` count from 1; 0 is unknown."""
 
     def __init__(self, text: str, line: int = 0, column: int = 0, hints: tuple[str, ...] = ()) -> None:
         super().__init__(text)
@@ -42,7 +42,7 @@ class Unparsed(Exception):
 
 
 class Unknown(Unparsed):
-    """It can be read, and is nothing that is looked at here."""
+    """SQL that can be parsed but is of a kind not checked here."""
 
     def at(self, path: str) -> Finding:
         hint = "if Spark accepts it, `kctl etl run` runs it anyway"

@@ -1,4 +1,4 @@
-"""A directory that batches of files appear in, apart from Spark: which name each file gets, and what goes."""
+"""The target directory of a file sink, without Spark: names of new files, and files to remove."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDING = re.compile(r"[-.]c\d{3}(\..+)$|(\.[^.]+)$")
 
 
 class Layout(NamedTuple):
-    """Where the files of one job and one checkpoint are."""
+    """The directories of one job and checkpoint."""
 
     target: str
     staging: str
@@ -30,7 +30,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, target: str, job: Job, checkpoint: str, *, batch_mode: bool) -> Layout:
-        """Runs of one job at the same time have checkpoints of their own in the job file, in mode batch too."""
+        """The layout. Concurrent runs of one job need different checkpoints in the job file, even in mode batch."""
         parent, name = parent_and_name(target)
         owner = f"{job.name}-{zlib.crc32((checkpoint or job.run.checkpoint).encode()):08x}"
         staging = join(parent, f".{name}-etl-staging/{owner}")
@@ -54,7 +54,7 @@ class Directory:
         return None if self._once else self._manifests.finished(batch)
 
     def staging(self, batch: BatchId) -> str:
-        """Where the batch is to be written; what an earlier attempt left there is gone."""
+        """The batch's staging directory, cleared of what an earlier attempt left."""
         staging = self._staging(batch)
         self._files.remove(staging)
         return staging
@@ -63,7 +63,7 @@ class Directory:
         return join(self._layout.staging, f"{batch.number:09d}")
 
     def appear(self, batch: BatchId, rows: int) -> Written:
-        """What is in staging becomes visible."""
+        """Makes the staged files visible."""
         staging = self._staging(batch)
         staged = visible(self._files.under(staging)) if rows else []
         manifest = Manifest(
@@ -89,14 +89,14 @@ class Directory:
         self._files.remove(self._layout.staging if self._once else self._staging(batch))
 
     def settle(self) -> str:
-        """Before files of the target are merged."""
+        """Completes earlier batches before files in the target are merged."""
         if self._once:
             return self.settle_cut_off(redo=False)
         self._manifests.settle()
         return ""
 
     def settle_cut_off(self, *, redo: bool = True) -> str:
-        """Mode batch: what a run before this one has left half done; a warning if its files stay."""
+        """Mode batch: settles what an interrupted earlier run left. Returns a warning if its files stay."""
         manifest = self._manifests.newest() if self._once else None
         if manifest is None:
             return ""
@@ -117,7 +117,7 @@ def visible(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def named(staged: list[Entry], prefix: str) -> list[tuple[str, str]]:
-    """Staged names and final ones, which nothing else has."""
+    """Pairs of staged names and unique final names."""
     moves = []
     for number, entry in enumerate(staged):
         directory, _, name = entry.path.rpartition("/")
@@ -128,7 +128,7 @@ def named(staged: list[Entry], prefix: str) -> list[tuple[str, str]]:
 
 
 def replaced(settings: Settings, staged: list[Entry], there: Callable[[], list[Entry]]) -> list[str]:
-    """Names of files in the target that go when the staged ones come."""
+    """Files in the target that the staged ones replace."""
     if settings.mode == "overwrite":
         return [entry.path for entry in there()]
     if settings.mode == "overwrite_partitions":

@@ -1,14 +1,14 @@
-"""How files of one batch appear in a directory that others read at any time.
+"""Makes the files of a batch appear in a directory that others may read at any time.
 
-1. Spark writes the batch to staging, a directory beside the target that no glob of the target finds.
-2. A manifest says which staged file gets which final name, and which old files go. From when it is there, the batch
-   counts as written: whatever crashes now, its files reach the target.
-3. Each staged file is renamed to its final name, whole; then old files go, and staging.
+1. Spark writes the batch to staging, a directory next to the target that no glob of the target matches.
+2. A manifest records the final name of each staged file, and which old files to remove. Once it exists, the batch
+   counts as written: whatever crashes after that, its files will reach the target.
+3. Each staged file is renamed, complete, to its final name; then the old files and staging are removed.
 
-On local disks each step is there for good before the next one, so that a loss of power is like any other crash.
+On local disks each step is synced before the next, so a power failure is like any other crash.
 
-A batch that comes again after a crash finds its manifest, and does what is left of step 3; without a manifest, readers
-have seen nothing of it, and it is written anew. So no reader of the target ever sees part of a file, or a row twice.
+A batch that is repeated after a crash finds its manifest and completes step 3; without a manifest, readers have seen
+none of it, and it is written again. So no reader of the target ever sees part of a file, or a row twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kafkad_etl.job import Offsets
 from kafkad_etl.messages import Failed
 
 KEPT = 100
-"""Manifests of older batches are removed: as many as Spark keeps of its own."""
+"""Number of manifests kept, the same as Spark keeps of its own logs."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
@@ -34,11 +34,11 @@ class Manifest(Struct, frozen=True, kw_only=True):
     start: Offsets = {}
     end: Offsets = {}
     source: str = ""
-    """What was read, where there are no offsets to tell it."""
+    """Identifies what was read where there are no offsets."""
     target: str
     staging: str
     moves: list[tuple[str, str]]
-    """From a name in staging to one in the target."""
+    """Pairs of a name in staging and its name in the target."""
     removes: list[str] = []
     """Names in the target."""
     rows: int
@@ -56,9 +56,11 @@ class Step(NamedTuple):
 
 
 def steps(manifest: Manifest, staged: Set[str], there: Set[str]) -> list[Step]:
-    """What is left to do. `staged` and `there`: names that exist in staging, and of final names in the target.
+    """The remaining steps. `staged` and `there` are the names that exist in staging and the final names that exist in
+    the target.
 
-    A name in both was copied by a file system that cannot rename, where copies appear whole."""
+    A name in both was copied by a file system that cannot rename, on which copies appear complete.
+    """
     lost = [final for name, final in manifest.moves if name not in staged and final not in there]
     if lost:
         raise JobFailed(_lost(manifest, lost))
@@ -99,7 +101,7 @@ def roll_back(files: Files, manifest: Manifest) -> None:
 
 
 def directories_of(names: list[str]) -> list[str]:
-    """Below the target, the deepest first."""
+    """Directories below the target, deepest first."""
     found = set()
     for name in names:
         parts = name.split("/")[:-1]
@@ -108,7 +110,7 @@ def directories_of(names: list[str]) -> list[str]:
 
 
 def redone(manifest: Manifest, start: Offsets, end: Offsets, source: str) -> bool:
-    """Whether who reads this reads all again that the manifest's batch has read."""
+    """Whether a reader of this range reads again everything that the manifest's batch has read."""
     if not manifest.end:
         return manifest.source == source
 
@@ -127,7 +129,7 @@ def redone(manifest: Manifest, start: Offsets, end: Offsets, source: str) -> boo
 
 
 class Manifests:
-    """Those of one checkpoint: files `<batch>.json` in one directory."""
+    """The manifests of one checkpoint: files `<batch>.json` in one directory."""
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
@@ -152,7 +154,7 @@ class Manifests:
         complete(self._files, manifest)
 
     def finished(self, batch: BatchId) -> Written | None:
-        """Of a batch that an earlier run wrote; brings it to its end."""
+        """The result of a batch written by an earlier run, after completing it; None if there is none."""
         manifest = self.find(batch.number)
         if manifest is None:
             return None
@@ -163,14 +165,15 @@ class Manifests:
         return manifest.written
 
     def settle(self) -> None:
-        """Before files of the target are merged: bring the newest batch to its end, and let nobody miss its files."""
+        """Completes the newest batch before files in the target are merged, and marks it so that nobody misses its
+        files."""
         manifest = self.newest()
         if manifest is not None and not self._files.exists(self._settled(manifest.batch)):
             complete(self._files, manifest)
             self._files.write(self._settled(manifest.batch), b"")
 
     def prune(self, batch: int) -> None:
-        """`batch` is written: what is long before it is not needed."""
+        """Removes the manifest of a batch that is long past."""
         if batch >= KEPT:
             self.forget(batch - KEPT)
 

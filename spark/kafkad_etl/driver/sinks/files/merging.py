@@ -1,10 +1,10 @@
-"""Which small files become one, and how they change places, apart from Spark.
+"""Chooses small files to merge and replaces them, without Spark.
 
-Only files that the job itself has written, by their names; those of others in the same directory are left alone. The
-merged file takes their place at once where that can be: see `swapping`. Elsewhere (other file systems than local disks,
-a directory with directories in it) it appears, then the ones that it replaces go, by a manifest as for batches: a
-reader in between sees their rows twice, also after a crash, until the next run or the next merge has finished it. In
-both cases a reader may miss a file that it was about to open.
+Only files that the job itself has written, by their names, are touched. The merged file replaces them atomically where
+possible: see `swapping`. Elsewhere (file systems other than local disks, directories with subdirectories) it appears
+first, and then the replaced files are removed, by a manifest as for batches: in between, readers see rows twice, also
+after a crash, until the next run or merge completes it. In both cases a reader may miss a file that it was about to
+open.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENDING = re.compile(r"-\d{4}(\..+)$")
 
 class Merge(NamedTuple):
     directory: str
-    """Below the target; empty: the target itself."""
+    """Relative to the target; empty for the target itself."""
     files: tuple[Entry, ...]
 
     @property
@@ -39,7 +39,8 @@ class Merge(NamedTuple):
 
 
 def merges(entries: Iterable[Entry], job: str, min_files: int, target_bytes: int) -> list[Merge]:
-    """In directories with at least so many small files: each time as many as make one large one, the oldest first."""
+    """Groups of small files to merge, in directories with at least `min_files` of them: each large enough for one
+    file, the oldest first."""
     ours = re.compile(rf"{re.escape(job)}-[0-9a-f]{{8}}-(\d{{9}}|merged)-\d{{4}}\.[^/]+")
     small: dict[str, list[Entry]] = {}
     for entry in visible(entries):
@@ -63,7 +64,7 @@ def _groups(files: list[Entry], target_bytes: int) -> list[tuple[Entry, ...]]:
 
 
 class Merging:
-    """Of the files of one job."""
+    """Merges the files of one job."""
 
     def __init__(self, files: Files, manifest_files: Files, layout: Layout, job: str) -> None:
         self._files = files
@@ -74,10 +75,10 @@ class Merging:
         self._swaps = Swaps(files, manifest_files, join(notes, "swap.json"), join(layout.staging, "swap"))
         self.staging = join(layout.staging, "merging")
         self.was_seen = False
-        """Whether readers could see rows twice for a moment: a directory could not be exchanged as a whole."""
+        """Whether readers could see rows twice, because a directory could not be exchanged atomically."""
 
     def settle(self) -> None:
-        """What a process that is gone has left half done."""
+        """Completes what a dead process left unfinished."""
         self._swaps.settle()
         manifest = self._manifests.newest()
         if manifest is not None:

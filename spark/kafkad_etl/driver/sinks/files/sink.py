@@ -1,12 +1,11 @@
 """Sinks `parquet`, `json` and `csv`: files in a directory that others may read while the job runs.
 
-How a batch appears there is in `manifest`. Beyond that: `overwrite` and `overwrite_partitions` put the new files in
-place and then remove the old ones, so a reader in between sees both, for as long as that takes; a crash in between is
-put right by the next run. An empty batch writes no file, and with `overwrite` leaves none.
+`manifest` describes how a batch appears there. In addition, `overwrite` and `overwrite_partitions` put the new files in
+place before removing the old ones, so in between readers see both; the next run cleans up after a crash. An empty batch
+writes no files, and with `overwrite` leaves none.
 
-Mode batch has no checkpoint that would repeat a batch. A run that was cut off while its files appeared is dealt with
-by the next: its files are removed again if the next run reads all of its rows anew; else they are brought to their end,
-and a warning says so.
+Mode batch has no checkpoint from which a batch could be repeated. If a run was interrupted while its files appeared,
+the next run removes them if it reads all their rows again; otherwise it completes them, with a warning.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from kafkad_etl.messages import Event, Failed, Plan, Warned
 MB = 1 << 20
 ROWS_PER_TASK = 25_000
 FIRST_GUESS = 100
-"""Bytes for each offset, until a batch has shown it."""
+"""Bytes per offset, until a batch has shown the real figure."""
 
 
 class Place(NamedTuple):
-    """Where a job's files go, and what knows of them."""
+    """The directories and helpers of a job's file sink."""
 
     files: HadoopFiles
     layout: Layout
@@ -52,7 +51,7 @@ def place_of(spark: Any, plan: Plan) -> Place:
 
 
 def tidy(spark: Any, plan: Plan) -> None:
-    """Directories that were there for staging, and hold nothing any more."""
+    """Removes staging directories that are empty."""
     place = place_of(spark, plan)
     staging = place.layout.staging
     for path in (join(staging, MERGES), join(staging, MANIFESTS), staging, parent_and_name(staging)[0]):
@@ -114,7 +113,7 @@ class FileSink:
             self._tell(Warned(warning))
 
     def _check_devices(self) -> None:
-        """A mount point has no place beside it from which files could be renamed into it."""
+        """Fails for a mount point: there is no place next to it from which files could be renamed into it."""
         target, staging = self._layout.target, self._layout.staging
         if self._files.exists(target):
             self._files.make(staging)
@@ -171,7 +170,8 @@ def mistake(settings: Settings, columns: list[tuple[str, str]]) -> Failed | None
 
 
 def tasks(offsets: int, bytes_per_offset: float, target_mb: int, cores: int) -> int:
-    """How many tasks write, each at least one file: as few as files can be large, but not so few that cores idle."""
+    """The number of writing tasks, each producing at least one file: few enough for large files, but enough to keep
+    the cores busy."""
     files = -(-int(offsets * bytes_per_offset) // (target_mb * MB))
     return max(files, min(cores, offsets // ROWS_PER_TASK), 1)
 

@@ -1,13 +1,12 @@
-"""How a merged file takes the place of small ones in a directory that others read at any time: at once.
+"""Replaces small files by a merged one, atomically, in a directory that others may read at any time.
 
-1. Beside the target a second directory is made: with the merged file, and with all files that stay, under a second name
-   of theirs (hard links).
-2. A note says what is in it. The two directories change names, in one step of the system: who lists the directory sees
-   either the small files or the merged one.
-3. Files that somebody else put there meanwhile go over to the new directory; the old one goes.
+1. A second directory is built next to the target, with the merged file and hard links to all files that stay.
+2. A note records its contents. The two directories exchange names in one system call: a reader that lists the directory
+   sees either the small files or the merged one.
+3. Files that others have added in the meantime are moved to the new directory, and the old one is removed.
 
-Whatever crashes, readers see each row once; what is left of step 3 the next run does, or the next merge. It needs a
-local disk, and a directory with files only: where that is not so, see `merging`.
+Whatever crashes, readers see each row once; the next run or merge completes step 3. This requires a local disk and a
+directory without subdirectories; otherwise see `merging`.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ class Swap(Struct, frozen=True, kw_only=True):
     version: int = 1
     directory: str
     beside: str
-    """What changes names with it."""
+    """The directory to exchange it with."""
     merged: list[str]
     """Names that only the new directory has."""
     known: list[str]
-    """Names that the old one had."""
+    """Names that the old directory had."""
 
 
 class Swaps:
-    """Of one job: at most one is on its way."""
+    """The swaps of one job, of which at most one is in progress."""
 
     def __init__(self, files: Files, note_files: Files, note: str, beside: str) -> None:
         self._files = files
@@ -39,14 +38,14 @@ class Swaps:
         self._beside = beside
 
     def settle(self) -> None:
-        """What a process that is gone has left half done."""
+        """Completes what a dead process left unfinished."""
         if self._note_files.exists(self._note):
             self._finish(msgspec.json.decode(self._note_files.read(self._note), type=Swap))
         self._files.remove(self._beside)
 
     def swap(self, directory: str, staged: dict[str, str], replaced: set[str]) -> bool:
-        """`staged`: paths of merged files to their names in the directory. False: it cannot be done here, and nothing
-        has changed."""
+        """Swaps in merged files. `staged` maps their paths to their names in the directory. Returns False, with
+        nothing changed, if that is impossible here."""
         with self._files.alone(directory):
             known = self._files.only_files(directory)
             if known is None:

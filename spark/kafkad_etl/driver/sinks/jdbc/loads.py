@@ -1,10 +1,10 @@
-"""How a batch gets into a table exactly once, with any database that has transactions.
+"""Loads batches into a table exactly once, with any database that has transactions.
 
-The batch is put into a staging table, in parallel. Then one transaction moves it to the table and notes in
-`kafkad_etl_offsets`, in the same schema, which batch of which job that was and up to which offsets it went. A batch
-that comes again after a crash finds itself noted, and nothing is written.
+A batch is first written to a staging table, in parallel. Then one transaction moves it to the table and notes in
+`kafkad_etl_offsets`, in the same schema, the job, the batch and its end offsets. A batch that is repeated after a crash
+finds this note, and nothing is written.
 
-Mode batch notes nothing: its one transaction has happened or not, and every run is another one.
+Mode batch notes nothing: its one transaction succeeded or not, and every run is a new one.
 """
 
 from __future__ import annotations
@@ -34,22 +34,23 @@ from kafkad_etl.messages import Failed
 
 
 class DatabaseError(Exception):
-    """In the database's words."""
+    """An error in the database's own words."""
 
 
 class Database(Protocol):
-    """One connection; each statement is a transaction of its own, but within `transaction`. Raises DatabaseError."""
+    """A database connection. Each statement is its own transaction, except within `transaction`. Raises
+    DatabaseError."""
 
     def columns(self, table: str) -> tuple[Column, ...]: ...
     def execute(self, sql: str, *values: str | int) -> int:
-        """How many rows it concerned."""
+        """Returns the number of affected rows."""
 
     def query(self, sql: str, *values: str | int) -> list[tuple[Any, ...]]: ...
     def transaction(self) -> AbstractContextManager[None]: ...
 
 
 class Loads:
-    """Of one job into one table."""
+    """The loads of one job into one table."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class Loads:
         self._ordered = False
         self.staging = ""
         self.written: dict[str, str] = {}
-        """The result's columns that are written, and the table's names for them."""
+        """The result's columns that are written, and their names in the table."""
 
     def prepare(self, columns: list[tuple[str, str]]) -> None:
         with self._connect() as database:
@@ -104,7 +105,7 @@ class Loads:
         return Written(int(lines[0][4]))
 
     def write(self, batch: BatchId, fill: Callable[[], None]) -> Written:
-        """`fill` puts the rows into `staging`, which it makes if it is not there."""
+        """Writes a batch. `fill` writes the rows to `staging`, creating it if it does not exist."""
         with self._connect() as database:
             self._drop_staging(database)
             if self._sql.create_staging:

@@ -1,8 +1,8 @@
-"""Sink `jdbc`: rows of a database's table, exactly once; how is in `loads`.
+"""Sink `jdbc`: a database table, written exactly once as described in `loads`.
 
-upsert: a row whose keys are known replaces the old one. Rows of one batch with the same keys: the one with the highest
-`_offset` wins if the result has that column (it is written only if the table has it too); else the batch is refused,
-since nobody could say which is the newest. SQLite: dates and times are written as text, as its own functions read them.
+upsert: a row replaces the one with the same keys. If a batch has several rows with the same keys, the one with the
+highest `_offset` wins if the result has that column (written only if the table has it too); otherwise the batch is
+refused, since the newest row is unknown. SQLite: dates and times are written as text, as its own functions expect.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkad_etl.job import JdbcSink as Settings
 from kafkad_etl.messages import Failed, Plan
 
 PASSING = ("08", "40", "53", "57")
-"""Classes of SQLSTATE for what may pass: no connection, a conflict, no room for it now, a shutdown."""
+"""SQLSTATE classes of transient errors: connection, conflict, lack of resources, shutdown."""
 WRITERS = 8
 
 
@@ -78,7 +78,7 @@ class JdbcSink:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What a database says, under its table's name and without Java's lines."""
+        """Reports database errors under the table's name, without Java's stack trace."""
         from py4j.protocol import Py4JJavaError
 
         try:
@@ -163,7 +163,7 @@ class JdbcDatabase:
 
 
 def connection_options(settings: Settings) -> dict[str, Any]:
-    """As Spark's reader and writer take them; what they do not know goes to the driver."""
+    """Connection options for Spark's reader and writer, which pass those they do not know on to the driver."""
     dialect = dialect_of(settings.url)
     options: dict[str, Any] = {"url": settings.url}
     if dialect.driver:
@@ -190,7 +190,7 @@ def no_driver(settings: Settings, driver: str) -> Failed:
 
 
 def last_of_each_key(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """By offset, if the rows have it: a key's records are in one partition, as producers write them."""
+    """Keeps the last row of each key by offset; all records of a key are in one partition."""
     if "_offset" not in rows.columns:
         return rows
     from pyspark.sql import Window, functions
@@ -201,7 +201,7 @@ def last_of_each_key(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
 
 
 def told_by(error: Any, is_database: Callable[[Any], bool]) -> tuple[str, str]:
-    """A database's own message and SQLSTATE, from wherever in a chain of causes it is; else the first line."""
+    """The database's own message and SQLSTATE, from anywhere in the chain of causes; otherwise the first line."""
     causes: list[Any] = []
     java = error.java_exception
     while java is not None:

@@ -1,4 +1,4 @@
-"""SQL for sink `jdbc`, and whether a result fits a table: decided apart from any database."""
+"""Builds the SQL for sink `jdbc` and checks whether a result fits a table, without a database."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ POSITION = ("_topic", "_partition", "_offset")
 
 class Dialect(NamedTuple):
     driver: str = ""
-    """Its class: the JVM finds by itself only what its own class path has."""
+    """The driver's class, since the JVM only discovers drivers on its own class path."""
     quote: str = '"'
     upserts: bool = False
-    """Whether ON CONFLICT is known to work, and is tested here."""
+    """Whether ON CONFLICT is known to work and tested."""
     staging: str = ""
-    """How to make a table of the same types; without it, Spark chooses the types."""
+    """Statement that creates a table of the same types; without it, Spark chooses the types."""
     times_as_text: bool = False
     one_writer: bool = False
 
@@ -45,9 +45,9 @@ DIALECTS = {
 class Column(NamedTuple):
     name: str
     kind: str
-    """As the database calls it."""
+    """The type's name in the database."""
     code: int
-    """Of java.sql.Types."""
+    """The type's code in java.sql.Types."""
 
 
 class Table(NamedTuple):
@@ -70,15 +70,15 @@ def quoted(dialect: Dialect, name: str) -> str:
 
 
 def spellings(dialect: Dialect, table: str) -> list[str]:
-    """The table's name as statements may have it: as it is, where that is a name, so that the database finds it as it
-    does in anybody's SQL; then in quotes, for reserved words and names that are no plain ones."""
+    """The table's name as statements may need it: as given, if it is a plain name, so that the database resolves it
+    as in any SQL; then quoted, for reserved words and other names."""
     part = r'(?:\w+|"[^"]+"|`[^`]+`)'
     found = [table] if re.fullmatch(rf"{part}(?:\.{part})*", table) else []
     return [*found, ".".join(quoted(dialect, name.strip('"`')) for name in table.split("."))]
 
 
 def beside(dialect: Dialect, table: str, name: str) -> str:
-    """Another table in the schema of `table`, which is a spelling."""
+    """The name of another table in the same schema as `table`."""
     schema = re.match(r'(.*\.)(?:\w+|"[^"]+"|`[^`]+`)$', table)
     return (schema[1] if schema else "") + quoted(dialect, name)
 
@@ -88,8 +88,8 @@ def staging_name(job: str, checkpoint: str) -> str:
 
 
 def mapped(columns: list[tuple[str, str]], table: Table) -> dict[str, Column] | list[str]:
-    """The result's columns and the table's, by name, or by name in other case; or names that the table does not have.
-    Where a row came from is written only if the table has a place for it."""
+    """The result's columns mapped to the table's, matched by name, then ignoring case; or the names missing in the
+    table. A row's position is written only if the table has columns for it."""
     exact = {column.name: column for column in table.columns}
     folded = {column.name.lower(): column for column in table.columns}
     found = {name: exact.get(name) or folded.get(name.lower()) for name, _ in columns}
@@ -170,16 +170,16 @@ def _key_mistake(settings: Settings, columns: list[tuple[str, str]]) -> Failed |
 
 
 class Statements(NamedTuple):
-    """Of one sink."""
+    """The statements of one sink."""
 
     create_staging: str
-    """Empty: Spark makes it."""
+    """Empty if Spark creates it."""
     drop_staging: str
     insert: str
     explain: str
-    """upsert: whether the table has the unique index, asked without writing."""
+    """upsert: checks that the table has the unique index, without writing."""
     doubled: str
-    """upsert: a key that staging has more than once."""
+    """upsert: keys that occur more than once in staging."""
     create_offsets: str
     find_batch: str
     mark_batch: str
@@ -187,7 +187,7 @@ class Statements(NamedTuple):
 
 
 def statements(settings: Settings, table: Table, staging: str, offsets: str, written: list[str]) -> Statements:
-    """`staging` and `offsets` as SQL has them; `written`: the table's names of the columns."""
+    """Builds the statements. `staging` and `offsets` are quoted names; `written` are the table's column names."""
     dialect = dialect_of(settings.url)
     names = ", ".join(quoted(dialect, name) for name in written)
     keys = [quoted(dialect, key) for key in _keys(settings, table)]
@@ -237,7 +237,7 @@ def _offset_statements(dialect: Dialect, offsets: str) -> dict[str, str]:
 
 
 def marks(job: str, batch: BatchId, rows: int) -> list[tuple[str, str, int, str, int, int, int]]:
-    """What `kafkad_etl_offsets` says of a batch: a line for each partition, or one where there are none."""
+    """Rows for `kafkad_etl_offsets`: one per partition, or a single one if there are none."""
     ends = [
         (topic, partition, end)
         for topic, partitions in sorted(batch.end.items())
