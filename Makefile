@@ -41,8 +41,9 @@ run: $(INSTALLED)
 test: $(INSTALLED)-test
 	$(PY) -m pytest -n auto $(ARGS)
 
+# Those of tests/clients are part of the compatibility suite.
 test-slow: $(INSTALLED)-test
-	$(PY) -m pytest -m 'slow and not spark and not long' $(ARGS)
+	$(PY) -m pytest -m 'slow and not spark and not long' --ignore=tests/clients $(ARGS)
 
 test-long: $(INSTALLED)-test-spark
 	$(PY) -m pytest -m long $(ARGS)
