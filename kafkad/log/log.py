@@ -494,8 +494,15 @@ class Log:
     # -- truncation ------------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off the batch that holds `offset` and everything after it."""
+        """Cut off the batch that holds `offset` and everything after it.
+
+        An epoch without a record goes in any case: a leader that was deposed before it could append anything noted one,
+        and would be told for ever that its history ends in an epoch which the next leader does not know.
+        """
         if offset >= self.end_offset:
+            with disk_errors(self.directory, "truncating"):
+                self.epochs.truncate_from_end(self.end_offset)
+            self._last_epoch = self.epochs.latest
             return
         if offset < self._segments.first_base:
             self.truncate_fully_at(offset)

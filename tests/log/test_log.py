@@ -179,6 +179,16 @@ def test_truncation_forgets_batches_epochs_and_timestamps(home: Home) -> None:
     assert (log.end_offset, log.epochs.entries) == (0, [])
 
 
+def test_truncation_at_the_end_forgets_an_epoch_without_records(home: Home) -> None:
+    log = home.open()
+    append(log, batch(b"a"), epoch=3)
+    log.assign_epoch(5, 1)
+    log.truncate_to(1)
+    assert log.epochs.entries == [(3, 0)]
+    append(log, batch(b"b"), epoch=5)
+    assert log.epochs.entries == [(3, 0), (5, 1)]
+
+
 def test_truncation_inside_a_batch_removes_it_whole(home: Home) -> None:
     log = home.open()
     append(log, batch(b"a", b"b", b"c"))
