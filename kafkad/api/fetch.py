@@ -150,8 +150,11 @@ class FetchApi:
         wait: FetchWait = self._replicas.waits.fetch(attempt.partitions(), max_wait_ms, try_again)
         connection.peer.on_close = wait.end
 
-    def read_all(self, frame: FetchFrame, session: Session) -> Pieces[tuple[list[Found], int, bool]]:
-        """Every partition of the session within the request's bytes: (answers, bytes of records, must answer now)."""
+    def read_all(self, frame: FetchFrame, session: Session, arrives: bool) -> Pieces[tuple[list[Found], int, bool]]:
+        """Every partition of the session within the request's bytes: (answers, bytes of records, must answer now).
+
+        `arrives`: for the first time with this request, which says how far a follower has come by now.
+        """
         left = min(frame.max_bytes, self.max_bytes)
         total = 0
         urgent = False
@@ -160,7 +163,7 @@ class FetchApi:
             if not len(found) & _PIECE:
                 yield
             try:
-                answer = self._read(frame, followed, left, not total)
+                answer = self._read(frame, followed, left, not total, arrives)
             except KafkaError as error:
                 answer = self._failed(followed, error)
             if answer.error_code or answer.diverging:
@@ -180,25 +183,30 @@ class FetchApi:
             self._replicas.directory_failed(error)
         return Found(followed, error.code)
 
-    def _read(self, frame: FetchFrame, followed: Followed, left: int, at_least_one: bool) -> Found:
+    def _read(self, frame: FetchFrame, followed: Followed, left: int, at_least_one: bool, arrives: bool) -> Found:
         wanted = followed.wanted
         partition = self.find(followed)
         partition.check_leader(wanted.leader_epoch)
-        if frame.replica_id >= 0:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER if wanted.leader_epoch < 0 else ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"broker {frame.replica_id} holds no replica of {partition.tp}",
-            )
-        log, high_watermark = partition.log, partition.visible_until
-        stable = min(partition.last_stable_offset, high_watermark)
-        upto = stable if frame.read_committed else high_watermark
+        follower = frame.replica_id
+        if follower >= 0:
+            partition.check_replica(follower, wanted.leader_epoch)
+        log = partition.log
+        diverging = None
         if wanted.last_fetched_epoch >= 0:
             diverging = _diverging(partition, wanted.last_fetched_epoch, wanted.offset)
-            if diverging is not None:
-                return Found(followed, 0, high_watermark, stable, log.start_offset, None, None, diverging)
+        if follower >= 0 and arrives and diverging is None:
+            partition.fetched_by(follower, wanted.offset, wanted.log_start_offset)
+        high_watermark, stable, upto = partition.visible(frame.read_committed)
+        if diverging is not None:
+            return Found(followed, 0, high_watermark, stable, log.start_offset, None, None, diverging)
+        if follower >= 0:
+            high_watermark, upto = partition.high_watermark, log.end_offset
         records = None
         if left > 0 or at_least_one:
             records = partition.read(wanted.offset, min(wanted.max_bytes, left), upto, at_least_one)
+            partition.probe.total_fetch += 1
+            if records is not None and follower < 0:
+                partition.probe.bytes_out += records.length
         aborted = None
         if frame.read_committed:
             aborted = log.aborted_transactions(wanted.offset, upto) if records is not None else []
@@ -227,10 +235,11 @@ def _diverging(partition: Partition, epoch: int, offset: int) -> tuple[int, int]
 class _Attempt:
     """One fetch being answered: read again each time something it waits for has moved."""
 
-    __slots__ = ("_api", "_correlation_id", "_frame", "_session", "_version", "due_ms", "is_large")
+    __slots__ = ("_api", "_arrives", "_correlation_id", "_frame", "_session", "_version", "due_ms", "is_large")
 
     def __init__(self, api: FetchApi, frame: FetchFrame, session: Session, version: int, correlation_id: int) -> None:
         self._api = api
+        self._arrives = True
         self._frame = frame
         self._session = session
         self._version = version
@@ -248,7 +257,8 @@ class _Attempt:
         return found
 
     def reply(self, final: bool) -> Pieces[Reply | None]:
-        found, total, urgent = yield from self._api.read_all(self._frame, self._session)
+        arrives, self._arrives = self._arrives, False
+        found, total, urgent = yield from self._api.read_all(self._frame, self._session, arrives)
         if total < self._frame.min_bytes and not final and not urgent:
             return None
         session = self._session

@@ -100,10 +100,7 @@ class RepeatedFetch:
 
     def _reply(self, correlation_id: int, offset: int, max_bytes: int) -> list[Part] | None:
         partition, session, head = self._partition, self._session, self._head
-        if partition.flushed_only:
-            return None
-        high_watermark, stable = partition.high_watermark, partition.last_stable_offset
-        upto = stable if self._read_committed else high_watermark
+        high_watermark, stable, upto = partition.visible(self._read_committed)
         if offset >= upto:
             return None
         log = partition.log

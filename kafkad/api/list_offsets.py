@@ -106,9 +106,7 @@ class _Answer:
         """What the one who asks may read up to."""
         if self._message.replica_id != _CONSUMER:
             return partition.log.end_offset
-        if self._message.isolation_level == _READ_COMMITTED:
-            return min(partition.last_stable_offset, partition.visible_until)
-        return partition.visible_until
+        return partition.visible(self._message.isolation_level == _READ_COMMITTED)[2]
 
 
 def _by_time(partition: Partition, timestamp: int, end: int) -> TimestampedOffset:

@@ -53,6 +53,7 @@ from kafkad.model import BrokerInfo, Endpoint
 from kafkad.net.server import Server
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.partition import ReplicaParts
 from kafkad.replica.waits import Waits
 from kafkad.timers import Timers
 from kafkad.turns import Jobs
@@ -288,11 +289,15 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
 
 def _replicas(platform: Platform, loaded: Loaded, durable: Durable) -> ReplicaManager:
     loop = asyncio.get_running_loop()
-    waits = Waits(platform.timers, platform.clock, loop.call_soon)
-    configs = loaded.configs
-    replicas = ReplicaManager(
-        loaded.broker_id, platform.logs, waits, durable, loaded.settings.of_topic, configs.load_topics, platform.halt
+    parts = ReplicaParts(
+        broker_id=loaded.broker_id,
+        clock=platform.clock,
+        waits=Waits(platform.timers, platform.clock, loop.call_soon),
+        durable=durable,
+        lag_ms=loaded.settings.config.long("replica.lag.time.max.ms"),
     )
+    configs = loaded.configs
+    replicas = ReplicaManager(parts, platform.logs, loaded.settings.of_topic, configs.load_topics, platform.halt)
     replicas.on_replicas_changed = reporter(loop, platform.store, loaded.broker_id)
     replicas.on_topics_deleted.append(configs.forget_topics)
     return replicas

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from kafkad.cluster.metadata import MetadataCache
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.directories import LogDirectory
@@ -15,9 +14,7 @@ from kafkad.log.files import may_pass
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
 from kafkad.names import TopicPartition
-from kafkad.replica.durable import Durable
-from kafkad.replica.partition import Partition, Role
-from kafkad.replica.waits import Waits
+from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.turns import Turns
 from kafkad.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -41,22 +38,21 @@ _EPOCHS_THAT_SKIP_THE_CHECK = (-1, -2)
 class ReplicaManager:
     def __init__(
         self,
-        broker_id: int,
+        parts: ReplicaParts,
         logs: LogManager,
-        waits: Waits,
-        durable: Durable,
         topic_config: Callable[[str], LogConfig],
         load_configs: Callable[[Iterable[str]], Awaitable[None]],
         halt: Callable[[str], None],
     ) -> None:
         """`load_configs` reads the settings of topics that are new here, before `topic_config` is asked for them;
         `halt` ends the broker: its last log directory has failed."""
-        self.broker_id = broker_id
+        self.parts = parts
+        self.broker_id = parts.broker_id
         self.broker_epoch = -1
         self.logs = logs
-        self.metadata = MetadataCache()
-        self.waits = waits
-        self.durable = durable
+        self.metadata = parts.metadata
+        self.waits = parts.waits
+        self.durable = parts.durable
         self.probes = TopicProbes()
         self._topic_config = topic_config
         self._load_configs = load_configs
@@ -236,9 +232,7 @@ class ReplicaManager:
         if opened.config != config:  # adopted: its settings were decided on after it was opened
             opened.update_config(config)
         high_watermark = self.logs.checkpointed_high_watermark(tp)
-        partition = Partition(
-            tp, opened, self.broker_id, self.waits, self.durable, self.probes[tp.topic], high_watermark
-        )
+        partition = Partition(tp, opened, self.parts, self.probes[tp.topic], high_watermark)
         self._partitions.setdefault(tp.topic, {})[tp.partition] = partition
         return partition
 

@@ -1,15 +1,18 @@
-"""One replica of one partition on this broker: its role, its ISR, its high watermark, and who waits for them.
+"""One replica of one partition on this broker: its role, its high watermark, and who waits for it.
 
-Written only from the event loop. The role comes from the controller (LeaderAndIsr), the high watermark from here.
+Written only from the event loop. The role comes from the controller (LeaderAndIsr). What only a leader does about its
+followers is in `leading`, what only a follower does in `following`; here is what every produce and fetch asks for.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from kafkad.clock import Clock
+from kafkad.cluster.metadata import MetadataCache
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.files import Slice
@@ -18,6 +21,8 @@ from kafkad.metrics import TopicProbe
 from kafkad.model import NO_EPOCH, NO_LEADER
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
+from kafkad.replica.following import Following
+from kafkad.replica.leading import IsrChange, Leading, begin
 from kafkad.replica.waits import FetchWait, Waits
 from kafkad.wire.records import RECORD_COUNT, Header
 
@@ -37,6 +42,25 @@ class Role:
     replicas: tuple[int, ...] = ()
 
 
+def _nobody_asks(partition: Partition, change: IsrChange) -> bool:
+    return False
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplicaParts:
+    """Everything that the replicas of one broker have in common."""
+
+    broker_id: int
+    clock: Clock
+    waits: Waits
+    durable: Durable
+    lag_ms: int = 30_000
+    """replica.lag.time.max.ms"""
+    metadata: MetadataCache = field(default_factory=MetadataCache)
+    on_isr_change: Callable[[Partition, IsrChange], bool] = _nobody_asks
+    """Asks the controller for another ISR and later calls `isr_altered` or `isr_kept`; False when it cannot ask."""
+
+
 class Partition:
     """The way of every produce and fetch of one partition goes through here."""
 
@@ -44,7 +68,8 @@ class Partition:
         "__weakref__",
         "_acks_fsync",
         "_alone",
-        "_durable",
+        "_alone_in_sync",
+        "_parts",
         "appends_as_is",
         "broker_id",
         "commit_waits",
@@ -53,9 +78,11 @@ class Partition:
         "failure",
         "fetch_waits",
         "flushed_only",
+        "following",
         "high_watermark",
         "is_leader",
         "leader_epoch",
+        "leading",
         "log",
         "probe",
         "role",
@@ -65,23 +92,18 @@ class Partition:
     )
 
     def __init__(
-        self,
-        tp: TopicPartition,
-        log: Log,
-        broker_id: int,
-        waits: Waits,
-        durable: Durable,
-        probe: TopicProbe,
-        high_watermark: int,
+        self, tp: TopicPartition, log: Log, parts: ReplicaParts, probe: TopicProbe, high_watermark: int
     ) -> None:
         self.tp = tp
         self.log = log
-        self._durable = durable
-        self.broker_id = broker_id
-        self.waits = waits
+        self._parts = parts
+        self.broker_id = parts.broker_id
+        self.waits = parts.waits
         self.role = Role()
         self.leader_epoch = NO_EPOCH
         self.is_leader = False
+        self.leading: Leading | None = None
+        self.following: Following | None = None
         self.stopped = False
         """Deleted here, or handed over to another broker."""
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
@@ -102,11 +124,27 @@ class Partition:
         self.is_leader = role.leader == self.broker_id
         if self.is_leader and (not was_leader or old_epoch != role.leader_epoch):
             self.log.assign_epoch(role.leader_epoch, self.log.end_offset)
+        self._take_part(role)
         self._settle()
         self._advance()
         if not self.is_leader:
             self._refuse_commit_waits()
         self.waits.wake(self)
+
+    def _take_part(self, role: Role) -> None:
+        if not self.is_leader:
+            self.leading, self.following = None, Following(self)
+            return
+        self.following = None
+        self.leading = begin(
+            role.isr,
+            role.replicas,
+            self.broker_id,
+            before=self.leading,
+            end_offset=self.log.end_offset,
+            now_ms=self._parts.clock.monotonic_ms(),
+            lag_ms=self._parts.lag_ms,
+        )
 
     def update_config(self, config: LogConfig) -> None:
         self.log.update_config(config)
@@ -129,6 +167,7 @@ class Partition:
         """It is being deleted or handed over; whoever still holds it must look the partition up again."""
         self.stopped = True
         self.is_leader = False
+        self.leading = self.following = None
         self._settle()
         self._refuse_commit_waits()
         self.waits.wake(self)
@@ -138,7 +177,9 @@ class Partition:
         config = self.log.config
         self.enough_in_sync = len(self.role.isr) >= self.min_isr
         """For a write with acks=all."""
-        self._alone = self.is_leader and self.role.isr == (self.broker_id,) and self.enough_in_sync
+        self._alone = self.leading is not None and not self.leading.followers and self.enough_in_sync
+        """No other replica has to be asked."""
+        self._alone_in_sync = self.is_leader and self.role.isr == (self.broker_id,)
         self._acks_fsync = config.acks_fsync
         self.commits_at_once = self._alone and not config.acks_fsync
         """What is appended is committed when `append` returns: nobody has to ask `when_committed`."""
@@ -161,8 +202,10 @@ class Partition:
         base = log.append(view, at, end, header, self.leader_epoch)
         if self._alone:
             self.high_watermark = log.end_offset
-            if self.fetch_waits:
-                self.waits.wake(self)
+        elif self._alone_in_sync:
+            self._advance()
+        if self.fetch_waits:
+            self.waits.wake(self)
         probe = self.probe
         probe.total_produce += 1
         probe.messages_in += header[RECORD_COUNT]
@@ -178,13 +221,29 @@ class Partition:
         return KafkaError(code, f"{self.tp} has {in_sync} in-sync replicas, min.insync.replicas asks for {wanted}")
 
     def _advance(self) -> None:
-        if self._alone and self.high_watermark < self.log.end_offset:
-            self.high_watermark = self.log.end_offset
+        """Move the high watermark to where it may be by now; it stands while too few are in sync."""
+        leading = self.leading
+        if leading is None or not self.enough_in_sync:
+            return
+        end_offset = self.log.end_offset
+        offset = end_offset
+        if leading.followers:
+            offset = leading.high_watermark(self.high_watermark, end_offset, self._parts.clock.monotonic_ms())
+        self.raise_high_watermark(offset)
+
+    def raise_high_watermark(self, offset: int) -> None:
+        """It never goes back, but when the log itself does."""
+        if self.high_watermark < offset:
+            self.high_watermark = offset
             self.waits.wake(self)
             while self.commit_waits and self.commit_waits[0][0] <= self.high_watermark:
                 self.when_committed(*self.commit_waits.popleft())
 
     # -- committed -------------------------------------------------------------------------------------------------
+
+    def clip_high_watermark(self) -> None:
+        """The log has been cut."""
+        self.high_watermark = min(self.high_watermark, self.log.end_offset)
 
     def when_committed(self, end: int, on_committed: OnCommitted) -> None:
         """Call back, once, when what was appended before `end` is committed: the high watermark is there and, with
@@ -199,7 +258,7 @@ class Partition:
             else:
                 on_committed(self._not_leading())
         elif self._acks_fsync:
-            self._durable.sync(self.log, partial(self._committed, on_committed))
+            self._parts.durable.sync(self.log, partial(self._committed, on_committed))
         else:
             self._committed(on_committed, None)
 
@@ -217,30 +276,91 @@ class Partition:
         for _, on_committed in waiting:
             on_committed(error)
 
+    # -- followers -------------------------------------------------------------------------------------------------
+
+    def check_replica(self, broker: int, current_leader_epoch: int) -> None:
+        """Refuse the fetch of a broker that is no follower. It may know of a newer assignment: it tries again."""
+        if self.leading is None or broker not in self.leading.followers:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if current_leader_epoch == NO_EPOCH
+                else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {broker} holds no replica of {self.tp}",
+            )
+
+    def fetched_by(self, broker: int, offset: int, start_offset: int) -> None:
+        """A follower has everything before `offset`, for it asks for what comes from there on."""
+        leading = self.leading
+        assert leading is not None
+        if not self.log.start_offset <= offset <= self.log.end_offset:
+            return  # it will be told so
+        before = leading.followers[broker].end_offset
+        leading.fetched(broker, offset, start_offset, self.log.end_offset, self._parts.clock.monotonic_ms())
+        self._propose(leading.joined_by(self.high_watermark, self._parts.metadata.brokers))
+        if offset != before:
+            self._advance()
+
+    def expel_laggards(self) -> None:
+        """Ask for an ISR without the followers that have not caught up for too long."""
+        leading = self.leading
+        if leading is not None and leading.followers:
+            self._propose(leading.left_by(self.log.end_offset, self._parts.clock.monotonic_ms()))
+
+    def _propose(self, isr: tuple[int, ...] | None) -> None:
+        leading = self.leading
+        if isr is None or leading is None:
+            return
+        leading.proposed = isr
+        if not self._parts.on_isr_change(self, IsrChange(isr, self.leader_epoch, self.role.partition_epoch)):
+            leading.proposed = None
+
+    def isr_altered(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> None:
+        """The controller has written this ISR; news of an earlier state say nothing."""
+        leading = self.leading
+        if leading is None or leader_epoch != self.leader_epoch or partition_epoch < self.role.partition_epoch:
+            return
+        self.role = replace(self.role, isr=isr, partition_epoch=partition_epoch)
+        leading.isr, leading.proposed = isr, None
+        self._settle()
+        self._advance()
+        self._propose(leading.joined_by(self.high_watermark, self._parts.metadata.brokers))
+
+    def isr_kept(self, change: IsrChange) -> None:
+        """The controller has refused the change for good: the ISR is the one before."""
+        leading = self.leading
+        if leading is not None and change.leader_epoch == self.leader_epoch and change.isr == leading.proposed:
+            leading.proposed = None
+            self._advance()
+
     # -- fetch -----------------------------------------------------------------------------------------------------
 
     @property
-    def visible_until(self) -> int:
-        """Where consumers stop: the high watermark; with `kafkad.read.flushed.only` what is on the disk, if less."""
-        return min(self.high_watermark, self.log.flushed_until) if self.flushed_only else self.high_watermark
+    def last_stable_offset(self) -> int:
+        """Where the first transaction begins that is still open, if that is before the high watermark."""
+        unstable = self.log.first_unstable_offset(self.high_watermark)
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def visible(self, read_committed: bool) -> tuple[int, int, int]:
+        """HOT. The high watermark and the last stable offset as consumers are told them, and which of them a reader
+        may not pass: with `read_committed` nothing at or after the first transaction that is still open.
+
+        With `kafkad.read.flushed.only` only what is on the disk counts.
+        """
+        watermark = self.high_watermark
+        unstable = self.log.first_unstable_offset(watermark)
+        if self.flushed_only:
+            watermark = min(watermark, self.log.flushed_until)
+        stable = watermark if unstable is None or unstable > watermark else unstable
+        return watermark, stable, stable if read_committed else watermark
 
     def _flushed(self) -> None:
         if self.flushed_only and self.fetch_waits:
             self.waits.wake(self)
 
-    @property
-    def last_stable_offset(self) -> int:
-        """What read_committed may see: nothing at or after the first transaction that is still open."""
-        unstable = self.log.first_unstable_offset(self.high_watermark)
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
-
     def read(self, offset: int, max_bytes: int, upto: int, at_least_one: bool) -> Slice | None:
         """HOT. Whole batches below `upto`; OFFSET_OUT_OF_RANGE outside the log, nothing between `upto` and its end."""
         found = self.log.read(offset, max_bytes, upto, at_least_one) if offset < upto else None
-        self.probe.total_fetch += 1
-        if found is not None:
-            self.probe.bytes_out += found.length
-        elif offset > self.log.end_offset or offset < self.log.start_offset:
+        if found is None and (offset > self.log.end_offset or offset < self.log.start_offset):
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not within {self.log.start_offset} to {self.log.end_offset} of {self.tp}",

@@ -9,16 +9,24 @@ import pytest
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kafkad.replica.partition import Partition
+from kafkad.replica.partition import Partition, Role
 from kafkad.wire.control import ControlRecord, build_marker
-from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from kafkad.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
 from kafkad.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from kafkad.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kafkad.wire.records import BATCH_HEADER, Record, iter_batches, iter_records
+from kafkad.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkad.wire.records import BATCH_HEADER, Record, build_batch, iter_batches, iter_records
 from tests.api.frames import Frames
 from tests.one_broker import OneBroker
 
@@ -247,3 +255,106 @@ def test_a_consumer_that_repeats_itself_sees_no_more(frames: Frames) -> None:
     for offset in (2, 4, 6):
         [found] = fetch(frames, 12, {0: offset}, partition_max_bytes=1)
         assert (found.records, found.high_watermark) == (b"", 0)
+
+
+# -- followers
+
+
+def replicate(frames: Frames, isr: tuple[int, ...], epoch: int = 5, replicas: tuple[int, ...] = (1, 2)) -> Partition:
+    """As a LeaderAndIsr would say it."""
+    partition = frames.broker.replicas.get("t", 0)
+
+    async def become() -> None:
+        partition.become(Role(leader=1, leader_epoch=epoch, partition_epoch=1, isr=isr, replicas=replicas))
+
+    frames.broker.run(become())
+    return partition
+
+
+def test_a_follower_reads_to_the_end_of_the_log_and_says_how_far_it_has_come(frames: Frames) -> None:
+    frames.broker.create("t")
+    partition = replicate(frames, (1, 2))
+    fill(frames)
+    assert not fetch(frames, 11, {0: 0})[0].records, "consumers see what is committed"
+    [first] = fetch(frames, 11, {0: 0}, replica_id=2, current_leader_epoch=5)
+    assert (len(list(iter_batches(memoryview(first.records)))), first.high_watermark) == (3, 0)
+    [second] = fetch(frames, 11, {0: 4}, replica_id=2)
+    assert (len(list(iter_batches(memoryview(second.records)))), second.high_watermark) == (1, 4)
+    assert partition.high_watermark == 4
+    assert len(list(iter_batches(memoryview(fetch(frames, 11, {0: 0})[0].records)))) == 2
+
+
+def test_acks_all_is_answered_when_the_follower_has_fetched_and_not_before(frames: Frames) -> None:
+    frames.broker.create("t")
+    replicate(frames, (1, 2))
+    batch = bytes(build_batch([Record(0, 1_000, None, b"v")]))
+    for turn in range(3):  # from the second on, by the bytes that repeat
+        data = PartitionProduceData(index=0, records=batch)
+        message = ProduceRequest(
+            acks=-1, timeout_ms=5_000, topic_data=[TopicProduceData(name="t", partition_data=[data])]
+        )
+        assert frames.begin(message, 9) is None
+        [answer] = fetch(frames, 11, {0: turn}, replica_id=2)
+        assert answer.records
+        assert not frames.connection.replies, "it has been sent the batch, which it may never get"
+        fetch(frames, 11, {0: turn + 1}, replica_id=2)
+        [reply] = frames.connection.replies
+        frames.connection.replies.clear()
+        assert reply is not None
+        [[produced]] = [topic.partition_responses for topic in frames.decode(reply, 0, 9).responses]
+        assert (produced.error_code, produced.base_offset) == (ErrorCode.NONE, turn)
+
+
+def test_an_append_wakes_a_waiting_follower_though_nothing_is_committed(frames: Frames) -> None:
+    frames.broker.create("t")
+    replicate(frames, (1, 2))
+    waiting = request(frames, 11, {0: 0}, replica_id=2, max_wait_ms=60_000)
+    assert frames.begin(waiting, 11) is None
+    fill(frames, batches=1)
+    frames.broker.settle()
+    [reply] = frames.connection.replies
+    assert reply is not None
+    assert answers(frames.decode(reply, 1, 11))[0].records
+
+
+def test_a_wait_does_not_tell_again_how_far_the_follower_has_come(frames: Frames) -> None:
+    """What it waited with says nothing about the time at which it is answered."""
+    frames.broker.create("t")
+    partition = replicate(frames, (1, 2))
+    asked: list[int] = []
+    noted = partition.fetched_by
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Partition, "fetched_by", lambda self, *how_far: (asked.append(how_far[1]), noted(*how_far))[1])
+        assert frames.begin(request(frames, 11, {0: 0}, replica_id=2, max_wait_ms=60_000), 11) is None
+        fill(frames, batches=1)
+        frames.broker.settle()
+    assert frames.connection.replies
+    assert asked == [0]
+
+
+def test_a_follower_whose_history_differs_has_not_come_that_far(frames: Frames) -> None:
+    frames.broker.create("t")
+    partition = replicate(frames, (1, 2), epoch=5)
+    fill(frames)
+    partition = replicate(frames, (1, 2), epoch=7)
+    [answer] = fetch(frames, 12, {0: 6}, replica_id=2, last_fetched_epoch=6)
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (5, 6)
+    assert partition.high_watermark == 0
+    fetch(frames, 12, {0: 6}, replica_id=2, last_fetched_epoch=5)
+    assert partition.high_watermark == 6
+
+
+@pytest.mark.parametrize("version", [11, 15])
+@pytest.mark.parametrize(
+    ("epoch", "code"), [(5, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+)
+def test_who_is_no_follower_is_told_to_come_again(frames: Frames, version: int, epoch: int, code: ErrorCode) -> None:
+    frames.broker.create("t")
+    replicate(frames, (1, 2))
+    message = request(frames, version, {0: 0}, current_leader_epoch=epoch)
+    if version >= 15:
+        message.replica_state = ReplicaState(replica_id=3)
+    else:
+        message.replica_id = 3
+    [answer] = answers(frames.ask(message, version))
+    assert answer.error_code == code

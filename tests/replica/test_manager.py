@@ -10,6 +10,7 @@ import pytest
 
 from kafkad.errors import ErrorCode
 from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.partition import ReplicaParts
 from kafkad.replica.waits import Waits
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from kafkad.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
@@ -35,8 +36,9 @@ def test_requests_of_controllers_are_carried_out_one_after_the_other(broker: One
 
     async def scenario() -> None:
         waits = Waits(broker.timers, parts.platform.clock, asyncio.get_running_loop().call_soon)
+        held = ReplicaParts(broker_id=1, clock=parts.platform.clock, waits=waits, durable=parts.durable)
         replicas = ReplicaManager(
-            1, parts.platform.logs, waits, parts.durable, parts.settings.of_topic, load_configs, halt=lambda why: None
+            held, parts.platform.logs, parts.settings.of_topic, load_configs, halt=lambda why: None
         )
         led = LeaderAndIsrPartitionState(leader=1, leader_epoch=1, isr=[1], replicas=[1], is_new=True)
         topic = LeaderAndIsrTopicState(topic_name="a", topic_id=bytes(15) + b"a", partition_states=[led])

@@ -15,9 +15,11 @@ from kafkad.log.check import check
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
+from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
-from kafkad.replica.partition import Partition, Role
+from kafkad.replica.leading import IsrChange
+from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.replica.waits import Waits
 from kafkad.timers import Timers
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
@@ -52,8 +54,22 @@ class Made:
         self.waits = Waits(self.timers, self.clock, self.turns)
         self.log = Log.open(str(directory / "t-0"), config or LogConfig(), Files(), self.clock, topic_partition=TP)
         self.disk = HeldDisk()
-        durable = cast(Durable, self.disk)
-        self.partition = Partition(TP, self.log, ME, self.waits, durable, TopicProbe(), 0)
+        self.asked: list[IsrChange] = []
+        self.asks = True
+        self.parts = ReplicaParts(
+            broker_id=ME,
+            clock=self.clock,
+            waits=self.waits,
+            durable=cast(Durable, self.disk),
+            lag_ms=10_000,
+            on_isr_change=self._ask,
+        )
+        self.partition = Partition(TP, self.log, self.parts, TopicProbe(), 0)
+
+    def _ask(self, partition: Partition, change: IsrChange) -> bool:
+        assert partition is self.partition
+        self.asked.append(change)
+        return self.asks
 
     def append(self, count: int = 3) -> int:
         batch = memoryview(build_batch([Record(i, 1_000, b"k", b"v") for i in range(count)]))
@@ -321,3 +337,128 @@ def test_who_waits_for_followers_hears_of_a_lost_leader_and_so_does_who_comes_la
     else:
         made.partition.retire()
     assert before == wait(made) == [code]
+
+
+# -- with followers
+
+OF_THREE = Role(leader=ME, leader_epoch=4, partition_epoch=7, isr=(ME, 2), replicas=(ME, 2, 3))
+
+
+def alive(made: Made, *brokers: int) -> None:
+    for broker in brokers:
+        made.parts.metadata.brokers[broker] = BrokerInfo(id=broker, endpoints=())
+
+
+def test_the_high_watermark_follows_those_in_sync(made: Made) -> None:
+    partition = made.partition
+    partition.become(replace(OF_THREE, isr=(ME, 2, 3)))
+    made.append(4)
+    heard = wait(made)
+    partition.fetched_by(2, 4, 0)
+    assert partition.high_watermark == 0, "of broker 3 nothing is known"
+    partition.fetched_by(3, 3, 0)
+    assert (partition.high_watermark, heard) == (3, [])
+    partition.fetched_by(3, 4, 0)
+    assert (partition.high_watermark, heard) == (4, [None])
+
+
+def test_who_catches_up_is_proposed_and_waited_for_from_then_on(made: Made) -> None:
+    partition = made.partition
+    alive(made, 2, 3)
+    partition.become(OF_THREE)
+    made.append(4)
+    partition.fetched_by(2, 4, 0)
+    partition.fetched_by(3, 3, 0)
+    assert not made.asked
+    partition.fetched_by(3, 4, 0)
+    change = IsrChange((ME, 2, 3), 4, 7)
+    assert made.asked == [change]
+    made.append(2)
+    partition.fetched_by(2, 6, 0)
+    assert partition.high_watermark == 4, "either ISR may be the true one"
+    partition.isr_altered((ME, 2, 3), 4, 8)
+    assert (partition.role.isr, partition.role.partition_epoch) == ((ME, 2, 3), 8)
+    partition.fetched_by(3, 6, 0)
+    assert partition.high_watermark == 6
+    assert made.asked == [change], "one change at a time, and none that is needless"
+
+
+def test_a_refused_change_leaves_the_isr_as_it_was(made: Made) -> None:
+    partition = made.partition
+    alive(made, 3)
+    partition.become(OF_THREE)
+    partition.fetched_by(3, 0, 0)
+    [change] = made.asked
+    made.append(2)
+    partition.fetched_by(2, 2, 0)
+    partition.isr_kept(change._replace(leader_epoch=3))
+    assert partition.high_watermark == 0
+    made.clock.advance(20_000)
+    partition.isr_kept(change)
+    assert partition.high_watermark == 2
+    partition.fetched_by(3, 1, 0)
+    partition.fetched_by(3, 2, 0)
+    assert len(made.asked) == 2
+
+
+@pytest.mark.parametrize("why", ["not alive", "nobody asks", "behind the start of the epoch"])
+def test_who_may_not_join_is_not_waited_for(made: Made, why: str) -> None:
+    partition = made.partition
+    if why == "behind the start of the epoch":
+        alive(made, 3)
+        made.partition.become(replace(OF_THREE, leader_epoch=3))
+        made.append(2)
+    made.asks = why != "nobody asks"
+    if not made.asks:
+        alive(made, 3)
+    partition.become(replace(OF_THREE, leader=2, leader_epoch=4))
+    partition.become(replace(OF_THREE, leader_epoch=5))
+    partition.fetched_by(3, 0, 0)
+    assert bool(made.asked) is not made.asks
+    assert partition.leading is not None
+    assert partition.leading.maximal == {ME, 2}
+
+
+def test_who_lags_is_expelled_but_counts_until_the_controller_has_said_so(made: Made) -> None:
+    partition = made.partition
+    partition.become(OF_THREE)
+    made.append(2)
+    made.clock.advance(10_000)
+    partition.expel_laggards()
+    assert not made.asked
+    made.clock.advance(1)
+    partition.expel_laggards()
+    assert made.asked == [IsrChange((ME,), 4, 7)]
+    heard = wait(made)
+    assert (partition.high_watermark, heard) == (0, [])
+    partition.isr_altered((ME,), 3, 9)
+    partition.isr_altered((ME,), 4, 6)
+    assert not heard, "news of another state"
+    partition.isr_altered((ME,), 4, 8)
+    assert (partition.high_watermark, heard) == (2, [None])
+    made.append(1)
+    assert partition.high_watermark == 3
+    assert not partition.commits_at_once, "somebody may join"
+
+
+def test_an_idle_partition_expels_nobody(made: Made) -> None:
+    made.partition.become(OF_THREE)
+    made.partition.fetched_by(2, 0, 0)
+    made.clock.advance(3_600_000)
+    made.partition.expel_laggards()
+    assert not made.asked
+
+
+def test_only_followers_may_fetch_as_such(made: Made) -> None:
+    made.partition.become(OF_THREE)
+    made.partition.check_replica(3, 4)
+    assert refusal(lambda: made.partition.check_replica(5, 4)) == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert refusal(lambda: made.partition.check_replica(5, -1)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refusal(lambda: made.partition.check_replica(ME, -1)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_position_outside_the_log_says_nothing_about_a_follower(made: Made) -> None:
+    made.partition.become(OF_THREE)
+    made.append(2)
+    made.partition.fetched_by(2, 3, 0)
+    assert made.partition.high_watermark == 0

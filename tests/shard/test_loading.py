@@ -19,7 +19,7 @@ from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
-from kafkad.replica.partition import Partition, Role
+from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.replica.waits import Waits
 from kafkad.shard import Shard
 from kafkad.shard.loading import Abandoned, Loader
@@ -42,7 +42,8 @@ class Live:
     def __init__(self, directory: Path, codec: int = 0) -> None:
         self.log = Log.open(str(directory / str(TP)), SMALL, Files(), FakeClock(), topic_partition=TP)
         waits = Waits(Timers(), FakeClock(), lambda call: None)
-        self.partition = Partition(TP, self.log, 1, waits, cast(Durable, None), TopicProbe(), 0)
+        parts = ReplicaParts(broker_id=1, clock=FakeClock(), waits=waits, durable=cast(Durable, None))
+        self.partition = Partition(TP, self.log, parts, TopicProbe(), 0)
         self.partition.become(Role(leader=1, leader_epoch=1, isr=(1,), replicas=(1,)))
         parts = CoordinatorParts(FakeClock(), lambda error: None, codec)
         self.shard: Shard[Pairs] = Shard(self.partition, parts, Pairs)

@@ -17,7 +17,7 @@ from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
-from kafkad.replica.partition import Partition, Role
+from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.replica.waits import Waits
 from kafkad.shard import Shard
 from kafkad.shard.shard import CoordinatorParts
@@ -42,7 +42,8 @@ class Made:
         log_config = replace(LogConfig(cleanup_policy=frozenset({"compact"})), **config)
         self.log = Log.open(str(directory / str(TP)), log_config, self.files, self.clock, topic_partition=TP)
         waits = Waits(Timers(), self.clock, lambda call: None)
-        self.partition = Partition(TP, self.log, ME, waits, cast(Durable, self.disk), TopicProbe(), 0)
+        held = ReplicaParts(broker_id=ME, clock=self.clock, waits=waits, durable=cast(Durable, self.disk))
+        self.partition = Partition(TP, self.log, held, TopicProbe(), 0)
         parts = CoordinatorParts(self.clock, self.failures.append, codec=0)
         self.shard: Shard[Pairs] = Shard(self.partition, parts, Pairs)
         self.machine = self.shard.machine

@@ -1,0 +1,79 @@
+"""The follower's part of a partition: records taken as the leader has them, and cut off where it never had them.
+
+Driven by whoever fetches from the leader. The high watermark is the leader's, but never above the end of the own log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkad.log.epochs import LeaderEpochs
+
+if TYPE_CHECKING:
+    from kafkad.replica.partition import Partition
+
+
+class Position(NamedTuple):
+    """Where a follower goes on fetching."""
+
+    offset: int
+    last_epoch: int
+    """Of the last record it has; -1 when it has none, or none with an epoch."""
+    start_offset: int
+
+
+class Following:
+    __slots__ = ("_partition",)
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    @property
+    def position(self) -> Position:
+        log = self._partition.log
+        latest = log.epochs.latest
+        return Position(log.end_offset, -1 if latest is None else latest, log.start_offset)
+
+    def append(self, records: memoryview, high_watermark: int, start_offset: int) -> None:
+        """Append what the leader sent, and go by its high watermark and the start of its log.
+
+        CORRUPT_MESSAGE for what does not fit here: what came before it stays, and the rest is to be fetched again.
+        """
+        partition = self._partition
+        log = partition.log
+        try:
+            if records:
+                log.append_copied(records)
+        finally:
+            partition.raise_high_watermark(min(high_watermark, log.end_offset))
+        if log.start_offset < start_offset <= partition.high_watermark:
+            log.increment_start_offset(start_offset)
+
+    def truncate(self, epoch: int, end_offset: int) -> None:
+        """The leader's history parts from ours: of `epoch`, the largest it knows that we asked for, it has records up
+        to `end_offset`. Several rounds may be needed, each one epoch further back (KIP-279)."""
+        log = self._partition.log
+        self._cut(cut_offset(log.epochs, log.end_offset, epoch, end_offset))
+
+    def truncate_to_end_of(self, leader_end: int) -> None:
+        """The leader's log ends before ours: it answered OFFSET_OUT_OF_RANGE."""
+        self._cut(leader_end)
+
+    def start_again(self, offset: int) -> None:
+        """The leader's log starts after the end of ours: nothing here is of use any more."""
+        self._partition.log.truncate_fully_at(offset)
+        self._partition.clip_high_watermark()
+
+    def _cut(self, offset: int) -> None:
+        self._partition.log.truncate_to(offset)
+        self._partition.clip_high_watermark()
+
+
+def cut_offset(epochs: LeaderEpochs, log_end: int, epoch: int, leader_end: int) -> int:
+    """Where to cut a log whose leader has records of `epoch` up to `leader_end`, and none of a later one below."""
+    own_epoch, own_end = epochs.end_offset_for(epoch, log_end)
+    if own_epoch < 0:
+        return min(leader_end, log_end)
+    if own_epoch != epoch:
+        return min(own_end, log_end)
+    return min(own_end, leader_end, log_end)

@@ -1,0 +1,76 @@
+"""Which replicas are in sync, and how far the high watermark may go. Pure: values in, values out.
+
+The rules are Kafka's (KIP-497 for changes of the ISR that are under way). The maximal ISR is the committed one together
+with the one that the controller has been asked for: whoever may be elected next is within it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import inf
+from typing import NamedTuple
+
+UNKNOWN_OFFSET = -1
+
+
+class Follower(NamedTuple):
+    """A follower as its leader knows it by its fetches."""
+
+    end_offset: int = UNKNOWN_OFFSET
+    """Where its log ends: the offset it asked for last."""
+    start_offset: int = UNKNOWN_OFFSET
+    caught_up_ms: float = -inf
+    """When it last had everything that the leader had."""
+    fetched_ms: float = -inf
+    leader_end: int = UNKNOWN_OFFSET
+    """Where the leader's log ended at its last fetch."""
+
+
+def begun(before: Follower | None, in_sync: bool, leader_end: int, now_ms: float) -> Follower:
+    """A follower when a leader epoch begins; `before` is what the same leader knew of it in the last one."""
+    caught_up_ms = now_ms if in_sync else -inf
+    if before is None:
+        return Follower(caught_up_ms=caught_up_ms)
+    return before._replace(caught_up_ms=caught_up_ms, fetched_ms=caught_up_ms, leader_end=leader_end)
+
+
+def fetched(known: Follower, offset: int, start_offset: int, leader_end: int, now_ms: float) -> Follower:
+    """The follower after a fetch from `offset` on.
+
+    It also counts as caught up, as of its last fetch, once it has what the leader had then: a follower of a busy
+    partition is never quite at the end.
+    """
+    caught_up_ms = known.caught_up_ms
+    if offset >= leader_end:
+        caught_up_ms = max(caught_up_ms, now_ms)
+    elif offset >= known.leader_end:
+        caught_up_ms = max(caught_up_ms, known.fetched_ms)
+    return Follower(offset, start_offset, caught_up_ms, now_ms, leader_end)
+
+
+def is_caught_up(follower: Follower, leader_end: int, now_ms: float, lag_ms: float) -> bool:
+    return follower.end_offset == leader_end or now_ms - follower.caught_up_ms <= lag_ms
+
+
+def lagging(
+    isr: Iterable[int], followers: Mapping[int, Follower], leader_end: int, now_ms: float, lag_ms: float
+) -> frozenset[int]:
+    """The followers that have to leave the ISR."""
+    return frozenset(
+        broker
+        for broker in isr
+        if broker in followers and not is_caught_up(followers[broker], leader_end, now_ms, lag_ms)
+    )
+
+
+def may_join(follower: Follower, high_watermark: int, epoch_start: int) -> bool:
+    """Whether it has all that was ever committed: the high watermark alone may still be that of the last leader."""
+    return follower.end_offset >= high_watermark and follower.end_offset >= epoch_start
+
+
+def high_watermark(
+    now_at: int, leader_end: int, maximal: Iterable[int], followers: Mapping[int, Follower], joining: Iterable[int] = ()
+) -> int:
+    """Where everybody of the maximal ISR is, and whoever is about to join it; it never goes back."""
+    ends = [followers[broker].end_offset for broker in {*maximal, *joining} if broker in followers]
+    return max(now_at, min([leader_end, *ends]))

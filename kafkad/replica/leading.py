@@ -1,0 +1,96 @@
+"""The leader's part of a partition: its followers, the ISR, and a change of the ISR that the controller is asked for.
+
+It knows nothing of the log: who calls says where that ends. `Partition` keeps the high watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import NamedTuple
+
+from kafkad.replica import isr as rules
+from kafkad.replica.isr import Follower
+
+
+class IsrChange(NamedTuple):
+    """An ISR that a leader asks the controller for, and the epochs of the state it would replace (AlterPartition)."""
+
+    isr: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+
+
+class Leading:
+    """One leader epoch of one partition on its leader."""
+
+    __slots__ = ("_lag_ms", "epoch_start", "followers", "isr", "proposed")
+
+    def __init__(self, isr: tuple[int, ...], followers: dict[int, Follower], epoch_start: int, lag_ms: float) -> None:
+        self.isr = isr
+        self.followers = followers
+        self.epoch_start = epoch_start
+        """Where the log ended when the epoch began: who joins the ISR has come so far."""
+        self.proposed: tuple[int, ...] | None = None
+        """The ISR that the controller has been asked for; until it answers, either may be the true one."""
+        self._lag_ms = lag_ms
+
+    @property
+    def maximal(self) -> frozenset[int]:
+        return frozenset(self.isr if self.proposed is None else (*self.isr, *self.proposed))
+
+    def fetched(self, broker: int, offset: int, start_offset: int, end_offset: int, now_ms: float) -> None:
+        """A follower, one of `followers`, asked for what comes from `offset` on."""
+        known = self.followers[broker]
+        self.followers[broker] = rules.fetched(known, offset, start_offset, end_offset, now_ms)
+
+    def was_at_end(self, broker: int, end_offset: int, now_ms: float) -> None:
+        """It fetched at that time and had everything: the log ended at `end_offset`, as its own does."""
+        known = self.followers.get(broker)
+        if known is not None and known.end_offset == end_offset:
+            self.followers[broker] = rules.fetched(known, end_offset, known.start_offset, end_offset, now_ms)
+
+    def high_watermark(self, now_at: int, end_offset: int, now_ms: float) -> int:
+        """A follower that keeps up is waited for as if it were in sync already: it is about to be."""
+        followers = self.followers
+        joining = [
+            broker
+            for broker, follower in followers.items()
+            if rules.is_caught_up(follower, end_offset, now_ms, self._lag_ms)
+        ]
+        return rules.high_watermark(now_at, end_offset, self.maximal, followers, joining)
+
+    def joined_by(self, high_watermark: int, alive: Container[int]) -> tuple[int, ...] | None:
+        """The ISR with the followers that have caught up; None when there are none, or a change is under way."""
+        if self.proposed is not None:
+            return None
+        joining = [
+            broker
+            for broker, follower in self.followers.items()
+            if broker not in self.isr and broker in alive and rules.may_join(follower, high_watermark, self.epoch_start)
+        ]
+        return (*self.isr, *joining) if joining else None
+
+    def left_by(self, end_offset: int, now_ms: float) -> tuple[int, ...] | None:
+        """The ISR without the followers that lag; None when there are none, or a change is under way."""
+        if self.proposed is not None:
+            return None
+        leaving = rules.lagging(self.isr, self.followers, end_offset, now_ms, self._lag_ms)
+        return tuple(broker for broker in self.isr if broker not in leaving) if leaving else None
+
+
+def begin(
+    isr: tuple[int, ...],
+    replicas: tuple[int, ...],
+    me: int,
+    *,
+    before: Leading | None,
+    end_offset: int,
+    now_ms: float,
+    lag_ms: float,
+) -> Leading:
+    """A leader epoch begins; `before` is the last one if this broker led in it, too."""
+    known = before.followers if before is not None else {}
+    followers = {
+        broker: rules.begun(known.get(broker), broker in isr, end_offset, now_ms) for broker in replicas if broker != me
+    }
+    return Leading(isr, followers, end_offset, lag_ms)

@@ -1,0 +1,125 @@
+"""A follower over a real log: what it takes from its leader, and what it cuts off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from kafkad.config import LogConfig
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.check import check
+from kafkad.log.epochs import LeaderEpochs
+from kafkad.log.files import Files
+from kafkad.log.log import Log
+from kafkad.metrics import TopicProbe
+from kafkad.names import TopicPartition
+from kafkad.replica.durable import Durable
+from kafkad.replica.following import Following, Position, cut_offset
+from kafkad.replica.partition import Partition, ReplicaParts, Role
+from kafkad.replica.waits import Waits
+from kafkad.timers import Timers
+from kafkad.wire.records import Record, build_batch
+from tests.fakes import FakeClock, HeldDisk
+
+TP = TopicPartition("t", 0)
+FOLLOWER = Role(leader=2, leader_epoch=4, partition_epoch=0, isr=(1, 2), replicas=(1, 2))
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Iterator[Partition]:
+    clock = FakeClock()
+    log = Log.open(str(tmp_path / "t-0"), LogConfig(), Files(), clock, topic_partition=TP)
+    waits = Waits(Timers(), clock, lambda call: None)
+    parts = ReplicaParts(broker_id=1, clock=clock, waits=waits, durable=cast(Durable, HeldDisk()))
+    partition = Partition(TP, log, parts, TopicProbe(), 0)
+    partition.become(FOLLOWER)
+    yield partition
+    log.close()
+    assert not check(log.directory)
+
+
+def following(partition: Partition) -> Following:
+    assert partition.following is not None
+    return partition.following
+
+
+def sent(base: int, count: int, epoch: int) -> memoryview:
+    records = [Record(base + i, 1_000, b"k", b"v") for i in range(count)]
+    return memoryview(build_batch(records, base_offset=base, leader_epoch=epoch))
+
+
+def test_records_are_taken_as_given_and_the_watermark_stays_within_the_log(partition: Partition) -> None:
+    follower = following(partition)
+    assert follower.position == Position(0, -1, 0)
+    follower.append(sent(0, 3, 2), 1, 0)
+    assert (partition.high_watermark, follower.position) == (1, Position(3, 2, 0))
+    follower.append(sent(3, 2, 4), 100, 2)
+    assert (partition.high_watermark, follower.position) == (5, Position(5, 4, 2))
+    assert partition.log.epochs.entries == [(2, 2), (4, 3)]
+    follower.append(memoryview(b""), 4, 2)
+    assert partition.high_watermark == 5, "a new leader may know less of what is committed"
+
+
+def test_what_does_not_fit_is_refused_and_what_came_before_it_stays(partition: Partition) -> None:
+    follower = following(partition)
+    with pytest.raises(KafkaError) as refused:
+        follower.append(memoryview(bytes(sent(0, 3, 4)) + bytes(sent(2, 1, 4))), 9, 0)
+    assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert (follower.position.offset, partition.high_watermark) == (3, 3)
+
+
+def test_what_the_leader_never_had_is_cut_off(partition: Partition) -> None:
+    follower = following(partition)
+    for base, epoch in ((0, 1), (3, 2), (6, 4)):
+        follower.append(sent(base, 3, epoch), base, 0)
+    follower.truncate(3, 5)
+    assert follower.position == Position(6, 2, 0), "first to the end of the largest epoch that both may know"
+    follower.truncate(2, 3)
+    assert follower.position == Position(3, 1, 0)
+    assert partition.high_watermark == 3
+
+
+def test_a_leader_whose_log_is_shorter_or_begins_later(partition: Partition) -> None:
+    follower = following(partition)
+    follower.append(sent(0, 3, 4), 3, 0)
+    follower.append(sent(3, 3, 4), 4, 0)
+    follower.truncate_to_end_of(3)
+    assert (follower.position.offset, partition.high_watermark) == (3, 3)
+    follower.start_again(100)
+    assert (follower.position.offset, partition.log.start_offset) == (100, 100)
+    follower.append(sent(100, 1, 4), 101, 100)
+    assert partition.high_watermark == 101
+
+
+def test_who_leads_or_is_gone_follows_nobody(partition: Partition) -> None:
+    partition.become(Role(leader=1, leader_epoch=5, isr=(1, 2), replicas=(1, 2)))
+    assert partition.following is None
+    partition.become(Role(leader=2, leader_epoch=6, isr=(1, 2), replicas=(1, 2)))
+    assert partition.leading is None
+    partition.retire()
+    assert partition.following is None
+
+
+@pytest.mark.parametrize(
+    ("epoch", "leader_end", "cut"),
+    [
+        (5, 25, 25),  # the same epoch: where the leader's ends
+        (5, 99, 30),
+        (3, 15, 15),
+        (3, 25, 20),  # where our own ends, if that is less
+        (4, 24, 20),  # an epoch we do not know: the end of the one before it, and then ask again
+        (2, 12, 10),
+        (1, 5, 5),
+        (6, 28, 28),  # beyond all that we know
+        (6, 50, 30),
+    ],
+)
+def test_where_histories_part(tmp_path: Path, epoch: int, leader_end: int, cut: int) -> None:
+    epochs = LeaderEpochs(str(tmp_path), Files())
+    for known, start in ((1, 0), (3, 10), (5, 20)):
+        epochs.assign(known, start)
+    assert cut_offset(epochs, 30, epoch, leader_end) == cut
+    assert cut_offset(LeaderEpochs(str(tmp_path), Files()), 30, epoch, leader_end) == min(leader_end, 30)
