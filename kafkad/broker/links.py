@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kafkad import __version__
+from kafkad.broker.parts import LinkFactory
 from kafkad.clock import Clock
 from kafkad.config import Config
-from kafkad.controller.link import LinkFactory
 from kafkad.model import BrokerInfo
 from kafkad.net.client import BrokerClient, ClientOptions, Link
 from kafkad.timers import Timers

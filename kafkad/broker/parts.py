@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 
 from kafkad import loggers
 from kafkad.api.audit import Audit
@@ -38,7 +39,7 @@ from kafkad.config import Config, validate_topic_configs
 from kafkad.controller.channel import Channel, LocalChannel, RemoteChannel
 from kafkad.controller.configs import ConfigAlterer
 from kafkad.controller.controller import Controller
-from kafkad.controller.link import CurrentController, LinkFactory, LocalController, RemoteController
+from kafkad.controller.link import ClosableLink, CurrentController, LocalController
 from kafkad.controller.registration import cluster_id, prepare
 from kafkad.controller.term import ControllerSettings
 from kafkad.controller.topics import TopicDefaults
@@ -59,6 +60,11 @@ from kafkad.timers import Timers
 from kafkad.turns import Jobs
 from kafkad.upkeep.moves import ReplicaMoves
 from kafkad.upkeep.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from kafkad.net.client import Link
+
+LinkFactory = Callable[[BrokerInfo], "Link"]
 
 _SESSION_EVICTION_MS = 120_000
 
@@ -336,7 +342,9 @@ def _controller_link(
     def epoch() -> int:
         return replicas.broker_epoch
 
-    def remote(found: BrokerInfo) -> RemoteController:
+    def remote(found: BrokerInfo) -> ClosableLink:
+        from kafkad.controller.remote import RemoteController
+
         assert links is not None
         return RemoteController(links(found), broker, epoch, replicas.metadata, timeout_ms)
 

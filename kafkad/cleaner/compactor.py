@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from kafkad.cleaner.worker import MODULE, NICENESS
 from kafkad.log.compaction import (
     AbandonedError,
     CompactionAnswer,
@@ -14,6 +13,12 @@ from kafkad.log.compaction import (
     Replacement,
 )
 from kafkad.log.worker import Worker
+
+MODULE = "kafkad.cleaner.worker"
+"""By name: what compacts is imported by the worker alone."""
+NICENESS = 19
+"""What requests need of the processors goes first, and at once: with 10, the kernel lets one request in a hundred wait
+twice as long, and a few for milliseconds."""
 
 
 class Compactor:

@@ -21,11 +21,7 @@ from kafkad.log.compaction import AbandonedError, CompactionAnswer, CompactionJo
 from kafkad.log.files import Files
 from kafkad.log.pipes import read_frame, write_frame
 
-MODULE = "kafkad.cleaner.worker"
 IDLE_SECONDS = 60.0
-NICENESS = 19
-"""What requests need of the processors goes first, and at once: with 10, the kernel lets one request in a hundred wait
-twice as long, and a few for milliseconds."""
 _SHORTEST_WAIT = 0.01
 
 

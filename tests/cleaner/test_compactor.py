@@ -17,9 +17,8 @@ from pathlib import Path
 import pytest
 
 from kafkad.cleaner import compactor as compactor_module
-from kafkad.cleaner import worker as compaction_worker
-from kafkad.cleaner.compactor import Compactor
-from kafkad.cleaner.worker import MODULE, Pace
+from kafkad.cleaner.compactor import MODULE, NICENESS, Compactor
+from kafkad.cleaner.worker import Pace
 from kafkad.log.compaction import AbandonedError, Replacement, UncleanableError
 from kafkad.log.worker import Worker
 from kafkad.wire.records import Record, build_batch
@@ -89,7 +88,7 @@ def test_one_worker_does_all_jobs_and_gives_way_to_the_broker(compactor: Compact
     (pid,) = children()
     lowest = 19
     mine = os.getpriority(os.PRIO_PROCESS, 0)
-    assert os.getpriority(os.PRIO_PROCESS, pid) == min(mine + compaction_worker.NICENESS, lowest)
+    assert os.getpriority(os.PRIO_PROCESS, pid) == min(mine + NICENESS, lowest)
     compactor.submit(partition.job(), partition.offered.append).result()
     assert children() == [pid]
 

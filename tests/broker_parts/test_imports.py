@@ -1,0 +1,25 @@
+"""A start imports nothing for what nobody has asked for yet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from kafkad.api.routes import BETWEEN_BROKERS, ROUTES
+
+LATER = {
+    "kafkad.cleaner.compact": "a worker process compacts",
+    "kafkad.cleaner.worker": "a worker process compacts",
+    "kafkad.controller.remote": "there is no other broker",
+    "kafkad.net.client": "there is no other broker",
+}
+
+
+def test_what_is_needed_later_is_imported_later() -> None:
+    code = "import sys, kafkad.__main__, kafkad.broker; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = set(run.stdout.split())
+    assert "kafkad.broker.parts" in imported
+    assert imported & LATER.keys() == set()
+    handlers = {route.handler.partition(":")[0] for route in (*ROUTES, *BETWEEN_BROKERS)} - {""}
+    assert imported & handlers == set()
