@@ -19,25 +19,26 @@ class EtlExit(IntEnum):
     ENVIRONMENT = 4
     """No Java, no PySpark, no connector, a wrong checksum."""
     DATA = 5
-    """Rows do not fit, or too many of them are bad, or a check does not hold."""
+    """Rows could not be parsed, too many of them are bad, or a check failed."""
     DATA_LOSS = 6
     """Records were deleted before they were read."""
     CHECKPOINT = 7
-    """It belongs to another job, is in use, or lacks a piece."""
+    """The checkpoint belongs to another job, is in use, or is incomplete."""
     INTERRUPTED = 130
 
 
 class EtlError(KctlError):
     """What is wrong, where (`orders.yaml:14 sink.path`) and, as hints, what to do.
 
-    `key` is where, as long as the job file is not at hand: whoever has it says its place by `put_at`."""
+    `key` stands for the place until it is known: code that has the job file fills it in with `locate`.
+    """
 
     def __init__(self, what: str, ends: EtlExit, *, hints: Sequence[str] = (), where: str = "", key: str = "") -> None:
         place = where or key
         super().__init__(f"{place}: {what}" if place else what, exit_code=ends, code=ends.name, hints=hints)
         self.key = key
 
-    def put_at(self, place_of: Callable[[str], str]) -> None:
+    def locate(self, place_of: Callable[[str], str]) -> None:
         if self.key:
             self.what = place_of(self.key) + self.what.removeprefix(self.key)
             self.key = ""
@@ -54,7 +55,7 @@ _FROM_KCTL = {
 
 
 def exit_of(error: KctlError) -> EtlExit:
-    """Of any error under `kctl etl`: those of kctl's session mean something else there."""
+    """The exit code for any error under `kctl etl`; kctl's own codes mean something else there."""
     if isinstance(error.exit_code, EtlExit):
         return error.exit_code
     return _FROM_KCTL.get(Exit(error.exit_code), EtlExit.FAILED)

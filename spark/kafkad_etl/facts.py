@@ -1,4 +1,4 @@
-"""What follows from a job alone, for the program in front and for the driver alike: nothing but `job` is imported."""
+"""Facts derived from a job alone, for the front and the driver alike; imports nothing but `job`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from kafkad_etl.job import Job
 
 FILES = ("parquet", "json", "csv")
-"""Sinks that this program writes as files itself."""
+"""Sinks that write files themselves."""
 
 MANIFESTS, MERGES = "sink", "sink/merging"
-"""In a checkpoint: what says how the files of a batch, or of a merge, get to their places."""
+"""Directories in a checkpoint with the manifests of batches and of merges."""
 
 _UNITS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
@@ -25,7 +25,7 @@ _DURATION = re.compile(r"(\d+)\s*([a-z]+)\s*")
 
 
 def duration_ms(text: str) -> int:
-    """Of 30s, 1h30m or, in Spark's words, 10 minutes; ValueError for anything else."""
+    """Parses 30s, 1h30m or, in Spark's style, 10 minutes. Raises ValueError for anything else."""
     parts = _DURATION.findall(text.strip().lower())
     if not parts or _DURATION.sub("", text.strip().lower()):
         raise ValueError(f'"{text}" is not a duration')
@@ -45,8 +45,8 @@ def is_streaming(job: Job) -> bool:
 
 
 def is_stateful(job: Job) -> bool:
-    """Whether Spark keeps groups or rows from one batch for the next. Only then are windows, watermarks and
-    deduplication part of the streaming query; all other SQL is over one batch."""
+    """Whether Spark keeps groups or rows from one batch to the next. Only then are windows, watermarks and
+    deduplication part of the streaming query; otherwise all SQL runs over one batch."""
     transform = job.transform
     within = transform.deduplicate is not None and bool(transform.deduplicate.within)
     return is_streaming(job) and (transform.watermark is not None or within or job.run.output != "append")
@@ -65,17 +65,17 @@ def source_text(job: Job) -> str:
 
 
 def has_scheme(path: str) -> bool:
-    """hdfs:/data, s3a://bucket/data. Of one letter it would be a Windows drive."""
+    """Whether a path is a URL such as hdfs:/data or s3a://bucket/data. A one-letter scheme would be a Windows drive."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path) is not None
 
 
 def is_elsewhere(path: str) -> bool:
-    """On another file system than the local one."""
+    """Whether a path is on another file system than the local one."""
     return has_scheme(path) and not path.startswith("file:")
 
 
 def paths_of(job: Job) -> Iterator[tuple[str, str]]:
-    """Where data are, each with its key in the job file."""
+    """Data paths, each with its key in the job file."""
     for name, lookup in job.transform.lookups.items():
         yield f"transform.lookups.{name}.path", lookup.path
     if job.source.files:
@@ -85,7 +85,7 @@ def paths_of(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def sink_text(job: Job) -> str:
-    """Without secrets."""
+    """The sink in words, without secrets."""
     sink = job.sink
     if sink.topic:
         return f"topic {sink.topic.topic}"

@@ -1,9 +1,9 @@
-"""What the program in front and the driver inside Spark tell each other, as JSON lines over one socket.
+"""Messages between the front and the driver inside Spark, sent as JSON lines over one socket.
 
-The front knows the cluster, the checkpoint's guard, the terminal and the consumer group; the driver knows Spark and
-nothing else. So a Plan has everything looked up already, secrets too, and goes to no file and no command line. The
-first line to the driver is the Plan; after that the front may send `Stop`, and the driver sends events until `Ended`
-or `Failed`. A socket that closes tells either that the other one has gone.
+The front knows the cluster, the checkpoint, the terminal and the consumer group; the driver knows Spark and nothing
+else. So a Plan has everything resolved, secrets included, and is never written to a file or command line. The first
+line to the driver is the Plan; after that the front may send `Stop`, and the driver sends events until `Ended` or
+`Failed`. A closed socket means that the other side is gone.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from msgspec import Struct
 from kafkad_etl.job import Job, Mode, Offsets
 
 Client: TypeAlias = dict[str, str]
-"""All settings of a Kafka client, bootstrap.servers and security included, without Spark's prefix `kafka.`."""
+"""All settings of a Kafka client, including bootstrap.servers and security, without Spark's prefix `kafka.`."""
 
 
 class Schema(Struct, frozen=True):
-    """Columns, as the job file or the registry gave them."""
+    """A schema from the job file or the registry."""
 
     kind: Literal["ddl", "spark", "avro"]
     text: str
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """A source of topics. `start` names every partition there is now; it counts only without a checkpoint. `end` is
-    for mode batch."""
+    """A source of topics. `start` has every current partition and only applies without a checkpoint; `end` is for
+    mode batch."""
 
     client: Client
     how: Literal["assign", "subscribe", "subscribePattern"]
@@ -40,7 +40,7 @@ class Reading(Struct, frozen=True, kw_only=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """`job` is the effective one: variables are filled in, and every `file` of SQL is in its `sql`."""
+    """The resolved job that the driver runs: variables are filled in, and SQL from files is in `sql`."""
 
     task: Literal["run", "preview", "compact"]
     job: Job
@@ -52,19 +52,19 @@ class Plan(Struct, frozen=True, kw_only=True):
     dead_letter_client: Client = {}
     sink_client: Client = {}
     sink_partitions: int = 0
-    """Of the topic that rows go to."""
+    """Number of partitions of the target topic."""
     checkpoint: str = ""
-    """A directory, absolute or with a scheme; empty: none."""
+    """An absolute path or a URL; empty for none."""
     checkpoint_id: str = ""
-    """Made with the checkpoint: batch 7 of another checkpoint is another batch."""
+    """Created with the checkpoint: batch 7 of another checkpoint is another batch."""
     committed: int | None = None
-    """The batch that a checkpoint which the front cannot look at must have."""
+    """The last committed batch that a remote checkpoint must have; the front cannot check it."""
     limit: int = 0
-    """preview: how many rows. run: stop after the batch that reaches it; 0: never."""
+    """preview: number of rows. run: stop after the batch that reaches it; 0: never."""
 
 
 class Stop(Struct, frozen=True, tag="stop"):
-    """Finish the batch that runs and commit it, or `now`: drop it; it comes again with the next run."""
+    """Finish and commit the current batch, or drop it if `now`; the next run then repeats it."""
 
     now: bool = False
 
@@ -76,14 +76,14 @@ class Started(Struct, frozen=True, tag="started", kw_only=True):
 
 
 class Query(Struct, frozen=True, tag="query"):
-    """The query runs: everything before was set-up."""
+    """The query is running; everything before was setup."""
 
     columns: list[tuple[str, str]]
-    """Names and types of what goes to the sink."""
+    """Names and types of the columns written to the sink."""
 
 
 class Tasks(Struct, frozen=True, tag="tasks", kw_only=True):
-    """Of the batch that runs."""
+    """Task counts of the current batch."""
 
     batch: int
     done: int
@@ -91,7 +91,7 @@ class Tasks(Struct, frozen=True, tag="tasks", kw_only=True):
 
 
 class Batch(Struct, frozen=True, tag="batch", kw_only=True):
-    """One batch is written, and committed in the checkpoint. In mode batch there is one, number 0."""
+    """A batch has been written and committed in the checkpoint. Mode batch has a single one, number 0."""
 
     batch: int
     start: Offsets = {}
@@ -101,7 +101,7 @@ class Batch(Struct, frozen=True, tag="batch", kw_only=True):
     rows_written: int
     bad: int = 0
     late: int = 0
-    """Rows that came after the watermark had passed them, and were dropped."""
+    """Rows dropped because the watermark had passed them."""
     duplicates: int = 0
     """Rows dropped as duplicates."""
     files: int = 0
@@ -109,27 +109,27 @@ class Batch(Struct, frozen=True, tag="batch", kw_only=True):
     seconds: float
     phases: dict[str, float] = {}
     watermark: str = ""
-    """As ISO 8601 in UTC."""
+    """ISO 8601 in UTC."""
     open_groups: int = 0
-    """Groups whose window the watermark has not passed: not written yet."""
+    """Groups whose window the watermark has not passed, which are not written yet."""
     replayed: bool = False
-    """It was written by an earlier run that ended before it was committed; nothing was written again."""
+    """Whether an earlier run wrote it but ended before committing; nothing was written again."""
 
 
 class OpenWindows(Struct, frozen=True, tag="open-windows", kw_only=True):
-    """At the end: what stays in the state for the next run."""
+    """Groups that stay in Spark's state for the next run, reported at the end."""
 
     groups: int
     first: str = ""
     last: str = ""
-    """The earliest and the latest window, where there are windows."""
+    """The first and last window, if the groups are windows."""
 
 
 class Compacted(Struct, frozen=True, tag="compacted", kw_only=True):
-    """Small files of a sink became large ones."""
+    """Small files of a sink were merged into large ones."""
 
     directory: str
-    """Below `sink.path`; empty: that itself."""
+    """Relative to `sink.path`; empty for `sink.path` itself."""
     rows: int
     files_before: int
     files_after: int
@@ -138,8 +138,8 @@ class Compacted(Struct, frozen=True, tag="compacted", kw_only=True):
 
 
 class Lost(Struct, frozen=True, tag="lost", kw_only=True):
-    """Records that were deleted before they were read, from `first` up to, but not including, `end`. The front finds it
-    out by itself. Not `certain`: so many at most."""
+    """Records that were deleted before they were read, from `first` up to, but not including, `end`. Detected by the
+    front. If not `certain`, this is the maximum."""
 
     topic: str
     partition: int
@@ -149,8 +149,8 @@ class Lost(Struct, frozen=True, tag="lost", kw_only=True):
 
 
 class Committed(Struct, frozen=True, tag="committed", kw_only=True):
-    """The checkpoint has batches that the driver has not told of: it was ended before it could. `end` is that of the
-    last one, whose number is `batch`. The front finds it out by itself."""
+    """The checkpoint has batches that the driver could not report, since it was shutting down. `batch` is the last
+    one and `end` its end offsets. Detected by the front."""
 
     batch: int
     count: int
@@ -158,21 +158,21 @@ class Committed(Struct, frozen=True, tag="committed", kw_only=True):
 
 
 class Unsure(Struct, frozen=True, tag="unsure", kw_only=True):
-    """A run ended in the middle of a batch for a topic: up to so many of its rows are there, and come again. The front
-    finds it out by itself."""
+    """A run ended in the middle of a batch for a topic: up to `rows` of its rows are there and will be written
+    again. Detected by the front."""
 
     topic: str
     rows: int
 
 
 class Ends(Struct, frozen=True, tag="ends"):
-    """Where the partitions that are read end now. The front asks for it by itself."""
+    """Current end offsets of the partitions being read. Polled by the front."""
 
     ends: Offsets
 
 
 class Retrying(Struct, frozen=True, tag="retrying", kw_only=True):
-    """A batch failed, and the query begins anew after so many seconds."""
+    """A batch failed, and the query will be restarted after `seconds`."""
 
     text: str
     seconds: float
@@ -185,14 +185,14 @@ class Warned(Struct, frozen=True, tag="warned"):
 
 
 class Rows(Struct, frozen=True, tag="rows"):
-    """preview: what would go to the sink. console sinks: what did. Values as Spark shows them."""
+    """Rows as Spark shows them: what would go to the sink (preview), or what did (console sink)."""
 
     columns: list[str]
     rows: list[list[str | None]]
 
 
 class Failed(Struct, frozen=True, tag="failed", kw_only=True):
-    """`kind` says what it concerns, from which the exit code follows. `line` and `column` are of `step`'s SQL."""
+    """The failure of a run. `kind` determines the exit code; `line` and `column` refer to the SQL of `step`."""
 
     kind: Literal[
         "sql", "schema", "bad-rows", "check", "data-loss", "topic", "sink", "checkpoint", "environment", "spark"
@@ -210,7 +210,7 @@ EndReason: TypeAlias = Literal["done", "stopped", "limit"]
 
 
 class Ended(Struct, frozen=True, tag="ended"):
-    """`reason` `stopped`: asked to; `limit`: as many rows, as much time or idleness as the job allows."""
+    """The run has ended: `stopped` on request, or at a `limit` of rows, time or idleness."""
 
     reason: EndReason
 
@@ -239,7 +239,7 @@ _encoder = msgspec.json.Encoder()
 
 @cache
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Made when it is needed: commands without a driver do not pay for it."""
+    """A decoder, made on demand so that commands without a driver do not pay for it."""
     return msgspec.json.Decoder(kind)
 
 

@@ -10,7 +10,7 @@ import pytest
 from kafkad_etl.errors import EtlError
 from kafkad_etl.machine import jars, java, spark_home
 from kafkad_etl.machine.cache import cache_directory
-from kafkad_etl.machine.download import at_hand
+from kafkad_etl.machine.download import fetched
 from tests.kctl.conftest import approved, broker, kctl, no_settings_of_the_developer, on_broker
 from tests.oracle.kafka import Kafka, missing
 
@@ -35,7 +35,7 @@ def _spark() -> SparkReady:
     except EtlError as error:
         pytest.skip(f"{error.what}; make test-spark installs it")
     found = java.find(spark.version, CACHE, os.environ, bundled=java.bundled_home())
-    there = at_hand(jars.every_jar(spark.version), CACHE / "jars", os.environ)
+    there = fetched(jars.every_jar(spark.version), CACHE / "jars", os.environ)
     return SparkReady(spark.version, spark.home, found.home, tuple(there))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kafkad_etl.errors import EtlExit
-from kafkad_etl.machine.download import at_hand
+from kafkad_etl.machine.download import fetched
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.spark.conftest import CACHE, SparkReady
@@ -49,7 +49,7 @@ spark:
 
 @pytest.fixture(scope="module")
 def hadoop(_spark: SparkReady, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
-    jars = at_hand(JARS, CACHE / "jars", os.environ)
+    jars = fetched(JARS, CACHE / "jars", os.environ)
     with Hadoop(tmp_path_factory.mktemp("hadoop"), _spark.home, _spark.java_home, jars) as running:
         yield running
 

@@ -18,7 +18,7 @@ from kctl.reach.session import Session
 ASK_SECONDS = 15.0
 
 
-class Asking:
+class EndsPoller:
     """Polls end offsets. `partitions` and `tell` are called in its thread, and the session is its own."""
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kafkad_etl.commands import asking
+from kafkad_etl.commands import options
 from kafkad_etl.commands.base import EtlCommand, for_people
 from kctl.command.verb import pass_settings
 from kctl.settings import Settings
@@ -26,16 +26,16 @@ COLUMNS = (
 
 @click.command("compact", cls=EtlCommand, columns=COLUMNS)
 @click.argument("job", type=click.Path(path_type=Path))
-@asking.variables
-@asking.sets
+@options.variables
+@options.sets
 @click.option(
     "--min-files",
     type=click.IntRange(min=2),
     metavar="N",
     help="Merge only in directories with at least N small files.",
 )
-@asking.master
-@asking.java_home
+@options.master
+@options.java_home
 @pass_settings
 def compact(settings: Settings, /, job: Path, variables: Mapping[str, str], sets: Sequence[str], **given: Any) -> int:
     """Merge small files that a job has written.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkad_etl.commands import asking
+from kafkad_etl.commands import options
 from kafkad_etl.commands.base import EtlCommand
 from kctl.command.verb import pass_settings
 from kctl.settings import Settings
@@ -27,9 +27,9 @@ COLUMNS = (
 
 @click.command("doctor", cls=EtlCommand, columns=COLUMNS)
 @click.argument("job", type=click.Path(path_type=Path), required=False)
-@asking.variables
-@asking.sets
-@asking.java_home
+@options.variables
+@options.sets
+@options.java_home
 @pass_settings
 def doctor(
     settings: Settings, job: Path | None, variables: dict[str, str], sets: tuple[str, ...], java_home: str
@@ -43,7 +43,7 @@ def doctor(
     """
     from kafkad_etl.errors import EtlExit
     from kafkad_etl.job import Kafka
-    from kafkad_etl.machine.health import look
+    from kafkad_etl.machine.health import findings
     from kafkad_etl.model.loading import JobFile, load
 
     loaded = None
@@ -53,7 +53,7 @@ def doctor(
     if loaded or settings.bootstrap or settings.context:
         base = job.parent if job else Path()
         reach = _reach(settings, base, loaded.job.kafka if loaded else Kafka())
-    found = list(look(loaded.job if loaded else None, java_home, reach))
+    found = list(findings(loaded.job if loaded else None, java_home, reach))
     Writer(settings, COLUMNS, Document(settings.command)).write([finding._asdict() for finding in found])
     return EtlExit.ENVIRONMENT if any(finding.state == "error" for finding in found) else EtlExit.DONE
 

@@ -54,13 +54,13 @@ def fetch(settings: Settings, repo: str, to: str, version: str) -> None:
 
     Example: kctl etl jars fetch --to /media/stick/jars
     """
-    from kafkad_etl.machine.download import at_hand
+    from kafkad_etl.machine.download import fetched
     from kafkad_etl.machine.jars import every_jar, fault
 
     directory = _directory(to)
     wanted = every_jar(_chosen(version))
     missing = [jar for jar in wanted if fault(jar, directory / jar.path)]
-    at_hand(wanted, directory, os.environ, repo)
+    fetched(wanted, directory, os.environ, repo)
     _write(settings, [_row(jar, directory, "ok") for jar in wanted])
     what = f"{counted(len(missing), 'jar')} downloaded ({size_text(sum(jar.bytes for jar in missing))})"
     note(settings, f"{what if missing else 'all jars were already there'}: {directory}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkad_etl.commands import asking
+from kafkad_etl.commands import options
 from kafkad_etl.commands.base import EtlCommand
 from kctl.command.verb import pass_settings
 from kctl.settings import Settings
@@ -18,7 +18,7 @@ from kctl.texts.output import Column, Document, Writer
 if TYPE_CHECKING:
     from kafkad_etl.job import Mode
     from kafkad_etl.model.effective import Effective
-    from kafkad_etl.planning.planned import Planned
+    from kafkad_etl.planning.planned import PlannedRun
 
 COLUMNS = (
     Column("job", "The job's name."),
@@ -45,13 +45,13 @@ PARTITIONS = (
 
 @click.command("plan", cls=EtlCommand, columns=COLUMNS)
 @click.argument("job", type=click.Path(path_type=Path))
-@asking.variables
-@asking.sets
-@asking.mode
+@options.variables
+@options.sets
+@options.mode
 @click.option("--accept-data-loss", is_flag=True, help="As for run.")
 @click.option("--reset-checkpoint", is_flag=True, help="As for run; nothing is moved here.")
-@asking.master
-@asking.java_home
+@options.master
+@options.java_home
 @pass_settings
 def plan(
     settings: Settings,
@@ -79,13 +79,13 @@ def plan(
     from kafkad_etl.model.loading import JobFile, load
     from kafkad_etl.planning.outlook import plan_row
     from kafkad_etl.planning.plan import plan as planned_of
-    from kafkad_etl.planning.planned import Asked
+    from kafkad_etl.planning.planned import RunOptions
 
     loaded = load(JobFile(job, variables, sets, mode))
     found = effective(loaded)
     doubts = inspect(loaded, found)
-    asked = Asked(accept_data_loss=accept_data_loss, reset_checkpoint=reset_checkpoint)
-    with Clusters(settings, job.parent) as clusters, loaded.telling_places():
+    asked = RunOptions(accept_data_loss=accept_data_loss, reset_checkpoint=reset_checkpoint)
+    with Clusters(settings, job.parent) as clusters, loaded.locating_errors():
         filesystems.check(found.job)
         planned = planned_of(clusters, found.job, asked)
     planned = planned._replace(warnings=(*doubts, *planned.warnings))
@@ -108,7 +108,7 @@ def _command(found: Effective, master: str, java_home: str) -> list[str]:
 
 
 def _lines(
-    settings: Settings, planned: Planned, promised: str, words: Sequence[str], found: Effective
+    settings: Settings, planned: PlannedRun, promised: str, words: Sequence[str], found: Effective
 ) -> Iterator[str]:
     from kafkad_etl.planning.outlook import command_text, partition_rows, plan_head, yaml_text
     from kctl.texts.output import counted

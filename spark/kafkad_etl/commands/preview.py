@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkad_etl.commands import asking
+from kafkad_etl.commands import options
 from kafkad_etl.commands.base import EtlCommand, for_people
 from kafkad_etl.errors import EtlExit
 from kctl.command.verb import pass_settings
@@ -23,8 +23,8 @@ _ROWS = 20
 
 @click.command("preview", cls=EtlCommand)
 @click.argument("job", type=click.Path(path_type=Path))
-@asking.variables
-@asking.sets
+@options.variables
+@options.sets
 @click.option(
     "--from",
     "begin",
@@ -33,8 +33,8 @@ _ROWS = 20
     show_default=True,
     help="Preview the first or the last rows.",
 )
-@asking.master
-@asking.java_home
+@options.master
+@options.java_home
 @click.option("--no-transform", is_flag=True, help="Show the raw records, without Spark.")
 @pass_settings
 def preview(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkad_etl.commands import asking
+from kafkad_etl.commands import options
 from kafkad_etl.commands.base import EtlCommand, for_people
 from kctl.command.options import CommonOption
 from kctl.command.verb import pass_settings
@@ -24,16 +24,16 @@ _PROGRAM = "KAFKAD_ETL_PROGRAM"
 """Environment variable with the path of spark/submit, which is this command under another name."""
 
 
-class Named(click.Context):
+class SubmitContext(click.Context):
     @property
     def command_path(self) -> str:
         return os.environ.get(_PROGRAM) or super().command_path
 
 
-class Showing(EtlCommand):
+class ProgressCommand(EtlCommand):
     """A command whose -o selects how progress is shown, since it prints no table."""
 
-    context_class = Named
+    context_class = SubmitContext
 
     def __init__(self, *arguments: Any, **others: Any) -> None:
         super().__init__(*arguments, **others)
@@ -45,17 +45,17 @@ class Showing(EtlCommand):
         return super().get_help(ctx).replace("kctl etl run", ctx.command_path)
 
 
-@click.command("run", cls=Showing)
+@click.command("run", cls=ProgressCommand)
 @click.argument("job", type=click.Path(path_type=Path))
-@asking.variables
-@asking.sets
-@asking.mode
+@options.variables
+@options.sets
+@options.mode
 @click.option("--limit-rows", type=click.IntRange(min=1), metavar="N", help="Stop after the batch that reaches N rows.")
 @click.option("--accept-data-loss", is_flag=True, help="Continue despite deleted records, for this run only.")
 @click.option("--trust-sql", is_flag=True, help="Leave SQL and schemas that look wrong to Spark.")
 @click.option("--reset-checkpoint", is_flag=True, help="Start over; the old checkpoint is renamed and kept.")
-@asking.master
-@asking.java_home
+@options.master
+@options.java_home
 @click.argument("submit_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- SPARK-SUBMIT OPTIONS]")
 @pass_settings
 def run(settings: Settings, /, **given: Any) -> int:
@@ -72,18 +72,18 @@ def run(settings: Settings, /, **given: Any) -> int:
     except KctlError as error:
         if how != "json":
             raise
-        return _told_as_a_line(error, settings)
+        return _print_json_error(error, settings)
 
 
 def _run(settings: Settings, how: How, **given: Any) -> int:
     from kafkad_etl.model.loading import JobFile
-    from kafkad_etl.planning.planned import Asked
+    from kafkad_etl.planning.planned import RunOptions
     from kafkad_etl.process.submitting import options_of
     from kafkad_etl.tasks.running import Request, run
 
     request = Request(
         file=JobFile(given["job"], given["variables"], given["sets"], given["mode"]),
-        asked=Asked(
+        asked=RunOptions(
             limit_rows=given["limit_rows"] or 0,
             accept_data_loss=given["accept_data_loss"],
             reset_checkpoint=given["reset_checkpoint"],
@@ -98,7 +98,7 @@ def _run(settings: Settings, how: How, **given: Any) -> int:
         return run(settings, request, stream)
 
 
-def _told_as_a_line(error: KctlError, settings: Settings) -> int:
+def _print_json_error(error: KctlError, settings: Settings) -> int:
     """Prints the error as the last JSON line on standard output, and for people on standard error."""
     import json
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkad_etl.commands import asking
+from kafkad_etl.commands import options
 from kafkad_etl.commands.base import EtlCommand
 from kctl.command.verb import pass_settings
 from kctl.settings import Settings
@@ -50,8 +50,8 @@ LISTED = (
 
 @click.command("status", cls=EtlCommand, columns=COLUMNS, watchable=True)
 @click.argument("job", type=click.Path(path_type=Path))
-@asking.variables
-@asking.sets
+@options.variables
+@options.sets
 @pass_settings
 def status(settings: Settings, job: Path, variables: Mapping[str, str], sets: Sequence[str]) -> None:
     """Show how far a job has got.
@@ -71,8 +71,8 @@ def status(settings: Settings, job: Path, variables: Mapping[str, str], sets: Se
     found = effective(loaded).job
     checkpoint = checkpoints.checkpoint_of(found, os.environ)
     standing = checkpoint.standing()
-    with Clusters(settings, job.parent) as clusters, loaded.telling_places():
-        there = source.look(clusters, found).there
+    with Clusters(settings, job.parent) as clusters, loaded.locating_errors():
+        there = source.find(clusters, found).there
     holder = locking.is_running(checkpoint.lock_path)
     about = {
         "job": found.name,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkad_etl.commands import asking
+from kafkad_etl.commands import options
 from kafkad_etl.commands.base import EtlCommand
 from kafkad_etl.errors import EtlExit, exit_of
 from kctl.command.verb import pass_settings
@@ -34,8 +34,8 @@ COLUMNS = (
 
 @click.command("validate", cls=EtlCommand, columns=COLUMNS)
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@asking.variables
-@asking.sets
+@options.variables
+@options.sets
 @click.option("--offline", is_flag=True, help="Do not contact any cluster to check topics and permissions.")
 @pass_settings
 def validate(
@@ -95,7 +95,7 @@ def _valid_row(settings: Settings, file: JobFile, offline: bool, unknown: set[st
     unknown.intersection_update(loaded.variables.unused())
     warnings = inspect(loaded, job, strict=True)
     if not offline:
-        with loaded.telling_places():
+        with loaded.locating_errors():
             warnings += _asked_of_clusters(settings, file.path, job)
     promised = guarantee(job.job)
     return {

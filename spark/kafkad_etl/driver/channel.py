@@ -23,7 +23,7 @@ class Channel:
         self._lines = self._socket.makefile("rb")
         self._sending = threading.Lock()
         self._stop: Stop | None = None
-        self.is_alone = False
+        self.front_is_gone = False
         """Whether the front has disappeared."""
         self.plan: Plan = plan_of(self._lines.readline())
         threading.Thread(target=self._listen, name="channel", daemon=True).start()
@@ -35,13 +35,13 @@ class Channel:
 
     def send(self, event: Event) -> None:
         with self._sending:
-            if self.is_alone:
+            if self.front_is_gone:
                 return
             try:
                 self._socket.sendall(line_of(event))
             except OSError:
-                self.is_alone = True
-        if self.is_alone:
+                self.front_is_gone = True
+        if self.front_is_gone:
             self._stopped(Stop())
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class Channel:
             try:
                 self._socket.shutdown(socket.SHUT_WR)
             except OSError:
-                self.is_alone = True
+                self.front_is_gone = True
 
     def _listen(self) -> None:
         try:
@@ -58,7 +58,7 @@ class Channel:
                 self._stopped(stop_of(line))
         except OSError:
             pass  # the same as the end of the lines
-        self.is_alone = True
+        self.front_is_gone = True
         self._stopped(Stop())
 
     def _stopped(self, stop: Stop) -> None:

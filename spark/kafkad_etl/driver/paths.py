@@ -1,4 +1,4 @@
-"""Directories and files as Hadoop's FileSystem has them: the driver's own disk, HDFS, object stores."""
+"""Directories and files accessed through Hadoop's FileSystem: the driver's own disk, HDFS and object stores."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ ATOMIC_RENAME = frozenset({"file", "hdfs", "viewfs", "abfs", "abfss", "webhdfs"}
 
 class Entry(NamedTuple):
     path: str
-    """Relative to the directory that was asked for."""
+    """Relative to the directory that was listed."""
     size: int
 
 
 class Files(Protocol):
-    """Paths are absolute, with or without a scheme."""
+    """File operations. Paths are absolute, with or without a scheme."""
 
     def under(self, directory: str) -> list[Entry]:
-        """All files below it, sorted; none if it is missing."""
+        """All files below the directory, sorted; none if it does not exist."""
 
     def exists(self, path: str) -> bool: ...
     def read(self, path: str) -> bytes: ...
 
     def write(self, path: str, content: bytes) -> None:
-        """A new file: whole, or not at all; kept, as below."""
+        """Writes a new file completely or not at all, and syncs it."""
 
-    def keep(self, directory: str, names: Iterable[str] = ()) -> None:
-        """On local disks what is in these files, and which names there are in their directories and in those above,
-        outlasts a loss of power."""
+    def sync(self, directory: str, names: Iterable[str] = ()) -> None:
+        """Syncs these files, their directories and those above on local disks, so that they survive a power failure."""
 
     def rename(self, source: str, target: str) -> None:
-        """To a name that is free; directories above it are made."""
+        """Renames to an unused name, creating the directories above it."""
 
     def remove(self, path: str) -> None:
-        """With all below it; what is missing already is removed."""
+        """Removes a path with everything below it, if it exists."""
 
     def only_files(self, directory: str) -> list[str] | None:
-        """Their names, hidden ones too; None if it has directories, or is on a file system that cannot `exchange`."""
+        """The names of all files, hidden ones included; None if there are subdirectories, or the file system does
+        not support `exchange`."""
 
     def link(self, source: str, target: str) -> None:
-        """The same file under a second name. OSError if the file system has no such thing."""
+        """Creates a hard link. Raises OSError if the file system does not support it."""
 
     def exchange(self, one: str, other: str) -> None:
-        """Two directories change names, at once for whoever looks. OSError if they cannot: nothing has changed."""
+        """Exchanges two directories atomically. Raises OSError, with nothing changed, if that is impossible."""
 
-    def alone(self, directory: str) -> AbstractContextManager[None]:
-        """Nobody else exchanges directories below it meanwhile."""
+    def exclusive(self, directory: str) -> AbstractContextManager[None]:
+        """Holds a lock that prevents others from exchanging directories below it."""
 
 
 def join(directory: str, name: str) -> str:
@@ -66,12 +66,12 @@ def parent_and_name(path: str) -> tuple[str, str]:
 
 
 def hidden(relative: str) -> bool:
-    """Spark, Hive and others read no file that has such a name anywhere below the table's directory."""
+    """Whether Spark, Hive and others ignore the file because of a name anywhere below the table's directory."""
     return any(part.startswith(("_", ".")) for part in relative.split("/"))
 
 
 class HadoopFiles:
-    """Without checksum files on local disks: what is renamed is the file alone."""
+    """Files through Hadoop. On local disks there are no checksum files, since a rename would leave them behind."""
 
     def __init__(self, spark: Any, path: str) -> None:
         self._jvm = spark._jvm
@@ -82,7 +82,7 @@ class HadoopFiles:
         self._system = found.getRaw() if self.scheme == "file" else found
 
     def absolute(self, path: str) -> str:
-        """With its scheme, as the file system itself would write it."""
+        """The path with its scheme, as the file system itself writes it."""
         return str(self._system.makeQualified(self._path(path)).toString())
 
     def under(self, directory: str) -> list[Entry]:
@@ -114,11 +114,11 @@ class HadoopFiles:
             stream.write(content)
         finally:
             stream.close()
-        self.keep(parent, [f".{name}.tmp"])
+        self.sync(parent, [f".{name}.tmp"])
         self.rename(unfinished, path)
-        self.keep(parent, [name])
+        self.sync(parent, [name])
 
-    def keep(self, directory: str, names: Iterable[str] = ()) -> None:
+    def sync(self, directory: str, names: Iterable[str] = ()) -> None:
         if self.scheme != "file":
             return
         top = Path(self._local(directory))
@@ -156,14 +156,14 @@ class HadoopFiles:
     def exchange(self, one: str, other: str) -> None:
         exchange(os.path.realpath(self._local(one)), os.path.realpath(self._local(other)))
 
-    def alone(self, directory: str) -> AbstractContextManager[None]:
+    def exclusive(self, directory: str) -> AbstractContextManager[None]:
         return locked(parent_and_name(self._local(directory))[0]) if self.scheme == "file" else nullcontext()
 
     def free_bytes(self, path: str) -> int:
         return int(self._system.getStatus(self._path(path)).getRemaining())
 
     def on_one_device(self, one: str, other: str) -> bool:
-        """Whether files of two directories, which exist, can be renamed from one to the other."""
+        """Whether files can be renamed from one of two existing directories to the other."""
         if self.scheme != "file":
             return True
         return os.stat(self._local(one)).st_dev == os.stat(self._local(other)).st_dev
@@ -180,7 +180,8 @@ _RENAME_EXCHANGE = 2
 
 
 def exchange(one: str, other: str) -> None:
-    """Two directories of one disk; `one` gets the rights of `other` first. Linux has a system call for it."""
+    """Exchanges two directories on one disk with Linux's system call, after giving `one` the owner and mode of
+    `other`."""
     shutil.copystat(other, one)
     owner = os.stat(other)
     if (owner.st_uid, owner.st_gid) != (os.stat(one).st_uid, os.stat(one).st_gid):

@@ -18,7 +18,7 @@ def cache_directory(environ: Mapping[str, str]) -> Path:
 
 
 @contextmanager
-def kept(target: Path, lacking: str) -> Iterator[Path]:
+def completed_file(target: Path, lacking: str) -> Iterator[Path]:
     """Yields a temporary file that becomes `target` once it is complete. EtlError ENVIRONMENT says what it was
     needed for."""
     part = target.with_name(f"{target.name}.{os.getpid()}.part")

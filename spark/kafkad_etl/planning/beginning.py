@@ -8,23 +8,23 @@ from kafkad_etl.checkpoint.checkpoints import Checkpoint
 from kafkad_etl.cluster import topics
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.job import Job
-from kafkad_etl.planning.planned import Planned
+from kafkad_etl.planning.planned import PlannedRun
 from kctl.command.changes import confirm
 
 
-def begin(planned: Planned, clusters: Clusters) -> list[str]:
+def begin(planned: PlannedRun, clusters: Clusters) -> list[str]:
     """Prepares the run while holding the lock. Returns lines for people about what was done."""
-    said = []
+    notes = []
     if planned.resets and planned.checkpoint:
         confirm(clusters.settings, f"{_reset_text(planned.checkpoint, planned.plan.job)} Continue?")
         aside = planned.checkpoint.put_aside(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
-        said.append(f"the old checkpoint was moved to {aside}")
+        notes.append(f"the old checkpoint was moved to {aside}")
     for creation in planned.creations:
         topics.create_topic(clusters.session(creation.kafka), creation.topic, creation.create)
-        said.append(f"created topic {creation.topic} with {creation.create.partitions} partitions")
+        notes.append(f"created topic {creation.topic} with {creation.create.partitions} partitions")
     if planned.checkpoint and planned.record:
         planned.checkpoint.write_record(planned.record)
-    return said
+    return notes
 
 
 def _reset_text(checkpoint: Checkpoint, job: Job) -> str:

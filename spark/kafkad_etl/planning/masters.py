@@ -11,7 +11,7 @@ from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import is_elsewhere, is_stateful, paths_of
 from kafkad_etl.job import Job
 from kafkad_etl.machine import hadoop
-from kafkad_etl.machine.answering import Address, Connect, address_of, silent
+from kafkad_etl.machine.reachability import Address, Connect, address_of, unreachable
 
 _SPARK, _KUBERNETES = "spark://", "k8s://"
 _SPARK_PORT = 7077
@@ -70,6 +70,6 @@ def _api_server(url: str) -> Address:
 
 
 def _reach(who: str, addresses: list[Address], hint: str, connect: Connect) -> None:
-    reasons = silent(addresses, connect)
+    reasons = unreachable(addresses, connect)
     if reasons:
         raise EtlError(f"{who} is not responding at {reasons}", EtlExit.CLUSTER, hints=(hint,))

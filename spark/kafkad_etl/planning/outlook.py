@@ -18,7 +18,7 @@ from kctl.texts.output import Row, rfc3339
 
 if TYPE_CHECKING:
     from kafkad_etl.cluster.starts import Extent
-    from kafkad_etl.planning.planned import Planned, Reach
+    from kafkad_etl.planning.planned import PartitionRange, PlannedRun
 
 
 def document(job: Job, secrets: Iterable[str]) -> Any:
@@ -35,7 +35,7 @@ def yaml_text(job: Job, secrets: Iterable[str]) -> str:
     return dumped
 
 
-def partition_rows(reach: Iterable[Reach]) -> list[Row]:
+def partition_rows(reach: Iterable[PartitionRange]) -> list[Row]:
     return [
         {
             "topic": one.where.topic,
@@ -48,7 +48,7 @@ def partition_rows(reach: Iterable[Reach]) -> list[Row]:
     ]
 
 
-def checkpoint_text(planned: Planned) -> str:
+def checkpoint_text(planned: PlannedRun) -> str:
     if planned.checkpoint is None:
         return "none: mode batch keeps no progress"
     path = planned.checkpoint.path
@@ -77,7 +77,7 @@ def remote_text(seen: Standing) -> str:
     return f"cannot be read from here; the last run from this machine left it at batch {seen.batch}"
 
 
-def plan_row(planned: Planned, guarantee: str, words: Sequence[str], secrets: Iterable[str]) -> dict[str, Any]:
+def plan_row(planned: PlannedRun, guarantee: str, words: Sequence[str], secrets: Iterable[str]) -> dict[str, Any]:
     """The row of `kctl etl plan` for programs."""
     job = planned.plan.job
     return {
@@ -96,7 +96,7 @@ def plan_row(planned: Planned, guarantee: str, words: Sequence[str], secrets: It
     }
 
 
-def plan_head(planned: Planned, guarantee: str) -> Iterator[str]:
+def plan_head(planned: PlannedRun, guarantee: str) -> Iterator[str]:
     """Lines of `kctl etl plan` above the table of partitions."""
     job = planned.plan.job
     yield f"job         {job.name}{f': {job.description}' if job.description else ''}"

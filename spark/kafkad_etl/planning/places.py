@@ -16,7 +16,7 @@ from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import is_elsewhere, paths_of
 from kafkad_etl.job import JdbcSink, Job
 from kafkad_etl.machine import hadoop
-from kafkad_etl.machine.answering import Connect, silent
+from kafkad_etl.machine.reachability import Connect, unreachable
 
 _SQLITE, _POSTGRESQL = "jdbc:sqlite:", "jdbc:postgresql:"
 _ADDRESS = re.compile(r"(?P<host>\[[^]]+\]|[^:/,?]+)?(?::(?P<port>\d+))?")
@@ -77,7 +77,7 @@ def _of_hdfs(job: Job, connect: Connect) -> Iterator[EtlError]:
         nodes = tuple(hadoop.name_nodes(found.settings, path)) if path.startswith("hdfs:") else ()
         if nodes and nodes not in asked:
             asked.add(nodes)
-            if reasons := silent(nodes, connect):
+            if reasons := unreachable(nodes, connect):
                 yield EtlError(f"the NameNode of {path} is not responding at {reasons}", EtlExit.CLUSTER, key=key)
 
 
@@ -106,7 +106,7 @@ def _of_sqlite(sink: JdbcSink) -> Iterator[EtlError]:
 
 def _of_server(url: str, connect: Connect) -> Iterator[EtlError]:
     """Checks a list of servers, of which one suffices."""
-    if reasons := silent(addresses(url), connect):
+    if reasons := unreachable(addresses(url), connect):
         yield EtlError(f"the database is not responding at {reasons}", EtlExit.CLUSTER, key="sink.jdbc.url")
 
 

@@ -1,6 +1,6 @@
 """Turns a job and the current state of its cluster into a Plan for the driver, with every offset resolved.
 
-`plan` only reads and decides. What a run must do first is listed in `Planned` and done by `beginning.begin`.
+`plan` only reads and decides. What a run must do first is listed in `PlannedRun` and done by `beginning.begin`.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from kafkad_etl.job import Job
 from kafkad_etl.messages import Plan
 from kafkad_etl.model.schemas import NO_SCHEMAS, Schemas
 from kafkad_etl.planning import source, writing
-from kafkad_etl.planning.planned import Asked, Planned
-from kafkad_etl.planning.progress import Progress, progress
+from kafkad_etl.planning.planned import PlannedRun, RunOptions
+from kafkad_etl.planning.resume import ResumePoint, resume_point
 
 
 def plan(
     clusters: Clusters,
     job: Job,
-    asked: Asked,
+    asked: RunOptions,
     schemas: Schemas = NO_SCHEMAS,
     environment: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.time,
-) -> Planned:
+) -> PlannedRun:
     """Plans an effective job. EtlError CLUSTER, DATA_LOSS or CHECKPOINT says why it cannot run."""
     now = clock()
     runs = asked.task == "run"
     keeps_progress = runs and job.run.mode != "batch"
-    read = source.look(clusters, job)
+    read = source.find(clusters, job)
     checkpoint = checkpoint_of(job, environment)
-    stands = progress(checkpoint, job, asked, read.ids, now) if keeps_progress else Progress()
+    stands = resume_point(checkpoint, job, asked, read.ids, now) if keeps_progress else ResumePoint()
     bounds = source.NOTHING
     if read.topics:
         bounds = source.bounds(clusters, job, asked, read.there, stands.standing, now)
-    target = writing.look(clusters, job, read) if runs else writing.Target()
-    return Planned(
+    target = writing.checked_target(clusters, job, read) if runs else writing.Target()
+    return PlannedRun(
         plan=Plan(
             task=asked.task,
             job=job,
@@ -69,6 +69,6 @@ def plan(
     )
 
 
-def _committed(checkpoint: Checkpoint, stands: Progress) -> int | None:
+def _committed(checkpoint: Checkpoint, stands: ResumePoint) -> int | None:
     """The batch that a remote checkpoint must have, which the driver verifies; a local one has been checked here."""
     return stands.standing.batch if checkpoint.is_remote else None

@@ -13,7 +13,7 @@ from kafkad_etl.job import Create, Kafka
 from kafkad_etl.messages import Plan
 
 
-class Asked(NamedTuple):
+class RunOptions(NamedTuple):
     """The command line's settings for a run, beside the job."""
 
     task: Literal["run", "preview"] = "run"
@@ -25,7 +25,7 @@ class Asked(NamedTuple):
     """The Spark version to run on; empty if not known yet."""
 
 
-class Reach(NamedTuple):
+class PartitionRange(NamedTuple):
     """The offsets of one partition that can be read when the run begins."""
 
     where: TopicPartition
@@ -38,15 +38,15 @@ class Reach(NamedTuple):
         return max(self.end - self.start, 0)
 
 
-class Creation(NamedTuple):
+class TopicCreation(NamedTuple):
     kafka: Kafka
     topic: str
     create: Create
 
 
-class Planned(NamedTuple):
+class PlannedRun(NamedTuple):
     plan: Plan
-    reach: tuple[Reach, ...] = ()
+    reach: tuple[PartitionRange, ...] = ()
     checkpoint: Checkpoint | None = None
     """None if this mode has none."""
     standing: Standing = Standing()
@@ -54,7 +54,7 @@ class Planned(NamedTuple):
     is_new: bool = True
     """Whether the checkpoint has no batch yet."""
     resets: bool = False
-    creations: tuple[Creation, ...] = ()
+    creations: tuple[TopicCreation, ...] = ()
     lost: tuple[Gap, ...] = ()
     """Data loss that was accepted."""
     topic_ids: Mapping[str, str] = {}

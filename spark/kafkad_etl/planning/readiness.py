@@ -14,7 +14,7 @@ from kafkad_etl.job import Job
 from kafkad_etl.machine import filesystems
 from kafkad_etl.planning import masters, places, source, writing
 from kafkad_etl.planning.plan import plan
-from kafkad_etl.planning.planned import Asked
+from kafkad_etl.planning.planned import RunOptions
 
 
 class NotReady(EtlError):
@@ -30,9 +30,9 @@ class NotReady(EtlError):
         self.mistakes = tuple("; ".join((error.what, *error.hints)) for error in self._errors)
         self.hints = self.mistakes
 
-    def put_at(self, place_of: Callable[[str], str]) -> None:
+    def locate(self, place_of: Callable[[str], str]) -> None:
         for error in self._errors:
-            error.put_at(place_of)
+            error.locate(place_of)
         self._tell()
 
 
@@ -48,13 +48,13 @@ def check(
         raise NotReady(job.name, list(distinct.values()))
     for error in distinct.values():
         raise error
-    return plan(clusters, job, Asked(), environment=environment, clock=clock).warnings
+    return plan(clusters, job, RunOptions(), environment=environment, clock=clock).warnings
 
 
 def _faults(clusters: Clusters, job: Job) -> Iterator[EtlError]:
     read = source.Source({}, {})
     try:
-        read = source.look(clusters, job)
+        read = source.find(clusters, job)
     except EtlError as error:
         yield error
     needs: list[Callable[[], object]] = [partial(writing.target, clusters, job, read)]

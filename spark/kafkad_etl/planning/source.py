@@ -14,7 +14,7 @@ from kafkad_etl.cluster.losses import Gap
 from kafkad_etl.cluster.starts import Extents, Positions
 from kafkad_etl.job import Job, Position
 from kafkad_etl.messages import Reading
-from kafkad_etl.planning.planned import Asked, Reach
+from kafkad_etl.planning.planned import PartitionRange, RunOptions
 from kctl.reach.log_dirs import log_dirs
 
 
@@ -34,14 +34,14 @@ class Bounds(NamedTuple):
     warnings: tuple[str, ...] = ()
 
     @property
-    def reach(self) -> tuple[Reach, ...]:
-        return tuple(Reach(where, self.begin[where], self.end[where]) for where in sorted(self.begin))
+    def reach(self) -> tuple[PartitionRange, ...]:
+        return tuple(PartitionRange(where, self.begin[where], self.end[where]) for where in sorted(self.begin))
 
 
 NOTHING = Bounds({}, {})
 
 
-def look(clusters: Clusters, job: Job) -> Source:
+def find(clusters: Clusters, job: Job) -> Source:
     """The topics that a job reads; empty for files, which only Spark sees."""
     source = job.source
     if source.files:
@@ -56,7 +56,7 @@ def look(clusters: Clusters, job: Job) -> Source:
 # --- from where to where
 
 
-def bounds(clusters: Clusters, job: Job, asked: Asked, there: Extents, standing: Standing, now: float) -> Bounds:
+def bounds(clusters: Clusters, job: Job, asked: RunOptions, there: Extents, standing: Standing, now: float) -> Bounds:
     """Start and end offsets. Raises EtlError DATA_LOSS if records are gone and that is not accepted."""
     warnings: list[str] = []
     if asked.task == "preview":
@@ -77,7 +77,7 @@ def bounds(clusters: Clusters, job: Job, asked: Asked, there: Extents, standing:
     return Bounds(begin, end, tuple(lost), tuple(warnings))
 
 
-def _accepts(job: Job, asked: Asked) -> bool:
+def _accepts(job: Job, asked: RunOptions) -> bool:
     return asked.accept_data_loss or job.source.on_data_loss == "continue"
 
 
@@ -100,7 +100,7 @@ def _positions(clusters: Clusters, job: Job, position: Position, key: str, there
     return starts.positions(clusters.session(job.kafka), at, there, group, key=key)
 
 
-def _last_rows(asked: Asked, there: Extents) -> tuple[Positions, Positions]:
+def _last_rows(asked: RunOptions, there: Extents) -> tuple[Positions, Positions]:
     """Bounds of a preview: as many offsets of each partition as rows to show, since which are last is known only
     after reading."""
     count = asked.limit_rows
@@ -111,7 +111,7 @@ def _last_rows(asked: Asked, there: Extents) -> tuple[Positions, Positions]:
     return begin, {where: extent.end for where, extent in there.items()}
 
 
-def reading(clusters: Clusters, job: Job, asked: Asked, found: Bounds) -> Reading:
+def reading(clusters: Clusters, job: Job, asked: RunOptions, found: Bounds) -> Reading:
     how, what = _subscription(job)
     return Reading(
         client=clusters.client(job.kafka, f"etl-{job.name}"),

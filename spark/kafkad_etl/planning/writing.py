@@ -11,7 +11,7 @@ from kafkad_etl.facts import dead_letter_topics
 from kafkad_etl.job import Job
 from kafkad_etl.messages import Client
 from kafkad_etl.planning import places
-from kafkad_etl.planning.planned import Creation
+from kafkad_etl.planning.planned import TopicCreation
 from kafkad_etl.planning.source import Source
 
 PARTITION = "_partition"
@@ -22,11 +22,11 @@ class Target(NamedTuple):
 
     partitions: int = 0
     """Number of partitions it has or will have; 0 if rows go elsewhere."""
-    creations: tuple[Creation, ...] = ()
+    creations: tuple[TopicCreation, ...] = ()
     """Topics that the run must create first."""
 
 
-def look(clusters: Clusters, job: Job, read: Source) -> Target:
+def checked_target(clusters: Clusters, job: Job, read: Source) -> Target:
     """The checked target. Raises EtlError for missing topics, too few partitions, or any other sink that cannot be
     written."""
     for fault in places.faults(job):
@@ -46,7 +46,7 @@ def target(clusters: Clusters, job: Job, read: Source) -> Target:
         found = Target(len(there.partitions))
     else:
         assert sink.create is not None  # else it would have to be there
-        found = Target(sink.create.partitions, (Creation(kafka, sink.topic, sink.create),))
+        found = Target(sink.create.partitions, (TopicCreation(kafka, sink.topic, sink.create),))
     need_partitions(job, read, found.partitions, servers(clusters.access(kafka)), created=there is None)
     return found
 

@@ -18,7 +18,7 @@ from kafkad_etl.model.loading import masked
 from kafkad_etl.process.interruptions import Interruptions
 from kafkad_etl.process.launching import Launched
 from kafkad_etl.process.logs import Log
-from kafkad_etl.reporting import Outcome, Reporter
+from kafkad_etl.reporting import Reporter, RunOutcome
 
 _LOG_LINES = 5
 _LOG_SCANNED = 60
@@ -28,9 +28,9 @@ _START_SECONDS = 45.0
 """Time for Spark to start on a cluster that has resources."""
 _STOPPING = "stopping after the current batch; press Ctrl-C again to stop at once"
 
-Told = Committed | Ends | Lost | Unsure | Warned | Failed
+FrontEvent = Committed | Ends | Lost | Unsure | Warned | Failed
 """Events that the front adds to those of the driver."""
-Last = Ended | Failed | None
+LastEvent = Ended | Failed | None
 """The driver's last event; None if it ended without one."""
 
 
@@ -54,14 +54,14 @@ class Conductor:
         self._interruptions = interruptions
         self._secrets = secrets
         self._heeded = 0
-        self._last: Last = None
-        self._given_up: Failed | None = None
+        self._last: LastEvent = None
+        self._failure: Failed | None = None
         self._began = False
         self._stopped = False
-        self._others: SimpleQueue[Told] = SimpleQueue()
+        self._others: SimpleQueue[FrontEvent] = SimpleQueue()
         self.on_batch: list[Callable[[Batch], None]] = []
 
-    def tell(self, event: Told) -> None:
+    def tell(self, event: FrontEvent) -> None:
         """Queues an event; safe from any thread. `Failed` stops the run after the current batch."""
         self._others.put(event)
 
@@ -73,16 +73,16 @@ class Conductor:
     def warn(self, text: str) -> None:
         self.tell(Warned(text))
 
-    def to_its_end(self, launched: Launched, log: Log) -> Last:
+    def run_to_end(self, launched: Launched, log: Log) -> LastEvent:
         """Runs until Spark has ended. Returns the driver's last event, None if interrupted; raises EtlError if Spark
         was killed."""
         self._began = True
         last = self._conduct(launched, log)
         status = settle(launched, self._interruptions)
-        if not went_under(last, status):
+        if not was_killed(last, status):
             return last
         if not self._interruptions.count:
-            raise vanished(status, log, self._secrets)
+            raise ended_early(status, log, self._secrets)
         return None
 
     def _tell_waiting(self, log: Log) -> None:
@@ -94,7 +94,7 @@ class Conductor:
             )
             self._cluster = ""
 
-    def _conduct(self, launched: Launched, log: Log) -> Last:
+    def _conduct(self, launched: Launched, log: Log) -> LastEvent:
         """Handles events until the driver has disconnected."""
         for event in launched.events():
             if event is None:
@@ -104,11 +104,11 @@ class Conductor:
                 self._pass_on(without_secrets(event, self._secrets))
             self._heed_interruptions(launched)
             self._heed_others()
-            if self._given_up and not self._stopped:
+            if self._failure and not self._stopped:
                 self._stopped = True
                 launched.stop()
         self._heed_interruptions(launched)
-        self._last = self._given_up or self._last
+        self._last = self._failure or self._last
         return self._last
 
     def __enter__(self) -> Self:
@@ -118,7 +118,7 @@ class Conductor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._heed_others()
-        self._shown.close(outcome(self._last, self._interruptions.count) if self._began else "not begun")
+        self._shown.close(outcome_of(self._last, self._interruptions.count) if self._began else "not begun")
 
     def _pass_on(self, event: Event) -> None:
         self._shown.event(replace(event, trace="") if isinstance(event, Failed) else event)
@@ -142,7 +142,7 @@ class Conductor:
         while not self._others.empty():
             event = self._others.get()
             if isinstance(event, Failed):
-                self._given_up = event
+                self._failure = event
                 self._shown.say(f"{event.text}: stopping after the current batch")
             else:
                 self._shown.event(event)
@@ -157,12 +157,12 @@ def without_secrets(event: Event, secrets: frozenset[str]) -> Event:
     return event
 
 
-def exit_of(last: Last) -> EtlExit:
+def exit_of(last: LastEvent) -> EtlExit:
     """The exit code of a run that did not fail."""
     return EtlExit.DONE if isinstance(last, Ended) and last.reason != "stopped" else EtlExit.INTERRUPTED
 
 
-def outcome(last: Last, interruptions: int) -> Outcome:
+def outcome_of(last: LastEvent, interruptions: int) -> RunOutcome:
     if isinstance(last, Failed):
         return "failed"
     if last is None:
@@ -182,7 +182,7 @@ def settle(launched: Launched, interruptions: Interruptions, clock: Callable[[],
     return status
 
 
-def went_under(last: Last, status: int | None) -> bool:
+def was_killed(last: LastEvent, status: int | None) -> bool:
     """Whether the JVM was killed or ended without a last event; all its driver reports then is the lost JVM."""
     return last is None or (isinstance(last, Failed) and signal_of(status) is not None)
 
@@ -205,7 +205,7 @@ def without_traces(lines: Sequence[str]) -> list[str]:
     return [line for line in lines if not _OF_A_TRACE.fullmatch(line)]
 
 
-def vanished(status: int | None, log: Log, secrets: frozenset[str]) -> EtlError:
+def ended_early(status: int | None, log: Log, secrets: frozenset[str]) -> EtlError:
     """The error for a driver that ended without a last event, with the last lines of its log."""
     how = "stopped responding" if status is None else f"exited with code {status}"
     hints = []

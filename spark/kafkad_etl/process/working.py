@@ -30,7 +30,7 @@ class Work(NamedTuple):
     """Also held by the JVM for as long as it lives."""
 
 
-def work_to_its_end(
+def run_work(
     work: Work,
     shown: Reporter,
     explain: Callable[[Failed], EtlError],
@@ -55,7 +55,7 @@ def work_to_its_end(
                 inherited=(work.lock.fileno(),) if work.lock else (),
             )
         )
-        last = conductor.to_its_end(launched, work.log)
+        last = conductor.run_to_end(launched, work.log)
     if isinstance(last, Failed):
         if last.trace:
             work.log.add(last.trace)

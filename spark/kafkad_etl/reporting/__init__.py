@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Literal, TextIO
 
 from kafkad_etl.messages import Event, Rows
-from kafkad_etl.planning.planned import Planned
+from kafkad_etl.planning.planned import PlannedRun
 from kafkad_etl.reporting.state import State, advance, begin
 from kafkad_etl.reporting.text import summary
 
 How = Literal["rich", "plain", "json"]
-Outcome = Literal["done", "limit", "stopped", "interrupted", "failed", "not begun"]
+RunOutcome = Literal["done", "limit", "stopped", "interrupted", "failed", "not begun"]
 
 
 class Reporter(ABC):
@@ -54,7 +54,7 @@ class Reporter(ABC):
         """Prints a line that stays on the screen."""
         print(text, file=self._stream, flush=True)
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunOutcome) -> None:
         if outcome == "not begun" or (outcome == "failed" and not self.state.reading):
             return  # nothing was done: the error says it all
         for line in summary(
@@ -65,7 +65,7 @@ class Reporter(ABC):
 
 def reporter(
     how: How,
-    planned: Planned,
+    planned: PlannedRun,
     stream: TextIO,
     *,
     guarantee: str = "",

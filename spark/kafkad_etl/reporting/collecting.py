@@ -6,9 +6,9 @@ import time
 from typing import Generic, TextIO, TypeVar
 
 from kafkad_etl.messages import Event, Rows
-from kafkad_etl.reporting import Outcome, Reporter
+from kafkad_etl.reporting import Reporter, RunOutcome
 from kafkad_etl.reporting.state import begin
-from kafkad_etl.reporting.text import said
+from kafkad_etl.reporting.text import event_line
 
 Kind = TypeVar("Kind")
 
@@ -24,7 +24,7 @@ class Collector(Reporter, Generic[Kind]):
     def show(self, event: Event) -> None:
         if isinstance(event, self._kind):
             self.found.append(event)
-        if line := said(event):
+        if line := event_line(event):
             self.say(line)
 
     def rows(self, rows: Rows) -> None:
@@ -33,5 +33,5 @@ class Collector(Reporter, Generic[Kind]):
     def tick(self) -> None:
         """Does nothing."""
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunOutcome) -> None:
         """Prints nothing; the table follows."""

@@ -6,7 +6,7 @@ import json
 import sys
 
 from kafkad_etl.messages import Event, Rows, line_of
-from kafkad_etl.reporting import Outcome, Reporter
+from kafkad_etl.reporting import Reporter, RunOutcome
 
 
 class JsonLines(Reporter):
@@ -20,7 +20,7 @@ class JsonLines(Reporter):
     def tick(self) -> None:
         """Does nothing."""
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunOutcome) -> None:
         if outcome == "not begun":
             return
         state = self.state

@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from kafkad_etl.messages import Event, Rows
-from kafkad_etl.reporting import Outcome, Reporter
+from kafkad_etl.reporting import Reporter, RunOutcome
 from kafkad_etl.reporting.state import State, done_of, lag_of, total_of
-from kafkad_etl.reporting.text import batch_line, paces, said
+from kafkad_etl.reporting.text import batch_line, event_line, paces
 
 _BAR_WIDTH = 24
 _TOPICS = 12
@@ -32,7 +32,7 @@ class Live(Reporter):
         return picture(self.state)
 
     def show(self, event: Event) -> None:
-        if line := said(event):
+        if line := event_line(event):
             self.say(line)
 
     def say(self, text: str) -> None:
@@ -48,7 +48,7 @@ class Live(Reporter):
     def tick(self) -> None:
         """Does nothing; the display refreshes itself."""
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunOutcome) -> None:
         self._picture.stop()
         super().close(outcome)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkad_etl.messages import Event, Rows
 from kafkad_etl.reporting import Reporter
-from kafkad_etl.reporting.text import batch_line, progress_line, said
+from kafkad_etl.reporting.text import batch_line, event_line, progress_line
 
 EVERY_SECONDS = 10.0
 
@@ -18,7 +18,7 @@ class Plain(Reporter):
         self._next = self.state.began + EVERY_SECONDS
 
     def show(self, event: Event) -> None:
-        if line := said(event):
+        if line := event_line(event):
             self.say(line)
         self.tick()
 

@@ -21,7 +21,7 @@ _PARTITIONS = 12
 """Maximum number of partitions per topic whose offsets the summary shows."""
 
 
-def said(event: Event) -> str:
+def event_line(event: Event) -> str:
     """The line printed for an event; empty if it has none."""
     if isinstance(event, Warned):
         return f"warning: {event.text}"

@@ -16,7 +16,7 @@ from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.cluster.losses import Gap
 from kafkad_etl.job import Offsets
 from kafkad_etl.messages import Batch, Committed, Ends, Failed, Lost, Unsure
-from kafkad_etl.planning.planned import Planned
+from kafkad_etl.planning.planned import PlannedRun
 from kafkad_etl.process.conducting import Conductor
 from kafkad_etl.reporting import Reporter
 from kafkad_etl.tasks.diagnosis import named
@@ -25,12 +25,12 @@ from kctl.errors import KctlError
 
 @contextmanager
 def attended(
-    planned: Planned, clusters: Clusters, shown: Reporter, said: Sequence[str], conductor: Conductor
+    planned: PlannedRun, clusters: Clusters, shown: Reporter, notes: Sequence[str], conductor: Conductor
 ) -> Iterator[None]:
     """Prints what is known before Spark starts, and watches the cluster until it has ended."""
     from kafkad_etl.cluster.mirror import Mirror, group_of
 
-    for text in said:
+    for text in notes:
         shown.say(text)
     job = planned.plan.job
     with ExitStack() as stack:
@@ -43,7 +43,7 @@ def attended(
         _watch(planned, clusters, conductor, stack)
         _ask_for_ends(planned, clusters, shown, conductor, stack)
         appended = _appended(planned, clusters)
-        last = _Last(planned.standing.batch)
+        last = _LastBatch(planned.standing.batch)
         conductor.on_batch.append(last.is_told)
         try:
             yield
@@ -53,7 +53,7 @@ def attended(
                 _tell_appended(appended, shown, conductor)
 
 
-class _Last:
+class _LastBatch:
     """Keeps the number of the newest batch known to be committed."""
 
     def __init__(self, batch: int | None) -> None:
@@ -63,7 +63,7 @@ class _Last:
         self.batch = max(self.batch, batch.batch)
 
 
-def _tell_committed(planned: Planned, last: _Last, conductor: Conductor) -> None:
+def _tell_committed(planned: PlannedRun, last: _LastBatch, conductor: Conductor) -> None:
     """Reports batches that were committed while Spark was shutting down, which the driver could not report."""
     if planned.checkpoint is None or planned.checkpoint.is_remote:
         return
@@ -77,7 +77,7 @@ def _tell_committed(planned: Planned, last: _Last, conductor: Conductor) -> None
             )
 
 
-def _appended(planned: Planned, clusters: Clusters) -> Appended | None:
+def _appended(planned: PlannedRun, clusters: Clusters) -> Appended | None:
     sink = planned.plan.job.sink.topic
     if sink is None:
         return None
@@ -96,14 +96,14 @@ def _tell_appended(appended: Appended | None, shown: Reporter, conductor: Conduc
             conductor.tell(Unsure(topic=appended.topic, rows=rows))
 
 
-def remember(planned: Planned, batch: Batch) -> None:
+def remember(planned: PlannedRun, batch: Batch) -> None:
     """Records a remote checkpoint's progress, since it cannot be read from here."""
     assert planned.checkpoint and planned.record
     seen = Standing(batch=batch.batch, reached=batch.end)
     planned.checkpoint.write_record(replace(planned.record, seen=seen))
 
 
-def _watch(planned: Planned, clusters: Clusters, conductor: Conductor, stack: ExitStack) -> None:
+def _watch(planned: PlannedRun, clusters: Clusters, conductor: Conductor, stack: ExitStack) -> None:
     """Watches for topics and records that are deleted during the run."""
     job, reading = planned.plan.job, planned.plan.reading
     if reading is None:
@@ -123,12 +123,12 @@ def _watch(planned: Planned, clusters: Clusters, conductor: Conductor, stack: Ex
 
 
 def _ask_for_ends(
-    planned: Planned, clusters: Clusters, shown: Reporter, conductor: Conductor, stack: ExitStack
+    planned: PlannedRun, clusters: Clusters, shown: Reporter, conductor: Conductor, stack: ExitStack
 ) -> None:
     """Polls end offsets, except in mode batch, which has a fixed end."""
     if planned.plan.reading is None or planned.plan.mode == "batch":
         return
-    from kafkad_etl.cluster.ends import Asking
+    from kafkad_etl.cluster.ends import EndsPoller
 
     def partitions() -> Iterable[TopicPartition]:
         return [TopicPartition(topic, each) for topic, spans in shown.state.spans.items() for each in spans]
@@ -138,7 +138,7 @@ def _ask_for_ends(
 
     job = planned.plan.job
     committed_only = job.source.isolation == "read_committed"
-    asking = Asking(clusters.fresh(job.kafka), partitions, tell, committed_only=committed_only)
+    asking = EndsPoller(clusters.fresh(job.kafka), partitions, tell, committed_only=committed_only)
     stack.enter_context(closing(asking))
 
 

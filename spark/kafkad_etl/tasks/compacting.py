@@ -17,7 +17,7 @@ from kafkad_etl.model.effective import Effective, effective
 from kafkad_etl.model.loading import JobFile, load
 from kafkad_etl.planning import masters
 from kafkad_etl.process.logs import log_of
-from kafkad_etl.process.working import Work, work_to_its_end
+from kafkad_etl.process.working import Work, run_work
 from kafkad_etl.reporting.collecting import Collector
 
 
@@ -30,12 +30,12 @@ class Request(NamedTuple):
     java_home: str = ""
 
 
-class Done(NamedTuple):
+class CompactResult(NamedTuple):
     merged: list[Compacted]
     ends: EtlExit
 
 
-def compact(request: Request, stream: TextIO) -> Done:
+def compact(request: Request, stream: TextIO) -> CompactResult:
     """Compacts the job's files. Raises EtlError for anything that goes wrong."""
     loaded = load(request.file)
     job = effective(loaded)
@@ -45,7 +45,7 @@ def compact(request: Request, stream: TextIO) -> Done:
             EtlExit.USAGE,
             where=loaded.where("sink.type"),
         )
-    with loaded.telling_places():
+    with loaded.locating_errors():
         filesystems.check(job.job)
     found = environment.find(job.job, request.java_home)
     masters.check(job.job, request.master)
@@ -59,8 +59,8 @@ def compact(request: Request, stream: TextIO) -> Done:
     with Lock(checkpoint.lock_path) as lock:
         plan = plan_of(job, checkpoint, request.min_files)
         work = Work(found, plan, log_of(job.job), job.secrets, request.master, lock=lock)
-        ends = work_to_its_end(work, shown, explain)
-    return Done(shown.found, ends)
+        ends = run_work(work, shown, explain)
+    return CompactResult(shown.found, ends)
 
 
 def plan_of(job: Effective, checkpoint: checkpoints.Checkpoint, min_files: int | None) -> Plan:

@@ -11,7 +11,7 @@ from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.errors import EtlError, EtlExit, exit_of
 from kafkad_etl.messages import Failed
 from kafkad_etl.model.loading import Loaded
-from kafkad_etl.planning.planned import Planned
+from kafkad_etl.planning.planned import PlannedRun
 from kafkad_etl.reporting import Reporter
 from kafkad_etl.reporting.state import State
 from kctl.errors import KctlError
@@ -32,11 +32,13 @@ _EXITS = {
 _MAY_BE_THE_CLUSTER = ("data-loss", "topic", "sink", "spark")
 
 
-def explaining(loaded: Loaded, planned: Planned, clusters: Clusters, shown: Reporter) -> Callable[[Failed], EtlError]:
+def explaining(
+    loaded: Loaded, planned: PlannedRun, clusters: Clusters, shown: Reporter
+) -> Callable[[Failed], EtlError]:
     return lambda failed: explain(failed, planned, clusters, shown.state, place(failed, loaded))
 
 
-def explain(failed: Failed, planned: Planned, clusters: Clusters, state: State, where: str = "") -> EtlError:
+def explain(failed: Failed, planned: PlannedRun, clusters: Clusters, state: State, where: str = "") -> EtlError:
     """The error to report. `where` is the place in the job file, if the driver's error has one: see `place`."""
     if failed.kind in _MAY_BE_THE_CLUSTER:
         found = _of_cluster(planned, clusters, state)
@@ -62,7 +64,7 @@ def place(failed: Failed, loaded: Loaded) -> str:
     return loaded.within(f"{path}.sql", failed.line or 1, failed.column)
 
 
-def _of_cluster(planned: Planned, clusters: Clusters, state: State) -> EtlError | None:
+def _of_cluster(planned: PlannedRun, clusters: Clusters, state: State) -> EtlError | None:
     """A state of the cluster that alone explains the failure, if there is one."""
     job = planned.plan.job
     try:
@@ -80,7 +82,7 @@ def _of_cluster(planned: Planned, clusters: Clusters, state: State) -> EtlError 
     return None
 
 
-def _of_source(planned: Planned, session: Session, state: State) -> EtlError | None:
+def _of_source(planned: PlannedRun, session: Session, state: State) -> EtlError | None:
     found = topics.find(session, list(planned.topic_ids))
     gone = [name for name, topic in found.items() if topic is None]
     if gone:

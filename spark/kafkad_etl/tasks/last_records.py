@@ -12,7 +12,7 @@ from kafkad_etl.messages import Reading, Rows
 from kafkad_etl.model.effective import effective
 from kafkad_etl.model.loading import load
 from kafkad_etl.planning.plan import plan
-from kafkad_etl.planning.planned import Asked
+from kafkad_etl.planning.planned import RunOptions
 from kctl.records.bounds import Span
 from kctl.records.reading import Reader
 from kctl.segments.values import renderer
@@ -27,16 +27,16 @@ COLUMNS = ["_topic", "_partition", "_offset", "_timestamp", "_key", "value"]
 _WAIT_SECONDS = 0.5
 _text = renderer("auto", machine=False)
 
-Found = list[tuple[TopicPartition, "Record"]]
+FoundRecords = list[tuple[TopicPartition, "Record"]]
 
 
 def last_records(settings: Settings, request: Request) -> Rows:
     """The first or last records. Raises EtlError for anything that goes wrong."""
     loaded = load(request.file)
     job = effective(loaded)
-    asked = Asked(task="preview", limit_rows=request.rows, preview_from=request.begin)
+    asked = RunOptions(task="preview", limit_rows=request.rows, preview_from=request.begin)
     with Clusters(settings, request.file.path.parent) as clusters:
-        with loaded.telling_places():
+        with loaded.locating_errors():
             reading = plan(clusters, job.job, asked, job.schemas).plan.reading
         if reading is None:
             raise EtlError(
@@ -49,14 +49,14 @@ def last_records(settings: Settings, request: Request) -> Rows:
     return Rows(COLUMNS, [_row(where, record) for where, record in chosen(found, request.rows, request.begin)])
 
 
-def _read(session: Session, reading: Reading, committed: bool) -> Found:
+def _read(session: Session, reading: Reading, committed: bool) -> FoundRecords:
     spans = {
         TopicPartition(topic, partition): Span(reading.start[topic][partition], end)
         for topic, partitions in reading.end.items()
         for partition, end in partitions.items()
     }
     reader = Reader(session, spans, committed=committed)
-    found: Found = []
+    found: FoundRecords = []
     try:
         while not reader.done:
             for fetched in reader.poll(_WAIT_SECONDS):
@@ -68,7 +68,7 @@ def _read(session: Session, reading: Reading, committed: bool) -> Found:
     return found
 
 
-def chosen(found: Found, count: int, begin: str) -> Found:
+def chosen(found: FoundRecords, count: int, begin: str) -> FoundRecords:
     """The first or last records by timestamp, in order of time."""
     ordered = sorted(found, key=lambda one: (one[1].timestamp, one[0], one[1].offset))
     return ordered[:count] if begin == "earliest" else ordered[-count:]

@@ -12,9 +12,9 @@ from kafkad_etl.model.effective import effective
 from kafkad_etl.model.loading import JobFile, load
 from kafkad_etl.planning import masters
 from kafkad_etl.planning.plan import plan
-from kafkad_etl.planning.planned import Asked
+from kafkad_etl.planning.planned import RunOptions
 from kafkad_etl.process.logs import log_of
-from kafkad_etl.process.working import Work, work_to_its_end
+from kafkad_etl.process.working import Work, run_work
 from kafkad_etl.reporting.collecting import Collector
 from kafkad_etl.tasks.diagnosis import explaining
 
@@ -32,24 +32,24 @@ class Request(NamedTuple):
     java_home: str = ""
 
 
-class Done(NamedTuple):
+class PreviewResult(NamedTuple):
     rows: Rows | None
     ends: EtlExit
 
 
-def preview(settings: Settings, request: Request, stream: TextIO) -> Done:
+def preview(settings: Settings, request: Request, stream: TextIO) -> PreviewResult:
     """Previews the job. Raises EtlError for anything that goes wrong."""
     loaded = load(request.file)
     job = effective(loaded)
-    with loaded.telling_places():
+    with loaded.locating_errors():
         filesystems.check(job.job)
     found = environment.find(job.job, request.java_home)
     masters.check(job.job, request.master)
     shown = Collector(Rows, stream)
-    asked = Asked(task="preview", limit_rows=request.rows, preview_from=request.begin, spark=found.version)
+    asked = RunOptions(task="preview", limit_rows=request.rows, preview_from=request.begin, spark=found.version)
     with Clusters(settings, request.file.path.parent) as clusters:
-        with loaded.telling_places():
+        with loaded.locating_errors():
             planned = plan(clusters, job.job, asked, job.schemas)
         work = Work(found, planned.plan, log_of(job.job), job.secrets, request.master)
-        ends = work_to_its_end(work, shown, explaining(loaded, planned, clusters, shown))
-    return Done(shown.found[-1] if shown.found else None, ends)
+        ends = run_work(work, shown, explaining(loaded, planned, clusters, shown))
+    return PreviewResult(shown.found[-1] if shown.found else None, ends)

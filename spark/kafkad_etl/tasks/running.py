@@ -24,10 +24,10 @@ from kafkad_etl.model.loading import JobFile, load
 from kafkad_etl.planning import masters
 from kafkad_etl.planning.beginning import begin
 from kafkad_etl.planning.plan import plan
-from kafkad_etl.planning.planned import Asked, Planned
+from kafkad_etl.planning.planned import PlannedRun, RunOptions
 from kafkad_etl.process.logs import log_of
 from kafkad_etl.process.submitting import NO_OPTIONS, Options
-from kafkad_etl.process.working import Work, work_to_its_end
+from kafkad_etl.process.working import Work, run_work
 from kafkad_etl.reporting import How, Reporter, reporter
 from kafkad_etl.tasks.attending import attended
 from kafkad_etl.tasks.diagnosis import explaining
@@ -40,7 +40,7 @@ class Request(NamedTuple):
     """The command line's arguments."""
 
     file: JobFile
-    asked: Asked = Asked()
+    asked: RunOptions = RunOptions()
     master: str = ""
     java_home: str = ""
     options: Options = NO_OPTIONS
@@ -54,39 +54,39 @@ def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
     loaded = load(request.file)
     job = effective(loaded)
     doubts = inspect(loaded, job, trusts=request.trusts_sql)
-    with loaded.telling_places():
+    with loaded.locating_errors():
         filesystems.check(job.job, request.options.words)
     found = environment.find(job.job, request.java_home)
     master = request.options.master or request.master
     masters.check(job.job, master, request.options.conf)
     lock_path = checkpoint_of(job.job, os.environ).lock_path
     with Clusters(settings, request.file.path.parent) as clusters, Lock(lock_path) as lock:
-        with loaded.telling_places():
+        with loaded.locating_errors():
             planned = plan(clusters, job.job, request.asked._replace(spark=found.version), job.schemas)
-        said = [
+        notes = [
             f"warning: {text}"
             for text in (*doubts, *masters.doubts(job.job, master), *found.warnings, *planned.warnings)
         ]
         if lock.left:
-            said.append(f"the last run did not finish ({lock.left}); taking over its lock")
+            notes.append(f"the last run did not finish ({lock.left}); taking over its lock")
         promise = str(guarantee(planned.plan.job))
         if planned.has_nothing_new:
-            return _nothing_new(request, planned, stream, said, promise)
+            return _nothing_new(request, planned, stream, notes, promise)
         log = log_of(job.job)
         shown = reporter(request.how, planned, stream, guarantee=promise, log=str(log.path))
-        with loaded.telling_places(), exporting(planned.plan.job, shown):
-            said += begin(planned, clusters)
-            return work_to_its_end(
+        with loaded.locating_errors(), exporting(planned.plan.job, shown):
+            notes += begin(planned, clusters)
+            return run_work(
                 Work(found, planned.plan, log, job.secrets, request.master, request.options, lock),
                 shown,
                 explaining(loaded, planned, clusters, shown),
-                partial(attended, planned, clusters, shown, said),
+                partial(attended, planned, clusters, shown, notes),
             )
 
 
-def _nothing_new(request: Request, planned: Planned, stream: TextIO, said: Sequence[str], promise: str) -> EtlExit:
+def _nothing_new(request: Request, planned: PlannedRun, stream: TextIO, notes: Sequence[str], promise: str) -> EtlExit:
     shown = reporter(request.how, planned, stream, guarantee=promise)
-    for text in said:
+    for text in notes:
         shown.say(text)
     shown.say(f"nothing new since batch {planned.standing.batch}; Spark was not started")
     shown.close("done")

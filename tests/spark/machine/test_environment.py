@@ -33,7 +33,7 @@ def test_a_disk_that_is_full_is_refused_and_one_that_is_nearly_full_is_told() ->
         room("1g", LARGE._replace(disk=100 * MB))
     assert "TMPDIR" in raised.value.hints[0]
     (warning,) = room("1g", LARGE._replace(disk=1000 * MB))
-    assert warning.startswith("only 1,000 MB free for temporary files")
+    assert warning.startswith("only 1,000 MB are free for temporary files")
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.machine.answering import address_of
 from kafkad_etl.machine.hadoop import find, name_nodes, need_yarn, resource_managers
+from kafkad_etl.machine.reachability import address_of
 
 
 def conf(directory: Path, **files: dict[str, str]) -> Path:

@@ -14,7 +14,7 @@ import pytest
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Format, JdbcSink, Job, Lookup, Sink, Source, Spark, TopicSink, Transform
 from kafkad_etl.machine import jars
-from kafkad_etl.machine.download import CENTRAL, at_hand, repository_url
+from kafkad_etl.machine.download import CENTRAL, fetched, repository_url
 from kafkad_etl.machine.jars import Jar
 
 CONTENT = b"a jar" * 100_000
@@ -74,7 +74,7 @@ def no_netrc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def fetch(tmp_path: Path, url: str) -> Path:
-    (path,) = at_hand([JAR], tmp_path / "jars", os.environ, url)
+    (path,) = fetched([JAR], tmp_path / "jars", os.environ, url)
     return path
 
 
@@ -96,7 +96,7 @@ def test_a_jar_is_fetched_once(repository: Repository, tmp_path: Path) -> None:
 
 def test_a_cache_is_a_repository_for_a_machine_without_a_network(repository: Repository, tmp_path: Path) -> None:
     fetch(tmp_path, repository.url)
-    (path,) = at_hand([JAR], tmp_path / "elsewhere", os.environ, str(tmp_path / "jars"))
+    (path,) = fetched([JAR], tmp_path / "elsewhere", os.environ, str(tmp_path / "jars"))
     assert path.read_bytes() == CONTENT
     error = refused(tmp_path / "third", str(tmp_path / "nothing"))
     assert f"file://{tmp_path}/nothing/{PATH} cannot be reached" in error.what

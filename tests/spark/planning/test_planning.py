@@ -15,7 +15,7 @@ from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.messages import Batch
 from kafkad_etl.planning.beginning import begin
 from kafkad_etl.planning.plan import plan
-from kafkad_etl.planning.planned import Asked, Planned
+from kafkad_etl.planning.planned import PlannedRun, RunOptions
 from kafkad_etl.planning.readiness import check
 from kafkad_etl.tasks.attending import remember
 from kctl.settings import Settings
@@ -25,7 +25,7 @@ from tests.oracle.kafka import free_port
 from tests.spark.checkpoint_files import spark_checkpoint
 from tests.spark.jobs import job
 
-RUN = Asked()
+RUN = RunOptions()
 
 
 class Cluster:
@@ -47,7 +47,7 @@ class Cluster:
         lines.write_text("".join(f"{number}\n" for number in range(count)))
         assert self.kctl("produce", self.topic, "--partition", partition, "--file", lines).code == 0
 
-    def plan(self, asked: Asked = RUN, **blocks: Any) -> Planned:
+    def plan(self, asked: RunOptions = RUN, **blocks: Any) -> PlannedRun:
         blocks = {"source": {"topics": [self.topic]}, "name": "j"} | blocks
         if "topics" not in blocks["source"] and not {"pattern", "partitions", "files"} & blocks["source"].keys():
             blocks["source"] = {"topics": [self.topic], **blocks["source"]}
@@ -60,7 +60,7 @@ class Cluster:
 
     begins = False
 
-    def run(self, asked: Asked = RUN, **blocks: Any) -> Planned:
+    def run(self, asked: RunOptions = RUN, **blocks: Any) -> PlannedRun:
         """As far as Spark."""
         self.begins = True
         try:
@@ -68,7 +68,7 @@ class Cluster:
         finally:
             self.begins = False
 
-    def refused(self, asked: Asked = RUN, **blocks: Any) -> EtlError:
+    def refused(self, asked: RunOptions = RUN, **blocks: Any) -> EtlError:
         with pytest.raises(EtlError) as refused:
             self.plan(asked, **blocks)
         return refused.value
@@ -87,13 +87,13 @@ def cluster(
     on_broker("topics", "delete", name, "-y")
 
 
-def starts(planned: Planned) -> dict[int, int]:
+def starts(planned: PlannedRun) -> dict[int, int]:
     assert planned.plan.reading is not None
     (found,) = planned.plan.reading.start.values()
     return found
 
 
-def ends(planned: Planned) -> dict[int, int]:
+def ends(planned: PlannedRun) -> dict[int, int]:
     assert planned.plan.reading is not None
     (found,) = planned.plan.reading.end.values()
     return found
@@ -241,7 +241,7 @@ def test_a_partition_that_is_new_is_read_from_its_start(cluster: Cluster) -> Non
 
 
 def test_a_plan_changes_nothing(cluster: Cluster) -> None:
-    cluster.plan(Asked(reset_checkpoint=True))
+    cluster.plan(RunOptions(reset_checkpoint=True))
     assert list(cluster.state.iterdir()) == []
 
 
@@ -253,7 +253,7 @@ def test_records_deleted_before_they_were_read_are_told_exactly(cluster: Cluster
     assert refused.exit_code == EtlExit.DATA_LOSS
     assert refused.what == f"{cluster.topic}-0: 15 records (10-24) deleted before they were read"
     for accepted in (
-        cluster.plan(Asked(accept_data_loss=True)),
+        cluster.plan(RunOptions(accept_data_loss=True)),
         cluster.plan(source={"on_data_loss": "continue"}),
     ):
         assert (starts(accepted), accepted.rows) == ({0: 25, 1: 10}, 5)
@@ -295,7 +295,7 @@ def test_a_changed_job_is_refused_and_begins_anew_when_told_to(cluster: Cluster)
     spark_checkpoint(cluster.state / "j", [{cluster.topic: {0: 20, 1: 10}}])
     changed = {"sink": {"type": "parquet", "path": "/lake"}}
     assert cluster.refused(**changed).exit_code == EtlExit.CHECKPOINT
-    again = cluster.run(Asked(reset_checkpoint=True), **changed)
+    again = cluster.run(RunOptions(reset_checkpoint=True), **changed)
     assert starts(again) == {0: 0, 1: 0}
     assert again.plan.checkpoint_id != first.plan.checkpoint_id
     (aside,) = cluster.state.glob("j.reset-*")
@@ -373,7 +373,7 @@ def test_a_run_that_would_find_nothing_new_is_known(cluster: Cluster) -> None:
     assert cluster.plan().has_nothing_new
     assert not cluster.plan(run={"mode": "continuous"}).has_nothing_new
     assert not cluster.plan(run={"mode": "batch"}).has_nothing_new
-    assert not cluster.plan(Asked(reset_checkpoint=True)).has_nothing_new
+    assert not cluster.plan(RunOptions(reset_checkpoint=True)).has_nothing_new
     (cluster.state / "j/sink/merging").mkdir(parents=True)
     (cluster.state / "j/sink/merging/0.json").touch()
     assert not cluster.plan().has_nothing_new, "a merge of files is not finished"
@@ -400,9 +400,9 @@ def test_the_sink_client_has_its_own_cluster_and_options(cluster: Cluster) -> No
 
 
 def test_a_preview_reads_the_last_rows_or_the_first(cluster: Cluster) -> None:
-    last = cluster.plan(Asked(task="preview", limit_rows=5))
+    last = cluster.plan(RunOptions(task="preview", limit_rows=5))
     assert (starts(last), ends(last)) == ({0: 25, 1: 5}, {0: 30, 1: 10})
-    first = cluster.plan(Asked(task="preview", limit_rows=5, preview_from="earliest"))
+    first = cluster.plan(RunOptions(task="preview", limit_rows=5, preview_from="earliest"))
     assert (starts(first), ends(first)) == ({0: 0, 1: 0}, {0: 5, 1: 5})
     assert (last.plan.mode, last.plan.checkpoint) == ("batch", "")
 

@@ -58,7 +58,7 @@ def test_who_waits_for_a_cluster_is_told_so_once(
     played, stream = Played(*events, Ended("done")), io.StringIO()
     shown = Collector(Ended, stream)
     with Conductor(shown, Interruptions(), cluster=cluster, clock=played.clock) as conductor:
-        last = conductor.to_its_end(played, Log(tmp_path / "log"))  # type: ignore[arg-type]
+        last = conductor.run_to_end(played, Log(tmp_path / "log"))  # type: ignore[arg-type]
     assert last == Ended("done")
     said = stream.getvalue().splitlines()
     assert len(said) == warnings
@@ -72,5 +72,5 @@ def test_who_waits_for_a_cluster_need_not_wait_for_a_batch(
     played, interruptions = Played(*events, Ended("stopped")), Interruptions()
     with Conductor(Collector(Ended, io.StringIO()), interruptions) as conductor:
         played.before_last = lambda: setattr(interruptions, "count", 1)
-        conductor.to_its_end(played, Log(tmp_path / "log"))  # type: ignore[arg-type]
+        conductor.run_to_end(played, Log(tmp_path / "log"))  # type: ignore[arg-type]
     assert played.stops == [at_once]

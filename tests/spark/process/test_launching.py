@@ -110,7 +110,7 @@ def test_stop_lets_the_batch_finish(start: Start) -> None:
         channel.send(Tasks(batch=1, done=0, total=2))
         while channel.stop is None:
             time.sleep(0.01)
-        channel.send(Ended("stopped" if channel.stop == Stop() and not channel.is_alone else "done"))
+        channel.send(Ended("stopped" if channel.stop == Stop() and not channel.front_is_gone else "done"))
         channel.close()
         """
     ) as launched:
@@ -171,7 +171,7 @@ def test_when_the_front_goes_the_driver_is_told_to_stop(start: Start, tmp_path: 
         while channel.stop is None:
             time.sleep(0.01)
         channel.send(Ended("stopped"))
-        open({str(tmp_path / "alone")!r}, "w").write(str(channel.is_alone))
+        open({str(tmp_path / "alone")!r}, "w").write(str(channel.front_is_gone))
         """
     )
     assert next(told(launched)) == Warned("here")

@@ -73,7 +73,7 @@ def test_it_is_served_until_it_is_closed(capfd: pytest.CaptureFixture[str]) -> N
         with pytest.raises(EtlError) as taken:
             Exporter(f"127.0.0.1:{port}", "j", state)
         assert taken.value.exit_code == EtlExit.USAGE
-        taken.value.put_at(lambda key: f"orders.yaml:9 {key}")
+        taken.value.locate(lambda key: f"orders.yaml:9 {key}")
         assert (
             f"orders.yaml:9 run.listen: cannot listen on 127.0.0.1:{port}: address already in use" in taken.value.what
         )

@@ -24,8 +24,8 @@ from kafkad_etl.messages import (
     Unsure,
     Warned,
 )
-from kafkad_etl.planning.planned import Planned, Reach
-from kafkad_etl.reporting import How, Outcome, Reporter, reporter
+from kafkad_etl.planning.planned import PartitionRange, PlannedRun
+from kafkad_etl.reporting import How, Reporter, RunOutcome, reporter
 from kafkad_etl.reporting.state import Span, advance, begin, rows_per_second, seconds_left
 from kafkad_etl.reporting.text import offsets_text
 from tests.spark.jobs import job
@@ -40,16 +40,16 @@ class Clock:
         return self.now
 
 
-def planned() -> Planned:
+def planned() -> PlannedRun:
     start = {"orders": {0: 0, 1: 0}, "refunds": {0: 500}}
     reading = Reading(client={}, how="subscribe", what="orders,refunds", start=start, end={}, fail_on_data_loss=True)
     plan = Plan(task="run", job=job(), mode="available-now", reading=reading)
     reach = tuple(
-        Reach(TopicPartition(topic, p), first, end)
+        PartitionRange(TopicPartition(topic, p), first, end)
         for topic, p, first, end in (("orders", 0, 0, 600_000), ("orders", 1, 0, 400_000), ("refunds", 0, 500, 500))
     )
     lost = (Gap(TopicPartition("refunds", 0), 450, 500),)
-    return Planned(plan=plan, reach=reach, record_bytes={"orders": 97.0}, lost=lost)
+    return PlannedRun(plan=plan, reach=reach, record_bytes={"orders": 97.0}, lost=lost)
 
 
 def batch(number: int, **others: Any) -> Batch:
@@ -61,7 +61,7 @@ def batch(number: int, **others: Any) -> Batch:
     )
 
 
-def story(how: How, stream: io.StringIO, *, outcome: Outcome = "done") -> Reporter:
+def story(how: How, stream: io.StringIO, *, outcome: RunOutcome = "done") -> Reporter:
     """Two batches in twenty seconds, and a third that is on its way when the run ends."""
     clock = Clock()
     shown = reporter(how, planned(), stream, guarantee="exactly once: …", log="/state/logs/j.log", clock=clock)

@@ -14,7 +14,7 @@ from kafkad_etl.errors import EtlExit
 from kafkad_etl.messages import Failed
 from kafkad_etl.model.loading import JobFile, parse
 from kafkad_etl.planning.plan import plan
-from kafkad_etl.planning.planned import Asked
+from kafkad_etl.planning.planned import RunOptions
 from kafkad_etl.reporting.state import State, begin
 from kafkad_etl.tasks.diagnosis import explain, place
 from kctl.errors import KctlError
@@ -32,7 +32,7 @@ class Run:
         self.clusters = Clusters(Settings(), Path())
         self.topic = topic
         own = job(broker.bootstrap, source={"topics": [topic]})
-        self.planned = plan(self.clusters, own, Asked(), environment={"KAFKAD_ETL_STATE": str(state)})
+        self.planned = plan(self.clusters, own, RunOptions(), environment={"KAFKAD_ETL_STATE": str(state)})
 
     def at(self, offset: int) -> State:
         return begin(0, {self.topic: {0: offset}}, {self.topic: {0: 30}})

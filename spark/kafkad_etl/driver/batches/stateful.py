@@ -1,5 +1,8 @@
-"""One batch of a job whose groups outlive it. Parsing and SQL are part of Spark's streaming query here; what comes out
-of it is kept while the batch's rows are looked at once more, and only if some are bad or late."""
+"""Processes batches of a stateful job, whose groups live from batch to batch.
+
+Parsing and SQL are part of Spark's streaming query here. Its output is cached while the batch's rows are examined
+again, which happens only if some are bad or late.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,17 @@ INPUT = "input"
 
 
 class Observed(NamedTuple):
-    """Of all rows of a batch, while they passed."""
+    """Metrics observed over all rows of a batch as they passed."""
 
     rows: int
     bad: int
     first_ms: int | None
-    """The earliest time in the watermark's column."""
+    """The earliest time in the watermark column."""
     timeless: int
-    """Rows without one: no window has them."""
+    """Rows without a time, which belong to no window."""
 
 
-class Stateful:
+class StatefulBatches:
     def __init__(self, spark: Any, plan: Plan, parser: Parser, sink: Sink, warn: Callable[[str], None]) -> None:
         self._spark, self._plan, self._parser, self._sink, self._warn = spark, plan, parser, sink, warn
         self._tally = Tally(plan.job.value.bad_rows)
@@ -39,7 +42,7 @@ class Stateful:
         self._warned = False
 
     def query(self, raw: DataFrame) -> DataFrame:
-        """Of a stream: what the sink gets of each batch."""
+        """The streaming query whose output the sink receives."""
         from pyspark.sql import functions as f
 
         job = self._plan.job
@@ -95,7 +98,7 @@ class Stateful:
         )
 
     def _again(self, batch: BatchId) -> DataFrame | None:
-        """The batch's rows, parsed; files are not read again."""
+        """The batch's rows, read and parsed again; None for files, which are not read again."""
         if self._plan.reading is None:
             return None
         return self._parser.parsed(reader.bounded(self._spark, self._plan, batch.start, batch.end))
@@ -125,7 +128,7 @@ class Stateful:
 
 
 def observed_of(query: Any) -> Observed:
-    """Of the batch that runs: Spark tells it in its progress only when the batch is committed."""
+    """The metrics of the current batch, which Spark's progress shows only after the commit."""
     metrics = query._jsq.streamingQuery().lastExecution().observedMetrics()
     row = metrics.apply(INPUT)
     values = [None if row.isNullAt(at) else int(row.get(at)) for at in range(4)]

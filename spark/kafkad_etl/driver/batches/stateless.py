@@ -14,7 +14,7 @@ from kafkad_etl.facts import FILES
 from kafkad_etl.messages import Plan
 
 
-class Stateless:
+class StatelessBatches:
     """Processes stateless batches: parsed once, bad rows set apart, through the SQL, to the sink.
 
     Rows are counted as they pass. They are cached only if a second look at them is needed.

@@ -1,4 +1,4 @@
-"""Rows of `source` through the job's SQL."""
+"""Runs rows of `source` through the job's SQL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Query(NamedTuple):
 
 
 def queries(job: Job) -> list[Query]:
-    """The only one is called `sql`."""
+    """The job's queries; a single one is named `sql`."""
     if job.transform.steps:
         return [Query(step.name, step.sql) for step in job.transform.steps]
     return [Query("sql", job.transform.sql)] if job.transform.sql else []
@@ -38,7 +38,8 @@ def _read(spark: Any, lookup: Lookup) -> DataFrame:
 
 
 def result(source: DataFrame, job: Job) -> DataFrame:
-    """Temporary views live in the frame's own session: a stream's batches have another than the driver's."""
+    """The result of the job's SQL. Temporary views belong to the frame's own session, since a stream's batches have
+    a different one from the driver's."""
     from pyspark.errors import AnalysisException
 
     session = source.sparkSession
@@ -56,13 +57,13 @@ def result(source: DataFrame, job: Job) -> DataFrame:
 
 
 def has_limit(out: DataFrame) -> bool:
-    """Anywhere in the SQL, as Spark understands it: TABLESAMPLE (n ROWS) is one too."""
+    """Whether the SQL contains a limit anywhere, as Spark understands it: TABLESAMPLE (n ROWS) is one too."""
     limit = out.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.LIMIT()
     return bool(out._jdf.queryExecution().analyzed().containsPattern(limit))
 
 
 def plain_columns(columns: list[str], job: Job) -> list[str]:
-    """Without SQL: what was in the record, and of the rest what the sink asks for."""
+    """Columns of a job without SQL: the record's own, and those that the sink asks for."""
     sink = job.sink
     wanted = set(sink.partition_by)
     if sink.topic:
@@ -73,7 +74,7 @@ def plain_columns(columns: list[str], job: Job) -> list[str]:
 
 
 def first_of_each(source: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """Inside one batch. Which row is the first is the same every time."""
+    """Drops duplicates within one batch, always keeping the same row."""
     if "_offset" not in source.columns:
         return source.dropDuplicates(list(keys))
     from pyspark.sql import Window

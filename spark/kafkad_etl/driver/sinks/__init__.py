@@ -21,9 +21,9 @@ def sink_of(spark: Any, plan: Plan, tell: Callable[[Event], None]) -> Sink:
 
         return ConsoleSink(plan.job.sink.console.limit, tell)
     if kind == "none":
-        from kafkad_etl.driver.sinks.noop import NothingSink
+        from kafkad_etl.driver.sinks.noop import NoopSink
 
-        return NothingSink()
+        return NoopSink()
     if kind == "topic" and plan.job.sink.topic is not None:
         from kafkad_etl.driver.sinks.topic import TopicSink
 

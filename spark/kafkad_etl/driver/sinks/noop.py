@@ -6,7 +6,7 @@ from kafkad_etl.driver.counting import counted
 from kafkad_etl.driver.terms import BatchId, DataFrame, Written
 
 
-class NothingSink:
+class NoopSink:
     def prepare(self, columns: list[tuple[str, str]]) -> None:
         """Takes all columns."""
 

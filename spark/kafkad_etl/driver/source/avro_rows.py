@@ -1,7 +1,7 @@
-"""Avro values: alone, or behind the five bytes that name their writer's schema in a registry.
+"""Decodes Avro values, plain or with the five-byte prefix that names their writer's schema in a registry.
 
-`from_avro` gives a row of NULLs for bytes that do not fit, as for a row that has only NULLs. So the reader's schema
-gets a field more, whose default tells that a row was read.
+For bytes that do not match, `from_avro` returns a row of NULLs, as for a row of NULLs. So the reader's schema gets an
+additional field whose default shows that a row was decoded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def reader_schema(avro: str) -> str:
 
 
 def avro_of(spark: Any, schema: Type) -> str:
-    """Of columns that were not given as Avro."""
+    """The Avro schema for columns that were not declared as Avro."""
     jvm = spark._jvm
     converters = jvm.org.apache.spark.sql.avro.SchemaConverters
     kind = jvm.org.apache.spark.sql.types.DataType.fromJson(json.dumps(schema))
@@ -40,7 +40,7 @@ def plain(frame: DataFrame, part: str, into: str, avro: str) -> DataFrame:
 
 
 def registered(frame: DataFrame, part: str, into: str, reader: str, schemas: Schemas) -> DataFrame:
-    """Each row by its own writer's schema."""
+    """Decodes each row with its own writer's schema."""
     from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import from_avro
 
@@ -56,7 +56,7 @@ def registered(frame: DataFrame, part: str, into: str, reader: str, schemas: Sch
 
 
 def schema_id(part: str) -> str:
-    """SQL; NULL where the five bytes are missing."""
+    """SQL for the schema id; NULL if the five-byte prefix is missing."""
     return (
         f"CASE WHEN length({part}) >= {PREFIX} AND hex(substring({part}, 1, 1)) = '00' "
         f"THEN CAST(conv(hex(substring({part}, 2, 4)), 16, 10) AS BIGINT) END"

@@ -1,4 +1,4 @@
-"""Rows that do not parse: when they stop the job, and where they go."""
+"""Handles rows that cannot be parsed: decides when they stop the job, and writes dead letters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BadRow(NamedTuple):
 
 
 def refusal(policy: BadRows, bad: int, read: int) -> str:
-    """Why the run has to stop, having met so many of so many; empty: it goes on."""
+    """The reason why the run has to stop after this many bad rows; empty if it continues."""
     if not bad:
         return ""
     rows = f"{bad:,} of {read:,} rows could not be parsed"
@@ -55,7 +55,7 @@ def first_bad(rows: DataFrame) -> list[BadRow]:
 
 
 def write_dead_letters(rows: DataFrame, plan: Plan) -> None:
-    """Value and key as they came; headers say where from and why."""
+    """Writes bad rows with their original key and value; headers give their position and the reason."""
     place = {
         "topic": "_topic",
         "partition": "_partition",
@@ -77,7 +77,7 @@ def write_dead_letters(rows: DataFrame, plan: Plan) -> None:
 
 
 class Tally:
-    """Bad rows of a run, over all its batches; a batch that is begun anew counts once."""
+    """Counts a run's bad rows over all batches; a retried batch counts once."""
 
     def __init__(self, policy: BadRows) -> None:
         self._policy = policy

@@ -1,4 +1,4 @@
-"""Where rows come from: Spark's readers, with what the Plan says."""
+"""Configures Spark's readers according to the Plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkad_etl.messages import Plan, Reading
 
 EARLIEST = -2
 CORRUPT, FILE = "_corrupt", "_file"
-"""Of lines in files: the line, where it does not fit the schema, and the file it is in."""
+"""Columns of lines in files: the line, if it does not match the schema, and the file it is in."""
 
 
 def offsets_text(offsets: Offsets) -> str:
@@ -30,8 +30,8 @@ def client_options(plan: Plan, reading: Reading) -> dict[str, str]:
 
 
 def bounded_options(plan: Plan, reading: Reading, start: Offsets, end: Offsets) -> dict[str, str]:
-    """Exactly these offsets: partitions that were added since are not among them. A partition that `start` lacks is
-    read from its beginning."""
+    """Options to read exactly these offsets, without partitions added since. A partition missing in `start` is read
+    from its beginning."""
     begin = {t: {p: start.get(t, {}).get(p, EARLIEST) for p in parts} for t, parts in end.items()}
     assigned = json.dumps({topic: sorted(parts) for topic, parts in end.items()})
     where = {"assign": assigned, "startingOffsets": offsets_text(begin), "endingOffsets": offsets_text(end)}
@@ -55,7 +55,7 @@ def stream(spark: Any, plan: Plan) -> DataFrame:
 
 
 def everything(spark: Any, plan: Plan) -> DataFrame:
-    """Of mode batch."""
+    """The whole source of a run in mode batch."""
     if plan.reading:
         return bounded(spark, plan, plan.reading.start, plan.reading.end)
     return _files(spark.read, plan)

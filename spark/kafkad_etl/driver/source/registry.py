@@ -1,4 +1,4 @@
-"""Schemas by id, from a schema registry: each is fetched once."""
+"""Fetches schemas from a schema registry by id, each only once."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from kafkad_etl.messages import Failed
 
 TIMEOUT_SECONDS = 20.0
 Get = Callable[[str], Any]
-"""A path to the JSON there; None: not found."""
+"""Fetches the JSON at a path; None if not found."""
 
 
 class Schemas:
-    """Those that writers used."""
+    """The writers' schemas."""
 
     def __init__(self, get: Get) -> None:
         self._get = get
         self.known: dict[int, str] = {}
 
     def learn_subject(self, subject: str) -> None:
-        """All versions: any of them may have written what is in a topic."""
+        """Fetches all versions, since any of them may have written what is in a topic."""
         for version in self._get(f"/subjects/{subject}/versions") or ():
             found = self._get(f"/subjects/{subject}/versions/{version}")
             if found:
                 self.known[int(found["id"])] = found["schema"]
 
     def learn(self, ids: Iterable[int]) -> bool:
-        """Whether one of them is new and there."""
+        """Fetches unknown ids. Returns whether any of them was found."""
         new = {number: self._get(f"/schemas/ids/{number}") for number in ids if number not in self.known}
         found = {number: answer["schema"] for number, answer in new.items() if answer}
         self.known |= found

@@ -12,7 +12,7 @@ from typing import Any
 
 from kafkad_etl.driver.paths import join
 from kafkad_etl.driver.sinks.files.merging import Merge
-from kafkad_etl.driver.sinks.files.sink import MB, Place, options, place_of, told_when_full
+from kafkad_etl.driver.sinks.files.sink import MB, Place, explaining_full_disk, options, place_of
 from kafkad_etl.driver.terms import DataFrame, Front, JobFailed
 from kafkad_etl.job import Sink as Settings
 from kafkad_etl.messages import Compacted, EndReason, Failed, Plan, Warned
@@ -28,14 +28,14 @@ def compact(spark: Any, plan: Plan, front: Front) -> EndReason:
         for merge in place.merging.merges(settings.compact.min_files, settings.target_file_mb * MB):
             if front.stop:
                 return "stopped"
-            with told_when_full(place.files, place.layout.target):
+            with explaining_full_disk(place.files, place.layout.target):
                 front.send(_merged(spark, place, settings, merge))
     if place.merging.was_seen:
-        front.send(Warned(seen_twice(place.layout.target)))
+        front.send(Warned(duplicates_warning(place.layout.target)))
     return "done"
 
 
-def seen_twice(target: str) -> str:
+def duplicates_warning(target: str) -> str:
     return (
         f"directories in {target} cannot be exchanged atomically: readers may have seen rows twice while files were "
         "merged"

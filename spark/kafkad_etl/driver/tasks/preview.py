@@ -1,4 +1,4 @@
-"""Task `preview`: what the last rows would become. Nothing is written, no checkpoint is touched."""
+"""Task `preview`: shows what the last rows would become. Nothing is written, and no checkpoint is touched."""
 
 from __future__ import annotations
 

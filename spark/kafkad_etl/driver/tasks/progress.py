@@ -1,4 +1,4 @@
-"""Events about batches, from what was done and what Spark's progress says."""
+"""Builds events about batches from their results and Spark's progress reports."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kafkad_etl.messages import Batch, Tasks
 SPARK_PHASES = {"latestOffset": "offsets", "queryPlanning": "planning", "walCommit": "log", "commitOffsets": "commit"}
 
 
-class Progress(NamedTuple):
-    """What of StreamingQueryProgress is used."""
+class SparkProgress(NamedTuple):
+    """The fields of StreamingQueryProgress that are used."""
 
     batch: int
     ran: bool
-    """Else Spark has looked and found nothing: it says so under the number of the batch that comes next."""
+    """False if Spark found no new data; it reports that under the number of the next batch."""
     latest: Offsets
     watermark: str
     groups: int
@@ -28,13 +28,13 @@ class Progress(NamedTuple):
     seconds: float
 
 
-def progress_of(text: str) -> Progress:
+def progress_of(text: str) -> SparkProgress:
     found = json.loads(text)
     source = found["sources"][0] if found["sources"] else {}
     operators = found.get("stateOperators", [])
     durations = found.get("durationMs", {})
     watermark = found.get("eventTime", {}).get("watermark", "")
-    return Progress(
+    return SparkProgress(
         batch=found["batchId"],
         ran="addBatch" in durations,
         latest=offsets_of(json.dumps(source.get("latestOffset"))),
@@ -47,7 +47,7 @@ def progress_of(text: str) -> Progress:
     )
 
 
-def batch_of(result: BatchResult, progress: Progress | None) -> Batch:
+def batch_of(result: BatchResult, progress: SparkProgress | None) -> Batch:
     batch, written = result.batch, result.written
     return Batch(
         batch=batch.number,
@@ -70,7 +70,7 @@ def batch_of(result: BatchResult, progress: Progress | None) -> Batch:
 
 
 def tasks_of(spark: Any, batch: int) -> Tasks | None:
-    """Of all jobs that run now."""
+    """Task counts of all running jobs."""
     tracker = spark.sparkContext.statusTracker()
     stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage))]
     if not stages:

@@ -10,8 +10,8 @@ from typing import Any
 from kafkad_etl.driver.batches import offset_log, transform
 from kafkad_etl.driver.batches.batch import BatchResult
 from kafkad_etl.driver.batches.open_windows import open_windows
-from kafkad_etl.driver.batches.stateful import Stateful, observed_of
-from kafkad_etl.driver.batches.stateless import Stateless
+from kafkad_etl.driver.batches.stateful import StatefulBatches, observed_of
+from kafkad_etl.driver.batches.stateless import StatelessBatches
 from kafkad_etl.driver.failures import failure_of, sql_failed
 from kafkad_etl.driver.paths import HadoopFiles, join
 from kafkad_etl.driver.source import reader
@@ -35,15 +35,15 @@ def run(spark: Any, plan: Plan, front: Front, sink_of: Callable[..., Sink]) -> E
     sink = sink_of(spark, plan, front.send)
     retries = plan.job.run.retries
     attempt = 0
-    one = _Bounded(spark, plan, front, sink) if plan.mode == "batch" else _Stream(spark, plan, front, sink)
-    one.prepare()
+    job_run = _BatchRun(spark, plan, front, sink) if plan.mode == "batch" else _StreamRun(spark, plan, front, sink)
+    job_run.prepare()
     while True:
-        batches = one.finished
+        batches = job_run.finished
         try:
-            return one.run()
+            return job_run.run()
         except JobFailed as error:
             failed = error.failed
-            attempt = attempt + 1 if one.finished == batches else 1
+            attempt = attempt + 1 if job_run.finished == batches else 1
             if not failed.retriable or attempt > retries.max or front.stop:
                 raise
             wait = duration_ms(retries.backoff) / 1000 * 2 ** (attempt - 1)
@@ -57,7 +57,7 @@ def _sleep(seconds: float, front: Front) -> None:
         time.sleep(POLL_SECONDS)
 
 
-class _Work:
+class _Run:
     """The setup shared by both kinds of runs."""
 
     def __init__(self, spark: Any, plan: Plan, front: Front, sink: Sink) -> None:
@@ -68,7 +68,7 @@ class _Work:
         first."""
         self._parser = Parser(spark, plan)
         self._executors = Executors(spark, self._warn)
-        self._stateless = Stateless(plan, self._parser, sink, self._warn)
+        self._stateless = StatelessBatches(plan, self._parser, sink, self._warn)
 
     def prepare(self) -> None:
         """Finds errors in the SQL, and mismatches with the sink, without reading anything."""
@@ -93,7 +93,7 @@ class _Work:
                 self._executors.look(time.monotonic())
 
 
-class _Bounded(_Work):
+class _BatchRun(_Run):
     """A run in mode batch: a single read from start to end, in a thread, so that the main thread can watch and
     report."""
 
@@ -132,13 +132,13 @@ class _Bounded(_Work):
         )
 
 
-class _Stream(_Work):
+class _StreamRun(_Run):
     """A run of micro-batches. Spark calls back for each batch; this class watches over the query."""
 
     def __init__(self, spark: Any, plan: Plan, front: Front, sink: Sink) -> None:
         super().__init__(spark, plan, front, sink)
         self._files = HadoopFiles(spark, plan.checkpoint)
-        self._stateful = Stateful(spark, plan, self._parser, sink, self._warn) if is_stateful(plan.job) else None
+        self._stateful = StatefulBatches(spark, plan, self._parser, sink, self._warn) if is_stateful(plan.job) else None
         self._query: Any = None
         self._limits = limits_of(plan.job, plan.limit)
         self._started = threading.Event()
@@ -246,7 +246,7 @@ class _Stream(_Work):
                 raise Halted
             self._entered = number
             offsets = offset_log.range_of(self._files, self._plan.checkpoint, number)
-            offset_log.keep(self._files, self._plan.checkpoint, number)
+            offset_log.sync(self._files, self._plan.checkpoint, number)
             batch = BatchId(number, self._plan.checkpoint_id, offsets.start, offsets.end)
             outcome = self._process(rows, batch, offsets.late_before_ms)
             self._outcomes[number] = outcome

@@ -55,7 +55,7 @@ class Disk:
             del self.files[name]
             self.watch()
 
-    def keep(self, directory: str, names: Iterable[str] = ()) -> None:
+    def sync(self, directory: str, names: Iterable[str] = ()) -> None:
         paths = [join(directory, name) for name in names]
         self._kept |= {path: self.files[path] for path in paths}
         synced = {directory, *(str(above) for path in paths for above in PurePosixPath(path).parents)}
@@ -79,7 +79,7 @@ class Disk:
         self.files = {_renamed(path, names): content for path, content in self.files.items()}
         self.watch()
 
-    def alone(self, directory: str) -> AbstractContextManager[None]:
+    def exclusive(self, directory: str) -> AbstractContextManager[None]:
         return nullcontext()
 
     def lose_power(self) -> None:

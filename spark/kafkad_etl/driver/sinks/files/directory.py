@@ -38,7 +38,7 @@ class Layout(NamedTuple):
         return cls(target, staging, join(kept_at, MANIFESTS))
 
 
-class Directory:
+class TargetDirectory:
     def __init__(self, files: Files, layout: Layout, manifests: Manifests, plan: Plan) -> None:
         self._files = files
         self._layout = layout
@@ -79,7 +79,7 @@ class Directory:
             bytes=sum(entry.size for entry in staged),
         )
         if manifest.moves or manifest.removes:
-            self._files.keep(staging, [entry.path for entry in staged])
+            self._files.sync(staging, [entry.path for entry in staged])
             self._manifests.publish(manifest)
             self._manifests.prune(batch.number)
         self._clear(batch)

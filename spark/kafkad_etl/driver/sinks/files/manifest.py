@@ -80,7 +80,7 @@ def complete(files: Files, manifest: Manifest) -> None:
     for step in left:
         if step.do == "rename":
             files.rename(step.path, step.to)
-    files.keep(manifest.target, [final for _, final in manifest.moves])
+    files.sync(manifest.target, [final for _, final in manifest.moves])
     for step in left:
         if step.do == "remove":
             files.remove(step.path)
@@ -89,9 +89,9 @@ def complete(files: Files, manifest: Manifest) -> None:
         if not files.under(path):
             files.remove(path)
         else:
-            files.keep(path)
+            files.sync(path)
     if manifest.removes:
-        files.keep(manifest.target)
+        files.sync(manifest.target)
 
 
 def roll_back(files: Files, manifest: Manifest) -> None:

@@ -125,6 +125,6 @@ class Merging:
             rows=rows,
             bytes=size,
         )
-        self._files.keep(self.staging, list(names))
+        self._files.sync(self.staging, list(names))
         self._manifests.publish(manifest)
         self._manifests.forget(0)

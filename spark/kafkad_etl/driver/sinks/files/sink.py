@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from kafkad_etl.driver.counting import counted
 from kafkad_etl.driver.paths import ATOMIC_RENAME, Entry, HadoopFiles, join, parent_and_name
-from kafkad_etl.driver.sinks.files.directory import Directory, Layout
+from kafkad_etl.driver.sinks.files.directory import Layout, TargetDirectory
 from kafkad_etl.driver.sinks.files.manifest import Manifests
 from kafkad_etl.driver.sinks.files.merging import Merging
 from kafkad_etl.driver.sinks.text_formats import TIMES, nested
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
     files: HadoopFiles
     layout: Layout
-    directory: Directory
+    directory: TargetDirectory
     merging: Merging
 
 
@@ -46,7 +46,7 @@ def place_of(spark: Any, plan: Plan) -> Place:
     target = files.absolute(plan.job.sink.path)
     layout = Layout.of(target, plan.job, plan.checkpoint, batch_mode=plan.mode == "batch")
     manifest_files = HadoopFiles(spark, layout.manifests)
-    directory = Directory(files, layout, Manifests(manifest_files, layout.manifests), plan)
+    directory = TargetDirectory(files, layout, Manifests(manifest_files, layout.manifests), plan)
     return Place(files, layout, directory, Merging(files, manifest_files, layout, plan.job.name))
 
 
@@ -87,7 +87,7 @@ class FileSink:
         return self._directory.finished(batch)
 
     def write(self, rows: DataFrame, batch: BatchId) -> Written:
-        with told_when_full(self._files, self._layout.target):
+        with explaining_full_disk(self._files, self._layout.target):
             staging = self._directory.staging(batch)
             counting = counted(self._arranged(rows, batch))
             self._writer(counting.rows).save(staging)
@@ -197,7 +197,7 @@ def copied(scheme: str, mode: str) -> str:
 
 
 @contextmanager
-def told_when_full(files: HadoopFiles, path: str) -> Iterator[None]:
+def explaining_full_disk(files: HadoopFiles, path: str) -> Iterator[None]:
     try:
         yield
     except JobFailed:

@@ -46,7 +46,7 @@ class Swaps:
     def swap(self, directory: str, staged: dict[str, str], replaced: set[str]) -> bool:
         """Swaps in merged files. `staged` maps their paths to their names in the directory. Returns False, with
         nothing changed, if that is impossible here."""
-        with self._files.alone(directory):
+        with self._files.exclusive(directory):
             known = self._files.only_files(directory)
             if known is None:
                 return False
@@ -66,7 +66,7 @@ class Swaps:
             self._files.rename(path, join(swap.beside, name))
         for name in kept:
             self._files.link(join(swap.directory, name), join(swap.beside, name))
-        self._files.keep(swap.beside, swap.merged)
+        self._files.sync(swap.beside, swap.merged)
 
     def _undo(self, swap: Swap, staged: dict[str, str]) -> None:
         self._note_files.remove(self._note)
@@ -77,8 +77,8 @@ class Swaps:
 
     def _finish(self, swap: Swap) -> None:
         if self._files.exists(join(swap.directory, swap.merged[0])):
-            self._files.keep(swap.directory)
-            self._files.keep(swap.beside)
+            self._files.sync(swap.directory)
+            self._files.sync(swap.beside)
             for name in self._files.only_files(swap.beside) or ():
                 if name not in swap.known:
                     self._files.rename(join(swap.beside, name), join(swap.directory, name))

@@ -81,7 +81,7 @@ class Loads:
             assert isinstance(found, dict)
             self.written = {name: column.name for name, column in found.items()}
             self._ordered = "_offset" in dict(columns)
-            self._say(table)
+            self._prepare_statements(table)
             self._drop_staging(database)
             if self._settings.mode == "upsert":
                 self._explain(database)
@@ -123,7 +123,7 @@ class Loads:
             self._drop_staging(database)
         return Written(rows)
 
-    def _say(self, table: Table) -> None:
+    def _prepare_statements(self, table: Table) -> None:
         dialect = dialect_of(self._settings.url)
         self.staging = beside(dialect, table.sql, self._name)
         self._offsets = beside(dialect, table.sql, OFFSETS)

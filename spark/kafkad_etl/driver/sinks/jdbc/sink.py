@@ -37,15 +37,15 @@ class JdbcSink:
     def prepare(self, columns: list[tuple[str, str]]) -> None:
         if product(self._settings.url) == "sqlite" and not self._spark.sparkContext.master.startswith("local"):
             raise JobFailed(Failed(kind="sink", text="SQLite is a local file: spark.master must be local[*]"))
-        with self._told():
+        with self._reporting_errors():
             self._loads.prepare(columns)
 
     def finished(self, batch: BatchId) -> Written | None:
-        with self._told():
+        with self._reporting_errors():
             return self._loads.finished(batch)
 
     def write(self, rows: DataFrame, batch: BatchId) -> Written:
-        with self._told():
+        with self._reporting_errors():
             return self._loads.write(batch, lambda: self._fill(rows))
 
     def _fill(self, rows: DataFrame) -> None:
@@ -72,12 +72,12 @@ class JdbcSink:
         dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self._settings.url)
         connection = dialect.createConnectionFactory(jdbc).apply(-1)
         try:
-            yield JdbcDatabase(connection, self._told_by)
+            yield JdbcDatabase(connection, self._database_message)
         finally:
             connection.close()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _reporting_errors(self) -> Iterator[None]:
         """Reports database errors under the table's name, without Java's stack trace."""
         from py4j.protocol import Py4JJavaError
 
@@ -85,7 +85,7 @@ class JdbcSink:
             yield
         except (DatabaseError, Py4JJavaError) as error:
             java = error.__cause__ if isinstance(error, DatabaseError) else error
-            text, state = self._told_by(java)
+            text, state = self._database_message(java)
             if "ClassNotFoundException" in str(java) or "No suitable driver" in text:
                 raise JobFailed(no_driver(self._settings, self._dialect.driver)) from error
             raise JobFailed(
@@ -97,19 +97,19 @@ class JdbcSink:
                 )
             ) from error
 
-    def _told_by(self, error: Any) -> tuple[str, str]:
+    def _database_message(self, error: Any) -> tuple[str, str]:
         from py4j.java_gateway import is_instance_of
 
         gateway = self._spark.sparkContext._gateway
-        return told_by(error, lambda cause: bool(is_instance_of(gateway, cause, "java.sql.SQLException")))
+        return database_message(error, lambda cause: bool(is_instance_of(gateway, cause, "java.sql.SQLException")))
 
 
 class JdbcDatabase:
     """A java.sql.Connection."""
 
-    def __init__(self, connection: Any, told_by: Callable[[Any], tuple[str, str]]) -> None:
+    def __init__(self, connection: Any, database_message: Callable[[Any], tuple[str, str]]) -> None:
         self._connection = connection
-        self._told_by = told_by
+        self._database_message = database_message
 
     def columns(self, table: str) -> tuple[Column, ...]:
         def read(statement: Any) -> tuple[Column, ...]:
@@ -159,7 +159,7 @@ class JdbcDatabase:
             finally:
                 statement.close()
         except Py4JJavaError as error:
-            raise DatabaseError(self._told_by(error)[0]) from error
+            raise DatabaseError(self._database_message(error)[0]) from error
 
 
 def connection_options(settings: Settings) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def last_of_each_key(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     return rows.withColumn("_place", place).where("_place = 1").drop("_place")
 
 
-def told_by(error: Any, is_database: Callable[[Any], bool]) -> tuple[str, str]:
+def database_message(error: Any, is_database: Callable[[Any], bool]) -> tuple[str, str]:
     """The database's own message and SQLSTATE, from anywhere in the chain of causes; otherwise the first line."""
     causes: list[Any] = []
     java = error.java_exception

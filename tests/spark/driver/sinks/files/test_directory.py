@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkad_etl.driver.sinks.files.directory import Directory, Layout, named
+from kafkad_etl.driver.sinks.files.directory import Layout, TargetDirectory, named
 from kafkad_etl.driver.sinks.files.manifest import KEPT, Manifest, Manifests, redone, steps
 from kafkad_etl.driver.terms import BatchId, JobFailed, Written
 from kafkad_etl.job import Job, Offsets
@@ -38,9 +38,9 @@ def layout_on(plan: Plan) -> Layout:
     return Layout.of(TARGET, plan.job, "/cp", batch_mode=plan.mode == "batch")
 
 
-def directory_on(disk: Disk, plan: Plan) -> Directory:
+def directory_on(disk: Disk, plan: Plan) -> TargetDirectory:
     layout = layout_on(plan)
-    return Directory(disk, layout, Manifests(disk, layout.manifests), plan)
+    return TargetDirectory(disk, layout, Manifests(disk, layout.manifests), plan)
 
 
 def batch_of(number: int) -> BatchId:
@@ -61,7 +61,7 @@ def seen(disk: Disk) -> Counter[str]:
     return rows
 
 
-def write(disk: Disk, directory: Directory, number: int, shape: dict[str, int]) -> Written:
+def write(disk: Disk, directory: TargetDirectory, number: int, shape: dict[str, int]) -> Written:
     """As a FileSink does it, with Spark's part played by this."""
     batch = batch_of(number)
     if (written := directory.finished(batch)) is not None:

@@ -13,10 +13,10 @@ from kafkad_etl.checkpoint import checkpoints
 from kafkad_etl.checkpoint.checkpoints import Checkpoint, Record, Standing
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Job
-from kafkad_etl.planning.planned import Asked
+from kafkad_etl.planning.planned import RunOptions
 
 
-class Progress(NamedTuple):
+class ResumePoint(NamedTuple):
     record: Record | None = None
     """The record to write; None if no progress is kept."""
     standing: Standing = Standing()
@@ -29,7 +29,9 @@ class Progress(NamedTuple):
         return self.record.checkpoint_id if self.record else _new_id()
 
 
-def progress(checkpoint: Checkpoint, job: Job, asked: Asked, ids: Mapping[str, str], now: float) -> Progress:
+def resume_point(
+    checkpoint: Checkpoint, job: Job, asked: RunOptions, ids: Mapping[str, str], now: float
+) -> ResumePoint:
     """Where the job resumes. `ids` are its topics' ids. Raises EtlError CHECKPOINT if it may not use this
     checkpoint."""
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
@@ -38,14 +40,14 @@ def progress(checkpoint: Checkpoint, job: Job, asked: Asked, ids: Mapping[str, s
         fresh = replace(fresh, remote=checkpoint.path)
     if asked.reset_checkpoint:
         _can_be_put_aside(checkpoint)
-        return Progress(fresh)
+        return ResumePoint(fresh)
     warnings = (_not_looked_at(checkpoint),) if checkpoint.is_remote else ()
     before, files = checkpoint.record(), checkpoint.files()
     checkpoints.guard(before, fresh, files, checkpoint.path)
     if before is None or not (files.is_begun or checkpoint.is_remote):
-        return Progress(fresh, warnings=warnings)
+        return ResumePoint(fresh, warnings=warnings)
     kept = replace(before, topics={**before.topics, **ids}, spark=fresh.spark or before.spark, remote=fresh.remote)
-    return Progress(kept, checkpoint.standing(), is_new=False, warnings=warnings)
+    return ResumePoint(kept, checkpoint.standing(), is_new=False, warnings=warnings)
 
 
 def _can_be_put_aside(checkpoint: Checkpoint) -> None:

@@ -11,7 +11,7 @@ Connect = Callable[[Address, float], socket.socket]
 SECONDS = 5.0
 
 
-def silent(addresses: Iterable[Address], connect: Connect = socket.create_connection) -> str:
+def unreachable(addresses: Iterable[Address], connect: Connect = socket.create_connection) -> str:
     """The reasons why none of the addresses accepts connections; empty if one does."""
     reasons = []
     for host, port in addresses:
