@@ -147,7 +147,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether a client may expect the same request to succeed later."""
+        """True if a client may expect the same request to succeed later."""
         return self in _RETRIABLE
 
 

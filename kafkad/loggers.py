@@ -15,7 +15,7 @@ from typing import TextIO
 from kafkad.errors import ErrorCode, KafkaError
 
 ROOT = "root"
-"""What Kafka calls the level of everything that has none of its own; here that of the logger `kafkad`."""
+"""Kafka's name of the level for everything that has none of its own; here that of the logger `kafkad`."""
 
 _KAFKA_LEVELS = {
     "FATAL": logging.CRITICAL,
@@ -58,7 +58,7 @@ def levels() -> dict[str, str]:
 
 
 def check_level(name: str, level: str | None) -> None:
-    """Whether `set_level` would take it. Raises KafkaError as Kafka does."""
+    """True if `set_level` would take it. Raises KafkaError as Kafka does."""
     if level is not None and level.upper() not in _KAFKA_LEVELS:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,

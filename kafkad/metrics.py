@@ -37,7 +37,7 @@ class Family(NamedTuple):
 
 
 PAUSE: Final = None
-"""What a collector yields between pieces of long work, so that an event loop can serve others."""
+"""Yielded by a collector between pieces of long work, so that the event loop can serve others."""
 
 Collector = Callable[[], Iterable[Family | None]]
 
@@ -119,7 +119,7 @@ def _escaped(value: str) -> str:
 
 
 class TopicProbe:
-    """What one topic took and gave. Plain integers: `probe.bytes_in += size`."""
+    """Traffic of one topic. Plain integers: `probe.bytes_in += size`."""
 
     __slots__ = (
         "bytes_in",
@@ -199,7 +199,7 @@ TOTAL, LOCAL, REMOTE = "total", "local", "remote"
 
 
 class RequestProbe:
-    """How often one API was called and how long it took: `record` on every request, at the price of an addition."""
+    """Calls of one API and their duration: `record` on every request, at the price of an addition."""
 
     __slots__ = ("_buckets", "_waited", "_windows", "api", "count", "errors", "remote_us", "total_us")
 
@@ -258,7 +258,7 @@ class RequestProbe:
 
 
 class _Window:
-    """What was counted five to ten minutes ago."""
+    """The counts of five to ten minutes ago."""
 
     __slots__ = ("_before", "_earlier", "_rotated_s")
 
@@ -359,7 +359,7 @@ def counters(prefix: str, values: Mapping[str, int], text: str) -> Iterator[Fami
 
 
 class RecentRate:
-    """How much a count grew per second in the last minute, or half of it; to be asked at each scrape."""
+    """The rate of a counter per second over the last minute or half of it; to be read at each scrape."""
 
     __slots__ = ("_clock", "_count", "_marks")
 
@@ -402,7 +402,7 @@ def build_families() -> Iterator[Family]:
 
 
 def process_families() -> Iterator[Family]:
-    """What Prometheus clients report about every process; what /proc does not tell is left out."""
+    """The metrics that Prometheus clients report of every process; those that /proc lacks are left out."""
     cpu = os.times()
     yield Family("process_cpu_seconds_total", COUNTER, "CPU time used.", [((), round(cpu.user + cpu.system, 2))])
     with suppress(OSError):

@@ -31,7 +31,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """What `/brokers/topics/T/partitions/P/state` says; `partition_epoch` is that znode's version."""
+    """The state in `/brokers/topics/T/partitions/P/state`; `partition_epoch` is that znode's version."""
 
     leader: int
     leader_epoch: int
@@ -50,7 +50,7 @@ class PartitionAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedIsr:
-    """What the leader of one partition asks for: member → broker epoch, -1 where it does not know it."""
+    """A leader's request for another ISR: member → broker epoch, -1 where it does not know it."""
 
     members: Mapping[int, int]
     leader_epoch: int

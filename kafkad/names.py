@@ -1,4 +1,4 @@
-"""What topics and partitions are called. Apart from `model`, so that a client of the wire pays for nothing else."""
+"""Names and ids of topics and partitions. Apart from `model`, so that wire clients import nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_TOPIC_ID: TopicId = bytes(16)
 GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
-"""Where coordinators keep their state; clients are told, and may not delete records there."""
+"""The topics in which coordinators keep their state; clients are told, and may not delete records there."""
 
 
 def id_text(raw: bytes) -> str:

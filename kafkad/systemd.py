@@ -1,4 +1,4 @@
-"""What kafkad tells systemd (sd_notify): ready, reloading, stopping, a status line, and that it is alive."""
+"""Notices to systemd (sd_notify): ready, reloading, stopping, a status line, and the watchdog."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Notifier:
 
     @property
     def watchdog_interval_s(self) -> float | None:
-        """How often to call `watchdog`: twice as often as systemd asks for, so that one late call does no harm."""
+        """The interval of `watchdog` calls: twice as often as systemd asks for, so that one late call does no harm."""
         return self._watchdog_us / 2_000_000 if self._watchdog_us and self._socket else None
 
     def ready(self, status: str) -> None:

@@ -14,7 +14,7 @@ LEAST_S: Final = 0.0003
 """What a step gets at least, however many wait: less is spent on going round."""
 
 _AT_ONCE_S: Final = 0.001
-"""How long a job may take when it is begun. Most are done then."""
+"""The time that a new job gets at first, which is enough for most."""
 
 Step = Callable[[float], None]
 """Works until about the given time, and adds itself again when it is not through."""
@@ -79,7 +79,7 @@ Pieces = Generator[None, None, T]
 
 
 def each(make: Callable[[A], T], items: Iterable[A]) -> Pieces[list[T]]:
-    """What `make` makes of every item, a piece for each of them."""
+    """Apply `make` to every item, one piece of work for each."""
     made = []
     for item in items:
         made.append(make(item))
@@ -133,7 +133,7 @@ class Jobs:
 
 
 def _work(pieces: Pieces[T], end: asyncio.Future[T], clock: Callable[[], float], until: float) -> bool:
-    """Whether it is through."""
+    """True if it is through."""
     try:
         while True:
             next(pieces)

@@ -29,5 +29,5 @@ def or_close(connection: Connection, name: str, reply: Callable[[], None]) -> No
         log.warning("closing %s: its %s cannot be read: %s", connection.address, name, error)
         connection.close()
     except Exception:
-        log.exception("closing %s: its %s met an error of ours", connection.address, name)
+        log.exception("closing %s: internal error while handling its %s", connection.address, name)
         connection.close()

@@ -88,5 +88,5 @@ class Request:
         return peer
 
     def allowed(self, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """Whether the peer may do this to the resource of that name."""
+        """True if the peer may do this to the resource of that name."""
         return self.peer.allows(operation, resource, name)

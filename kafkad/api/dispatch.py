@@ -263,7 +263,7 @@ def _refusal(asked: _Asked, error: KafkaError) -> Any:
         return refused(asked.request, asked.message, error)
     response = response_class(route.key)()
     if not hasattr(response, "error_code"):
-        log.error("%s has no place for %s: %s", route.name, error.code.name, error)
+        log.error("the response to %s has no field for the error %s: %s", route.name, error.code.name, error)
         raise MalformedError(f"{route.name} refused: {error}")
     response.error_code = error.code
     if hasattr(response, "error_message"):

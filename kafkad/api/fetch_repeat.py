@@ -21,7 +21,7 @@ _FIRST_AT = 8
 
 
 def may_repeat(frame: FetchFrame, session: Session) -> bool:
-    """Whether this is a consumer's fetch of one partition, alone or within a session that has no other."""
+    """True if this is a consumer's fetch of one partition, alone or within a session that has no other."""
     if frame.repeats is None or len(session.followed) != 1 or frame.replica_id >= 0:
         return False
     if frame.topics[0].partitions[0].last_fetched_epoch >= 0:

@@ -29,7 +29,7 @@ class Followed:
         self.log_start_offset = -1
 
     def is_news(self, error_code: int, high_watermark: int, log_start_offset: int, length: int) -> bool:
-        """Whether an incremental answer has to mention it; remembers what it then says."""
+        """True if an incremental answer has to mention it; remembers what it then says."""
         changed = high_watermark != self.high_watermark or log_start_offset != self.log_start_offset
         self.high_watermark, self.log_start_offset = high_watermark, log_start_offset
         if error_code:
@@ -119,7 +119,7 @@ class FetchSessions:
         return session
 
     def awaits(self, session: Session, epoch: int) -> bool:
-        """Whether a request with this epoch is the next one of a session that is still kept."""
+        """True if a request with this epoch is the next one of a session that is still kept."""
         return session.epoch == epoch and self._sessions.get(session.id) is session
 
     def advance(self, session: Session, now_ms: float) -> None:

@@ -106,7 +106,7 @@ class RepeatedCommits:
 
 
 def may_repeat(version: int, message: OffsetCommitRequest) -> bool:
-    """Whether this commits one offset, in a way that the quick way knows."""
+    """True if this commits one offset, in a way that the quick way knows."""
     return (
         version >= _FIRST
         and len(message.topics) == 1

@@ -20,7 +20,7 @@ class Permission(NamedTuple):
     operation: Operation
     resource: ResourceType
     whole: bool = False
-    """Whether the request is refused as a whole, before its handler sees it. Otherwise the handler asks by
+    """True if the request is refused as a whole, before its handler sees it. Otherwise the handler asks by
     `Request.allowed`, for each thing that is named or for what the request makes necessary."""
     field: str = ""
     """Of the message, where a whole request needs it: names the resource. There is only one cluster."""

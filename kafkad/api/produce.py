@@ -394,7 +394,7 @@ class ProduceApi:
             return self._refusal(index, error)
         if isinstance(error, TimeoutError):
             return self._refusal(index, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not confirmed in time"))
-        log.error("a produce to partition %d met an error of ours", index, exc_info=error)
+        log.error("internal error while producing to partition %d", index, exc_info=error)
         return self._refusal(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     # -- responses -------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class Work:
         self._left = _MOST_RECORDS
 
     def affords(self, header: Header) -> bool:
-        """Whether one more batch may be looked into on the event loop; after that it counts."""
+        """True if one more batch may be looked into on the event loop; after that it counts."""
         self._left -= header[RECORD_COUNT] + (_DECOMPRESSING if header[ATTRIBUTES] & CODEC_MASK else 0)
         return self._left >= 0
 

@@ -190,7 +190,7 @@ class Daemon:
         )
         store.is_starting = False
         if store.is_behind:
-            log.error("no room for the metadata in %s: changes are refused until there is", store.path)
+            log.error("the disk of %s is full: changes of metadata are refused until there is room", store.path)
         self._notifier.ready(f"listening on {listeners}; {text}")
 
     # -- while it runs ---------------------------------------------------------------------------------------------
@@ -201,7 +201,9 @@ class Daemon:
         try:
             reload = self._settings.static.with_file(self._read_config())
         except ConfigError as error:
-            log.error("the configuration stays as it is, the file cannot be used: %s", "; ".join(error.problems))
+            log.error(
+                "the configuration file is invalid; keeping the current configuration: %s", "; ".join(error.problems)
+            )
         else:
             self._settings.static = reload.config
             parts.overrides_changed()
@@ -211,7 +213,7 @@ class Daemon:
                     f"settings in {self._settings.static.file} changed: {', '.join(reload.changed)}", by="SIGHUP"
                 )
             if reload.restart:
-                log.warning("these need a restart to change: %s", ", ".join(reload.restart))
+                log.warning("these settings need a restart to change: %s", ", ".join(reload.restart))
         self._notifier.ready("configuration reloaded")
 
     def _halt(self, why: str) -> None:

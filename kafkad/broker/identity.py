@@ -1,4 +1,4 @@
-"""Which number a broker has, and which log directories are its own."""
+"""The identity of a broker: its id, and the log directories that belong to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a broker is between its start and its end: for /health, /ready and the metric of its state."""
+"""The state of a broker between start and stop, for /health, /ready and its metric."""
 
 from __future__ import annotations
 

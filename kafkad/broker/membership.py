@@ -93,7 +93,7 @@ class Membership:
         remaining_ms = deadline_ms - self._clock.monotonic_ms()
         if old.registration.broker.endpoints != wanted.broker.endpoints or remaining_ms <= 0:
             raise DuplicateBroker(f"{old.path} belongs to another live process: is the same broker.id used twice?")
-        log.info("waiting for the session of this broker's last process to end: %s", old.path)
+        log.info("waiting for the session of this broker's previous process to expire: %s", old.path)
         timer = self._timers.at(deadline_ms, old.gone.set)
         try:
             await old.gone.wait()
@@ -119,7 +119,7 @@ class Membership:
                     await follower.session_renewed()
             except (ConnectionLoss, SessionExpired) as error:
                 self._expired = True
-                log.warning("this broker cannot register again yet: %s", error)
+                log.warning("this broker could not register again; retrying: %s", error)
                 await sleep(_RETRY_MS, self._clock, self._timers)
             except DuplicateBroker as error:
                 self._halt(str(error))

@@ -1,4 +1,4 @@
-"""What /metrics shows: collectors over the living parts, under the names that dashboards for Kafka expect."""
+"""Collectors for /metrics over a broker's parts, under the names that dashboards for Kafka expect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from kafkad.replica.manager import ReplicaManager
 
 
 def starting(lifecycle: Lifecycle) -> Registry:
-    """What there is to be known of a broker that is not running yet."""
+    """The metrics of a broker that is still starting."""
     made = Registry()
     made.add(lambda: _state_families(lifecycle))
     made.add(build_families)
@@ -115,7 +115,7 @@ def _waiting_families(replicas: ReplicaManager, logs: LogManager) -> Iterator[Fa
 
 
 def _controller_families(replicas: ReplicaManager, controller: Controller) -> Iterator[Family]:
-    """What concerns the whole cluster, one broker tells: sums over all brokers are right."""
+    """Metrics of the whole cluster, which only the controller exports, so that sums over brokers are right."""
     active = controller.active
     topics = list(replicas.metadata.topics.values()) if active else []
     states = [state for topic in topics for state in topic.partitions.values()]

@@ -1,4 +1,4 @@
-"""What /metrics says of each log and each partition, read and written in pieces: there may be tens of thousands.
+"""Metrics of each log and each partition, read and written in pieces: there may be tens of thousands.
 
 Names are those of Kafka's JMX metrics, and of the exporter that Strimzi's dashboards for topics ask.
 """

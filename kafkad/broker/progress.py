@@ -1,4 +1,4 @@
-"""How far recovery is: a bar on a terminal, lines in a log, a status for systemd, and the text of /health."""
+"""Progress of recovery: a bar on a terminal, lines in a log, a status for systemd, and the text of /health."""
 
 from __future__ import annotations
 

@@ -39,7 +39,9 @@ async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Con
     await adopt(store, broker, topics, logs.clock.now_ms())
     partitions = sum(len(topic.latest_epochs) for topic in topics)
     log.info("adopted %d topics with %d partitions found in the log directories", len(topics), partitions)
-    log.warning("settings of adopted topics were not in these directories: they have the defaults until they are set")
+    log.warning(
+        "the log directories do not hold the settings of adopted topics: they have the defaults until they are set"
+    )
     protected = [topic.name for topic in topics if topic.configs == _KEEP_ALL]
     if protected:
         log.warning(
@@ -49,7 +51,7 @@ async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Con
         )
     for topic in topics:
         if topic.missing:
-            log.warning("%s: partitions %s were not here; they begin empty", topic.name, _some(topic.missing))
+            log.warning("%s: partitions %s were not on disk; they are created empty", topic.name, _some(topic.missing))
 
 
 async def stored_ids(store: MetaStore) -> IdOf:
@@ -76,7 +78,7 @@ def tell_of_mended(logs: LogManager) -> None:
 
 def tell_of_offline(directory: LogDirectory, lost: list[TopicPartition]) -> None:
     """Of what cannot be used at the start; later failures are the replica manager's to tell."""
-    log.error("%s; %s is offline until the broker is started again", directory.failure, directory.path)
+    log.error("%s; %s is offline until the broker restarts", directory.failure, directory.path)
 
 
 def tell_of_damage(tp: TopicPartition, damage: Damage) -> None:
@@ -87,7 +89,7 @@ def tell_of_strays(logs: LogManager, replicas: ReplicaManager) -> None:
     """Of partitions on disk that the store does not know: they are left alone, and may be somebody's only copy."""
     strays = sorted(log.directory for tp, log in logs.logs.items() if replicas.find(*tp) is None)
     if strays:
-        log.warning("the metadata has no topic for %s; they are left as they are", _some(strays))
+        log.warning("the metadata store has no topic for %s; these directories are left alone", _some(strays))
 
 
 def _found(logs: LogManager, found: TopicOnDisk, config: Config) -> AdoptedTopic | None:

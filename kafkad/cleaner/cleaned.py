@@ -48,7 +48,7 @@ class CleanedSegment(IndexedFile):
         return self.size - self._written
 
     def write_out(self) -> None:
-        """What was appended so far, so that its bytes need not stay in memory."""
+        """Writes out everything appended so far, so that it need not stay in memory."""
         if self._parts:
             data = b"".join(self._parts)
             self._parts.clear()

@@ -46,7 +46,7 @@ from kafkad.turns import Turns
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
-"""How soon a worker is stopped whose log was deleted, moved or cut back."""
+"""The longest delay before a worker stops whose log was deleted, moved or cut back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class LogToCompact:
 
 
 class CleanerProbe:
-    """What is measured: at the last look at all logs, and in each worker's last job."""
+    """Measurements of the cleaner: from the last look at all logs, and of each worker's last job."""
 
     def __init__(self, now_ms: int) -> None:
         self.dirtiest_share = 0.0
@@ -140,20 +140,20 @@ class Cleaner:
                 if not await self._clean_one(number, compactor, settings):
                     await sleep(settings.backoff_ms, self._logs.clock, self._timers)
         except Exception:
-            log.exception("one worker less compacts logs: an error of ours")
+            log.exception("internal error: cleaner worker %d has ended, and is not started again", number)
         finally:
             self.probe.jobs.pop(number, None)
             await self._in_thread(compactor.close)
 
     @property
     def dead_workers(self) -> int:
-        """None, unless there is an error of ours in what decides: that is to be seen."""
+        """The number of cleaner workers that ended with an internal error; more than 0 is a bug."""
         return sum(worker.done() for worker in self._workers)
 
     # -- which log -------------------------------------------------------------------------------------------------
 
     async def _clean_one(self, number: int, compactor: Compactor, settings: CleanerSettings) -> bool:
-        """Whether there was one, and it went well."""
+        """True if there was one, and it went well."""
         async with self._choosing:
             chosen = await self._choose()
             if chosen is not None:
@@ -208,13 +208,13 @@ class Cleaner:
         return LogToCompact(tp=partition.tp, log=found, dirt=dirt, truncations=found.truncations)
 
     def _correct_checkpoint(self, found: Log, dirt: Dirt) -> None:
-        """Kafka warns of what only damage or an operator can bring about."""
+        """Reset a checkpoint outside the log. Like Kafka, warn if only damage or an operator can be the cause."""
         known = found.cleaned_until
         if known is None or known == dirt.first_dirty:
             return
         if known > found.end_offset or "delete" not in found.config.cleanup_policy:
             log.warning(
-                "%s was compacted up to offset %d, but has the offsets %d to %d: all of it counts as dirty",
+                "%s: the cleaner checkpoint is at offset %d, but the log has offsets %d to %d; compaction begins anew",
                 found.topic_partition,
                 known,
                 found.start_offset,
@@ -223,7 +223,7 @@ class Cleaner:
         found.cleaned_until = dirt.first_dirty
 
     def _stands(self, chosen: LogToCompact) -> bool:
-        """Whether what is known of the log still holds, and it is still to be compacted."""
+        """True if what is known of the log still holds, and it is still to be compacted."""
         found = chosen.log
         return (
             self._logs.get(chosen.tp) is found
@@ -237,7 +237,7 @@ class Cleaner:
     async def _outcome(
         self, chosen: LogToCompact, compactor: Compactor, wanted: CompactionJob
     ) -> CompactionResult | None:
-        """What became of it; None when it failed, or nobody wants it any more."""
+        """The result of the compaction; None when it failed or is no longer wanted."""
         result = None
         try:
             # A `.cleaned` file of an earlier job would tell a start after a crash that a later swap is void.
@@ -260,7 +260,7 @@ class Cleaner:
         return result
 
     async def _run(self, chosen: LogToCompact, compactor: Compactor, wanted: CompactionJob) -> CompactionResult:
-        """What is finished takes its place at once: a disk that is half full could not hold all of a log twice."""
+        """Each finished segment takes its place at once: a disk that is half full could not hold all of a log twice."""
         finished: deque[Replacement] = deque()
         running = asyncio.wrap_future(compactor.submit(wanted, finished.append))
         try:
@@ -335,16 +335,16 @@ class Cleaner:
     # -- logs that cannot be compacted -----------------------------------------------------------------------------
 
     def _count_death(self, chosen: LogToCompact) -> None:
-        """Perhaps somebody else's fault; not when it happens again with the same log."""
+        """The first death may have an outside cause; a second one with the same log is put down to that log."""
         if chosen.tp in self._deaths:
             self._deaths.discard(chosen.tp)
-            self._mark(chosen, "the process that compacts has died over it twice")
+            self._mark(chosen, "the compaction process died twice while it compacted this log")
         else:
             self._deaths.add(chosen.tp)
-            log.warning("the process that compacts %s has died; it will be tried again", chosen.tp)
+            log.warning("the compaction process died while it compacted %s; it will be retried", chosen.tp)
 
     def _mark(self, chosen: LogToCompact, reason: str) -> None:
-        log.error("%s is not compacted any more until its settings change or the broker starts: %s", chosen.tp, reason)
+        log.error("%s will not be compacted until its settings change or the broker restarts: %s", chosen.tp, reason)
         self._marks[chosen.tp] = _Mark(chosen.log, chosen.log.config, reason)
 
     def _is_valid(self, tp: TopicPartition, mark: _Mark) -> bool:

@@ -50,7 +50,7 @@ _MOST_OFFSETS = 1 << 24
 """That a batch may span: more records than any has."""
 _MOST_NAMED = 100
 _UNREADABLE = (IndexError, OverflowError, ValueError, struct.error)
-"""What reading records that make no sense may raise."""
+"""Everything that reading malformed records may raise."""
 
 MOST_IN_ONE = 64
 """Segments that become one: the broker renames their files in one turn of its event loop."""
@@ -264,7 +264,7 @@ class Compaction:
         self._counts["bytes_read"] += source.position
 
     def _kept(self, source: Source, sieve: Sieve, data: bytes, at: int, header: Header) -> Kept | None:
-        """What stays of a batch: all of one that cannot be read, as long as it is not damaged."""
+        """The part of a batch that is kept: all of one that cannot be read, as long as it is not damaged."""
         if header[BASE_OFFSET] not in self._poison:
             try:
                 _check_span(header)

@@ -1,4 +1,4 @@
-"""The process that compacts logs, as the broker sees it: jobs go in one at a time, each gives a result or an error."""
+"""The broker's side of a compaction process: takes one job at a time and returns its result or error."""
 
 from __future__ import annotations
 

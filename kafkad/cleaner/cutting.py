@@ -34,7 +34,7 @@ from kafkad.wire.records import (
 
 
 class _Place(NamedTuple):
-    """Where one record begins, its timestamp stands, and it ends."""
+    """Positions of one record: its start, its timestamp and its end."""
 
     start: int
     timestamp: int

@@ -1,4 +1,4 @@
-"""Which offset is the last of each key: a hash table of fixed size, and what it says about records.
+"""A hash table of fixed size with the last offset of each key, and the verdicts on records that follow from it.
 
 A dict of a million keys takes 120 to 150 MB, more while it grows. Here an entry takes 24 bytes of one array, as in
 Kafka: two 64-bit hashes of the key and its offset. The hashes are Python's own (SipHash) of the key and of the key with
@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Sequence
 
 DROP, KEEP, TOMBSTONE, UNKNOWN_TOMBSTONE = range(4)
-"""What becomes of a record: goes, stays, stays until its delete horizon, stays because the map ends before it."""
+"""Verdicts on a record: dropped, kept, kept until its delete horizon, kept because the map ends before it."""
 
 ENTRY_SIZE = 24
 _WORDS = 3
@@ -77,7 +77,7 @@ class KeyMap:
         return self._table[at + 2] >> 1 if self._table[at] else -1
 
     def _entry(self, key: bytes) -> int:
-        """Where the entry of the key is, or is to be."""
+        """The place of the key's entry, present or to be made."""
         table, mask = self._table, self._mask
         found = hash(key) or 1
         at = (found & mask) * _WORDS

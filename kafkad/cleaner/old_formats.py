@@ -49,7 +49,7 @@ def stays(record: Record, keys: KeyMap, tombstones_stay: bool) -> bool:
 
 
 def sift(data: bytes, at: int, header: Header, keys: KeyMap, tombstones_stay: bool) -> tuple[int, bytes | None]:
-    """How many records stay of a message, and it or what takes its place; None when none does."""
+    """The number of records kept of a message, and the message or its replacement; None when none is kept."""
     view = memoryview(data)
     records = [record for _, record in read_messages(view, at, DECOMPRESSED_LIMIT)]
     kept = [stays(record, keys, tombstones_stay) for record in records]

@@ -1,4 +1,4 @@
-"""What the broker's settings say of its cleaner."""
+"""Settings of the log cleaner, taken from the broker's configuration."""
 
 from __future__ import annotations
 

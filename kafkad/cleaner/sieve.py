@@ -1,4 +1,4 @@
-"""The second pass of compaction, batch by batch: what stays of each.
+"""The second pass of compaction: decides, batch by batch, which records are kept.
 
 Most are decided by their offsets alone: where nothing stays, or everything, no record is looked at.
 """
@@ -58,7 +58,7 @@ def check_crc(data: bytes, at: int, header: Header) -> None:
 
 
 def is_spent(data: bytes, at: int, header: Header, transactions: Transactions) -> bool:
-    """Whether the marker in a control batch has become needless; of kinds that end no transaction, none ever does."""
+    """True if the marker in a control batch has become needless; of kinds that end no transaction, none ever does."""
     if not header[RECORD_COUNT]:
         return transactions.is_spent(header, None)
     marker = read_control(next(iter_records(memoryview(data), at, header)))
@@ -82,7 +82,7 @@ class Sieve:
         """Of tombstones and needless markers met for the first time; None when they are to stay for ever."""
 
     def sift(self, data: bytes, at: int, header: Header) -> Kept | None:
-        """What stays of the batch at data[at]. ValueError when it is damaged."""
+        """The part of the batch at data[at] that is kept. ValueError when it is damaged."""
         if header[MAGIC] < 2:
             return self._sift_old(data, at, header)
         attributes = header[ATTRIBUTES]

@@ -1,4 +1,4 @@
-"""Reading a segment that is to be cleaned, batch by batch in large steps, and what is wrong with it."""
+"""Reads a segment to be compacted batch by batch, in large steps, and says where it is damaged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkad.log.files import Files, LogFile
 from kafkad.wire.records import BASE_OFFSET, HEADER_SIZE, LAST_OFFSET_DELTA, LENGTH, PREFIX_SIZE, Header
 
 _DAMAGE = (BadBatch, IndexError, OverflowError, ValueError, struct.error)
-"""What reading bytes that make no sense may raise."""
+"""Everything that reading malformed bytes may raise."""
 
 
 class Source:

@@ -1,4 +1,4 @@
-"""Which batches belong to aborted transactions, and which markers are still needed, while a log is gone through.
+"""Transactions met while a log is read in order: finds batches of aborted ones, and markers no longer needed.
 
 A marker goes when no batch of its transaction is left: `read_committed` readers and the index need it until then.
 """
@@ -24,7 +24,7 @@ class Transactions:
         """Producers of whose open transaction a batch was met."""
 
     def expect(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """What the transaction indexes say about the segment that comes next; again is no harm."""
+        """Take in the transaction index of the next segment; doing so twice is harmless."""
         for transaction in aborted:
             heappush(self._to_come, (transaction.first_offset, transaction))
 
@@ -35,7 +35,7 @@ class Transactions:
         return header[PRODUCER_ID] in self._aborted
 
     def is_spent(self, header: Header, marker: ControlRecord | None) -> bool:
-        """Whether a control batch has nothing left to say; `marker` is what it holds, None if it was emptied before."""
+        """True if a control batch has nothing left to say; `marker` is what it holds, None if it was emptied before."""
         self._begin(header)
         if marker is None:
             return True

@@ -1,1 +1,1 @@
-"""What this broker knows of the cluster: metadata, overridden settings, finalized features, producer ids."""
+"""The cluster as this broker knows it: metadata, overridden settings, finalized features, producer ids."""

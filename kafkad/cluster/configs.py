@@ -132,7 +132,7 @@ class DynamicConfigs:
             try:
                 await self.catch_up()
             except (ConnectionLoss, SessionExpired) as e:
-                log.warning("changes of settings cannot be read: %s", e)
+                log.warning("cannot read changes of settings: %s", e)
 
     async def _changed(self, entity: str) -> None:
         kind, _, name = entity.partition("/")
@@ -173,7 +173,7 @@ def _decoded(entity: str, data: bytes) -> Overrides:
     try:
         return Config.decode(data)
     except ValueError as e:
-        log.error("%s has no settings that can be read: %s", Config.path(entity), e)
+        log.error("the settings in %s cannot be read, and are ignored: %s", Config.path(entity), e)
         return _NONE
 
 

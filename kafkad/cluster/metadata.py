@@ -1,4 +1,4 @@
-"""What this broker knows of the cluster: brokers, topics, leaders. Fed only by the controller's UpdateMetadata."""
+"""Metadata of the cluster: brokers, topics, leaders. Fed only by the controller's UpdateMetadata."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MetadataCache:
         self.topics: dict[str, TopicMetadata] = {}
         self.controller_id = -1
         self.updates = 0
-        """How many UpdateMetadata have been applied: readiness."""
+        """The number of UpdateMetadata requests applied; the broker is ready after the first."""
         self.topic_changes = 0
         """How often a topic or a partition of one appeared or vanished: what knows of a partition by its name holds
         as long as this stays."""

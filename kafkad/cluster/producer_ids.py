@@ -11,7 +11,7 @@ Allocate = Callable[[], Awaitable[ProducerIdBlock]]
 
 
 class ProducerIds:
-    """What is left of a block when the broker stops is never given out: ids are plenty."""
+    """The rest of a block is not handed out after the broker has stopped: ids are plentiful."""
 
     def __init__(self, allocate: Allocate) -> None:
         self._allocate = allocate

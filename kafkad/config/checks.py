@@ -1,4 +1,4 @@
-"""What settings must satisfy together."""
+"""Checks of settings against each other."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _Str = str
 
 
 class Source(IntEnum):
-    """Where a value came from, as DescribeConfigs numbers it; a lower number wins."""
+    """The source of a value, numbered as in DescribeConfigs; a lower number wins."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -89,7 +89,7 @@ class Config:
         return value
 
     def at(self, source: Source, name: _Str) -> Value:
-        """What this source says about a setting; None when it says nothing."""
+        """This source's value of a setting; None when it has none."""
         layer = self._layers[source]
         if name in layer or source is not Source.DEFAULT_CONFIG:
             return layer.get(name)
@@ -97,7 +97,7 @@ class Config:
         return setting.default if setting else None
 
     def is_set(self, name: _Str) -> _Bool:
-        """Whether anybody chose the value."""
+        """True if anybody chose the value."""
         return any(name in layer for source, layer in self._layers.items() if source is not Source.DEFAULT_CONFIG)
 
     def names_at(self, source: Source) -> tuple[_Str, ...]:
@@ -137,12 +137,12 @@ class Config:
 
     @property
     def listeners(self) -> tuple[Endpoint, ...]:
-        """Where to listen. An empty host means every interface, port 0 one that the kernel picks."""
+        """The addresses to listen on. An empty host means every interface, port 0 one that the kernel picks."""
         return parse_listeners(self.str("listeners"), self._protocols())
 
     @property
     def advertised_listeners(self) -> tuple[Endpoint, ...]:
-        """What clients are told, in the order of `listeners`; port 0 is still to be replaced by the one picked."""
+        """The advertised listeners, in the order of `listeners`; port 0 is still to be replaced by the one picked."""
         explicit = self.value("advertised.listeners")
         if explicit:
             return parse_listeners(str(explicit), self._protocols())
@@ -181,7 +181,7 @@ class Config:
         return Config({**self._layers, source: values}, file=self.file)
 
     def with_file(self, fresh: Config) -> Reload:
-        """What a re-read file changes: only settings that may change while running; the rest wait for a restart."""
+        """The changes by a re-read file: only settings that may change while running; the rest wait for a restart."""
         before = self._layers[Source.STATIC_BROKER_CONFIG]
         after = fresh._layers[Source.STATIC_BROKER_CONFIG]
         differing = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
@@ -239,7 +239,7 @@ _FIXED_HERE = ("listeners", "advertised.listeners", "listener.security.protocol.
 
 
 def dynamic_mode(name: str) -> str:
-    """Who may change a setting while kafkad runs: read-only, per-broker or cluster-wide."""
+    """The scope in which a setting may change while kafkad runs: read-only, per-broker or cluster-wide."""
     setting = find_setting(name)
     return setting.dynamic if setting and name not in _FIXED_HERE else READ_ONLY
 

@@ -1,4 +1,4 @@
-"""What DescribeConfigs answers: every value with its source and everything it would fall back to."""
+"""Answers of DescribeConfigs: every value with its source and everything it would fall back to."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from kafkad.errors import ErrorCode, KafkaError
 
 
 def validate_broker_configs(config: Config, changes: Mapping[str, str | None], *, per_broker: bool) -> Config:
-    """What AlterConfigs of a broker must check: `changes` are all its dynamic settings as they would become.
+    """Check a broker's dynamic settings for AlterConfigs: `changes` are all its dynamic settings as they would become.
 
     Returns the configuration that would result; raises KafkaError(INVALID_REQUEST) with Kafka's words.
     """

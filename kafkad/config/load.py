@@ -1,4 +1,4 @@
-"""From a file, the command line and the environment to a Config, or to every reason why not."""
+"""Loads a Config from a file, the command line and the environment, or raises with everything that is wrong."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KAFKAS_DEFAULTS: dict[str, Value] = {
     "socket.receive.buffer.bytes": 102_400,
     "socket.send.buffer.bytes": 102_400,
 }
-"""Where kafkad's defaults differ: a `server.properties` that leaves them out means Kafka's."""
+"""Settings whose kafkad default differs: a `server.properties` that leaves them out means Kafka's."""
 
 _IDS = ("broker.id", "node.id")
 

@@ -1,4 +1,4 @@
-"""What a setting is: Kafka's name, type, default, importance, who may change it, and what a value must satisfy."""
+"""The definition of a setting: Kafka's name, type, default, importance, scope of changes, and checks of values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READ_ONLY, PER_BROKER, CLUSTER_WIDE = "read-only", "per-broker", "cluster-wide"
 
 Value = bool | int | float | str | tuple[str, ...] | None
 Validator = Callable[[Any], str | None]
-"""What is wrong with a value, in Kafka's words, or None."""
+"""The objection to a value, in Kafka's words, or None."""
 
 
 class ConfigType(IntEnum):

@@ -1,4 +1,4 @@
-"""What one topic's logs obey: its own overrides over the broker's settings over the defaults."""
+"""The settings of one topic's logs: its own overrides over the broker's settings over the defaults."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ class LogConfig:
 
     @property
     def flushes_within_appends(self) -> bool:
-        """Whether an append may have to wait for the disk, by the number of records or of bytes."""
+        """True if an append may have to wait for the disk, by the number of records or of bytes."""
         return self.flush_messages < LONG_MAX or self.flush_bytes < LONG_MAX
 
     @property
     def takes_batches_as_they_came(self) -> bool:
-        """Whether a sound batch is written with the bytes that its producer sent, and its append waits for nothing."""
+        """True if a sound batch is written with the bytes that its producer sent, and its append waits for nothing."""
         return not (
             self.compacted
             or self.compression_type != "producer"
@@ -105,7 +105,7 @@ class LogConfig:
 
     @property
     def stamps_append_time(self) -> bool:
-        """Whether records get the broker's time, not their producer's."""
+        """True if records get the broker's time, not their producer's."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @property
@@ -114,7 +114,7 @@ class LogConfig:
 
     @property
     def limits_timestamps(self) -> bool:
-        """Whether a record may be refused for its CreateTime."""
+        """True if a record may be refused for its CreateTime."""
         limit = min(self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms)
         return not self.stamps_append_time and limit < LONG_MAX
 
@@ -159,7 +159,7 @@ def _as_fields(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def broker_value(name: str, config: Config) -> Value:
-    """What a topic that does not set `name` gets from its broker."""
+    """The broker's value of `name`, for topics that do not set it."""
     for broker_name in BROKER_NAMES.get(name, ()):
         value = config.value(broker_name)
         if value is not None:

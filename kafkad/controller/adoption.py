@@ -1,4 +1,4 @@
-"""A first start on an empty store with logs on disk: the topics that a stopped Kafka left go into the store."""
+"""Adoption of topics at a first start: those that a stopped Kafka left on disk are written into the empty store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers coming, going and losing log directories: what becomes of the partitions that they hold."""
+"""Reacts to brokers that come, go or lose log directories: elects new leaders for the partitions concerned."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Replicas(Protocol):
-    """What a broker does with the controller's requests; `replica.manager` of the same process is one."""
+    """The broker's handler of the controller's requests; `replica.manager` of the same process is one."""
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse: ...
 
@@ -123,7 +123,7 @@ class BrokerQueue:
                 if on_response is not None:
                     on_response(response)
             except Exception:
-                log.exception("broker %d cannot carry out %s", self._broker, type(request).__name__)
+                log.exception("internal error: broker %d failed to carry out %s", self._broker, type(request).__name__)
             self._queue.popleft()
             if not answered.done():
                 answered.set_result(None)
@@ -136,6 +136,6 @@ class BrokerQueue:
             except (OSError, KafkaError) as e:
                 if not told:
                     name = type(request).__name__
-                    log.warning("broker %d did not answer %s, which is sent until it does: %s", self._broker, name, e)
+                    log.warning("broker %d did not answer %s; resending until it does: %s", self._broker, name, e)
                     told = True
                 await self._sleep(RETRY_MS)

@@ -99,7 +99,7 @@ class ConfigAlterer:
                 return
 
     async def _write(self, path: str, entity: str, after: Overrides, version: int | None) -> bool:
-        """Whether nobody else wrote in between."""
+        """True if nobody else wrote in between."""
         text = ConfigNode.encode(after)
         write: Operation = Create(path, text) if version is None else Set(path, text, version)
         try:

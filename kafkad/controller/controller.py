@@ -197,7 +197,7 @@ class Controller:
         return await self._operate(lambda term: term.alter_isr(broker, broker_epoch, wanted))
 
     async def controlled_shutdown(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
-        """What `broker` still leads because nobody else can."""
+        """The partitions that `broker` still leads because no other replica can."""
         return await self._operate(lambda term: term.brokers.shut_down(broker, broker_epoch))
 
     # The queue.
@@ -241,9 +241,9 @@ class Controller:
                 await self._resign()
                 self._queue.put_nowait(self._look)
             except MetaError as e:
-                log.error("the controller could not carry out a change: %s", e)
+                log.error("the controller failed to carry out a change: %s", e)
             except Exception:
-                log.exception("the controller could not carry out a change")
+                log.exception("internal error: the controller failed to carry out a change")
 
     # Election.
 
@@ -312,7 +312,9 @@ class Controller:
 
     def _count_unclean(self, tp: TopicPartition, leader: int) -> None:
         self.unclean_elections += 1
-        log.warning("broker %d leads %s although it was not in sync: records may be lost", leader, tp)
+        log.warning(
+            "unclean leader election: broker %d leads %s although it was not in sync; records may be lost", leader, tp
+        )
 
     def _during(self, term: Term, event: Event) -> None:
         """Queues an event that means nothing after the end of `term`."""
@@ -341,7 +343,7 @@ class Controller:
             if not await self._see_controller():
                 await self._elect()
         except ConnectionLoss as e:
-            log.error("no controller can be elected, which is tried again until it can: %s", e)
+            log.error("controller election failed; retrying: %s", e)
             self._retry = self._after(ELECTION_RETRY_MS, self._look_again)
 
     def _after(self, ms: float, action: Callable[[], None]) -> Timer:
@@ -352,7 +354,7 @@ class Controller:
         self._queue.put_nowait(self._look)
 
     async def _see_controller(self) -> bool:
-        """Whether there is a controller. This broker resigns if it thought to be it and is not."""
+        """True if there is a controller. This broker resigns if it thought to be it and is not."""
         try:
             data, stat = await self._store.get(ControllerNode.path(), self._controller_changed)
         except NoNode:
@@ -406,7 +408,7 @@ async def _all_set(events: Sequence[asyncio.Event]) -> None:
 
 
 async def _within(waiting: Awaitable[object], timeout_ms: int) -> bool:
-    """Whether `waiting` ended in time. What it waits for goes on in any case."""
+    """True if `waiting` ended in time. What it waits for goes on in any case."""
     task = asyncio.ensure_future(waiting)
     if timeout_ms > 0:
         await asyncio.wait([task], timeout=timeout_ms / 1000)

@@ -1,4 +1,4 @@
-"""Who leads a partition, and who stays in sync: decisions only. All of them follow the order of the assignment."""
+"""Elections of leaders and the ISR that follows, as pure functions. Candidates come in the order of the assignment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Elected(NamedTuple):
     recovering: bool = False
 
     def state(self, before: PartitionState, controller_epoch: int) -> PartitionState:
-        """What the partition's node has to say next; its version is that on which the decision rests."""
+        """The next content of the partition's znode; its version is the one that the decision rests on."""
         return replace(
             before,
             leader=self.leader,

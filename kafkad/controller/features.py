@@ -32,7 +32,7 @@ class FeatureUpdate(NamedTuple):
 async def update(
     lead: Leadership, updates: Sequence[FeatureUpdate], *, validate_only: bool
 ) -> dict[str, KafkaError | None]:
-    """What became of each update. Those without error were written together, unless they were only to be judged."""
+    """The result of each update. Those without error were written together, unless this was only a validation."""
     data, stat = await lead.store.get(Features.path())
     finalized = Features.decode(data)
     levels = dict(finalized.levels)

@@ -8,7 +8,7 @@ from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 
 
 def internal_topic(name: str, config: Config, brokers: int) -> NewTopic:
-    """What to ask the controller for; `name` is one of `names.INTERNAL_TOPICS`, `brokers` is how many are alive."""
+    """The topic to create. `name` is one of `names.INTERNAL_TOPICS`, `brokers` the number of live brokers."""
     return {GROUPS_TOPIC: _groups, TRANSACTIONS_TOPIC: _transactions}[name](config, brokers)
 
 

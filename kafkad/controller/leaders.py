@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, and those that put leaders back where the assignment wants them."""
+"""Elections on request (ElectLeaders), and the regular move of leaderships to preferred replicas."""
 
 from __future__ import annotations
 

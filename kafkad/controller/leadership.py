@@ -1,4 +1,4 @@
-"""What the active controller works with: its fenced writes, the cluster's state, and the queues to the brokers.
+"""The active controller's tools: fenced writes, the cluster's state, and the queues to the brokers.
 
 Every write is a transaction that first checks the version of `/controller_epoch`, so that a controller that was
 replaced without noticing can change nothing: it gets ControllerMoved and has to resign.
@@ -33,7 +33,7 @@ class ControllerMoved(KafkaError):
 
 
 class ControllerParts(NamedTuple):
-    """What the composition root gives to the controller.
+    """The parts of the broker that the controller is handed.
 
     `unclean` tells whether a topic would rather have any leader than none; `on_response` hears every answer to a
     LeaderAndIsr or StopReplica, `on_unclean` of every leader that was not in sync before; `listener` is the one that
@@ -147,7 +147,7 @@ class Leadership:
         return batch
 
     def send(self, batch: RequestBatch) -> Answers:
-        """What `batch` holds, on its way; the answers of this broker itself can be awaited."""
+        """Send the requests of `batch`; this broker's own answers can be awaited."""
         parts = self.parts
         sender = Sender(parts.broker, self.epoch, parts.listener, self._queues, parts.on_response)
         return Answers([answer for broker, answer in batch.send(sender) if broker == parts.broker])
@@ -185,5 +185,5 @@ class Answers:
 
 
 def storage_refused(error: MetaError) -> KafkaError:
-    """What a client is told when the metadata store cannot write."""
+    """The error for clients when the metadata store cannot write."""
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The cluster's metadata cannot be written: {error}")

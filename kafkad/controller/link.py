@@ -31,7 +31,7 @@ class ControllerLink(Protocol):
         """The state of each partition as it is now, or why it was not changed."""
 
     async def controlled_shutdown(self) -> list[TopicPartition]:
-        """What this broker still leads because nobody else can."""
+        """The partitions that this broker still leads because no other replica can."""
 
 
 class ClosableLink(ControllerLink, Protocol):
@@ -60,7 +60,7 @@ class LocalController:
 
 
 class CurrentController:
-    """Whoever is the controller when it is asked; one link is kept, to the last one that was another broker."""
+    """A link to the current controller. The connection to the last one that was another broker is kept."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Reading topics from the store: at the election, and when somebody else made some."""
+"""Reads topics from the store: after the controller's election, and when another process created some."""
 
 from __future__ import annotations
 

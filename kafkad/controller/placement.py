@@ -1,4 +1,4 @@
-"""Which brokers get the replicas of new partitions. Pure; randomness is handed in.
+"""Placement of the replicas of new partitions. Pure; randomness is handed in.
 
 Kafka's layout: leaders go round the brokers from a random start, followers follow at a distance that grows by one with
 each round, and with racks the brokers are taken from each rack in turn and a replica goes to a rack without one while
@@ -20,7 +20,7 @@ class Candidate(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where the first partition's leader goes, and how far behind it the first follower.
+    """The place of the first partition's leader, and the distance of its first follower.
 
     A `fixed` distance stays the same for all partitions: then replica j of partition i is on broker (start + i + j).
     """

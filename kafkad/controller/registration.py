@@ -1,4 +1,4 @@
-"""What a broker that enters the cluster writes: the persistent nodes, the cluster's id, its registration."""
+"""Registration of a broker: writes the persistent nodes, the cluster's id and the broker's own node."""
 
 from __future__ import annotations
 

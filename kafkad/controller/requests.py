@@ -1,4 +1,4 @@
-"""What brokers have to be told after a change: gathered for all of them, then sent as few requests.
+"""Batches the controller's LeaderAndIsr, UpdateMetadata and StopReplica requests, so that each broker gets few.
 
 A broker hears of its replicas by LeaderAndIsr, of what it may answer to clients by UpdateMetadata, of replicas it loses
 by StopReplica; in this order, so that it knows a replica before anybody is sent to it.
@@ -37,7 +37,7 @@ _PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
 class Sender(NamedTuple):
-    """Who says it, and to whom. `listener` is the one that brokers use among themselves."""
+    """The sender of a batch, and its queues to brokers. `listener` is the one that brokers use among themselves."""
 
     broker: int
     epoch: int

@@ -1,4 +1,4 @@
-"""What the controller knows of the cluster: brokers, topics, partitions. In memory only; the store has the truth."""
+"""The controller's view of the cluster: brokers, topics, partitions. In memory only; the store has the truth."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class ClusterState:
         return [Candidate(b.id, b.rack) for b in self.brokers.values() if b.id not in self.leaving]
 
     def online(self, broker: int, tp: TopicPartition) -> bool:
-        """Whether that replica can serve: its broker is there, and so is the log directory that holds it."""
+        """True if that replica can serve: its broker is there, and so is the log directory that holds it."""
         return broker in self.brokers and tp not in self.failed_replicas.get(broker, ())
 
     def electable(self, tp: TopicPartition, replicas: Iterable[int]) -> set[int]:
         return {r for r in replicas if r not in self.leaving and self.online(r, tp)}
 
     def going(self, topic: str) -> bool:
-        """Whether the topic is being deleted. A partition that is on the move has to arrive first."""
+        """True if the topic is being deleted. A partition that is on the move has to arrive first."""
         deletion = self.deleting.get(topic)
         return deletion is not None and (deletion.begun or not self.moving(topic))
 

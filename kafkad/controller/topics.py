@@ -332,7 +332,7 @@ def new_partition(topic: str, partition: int, state: PartitionState) -> list[Ope
 
 
 class _Planned:
-    """What a topic is created beside: the topics that there are, and those that its request makes too."""
+    """The other topics at a creation: those that exist, and those created by the same request."""
 
     def __init__(self, there: Collection[str]) -> None:
         self.assignments: dict[str, Assignment] = {}

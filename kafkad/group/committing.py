@@ -1,4 +1,4 @@
-"""Committing, fetching and deleting offsets of groups: what may be done, and what is written for it.
+"""Commits, fetches and deletes offsets of groups: checks the request and writes the records.
 
 The codes of a refused write are Kafka's (3.9): clients know by them whether to look for another coordinator.
 """
@@ -56,7 +56,7 @@ class OffsetSettings:
 
 
 class Committer(NamedTuple):
-    """Who commits: a member of a generation, or nobody in particular (-1 and an empty member id)."""
+    """The sender of a commit: a member of a generation, or a client outside the group (-1 and an empty member id)."""
 
     group: str
     member_id: str = ""
@@ -141,7 +141,7 @@ class OffsetCommitter:
         return StandingCommit(self, self._coordination.shard(who.group), who, (topic, partition), self._clock)
 
     def fetch(self, group: str, positions: Sequence[Position] | None, require_stable: bool) -> Pieces[list[Fetched]]:
-        """What the group committed to these, or to all that it committed to."""
+        """The committed offsets of these partitions, or of all that the group committed to."""
         offsets = self._coordination.shard(group).machine.offsets
         if positions is None:
             committed: Iterable[tuple[Position, Committed | None]] = list(offsets.of_group(group).items())
@@ -241,7 +241,7 @@ class OffsetCommitter:
 
 
 class StandingCommit:
-    """What somebody commits again and again to one partition: only the offset is new, and what was said with it."""
+    """A repeated commit to one partition, in which only the offset and its metadata change."""
 
     __slots__ = ("_batch", "_clock", "_committer", "_key", "_machine", "_position", "_shard", "_who")
 
@@ -264,7 +264,7 @@ class StandingCommit:
 
     @property
     def stands(self) -> bool:
-        """Whether it can still be repeated: the group is coordinated here, and nothing has to be waited for."""
+        """True if it can still be repeated: the group is coordinated here, and nothing has to be waited for."""
         return self._shard.commits_at_once
 
     def again(self, offset: int, leader_epoch: int, metadata: str) -> bool:
@@ -299,7 +299,7 @@ def metadata_fits(metadata: str, limit: int) -> bool:
 
 
 class Writing:
-    """What became of a write. `on_end` is called when it did not end at once."""
+    """The result of a write. `on_end` is called if the write did not end at once."""
 
     __slots__ = ("ended", "error", "on_end")
 

@@ -75,7 +75,7 @@ class GroupCoordinator:
 
     @property
     def loading(self) -> bool:
-        """What is listed now may not be all."""
+        """True while a partition is loading: a list of groups may be incomplete."""
         return self._coordination.loading
 
     def groups(self, states: Collection[str], types: Collection[str]) -> Iterator[Listed]:

@@ -1,4 +1,4 @@
-"""When a group has to be looked at again: its rebalance, its syncs, its members' sessions."""
+"""The deadlines of a group: of its rebalance, its syncs and its members' sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a group, and what a group decides: frozen values that go in and out of its state machine."""
+"""Requests to a group's state machine and the effects it decides on, as frozen values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkad.group.records import GroupWritten
 NO_GENERATION = -1
 
 Asker = Callable[[Any], object]
-"""Who waits for an answer; a group keeps it and never calls it."""
+"""The one to be answered. A group keeps it and never calls it."""
 
 
 class Moment(NamedTuple):
@@ -141,7 +141,7 @@ class DescribedMember(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What DescribeGroups tells; metadata and assignments only of a group that is stable."""
+    """A group as DescribeGroups returns it; metadata and assignments only when it is stable."""
 
     state: State
     protocol_type: str = ""

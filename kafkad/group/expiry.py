@@ -1,4 +1,4 @@
-"""Offsets that nobody needs any more: those of groups that are gone for long (KIP-211), and of deleted topics."""
+"""Expiry of offsets: of groups without members after their retention (KIP-211), and of deleted topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_AT_ONCE = 500
 """So many offsets of a group are looked at before others get their turn."""
 
 Choose = Callable[[GroupMachine, str, Sequence[Position]], set[Position]]
-"""Which of these offsets of a group are to be forgotten."""
+"""Chooses those of a group's offsets that are to be removed."""
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 def expired(
     group: Group | None, offsets: Mapping[Position, Committed], now_ms: int, retention_ms: int
 ) -> set[Position]:
-    """Which of a group's offsets have been kept long enough.
+    """The offsets of a group that have expired.
 
     Without members: that long after the last one left, or for who never had any, after the commit. With members:
     only topics that they do not consume. What carries a time to expire at goes by that, in the same groups.
@@ -101,7 +101,7 @@ class OffsetExpiry:
         removed = await self._forget(choose)
         probe.expired += removed
         if removed:
-            log.info("removed %d offsets that nobody used for %d minutes", removed, settings.retention_ms // 60_000)
+            log.info("removed %d offsets that had expired after %d minutes", removed, settings.retention_ms // 60_000)
 
     async def forget_topics(self, topics: frozenset[str]) -> None:
         removed = await self._forget(
@@ -111,7 +111,7 @@ class OffsetExpiry:
             log.info("removed %d offsets of %d deleted topics", removed, len(topics))
 
     async def _forget(self, choose: Choose) -> int:
-        """How many offsets went. A group without members goes with the last of them, or when it never had any."""
+        """Returns the number of offsets removed. A group without members is removed with its last offset."""
         removed = 0
         turns = Turns()
         for shard in self._coordination.shards():

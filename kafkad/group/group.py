@@ -172,7 +172,7 @@ class Group:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING else ErrorCode.NONE
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int, now_ms: float) -> None:
-        """Whether offsets may be committed; a member that may has been heard of."""
+        """Raise KafkaError unless offsets may be committed; a member's commit counts as a heartbeat."""
         if self.state is State.DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if generation < 0 and self.state is State.EMPTY:
@@ -229,7 +229,7 @@ class Group:
         return self._decided()
 
     def leave(self, leaving: Sequence[Leaving], now: Moment) -> tuple[list[ErrorCode], list[Effect]]:
-        """How each of them left."""
+        """Returns a code for each."""
         if self.state is State.DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return [self._leave(one, now) for one in leaving], self._decided()
@@ -255,7 +255,7 @@ class Group:
                 member.assignment = written.assignment
 
     def written(self, write: Write, error: ErrorCode | None, now: Moment) -> list[Effect]:
-        """What was to be written is in the log and applied, or will never be."""
+        """The end of a write: the record is in the log and applied, or never will be."""
         if write.replaced is not None:
             self._end_replacement(write.replaced, error, now)
         elif not write.record.members:
@@ -308,7 +308,7 @@ class Group:
             self._add(join.new_id, join, now)
 
     def _join_pending(self, join: Join, now: Moment) -> None:
-        """Static members get no id in advance: one that claims to have is mad, and Kafka says so."""
+        """Static members never get an id in advance, so one that sends such an id is refused, as Kafka does."""
         if join.instance_id is not None:
             self._answer_now(join, Joined(ErrorCode.UNKNOWN_SERVER_ERROR, ""))
         else:
@@ -513,7 +513,7 @@ class Group:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING else None
 
     def _assign(self, assignments: Mapping[str, bytes]) -> None:
-        """Who is left out gets nothing; who is no member is not heard of again."""
+        """Members that are left out get an empty assignment; assignments to others are dropped."""
         self._assigning = True
         left_out = [member for member in self._members if member.id not in assignments]
         if left_out:

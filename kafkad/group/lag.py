@@ -1,4 +1,4 @@
-"""How far consumer groups are behind, as /metrics shows it: reckoned when somebody asks, in pieces.
+"""The lag of consumer groups for /metrics, computed at each scrape, in pieces.
 
 Under the names that Kafka's exporters for Prometheus give it; broker by broker, for the groups it coordinates.
 """

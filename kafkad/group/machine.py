@@ -1,4 +1,4 @@
-"""The groups and offsets of one partition of `__consumer_offsets`: what its records mean, and the groups' life with it.
+"""The groups and offsets of one partition of `__consumer_offsets`: applies its records and runs the groups' decisions.
 
 A group decides; this carries it out: answers whoever waits, writes records, and calls the group when its time is up.
 Each group has one timer at most. It is moved only when a deadline comes nearer, so that a heartbeat costs no timer: a
@@ -40,7 +40,7 @@ _AS_GROUPS_SEE_IT = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What members are told when their group was too large to be written; the shard has translated the other codes."""
+"""Codes for members when their group is too large to be written; the shard has translated the other codes."""
 
 
 class GroupMachine:
@@ -58,7 +58,7 @@ class GroupMachine:
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.generations = 0
-        """How many became stable since the partition was loaded."""
+        """The number of generations that became stable since the partition was loaded."""
         self._write = write
         self._clock = clock
         self._timers = timers
@@ -107,7 +107,7 @@ class GroupMachine:
     # What is asked
 
     def group(self, name: str) -> Group | None:
-        """Who only commits offsets has an empty group, of which nothing is kept."""
+        """The group; for a name that only has offsets, an empty one that is not kept."""
         group = self.groups.get(name)
         if group is None and name in self.offsets:
             return self._new(name)
@@ -124,7 +124,7 @@ class GroupMachine:
         return self.groups.keys() | self.offsets.groups()
 
     def states(self) -> Counter[State]:
-        """How many groups are in which state."""
+        """The number of groups in each state."""
         counts = Counter(group.state for group in self.groups.values())
         counts[State.EMPTY] += sum(name not in self.groups for name in self.offsets.groups())
         return counts
@@ -210,7 +210,7 @@ class GroupMachine:
     def _written(self, group: Group, write: Write, error: KafkaError | None) -> None:
         code = None
         if error is not None:
-            log.warning("group %s: generation %d was not written: %s", group.name, write.record.generation, error)
+            log.warning("group %s: could not write generation %d: %s", group.name, write.record.generation, error)
             code = _AS_GROUPS_SEE_IT.get(error.code, error.code)
         was = group.state
         effects = group.written(write, code, self._now())
@@ -233,7 +233,7 @@ class GroupMachine:
             asker(answer)
 
     def _set_alarm(self, group: Group) -> None:
-        """Its next deadline."""
+        """Set the group's timer to its next deadline, unless it goes off earlier anyway."""
         name = group.name
         deadline_ms = group.deadline_ms
         alarm = self._alarms.get(name)

@@ -1,4 +1,4 @@
-"""The members of one group: who leads, who waits, which instance id is whose, and which protocols all of them know."""
+"""The members of one group: leader, waiting joins, instance ids, and the protocols that all of them support."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Member:
 
     @property
     def can_expire(self) -> bool:
-        """Whoever waits for an answer cannot send heartbeats; but somebody new that gave up must not stay for good."""
+        """A member that waits for an answer cannot send heartbeats; a new one that gave up must still expire."""
         return self.new or (self.joining is None and self.syncing is None)
 
     def metadata(self, protocol: str) -> bytes:
@@ -100,7 +100,7 @@ class Members:
         self._by_instance: dict[str, str] = {}
         self._knowing: Counter[str] = Counter()
         self.joining = 0
-        """How many of them wait for an answer to their join."""
+        """The number of members that wait for an answer to their join."""
         self.leader: str | None = None
 
     def __len__(self) -> int:
@@ -122,7 +122,7 @@ class Members:
         return self._by_instance.get(instance_id)
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
-        """Whether this is a member; as a static one, whether another has taken its place (KIP-345)."""
+        """None for a member; else the error, also for a static one whose place another has taken (KIP-345)."""
         if instance_id is not None:
             current = self._by_instance.get(instance_id)
             if current is not None and current != member_id:
@@ -187,7 +187,7 @@ class Members:
         member.session_timeout_ms = join.session_timeout_ms
 
     def answered(self, member: Member) -> Asker | None:
-        """Whoever waited for an answer to a join does so no longer."""
+        """Takes the waiting join of a member, which is being answered."""
         asker, member.joining = member.joining, None
         if asker is not None:
             self.joining -= 1
@@ -205,7 +205,7 @@ class Members:
         return True
 
     def any_knows(self, protocols: Protocols) -> bool:
-        """Whether one of these is known to every member there is."""
+        """True if one of these is known to every member there is."""
         count = len(self._by_id)
         return any(self._knowing[name] == count for name, _ in protocols)
 

@@ -1,4 +1,4 @@
-"""The committed offsets of one shard: what holds, and what open transactions will make hold when they commit.
+"""The committed offsets of one shard, and the pending ones of open transactions.
 
 Rules:
 - Order in the log decides. A transaction's offset counts from where it stands in the log, not from its marker: what was
@@ -19,7 +19,7 @@ from kafkad.group.records import NO_TIMESTAMP, OffsetCommitted, OffsetForgotten
 
 _FIXED = struct.Struct(">qiqq")
 _OFFSET = struct.Struct(">q")
-"""What stands first in it."""
+"""The fixed fields at its start."""
 
 Position = tuple[str, int]
 """Topic and partition."""
@@ -51,11 +51,11 @@ class Offsets:
         self._order = 0
 
     def __len__(self) -> int:
-        """How many offsets are committed."""
+        """The number of committed offsets."""
         return self._count
 
     def __contains__(self, group: str) -> bool:
-        """Whether the group has an offset, committed or pending."""
+        """True if the group has an offset, committed or pending."""
         return group in self._committed or group in self._pending
 
     def groups(self) -> set[str]:
@@ -77,7 +77,7 @@ class Offsets:
         return [(position, _OFFSET.unpack_from(value)[0]) for position, value in self._committed.get(group, {}).items()]
 
     def pending(self, group: str) -> set[Position]:
-        """What open transactions will commit."""
+        """The positions that open transactions will commit."""
         return set[Position]().union(*self._pending.get(group, {}).values())
 
     def positions(self, group: str) -> set[Position]:

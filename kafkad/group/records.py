@@ -1,4 +1,4 @@
-"""What a group coordinator knows, as the records of `__consumer_offsets`.
+"""The state of group coordinators as records of `__consumer_offsets`.
 
 Written in the versions of Kafka 3.9: offsets as value version 3, or 1 with a time to expire at, groups as version 3.
 Every version is read. A key of any other kind than an offset (0, 1) or a classic group (2) belongs to a protocol that

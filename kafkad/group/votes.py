@@ -1,4 +1,4 @@
-"""Which protocol a group takes: each member has one vote, and among equals Kafka's way of counting decides.
+"""The vote on a group's protocol: one vote for each member; ties are broken in the order of Kafka's hash map.
 
 Kafka counts in an immutable map of Scala and takes the first of the most. That map is a tree of 32 branches by bits of
 the key's hash, the lowest first: what is alone in its branch comes first, then what shares one. So members with

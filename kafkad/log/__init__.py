@@ -1,1 +1,1 @@
-"""The storage engine: Kafka 3.9's files. Synchronous; the caller chooses the thread for what may wait for a disk."""
+"""The storage engine: Kafka 3.9's files. Synchronous; callers choose the thread for whatever may wait for a disk."""

@@ -1,4 +1,4 @@
-"""Walking over the batches of a segment file by their headers, without reading what is in them.
+"""Readers of the batches in a segment file: headers alone, or whole batches.
 
 Every format's header is a `wire.records.Header`; a message of format v0 or v1 is a batch whose
 base and last offset are the message's own (of one that wraps others: the last one's).

@@ -107,7 +107,7 @@ def read_keys(body: Body, base_offset: int, count: int) -> Iterator[Keys]:  # no
 def count_alike(
     data: bytes, start: int, timestamp_at: int, delta_at: int, size_at: int, key_at: int, stop: int, most: int
 ) -> int:
-    """How many records from `stop` on surely have the layout of the one at data[start:stop]; 0 when only few may."""
+    """The number of records from `stop` on that surely have the layout of data[start:stop]; 0 when only few may."""
     stride = stop - start
     most = min(most, _MOST)
     same = (*range(start, timestamp_at - 1), *range(size_at, key_at))
@@ -139,5 +139,5 @@ def doubled_deltas(data: bytes, delta_at: int, size_at: int, stride: int, after:
 
 
 def room_for(doubled_delta: int) -> int:
-    """How many records after one with this delta may have one of the same width: they grow."""
+    """The most records after one with this delta whose deltas have the same width: deltas grow."""
     return (((128 if doubled_delta < 128 else 128 << 7) - doubled_delta) >> 1) - 1

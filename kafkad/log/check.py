@@ -1,4 +1,4 @@
-"""Is what lies in a partition's directory consistent? For the end of every test of the log, and for an operator.
+"""Consistency check of a partition's directory, for the end of every test of the log and for operators.
 
 Reads only, opens no Log, repairs nothing; the log may be Kafka's own. Nothing may write to it meanwhile.
 """
@@ -180,7 +180,7 @@ class _OffsetEntries:
                 self._problems.append(Problem(self._path, f"offset {offset} is before the batch at byte {position}"))
 
     def finish(self, readable_until: int | None) -> None:
-        """What is behind damage cannot be judged."""
+        """Entries behind damage cannot be judged."""
         for position, offsets in self._expected.items():
             if readable_until is None or position < readable_until:
                 self._problems += (

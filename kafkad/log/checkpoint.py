@@ -193,7 +193,7 @@ def write_clean_shutdown(directory: str, files: Files) -> None:
 
 
 def take_clean_shutdown(directory: str, files: Files) -> bool:
-    """Whether the marker was there; it is taken away, and that is durable, before anything can be written."""
+    """True if the marker was there; it is taken away, and that is durable, before anything can be written."""
     with contextlib.suppress(FileNotFoundError):
         files.unlink(os.path.join(directory, CLEAN_SHUTDOWN))
         files.sync_directory(directory)

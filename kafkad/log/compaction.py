@@ -1,4 +1,4 @@
-"""What the broker and the compaction process say to each other; the algorithm is in `cleaner.compact`.
+"""Messages between the broker and the compaction process; the algorithm is in `cleaner.compact`.
 
 The broker names closed segments and gets new ones to put in their places. Until then nothing changes for a reader.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 CLEANED = ".cleaned"
-"""What the names of new files end with until they are whole and the broker takes them."""
+"""The suffix of new files until they are complete and the broker takes them over."""
 
 
 class SegmentToClean(NamedTuple):
@@ -93,10 +93,10 @@ class Poison(NamedTuple):
 
 class CompactionResult(NamedTuple):
     next_dirty: int
-    """Where the next cleaning begins: `upto`, or less when the keys did not fit into the buffer."""
+    """The offset at which the next compaction begins: `upto`, or less when the keys did not fit into the buffer."""
     stats: CompactionStats
     poison: tuple[Poison, ...] = ()
-    """What was stepped around; the first of it, should there be very much."""
+    """Unreadable batches that were left alone; only the first of very many."""
 
 
 class UncleanableError(Exception):
@@ -117,4 +117,4 @@ class AbandonedError(Exception):
 
 
 CompactionAnswer = CompactionResult | UncleanableError | OSError
-"""What the process answers to a job."""
+"""The compaction process's answer to a job."""

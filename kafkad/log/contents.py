@@ -1,4 +1,4 @@
-"""Whether the records of a batch are what its header says, at the price of a look at their heads. Pure.
+"""Checks the records of a batch against its header by looking only at their first fields. Pure.
 
 A batch may carry a true CRC and lie all the same, and nobody could read on behind it. So its records are walked over
 once before it is appended. Records of one batch often look alike: as long as the one before, with fields as wide. Then
@@ -21,7 +21,7 @@ _WORTH_COPYING = 2048
 """Bytes of a record, up to which all of them are sooner copied than looked at through a view."""
 
 _ONE_BYTE, _TWO_BYTES = 64, 8192
-"""How many offset deltas have varints of one byte, and of two at most."""
+"""The number of offset deltas whose varints have one byte, and at most two."""
 _FINAL, _FINAL_EVEN, _CONTINUED_EVEN = bytes(range(128)), bytes(range(0, 128, 2)), bytes(range(128, 256, 2))
 _LOW = bytes(n << 1 & 127 | 128 for n in range(_TWO_BYTES))
 _MIDDLE = bytes(n >> 6 | 128 for n in range(_TWO_BYTES))
@@ -42,7 +42,7 @@ class TooManyError(Exception):
 
 
 _Layout = tuple[int, int, int, int, int, int, int, int]
-"""Where a record begins, its body, offset delta, length of key, key, length of value, value, and where it ends."""
+"""Positions in a record: start, body, offset delta, length of key, key, length of value, value, end."""
 
 
 def latest_delta(  # noqa: C901
@@ -167,7 +167,7 @@ def _alike(data: bytes | memoryview, first: _Layout, index: int, most: int) -> t
 
 
 def _all_same(data: bytes | memoryview, places: tuple[int, ...], stride: int, end: int, count: int) -> bool:
-    """Whether what stands in these places stands there in the next `count` records, too."""
+    """True if the next `count` records have the same bytes in these places."""
     for i in places:  # noqa: SIM110 - a generator would cost as much as the comparisons
         if data[i + stride : end : stride] != _BYTES[data[i]] * count:
             return False
@@ -175,7 +175,7 @@ def _all_same(data: bytes | memoryview, places: tuple[int, ...], stride: int, en
 
 
 def _numbered(data: bytes | memoryview, at: int, stop: int, stride: int, end: int, index: int, count: int) -> bool:
-    """Whether the offset deltas of records whose predecessor has its own at data[at:stop] go on with `index`."""
+    """True if the offset deltas of records whose predecessor has its own at data[at:stop] go on with `index`."""
     first = data[at + stride : end : stride]
     if stop - at == 1:
         return first == _FINAL_EVEN[index : index + count]
@@ -204,7 +204,7 @@ def _latest(data: bytes | memoryview, at: int, stop: int, stride: int, end: int)
 
 
 def _read(data: bytes | memoryview, start: int, end: int, index: int) -> tuple[int, int]:
-    """Where the record ends that begins at `start`, and its timestamp delta; RecordsError when there is none."""
+    """The end of the record at `start`, and its timestamp delta; RecordsError when there is none."""
     length, cursor = _read_length(data, start)
     stop = cursor + length
     if not cursor < stop <= end:

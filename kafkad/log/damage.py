@@ -1,4 +1,4 @@
-"""What is found damaged in a log, in words for an operator: where, how much, and what to do."""
+"""Damage found in a log, described for operators: where, how much, and what to do."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Damages:
         self._found: dict[tuple[str, int], tuple[TopicPartition, Damage]] = {}
 
     def add(self, tp: TopicPartition, damage: Damage) -> bool:
-        """Whether it is news."""
+        """True if it is news."""
         place = damage.path, damage.position
         if place in self._found:
             return False

@@ -1,4 +1,4 @@
-"""What DescribeLogDirs tells about the log directories of a broker."""
+"""Descriptions of the log directories of a broker, for DescribeLogDirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One log directory: who may use it, whose it is, and the checkpoints that are about all its partitions."""
+"""One log directory: its lock, its identity, and the checkpoints of all its partitions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BrokenPartition(NamedTuple):
     path: str
     reason: str
     may_pass: bool = False
-    """Whether it opens once there is room on the disk."""
+    """True if it opens once there is room on the disk."""
 
 
 class LogDirectory:
@@ -138,14 +138,14 @@ class LogDirectory:
             raise self.storage_error("reading its checkpoints", error) from error
 
     def take_clean_marker(self) -> None:
-        """Whether the last broker stopped cleanly; from now on this directory counts as in use."""
+        """True if the last broker stopped cleanly; from now on this directory counts as in use."""
         try:
             self.was_clean = checkpoint.take_clean_shutdown(self.path, self._files)
         except OSError as error:
             raise self.storage_error(f"removing {checkpoint.CLEAN_SHUTDOWN}", error) from error
 
     def checkpointed(self, name: str, topic_partition: TopicPartition) -> int | None:
-        """What the checkpoint file `name` says of a partition."""
+        """A partition's entry in the checkpoint file `name`."""
         return self._checkpoints.get(name, {}).get(topic_partition)
 
     def partitions(self) -> Iterator[FoundPartition]:

@@ -1,4 +1,4 @@
-"""Which part of a compacted log is dirty, and of several logs the one whose turn it is. Kafka's rules, as functions.
+"""The dirty part of a compacted log, and the choice of the next log to compact: Kafka's rules, as functions.
 
 A log is clean up to its entry in `cleaner-offset-checkpoint`; from there to the first segment that must stay as it is,
 it is dirty. The dirtiest log is cleaned first, by the share of its bytes.
@@ -17,7 +17,7 @@ _base = attrgetter("base")
 
 
 class DatedSegment(Protocol):
-    """What is asked of a segment; the last two may look into its files."""
+    """The view of a segment that these rules need; the last two properties may read its files."""
 
     base: int
     size: int
@@ -87,5 +87,5 @@ def _overdue(dirty: Iterable[DatedSegment], config: LogConfig, now_ms: int) -> i
 
 
 def first_dirty(checkpoint: int | None, start_offset: int, end_offset: int) -> int:
-    """Where cleaning ended, if the log still has that place; else all of it counts as dirty."""
+    """The offset at which compaction ended, if the log still has it; otherwise the start: all of the log is dirty."""
     return checkpoint if checkpoint is not None and start_offset <= checkpoint <= end_offset else start_offset

@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: the `leader-epoch-checkpoint` of a partition.
+"""The start offset of each leader epoch: the `leader-epoch-checkpoint` of a partition.
 
 Followers and leaders compare these to find where their logs part (KIP-101, KIP-279). Every batch carries its epoch, so
 the file can be made anew from the log: it is written at each change (unless the disk is full) but not waited for,

@@ -59,7 +59,7 @@ class Files:
     """The real disk."""
 
     opens = 0
-    """How many files of segments have been opened, where somebody counts them."""
+    """The number of segment files opened so far, if it is counted."""
 
     open = staticmethod(os.open)
     pread = staticmethod(os.pread)
@@ -125,7 +125,7 @@ class Files:
         return self.pread(file.fd, end, 0)
 
     def is_empty(self, path: str) -> bool:
-        """Whether there is a file, with nothing in it."""
+        """True if there is a file, with nothing in it."""
         try:
             return self.size(path) == 0
         except FileNotFoundError:

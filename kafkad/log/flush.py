@@ -1,4 +1,4 @@
-"""What one flush of a log waits for."""
+"""One flush of a log: the files and directories whose fsync it waits for."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Flush:
     paths: list[str]
     upto: int
     size: tuple[int, int]
-    """How much of the log that is: the base of its last segment, and its size."""
+    """The end of the flushed part: the base of its last segment, and that segment's size."""
     truncations: int
     names: bool
     place: bool
-    """Whether the directory itself may have a name, and a topic id, that the disk does not know."""
+    """True if the directory itself may have a name, and a topic id, that the disk does not know."""
 
     def sync(self) -> None:
         """Wait for the disk. Thread-safe. After a StorageError nothing is known to be durable: do not try again."""

@@ -1,4 +1,4 @@
-"""Group commit for `kafkad.acks.fsync`: whoever waits for the same log shares one fsync.
+"""Shared fsyncs for `kafkad.acks.fsync`: all who wait for the same log share one.
 
 While one is running, everyone who comes joins the next; so nobody waits for more than two, and a log has one at a time.
 Only the records are waited for, and once what makes them be found: the names of a new partition and of a new segment.

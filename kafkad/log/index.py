@@ -26,7 +26,7 @@ _SWAP = sys.byteorder == "little"
 
 
 class OffsetEntries(Protocol):
-    """What a search needs of an offset index, wherever its entries are."""
+    """The view of an offset index that a search needs, in memory or in a file."""
 
     def __len__(self) -> int: ...
 

@@ -181,7 +181,7 @@ class IndexedFile:
         self.since_index = 0
 
     def may_hold(self, header: Header) -> bool:
-        """Whether the offsets of a batch, which no checksum protects, are such as the indexes can name."""
+        """True if the offsets of a batch, which no checksum protects, are such as the indexes can name."""
         first = header[BASE_OFFSET] - self.base
         return 0 <= first <= first + header[LAST_OFFSET_DELTA] <= LARGEST_RELATIVE_OFFSET
 

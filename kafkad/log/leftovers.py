@@ -1,4 +1,4 @@
-"""What a crash leaves in a partition's directory, cleared away before the log is loaded.
+"""Clears away leftovers of a crash in a partition's directory before the log is loaded.
 
 `.deleted` files wait for their removal, `.cleaned` ones are an unfinished product of the cleaner: both go. A `.swap`
 set is a finished one: the segments it replaces go, and it takes their place; unless a `.cleaned` with a smaller or the

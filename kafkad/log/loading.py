@@ -188,7 +188,7 @@ class Loader:
             self._progress(LoadingProgress(directory.path, done, total, self._recovered))
 
     def _topic_id(self, directory: LogDirectory, partition: FoundPartition) -> TopicId:
-        """What `partition.metadata` says; if it says nothing, what the metadata store does."""
+        """The topic id from `partition.metadata`, or else from the metadata store."""
         path = f"{partition.path}/{checkpoint.PARTITION_METADATA}"
         problem = None
         try:

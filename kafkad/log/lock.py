@@ -1,4 +1,4 @@
-"""The lock that says which process uses a log directory, which a JVM's broker and kafkad respect of each other."""
+"""The lock of a log directory, which Kafka's brokers and kafkad respect from each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def holder(fd: int) -> int:
 
 
 def is_taken(directory: str) -> bool:
-    """Whether a broker is using the directory."""
+    """True if a broker is using the directory."""
     try:
         fd = os.open(os.path.join(directory, LOCK), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

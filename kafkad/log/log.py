@@ -130,7 +130,7 @@ class Log:
         self.durable_name = -1
         """The base of the last segment whose file name is on the disk for `kafkad.acks.fsync`."""
         self.placed = False
-        """Whether the name of the log's directory, and its topic id, are known to be on the disk."""
+        """True if the name of the log's directory, and its topic id, are known to be on the disk."""
 
         self.cleaned_until: int | None = None
         """The log's entry in `cleaner-offset-checkpoint`: everything before it is compacted."""
@@ -193,13 +193,13 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """Where the checks begin after an unclean stop: everything before is on the disk and sound."""
+        """The offset at which checks begin after an unclean stop: everything before is on the disk and sound."""
         return min(self._durable_until, self._segments.damaged_from)
 
     @property
     def truncations(self) -> int:
-        """How often the log was cut back. What was found out about its records, or flushed, before the last time may
-        not hold any more."""
+        """The number of times the log was cut back. Findings about its records, and flushes, from before the last time
+        may not hold any more."""
         return self._truncations
 
     def update_config(self, config: LogConfig) -> None:
@@ -427,7 +427,7 @@ class Log:
         )
 
     def _locate(self, offset: int) -> tuple[Segment, int]:
-        """Where to read `offset`, which may have been compacted away, even with the rest of its segment."""
+        """The place to read `offset` from, which may have been compacted away, even with the rest of its segment."""
         following = iter(self._segments.starting_at(offset))
         segment = next(following)
         try:
@@ -585,7 +585,7 @@ class Log:
         return count
 
     def outlives_retention(self, now_ms: int) -> bool:
-        """Whether retention would delete some of its records at once."""
+        """True if retention would delete some of its records at once."""
         segments, end = self._segments.starting_at(self.start_offset), self.end_offset
         return deletable(segments, self.config, now_ms, start_offset=0, end_offset=end, upto=end) > 0
 
@@ -612,7 +612,7 @@ class Log:
         return first_dirty(self.cleaned_until, self.start_offset, self.end_offset)
 
     def assess(self, now_ms: int, stable_offset: int) -> Dirt:
-        """How much compaction would have to do. May look into a segment's files, once."""
+        """The work that compaction would have to do. May read a segment's files, once."""
         with disk_errors(self.directory, "looking for dirty segments"):
             first = self.first_dirty
             return assess(self._segments.all, self.config, now_ms, first_dirty=first, stable_offset=stable_offset)
@@ -661,14 +661,14 @@ class Log:
 
     @property
     def must_flush(self) -> bool:
-        """Whether the next produce response has to wait for a flush: `flush.messages`, `kafkad.flush.bytes`."""
+        """True if the next produce response has to wait for a flush: `flush.messages`, `kafkad.flush.bytes`."""
         config = self.config
         return config.flushes_within_appends and (
             self.end_offset - self._durable_until >= config.flush_messages or self.unflushed_bytes >= config.flush_bytes
         )
 
     def needs_flush(self, now_ms: int) -> bool:
-        """Whether a setting of the topic wants a flush now, or a rolled segment or a consumer waits for one."""
+        """True if a setting of the topic wants a flush now, or a rolled segment or a consumer waits for one."""
         unflushed = self.end_offset - self._durable_until
         return unflushed > 0 and (
             self.must_flush

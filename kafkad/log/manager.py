@@ -141,7 +141,7 @@ class LogManager:
         self._need_one()
 
     def _remove_later(self, path: str, config_for: ConfigFor) -> None:
-        """What was deleted before the start goes when its time comes as well: it was renamed when that happened."""
+        """Directories deleted before the start are removed when due, too: their deletion renamed them."""
         name = parse_name(os.path.basename(path))
         assert name is not None
         now_ms = self.clock.now_ms()
@@ -166,7 +166,7 @@ class LogManager:
             self.on_damage(topic_partition, damage)
 
     def found_topics(self) -> list[TopicOnDisk]:
-        """What the directories hold, for a first start on an empty metadata store."""
+        """The topics in the log directories, for a first start on an empty metadata store."""
         partitions: dict[str, list[int]] = {}
         ids: dict[str, set[bytes]] = {}
         for topic_partition in (*self.logs, *self.broken):
@@ -310,7 +310,7 @@ class LogManager:
         return sorted(self.live, key=lambda directory: len(directory.logs) + len(directory.futures))
 
     def prefer(self, topic_partition: TopicPartition, path: str) -> None:
-        """Where the partition shall be put if it is ever made here."""
+        """Remember the directory in which the partition is to be created, if it ever is."""
         wanted = self.live_directory(path).path
         self._preferred.pop(topic_partition, None)
         if len(self._preferred) >= _MOST_PREFERRED:
@@ -428,7 +428,7 @@ class LogManager:
         return [directory.collect_cleaned_offsets() for directory in self.live]
 
     def checkpointed_high_watermark(self, topic_partition: TopicPartition) -> int:
-        """What it was when it was last written down; 0 when it never was."""
+        """The high watermark in the last checkpoint; 0 when there is none."""
         directory = self._directory_of.get(topic_partition)
         return 0 if directory is None else directory.checkpointed(HIGH_WATERMARKS, topic_partition) or 0
 

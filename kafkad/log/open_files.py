@@ -1,4 +1,4 @@
-"""Keeps no more files of segments open than `kafkad.max.open.files`: those that were used longest ago are closed.
+"""Limits open segment files to `kafkad.max.open.files` by closing those that were used longest ago.
 
 A segment opens its files again when it needs them. Whoever still reads from a closed one has a LogFile of his own.
 """
@@ -13,12 +13,12 @@ from kafkad.log.files import Files
 _SHARE = 8
 """When there are too many, this part of the limit is closed at once, so that it does not happen at every open."""
 _AT_WORK = 4
-"""Whoever used files when so many fewer had been opened may be at it, and keeps them."""
+"""Owners that used their files within so many opens may still be using them, and keep them."""
 
 
 class Holder(Protocol):
     used: int
-    """How many files had been opened when it last used its own."""
+    """The value of `Files.opens` when it last used its files."""
 
     @property
     def open_files(self) -> int: ...
@@ -37,7 +37,7 @@ class LimitedFiles(Files):
         self.limit: int | None = limit
         self._held = 0
         self._sizes: dict[Holder, int] = {}
-        """What holds files, and its size when it was last looked at: appends leave no other trace."""
+        """The owner of files, with its size when last looked at: appends leave no other trace."""
 
     def opened(self, holder: Holder) -> None:
         self.opens += 1

@@ -1,4 +1,4 @@
-"""What goes through the pipe between the broker and a worker process: byte strings, each after its length."""
+"""Framing of the pipe between the broker and a worker process: byte strings, each after its length."""
 
 from __future__ import annotations
 

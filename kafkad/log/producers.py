@@ -253,7 +253,7 @@ class ProducerStates:
     # --- transactions
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the first transaction starts that is open, or whose end is not below the high watermark."""
+        """The start of the first transaction that is open or ends at or above the high watermark."""
         if self._undecided:
             self._undecided = {first: last for first, last in self._undecided.items() if last >= high_watermark}
         elif not self._ongoing:
@@ -299,7 +299,7 @@ class ProducerStates:
             self.snapshots.write(offset, [_entry(producer_id, p) for producer_id, p in self._producers.items()])
 
     def last_of_each(self) -> dict[int, LastOfProducer]:
-        """What compaction must keep, or a restart from the log alone would forget these producers."""
+        """The batches that compaction must keep, so that a restart from the log alone still knows these producers."""
         lasts = ((producer_id, p, p.last_batch()) for producer_id, p in self._producers.items())
         return {
             producer_id: LastOfProducer(NONE if last is None else last.last_offset, producer.epoch)
@@ -380,6 +380,6 @@ def _description(producer_id: int, producer: Producer) -> ProducerDescription:
 
 
 def read_marker(view: memoryview, at: int, header: Header) -> ControlRecord | None:
-    """What the control batch at `at` ends; None for control batches that end no transaction. RecordsError if broken."""
+    """The marker in the control batch at `at`; None if it ends no transaction. RecordsError if malformed."""
     record = next(iter_records(view, at, header), None)
     return None if record is None else read_control(record)

@@ -1,4 +1,4 @@
-"""The processes that look into batches for the leader: record by record work never runs on the event loop.
+"""Worker processes that check and rewrite batches for the leader: work per record never runs on the event loop.
 
 A worker starts at the first batch that needs one.
 """

@@ -56,9 +56,9 @@ class Loaded:
     start_offset: int
     end_offset: int
     durable_until: int
-    """What comes before it is on the disk."""
+    """Everything before it is on the disk."""
     new_names: bool
-    """Whether the disk may not know of all its files yet."""
+    """True if the names of some of its files may not be on the disk yet."""
     damage: list[Damage] = field(default_factory=list)
 
 
@@ -235,7 +235,7 @@ class _Check:
         self._report_at = _REPORT_EVERY
 
     def _begin_at(self, offset: int) -> None:
-        """What is missing before was compacted away, and may have named producers."""
+        """Offsets missing before this one were compacted away, and may have named producers."""
         if offset > self.end:
             self.end = offset
             self.loaded.producers.forget_past()
@@ -287,7 +287,7 @@ class _Check:
 
 
 def _is_misnamed(segment: Segment, bad: BadBatch) -> bool:
-    """Whether the very first batch passes its checksum, and only its offset is not one of this segment.
+    """True if the very first batch passes its checksum, and only its offset is not one of this segment.
 
     No write that broke off leaves that behind, and all of the file would be cut away.
     """
@@ -301,7 +301,7 @@ def _is_misnamed(segment: Segment, bad: BadBatch) -> bool:
 
 
 def _next_sound(segment: Segment, position: int, size: int, end_offset: int, limit: int) -> tuple[int, int | None]:
-    """Where the batch after the bad one begins, and its offset, if the bad one's length can be believed."""
+    """The position and offset of the batch after the bad one, if the bad one's length is plausible."""
     try:
         headers = walk(segment.files.pread, segment.file.fd, position, size)
         _, bad = next(headers)

@@ -1,4 +1,4 @@
-"""Which segments of a log retention no longer keeps."""
+"""Retention: the segments of a log that are no longer kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkad.log.segment import Segment
 def deletable(
     segments: Sequence[Segment], config: LogConfig, now_ms: int, *, start_offset: int, end_offset: int, upto: int
 ) -> int:
-    """How many segments, from the oldest on, are too old, too much, or below the start of the log.
+    """The number of segments, from the oldest on, that are too old, too much, or below the start of the log.
 
     None with offsets from `upto` on, the high watermark. The last one may be among them if it is not empty.
     """

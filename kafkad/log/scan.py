@@ -1,4 +1,4 @@
-"""Reading all of a log, from its start to its end, around whatever is damaged.
+"""A scan of a whole log, from its start to its end, which skips damage.
 
 Whoever scans may pause between batches: the log may grow, be truncated or compacted meanwhile. Of what is rewritten
 behind the scan's back it may give some batches twice, in their order.
@@ -49,7 +49,7 @@ def scan(log: Log, report: Report) -> Iterator[tuple[bytes, int, Header]]:
 
 
 def find(log: Log, offset: int, reason: str) -> Damage:
-    """What to say of a record that turned out to be damaged."""
+    """A report of a record that turned out to be damaged."""
     segment = max((each for each in log.segments if each.base <= offset), key=lambda each: each.base)
     try:
         position = segment.locate(offset)
@@ -115,7 +115,7 @@ def _start(segment: Segment, offset: int) -> int:
 
 
 def _next_indexed(segment: Segment, position: int, size: int) -> int:
-    """Where the next batch begins that the index names; the end when none of its entries leads to one."""
+    """The position of the next batch that the index names; the end when none of its entries leads to one."""
     try:
         offsets = segment.offsets
     except FileNotFoundError:  # compacted or deleted meanwhile

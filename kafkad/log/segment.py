@@ -241,20 +241,20 @@ class Segment(IndexedFile):
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """What retention by time goes by: a segment without timestamps is as old as its file."""
+        """The timestamp for retention by time: a segment without timestamps is as old as its file."""
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return os.fstat(self.file.fd).st_mtime_ns // 1_000_000
 
     @property
     def oldest_timestamp_ms(self) -> int:
-        """What `max.compaction.lag.ms` goes by: the first batch's, -1 when it has none, or there is no batch."""
+        """The timestamp for `max.compaction.lag.ms`: the first batch's; -1 when it has none, or there is no batch."""
         if self.first_timestamp == UNKNOWN and self.size:
             self.first_timestamp = self._read_first_timestamp()
         return max(self.first_timestamp, -1)
 
     def locate(self, offset: int) -> int:
-        """Where the batch begins that holds `offset`, or the first one after it; the size when there is none.
+        """The position of the batch that holds `offset`, or of the first after it; the size when there is none.
 
         BadBatch when damage is in the way.
         """
@@ -295,7 +295,7 @@ class Segment(IndexedFile):
         return self.size
 
     def end_of_read(self, start: int, stop: int, max_bytes: int) -> int:
-        """Where to end a read of at most `max_bytes` from the batch at `start`: before a batch, but after that one."""
+        """The end of a read of at most `max_bytes` from the batch at `start`: before a batch, but after that one."""
         for hole in self.holes:
             if start < hole.start < stop:
                 stop = hole.start

@@ -59,7 +59,7 @@ class Segments:
         return segment.last_position if segment.last_base == offset else segment.locate(offset)
 
     def closed_run(self, bases: tuple[int, ...]) -> slice | None:
-        """Where neighbours with exactly these bases stand; None if they do not, or the active one is among them."""
+        """The place in `all` of neighbours with exactly these bases; None if there are none, or one is active."""
         first = bisect_left(self._bases, bases[0])
         until = first + len(bases)
         if until >= len(self._bases) or tuple(self._bases[first:until]) != bases:

@@ -27,7 +27,7 @@ def offer(files: Files, directory: str, base: int) -> None:
 
 
 def settle(files: Files, directory: str, base: int) -> bool:
-    """Whether there is a transaction index among them."""
+    """True if there is a transaction index among them."""
     return _rename(files, directory, base, SWAP, "")
 
 
@@ -43,7 +43,7 @@ def discard(files: Files, directory: str, base: int) -> None:
 
 
 def discard_all(files: Files, directory: str) -> None:
-    """What a compaction left that came to nothing. Thread-safe, as long as none runs there."""
+    """Remove the files of an abandoned compaction. Thread-safe, as long as none runs there."""
     for name in files.listdir(directory):
         if name.endswith(CLEANED):
             files.unlink(f"{directory}/{name}")

@@ -1,4 +1,4 @@
-"""From timestamps to offsets, over the segments of a log.
+"""Search for offsets by timestamp, over the segments of a log.
 
 Timestamps come from clients and are in no order, but the largest one up to the end of each segment grows with the
 segments: it is found once, and then a search costs the same with one segment and with a thousand.

@@ -25,7 +25,7 @@ _last_offset = attrgetter("last_offset")
 
 
 class AbortedTransaction(NamedTuple):
-    """What a `read_committed` reader must skip: the records of this producer between the two offsets.
+    """A stretch that `read_committed` readers must skip: the records of this producer between the two offsets.
 
     `last_stable_offset` is that of the moment the marker was written: no transaction that ends later starts below it.
     """

@@ -1,4 +1,4 @@
-"""What a partition leader checks in a produced batch before the append, and rewrites. Pure: bytes and values only.
+"""Validation of produced batches by the partition leader before the append. Pure: bytes and values only.
 
 `unpack_header` and `check_batch` run for every batch and look at its header, then `is_plain_truth` at its records. What
 is compressed, or lies, or belongs to a topic that demands more, goes through `rebuild`, which corrects a wrong max
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 QUICK_BYTES = 128 * 1024
 QUICK_RECORDS = 1000
-"""What the event loop may look through itself: about a millisecond."""
+"""The most that the event loop looks through itself: about a millisecond."""
 _QUICK_PLAIN_BYTES = 4 * QUICK_BYTES
-"""How large a compressed batch may become on the event loop."""
+"""The largest size that a compressed batch may reach on the event loop."""
 _LEAST_LENGTH = 14
 _GROWTH = 100
 """A batch may decompress to this many times the topic's largest message, and to 64 MiB in any case."""
@@ -88,7 +88,7 @@ def unpack_header(view: memoryview, at: int, end: int, version: int) -> Header:
 
 
 def check_batch(view: memoryview, at: int, end: int, header: Header, config: LogConfig, version: int) -> None:
-    """HOT. Whether view[at:end] is one sound v2 batch that this topic takes; KafkaError if not."""
+    """HOT. True if view[at:end] is one sound v2 batch that this topic takes; KafkaError if not."""
     base_offset, length, _, magic, crc, attributes, last_delta, _, _, producer_id, _, sequence, count = header
     if not (
         magic == 2
@@ -135,7 +135,7 @@ _NOT_PLAIN = CODEC_MASK | LOG_APPEND_TIME
 
 
 def is_plain_truth(view: memoryview, at: int, end: int, header: Header) -> bool:
-    """HOT. Whether a checked batch is not compressed and its records are what its header says; False also for what
+    """HOT. True if a checked batch is not compressed and its records are what its header says; False also for what
     would take long to find out."""
     if header[ATTRIBUTES] & _NOT_PLAIN:
         return False
@@ -213,7 +213,7 @@ def stamp(view: memoryview, at: int, end: int, header: Header, config: LogConfig
 
 
 class Demands(NamedTuple):
-    """What one topic wants of each record: plain values, so that they cross to a worker process cheaply."""
+    """One topic's requirements of each record: plain values, so that they cross to a worker process cheaply."""
 
     partition: str
     keys: bool
@@ -258,7 +258,7 @@ def target_codec(config: LogConfig) -> int | None:
 
 
 def quick_enough(header: Header, config: LogConfig) -> bool:
-    """Whether `rebuild` of this batch may run on the event loop, as far as can be seen from outside."""
+    """True if `rebuild` of this batch may run on the event loop, as far as can be seen from outside."""
     codec, length, count = header[ATTRIBUTES] & CODEC_MASK, header[LENGTH], header[RECORD_COUNT]
     if not codec and count * SMALLEST_RECORD > length:
         return True  # it will be refused at once
@@ -286,7 +286,7 @@ def demands(config: LogConfig, partition: TopicPartition, now_ms: int) -> Demand
 
 
 def rebuild_quickly(batch: memoryview, wanted: Demands) -> RebuildResult | None:
-    """What `rebuild` says; None when it turns out to take long."""
+    """The result of `rebuild`; None when it turns out to take long."""
     try:
         return _rebuild(batch, wanted._replace(limit=min(wanted.limit, _QUICK_PLAIN_BYTES)))
     except TooLargeError:
@@ -337,7 +337,7 @@ def _latest_timestamp(body: bytes, header: BatchHeader) -> int:
 
 
 def _code_of(error: CompressionError | RecordsError, header: BatchHeader, wanted: Demands) -> ErrorCode:
-    """What Kafka answers. Some faults surprise it; wrong numbers, unless it writes the records anew."""
+    """Kafka's error code: it does not expect some faults, and sees wrong numbers only when it rewrites the records."""
     if isinstance(error, RecordsError):
         kept = wanted.codec in (None, header.codec)
         surprises = isinstance(error, OffsetDeltaError) and kept if header.codec else isinstance(error, LengthError)

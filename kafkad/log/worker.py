@@ -55,12 +55,12 @@ class Worker:
         return self.listen()
 
     def listen(self) -> Any:
-        """What it says next, of a worker that answers in several parts. EOFError or OSError when it is gone."""
+        """The next part of an answer. EOFError or OSError when the worker is gone."""
         _, answers = self._pipes()
         return pickle.loads(read_frame(answers))
 
     def kill(self) -> None:
-        """Whoever waits for an answer gets an EOFError; `close` is still to follow."""
+        """Kill the process: a waiting `ask` raises EOFError; `close` must still follow."""
         self._process.kill()
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ class Consumer(NamedTuple):
 
 
 class Owner:
-    """Which thread of which member reads a partition."""
+    """The thread of the member that reads a partition."""
 
     @staticmethod
     def parent(group: str, topic: str | None = None) -> str:

@@ -91,7 +91,7 @@ class EmbeddedStore:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the disk lacks writes that have been answered: it was full at the start."""
+        """True if the disk lacks writes that have been answered: it was full at the start."""
         return not self.is_starting and bool(self._unwritten)
 
     def session(self) -> EmbeddedSession:

@@ -1,4 +1,4 @@
-"""How nodes of Kafka are written: compact JSON, and names quoted as Java quotes them."""
+"""The text of Kafka's znodes: compact JSON, and names quoted as Java quotes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that say who may do what: ACLs, delegation tokens, and notes of their changes. Written as in `znodes`."""
+"""Znodes of security: ACLs, delegation tokens, and notes of their changes. Written as in `znodes`."""
 
 from __future__ import annotations
 

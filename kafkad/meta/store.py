@@ -133,7 +133,7 @@ class MetaStore(Protocol):
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long the session of a process outlives it; 0 where they end together."""
+        """The time for which a session outlives its process; 0 where they end together."""
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         """The path made; with `sequential`, `path` and ten digits that no earlier sibling had."""

@@ -36,7 +36,7 @@ PERSISTENT = (
 
 
 class Controller(NamedTuple):
-    """Who is the controller; ephemeral."""
+    """The id of the controller; ephemeral."""
 
     broker: int
     timestamp_ms: int

@@ -281,11 +281,11 @@ class Connection:
             self.close()
             return False
         except MemoryError:
-            log.error("closing %s: there is no memory for its request", self.address)
+            log.error("closing %s: not enough memory for its request", self.address)
             self.close()
             return False
         except Exception:
-            log.exception("closing %s: its request met an error of ours", self.address)
+            log.exception("closing %s: internal error while handling its request", self.address)
             self.close()
             return False
         if self.closed:
@@ -472,7 +472,7 @@ class Connection:
             return
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.ECONNRESET):
-                log.warning("closing %s: sending to it failed: %s", self.address, error)
+                log.warning("closing %s: send failed: %s", self.address, error)
             self.close()
             return
         self._out = None
@@ -486,7 +486,7 @@ class Connection:
                 out.appendleft(unsent(data, sent))
 
     def _send_own(self) -> bool:
-        """Whether everything has left that the transport itself has to say; if not, it goes on when there is room."""
+        """True if everything has left that the transport itself has to say; if not, it goes on when there is room."""
         try:
             if self._transport.flush():
                 return True

@@ -149,7 +149,7 @@ async def serve(address: tuple[str, int], endpoints: Endpoints) -> HttpServer:
     """Listens on host (empty: every interface) and port; raises OSError when the address cannot be had."""
     server = HttpServer(endpoints)
     await server.listen(*address)
-    log.info("metrics on http://%s:%d/metrics", address[0] or "0.0.0.0", server.port)
+    log.info("serving metrics on http://%s:%d/metrics", address[0] or "0.0.0.0", server.port)
     return server
 
 

@@ -104,7 +104,7 @@ class Queued:
         first = next(iter(self._waiting))
         if first.held == self._first_held:
             log.warning(
-                "closing %s: nothing came of its large request for %d s, and requests hold queued.max.request.bytes=%d",
+                "closing %s: its large request stalled for %d s while requests hold queued.max.request.bytes=%d",
                 first.address,
                 _STALLED_S,
                 self._limit,

@@ -1,4 +1,4 @@
-"""What a reply is made of: bytes, and ranges of files; and how neighbouring pieces leave together."""
+"""The pieces of a reply, bytes and ranges of files, and their sending with as few calls as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection reads from and writes to: the socket itself, or a layer of encryption above it.
+"""Transports of a connection: the plain socket, or a layer of encryption above it.
 
 The rules that a layer above the socket has to keep, and that Connection relies on:
 - `recv_into` fills as much of the view as it can. When bytes that have arrived find no room there, something is
@@ -25,7 +25,7 @@ class Transport(Protocol):
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to do that the kernel does not report."""
+        """True if there is something to do that the kernel does not report."""
 
     def fileno(self) -> int: ...
     def recv_into(self, view: memoryview, /) -> int: ...
@@ -35,7 +35,7 @@ class Transport(Protocol):
         """As `send`; 0 when the file ends where the range begins."""
 
     def flush(self) -> bool:
-        """Whether nothing is left of what the layer itself has to say."""
+        """True if nothing is left of what the layer itself has to say."""
 
     def wake_after(self, size: int) -> None:
         """The socket need not be reported readable before `size` bytes have arrived: a hint."""

@@ -1,1 +1,1 @@
-"""The replicas on this broker: role, in-sync replicas, high watermark, and who waits for them."""
+"""The replicas on this broker: roles, in-sync replicas, high watermarks, and the requests that wait for them."""

@@ -1,4 +1,4 @@
-"""Waiting for the disk without holding up the event loop."""
+"""Waits for the disk in threads, off the event loop."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def lagging(
 
 
 def may_join(follower: Follower, high_watermark: int, epoch_start: int) -> bool:
-    """Whether it has all that was ever committed: the high watermark alone may still be that of the last leader."""
+    """True if it has all that was ever committed: the high watermark alone may still be that of the last leader."""
     return follower.end_offset >= high_watermark and follower.end_offset >= epoch_start
 
 

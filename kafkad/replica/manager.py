@@ -62,10 +62,10 @@ class ReplicaManager:
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._halt = halt
         self.isr_shrinks = self.isr_expands = 0
-        """How often the in-sync replicas of a partition led here became fewer, and more."""
+        """Counts of ISR shrinks and expansions of partitions led here."""
         self._silent_until: dict[str, float] = {}
         self._without_room: dict[TopicPartition, tuple[bytes, bool]] = {}
-        """What could not be made on a full disk, and the controller takes for dead: topic id, whether it is new."""
+        """Replicas that a full disk did not allow, offline for the controller: topic id, and whether it is new."""
         self.on_topics_deleted: list[Callable[[list[str]], None]] = []
         """Told of topics that the cluster has no more."""
         self.on_partitions_stopped: list[Callable[[], None]] = []
@@ -222,7 +222,7 @@ class ReplicaManager:
                 self._without_room[tp] = topic.topic_id, state.is_new
             return error.code
         except KafkaError as error:
-            log.error("cannot take over %s: %s", tp, error)
+            log.error("cannot become leader or follower of %s: %s", tp, error)
             return error.code
         return ErrorCode.NONE
 
@@ -250,7 +250,7 @@ class ReplicaManager:
             self._without_room.pop(tp, None)
             yield tp
         if made:
-            log.info("there is room on the disk again for %d partitions that could not be made", len(made))
+            log.info("the disk has room again: created %d partitions that a full disk had not allowed", len(made))
             self.on_replicas_changed()
 
     def _stop(self, tp: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
@@ -289,7 +289,7 @@ class ReplicaManager:
             now_ms = self.logs.clock.monotonic_ms()
             if now_ms >= self._silent_until.get(error.directory, now_ms):
                 self._silent_until[error.directory] = now_ms + _REMINDER_MS
-                log.error("%s; what needs more there is refused until that is over", error)
+                log.error("%s; writes that need more space there are refused until there is room", error)
             return
         try:
             self.logs.fail(error)
@@ -298,7 +298,7 @@ class ReplicaManager:
 
     def _directory_lost(self, directory: LogDirectory, lost: list[TopicPartition]) -> None:
         error = StorageError(directory.path, f"{directory.path} is offline: {directory.failure}")
-        log.error("%s; %d partitions are gone with it until the broker is started again", error, len(lost))
+        log.error("%s; its %d partitions are offline until the broker restarts", error, len(lost))
         for tp in lost:
             partition = self.find(*tp)
             if partition is not None:

@@ -1,4 +1,4 @@
-"""The batches that a coordinator writes: what `wire.records.build_batch` makes of such records, much faster."""
+"""Builds the batches that coordinators write: as `wire.records.build_batch` does, but much faster."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _LONGEST_KEY = 256
 
 
 class LoadTimes:
-    """How long loading a partition took, since the start."""
+    """Loading times of partitions since the start."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -137,7 +137,7 @@ class Coordination(Generic[M]):
             await self._create_once()
 
     def find(self, key: str) -> BrokerInfo:
-        """Who coordinates `key`; COORDINATOR_NOT_AVAILABLE for nobody."""
+        """The broker that coordinates `key`; COORDINATOR_NOT_AVAILABLE if there is none."""
         metadata = self._replicas.metadata
         topic = metadata.topics.get(self.topic)
         index = self.partition_for(key)
@@ -196,7 +196,7 @@ class Coordination(Generic[M]):
                     self._replicas.directory_failed(error)
                     self._loading.pop(index, None)
                 except Exception:
-                    log.exception("loading %s met an error of ours; it stays unavailable", partition.tp)
+                    log.exception("internal error while loading %s; it stays unavailable", partition.tp)
                     self._loading.pop(index, None)
                     self._failed.add(index)
         finally:

@@ -1,4 +1,4 @@
-"""Loading: what a partition's log says, applied to a machine, a few milliseconds of the event loop at a time.
+"""Loads a machine from its partition's log, a few milliseconds of the event loop at a time.
 
 Of the records of one key only the last is decoded and applied, in the order of these last ones: the same as applying
 the log after compaction. A batch of a transaction, and the marker that ends one, stay in their place.
@@ -41,14 +41,14 @@ from kafkad.wire.records import (
 log = logging.getLogger(__name__)
 
 _MOST_KEYS = 100_000
-"""How many last records are held undecoded; more would take more memory than they save time."""
+"""The most last records that are held undecoded; more would take more memory than they save time."""
 _RECORDS_AT_ONCE = 256
 """Between looks at the clock."""
 _MOST_REPORTS = 10
 
 
 class Abandoned(Exception):
-    """What was being loaded is no longer led here."""
+    """The partition that was being loaded is no longer led here."""
 
 
 class Loader:
@@ -96,7 +96,7 @@ class Loader:
         await self._apply_latest()
         await self._report_corrupt()
         if self.damaged > _MOST_REPORTS:
-            log.error("%d more damaged places in %s", self.damaged - _MOST_REPORTS, self._log.directory)
+            log.error("%d more damaged places in %s were skipped", self.damaged - _MOST_REPORTS, self._log.directory)
 
     async def _collect(self, data: bytes, at: int, header: Header) -> None:
         """HOT."""

@@ -1,4 +1,4 @@
-"""One partition of a coordinator's topic, led and loaded here: the way of every write."""
+"""One partition of a coordinator's topic, led and loaded here: appends records and applies them when committed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ M = TypeVar("M", bound=Machine[Any])
 
 
 class CoordinatorParts:
-    """What all shards of a topic have in common. `codec` may change while they run."""
+    """The parts that all shards of a topic share. `codec` may change while they run."""
 
     __slots__ = ("clock", "codec", "disk_failed")
 
@@ -79,7 +79,7 @@ class Shard(Generic[M]):
 
     @property
     def commits_at_once(self) -> bool:
-        """Whether a write is committed before it returns."""
+        """True if a write is committed before it returns."""
         return self.partition.commits_at_once and not self._waiting and self._serving
 
     def write(self, records: Sequence[Any], on_end: OnEnd, base_sequence: int = NO_SEQUENCE) -> None:

@@ -1,1 +1,1 @@
-"""What a broker does by the clock: flushing, retention, checkpoints, removals, moves between log directories."""
+"""Periodic work of a broker: flushing, retention, checkpoints, removals, moves between log directories."""

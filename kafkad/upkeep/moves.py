@@ -44,7 +44,9 @@ class ReplicaMoves:
                 for tp in under_way:
                     await self._go_on(tp)
         except Exception:
-            log.exception("no replica moves any more until the next request to: an error of ours")
+            log.exception(
+                "internal error: moves between log directories have stopped until the next AlterReplicaLogDirs"
+            )
 
     async def _go_on(self, tp: TopicPartition) -> None:
         try:
@@ -53,7 +55,7 @@ class ReplicaMoves:
         except StorageError as error:
             self._replicas.directory_failed(error)
         except KafkaError as error:
-            log.error("%s stays where it is: %s", tp, error)
+            log.error("moving %s to another log directory failed; it stays where it is: %s", tp, error)
             self._moves.cancel(tp)
         await asyncio.sleep(0)
 
@@ -72,4 +74,4 @@ class ReplicaMoves:
         partition = self._replicas.find(*tp)
         if partition is not None:
             partition.take_log(moved)
-        log.info("%s is in %s now", tp, moved.directory)
+        log.info("moved %s to %s", tp, moved.directory)

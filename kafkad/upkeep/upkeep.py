@@ -1,4 +1,4 @@
-"""What a broker does by the clock: flush, retention, checkpoints, removal of files, forgetting of producers,
+"""Periodic jobs of a broker: flush, retention, checkpoints, removal of files, expiry of producers,
 another try where a disk was full.
 
 Decisions are made on the event loop, a few logs a turn; whatever waits for a disk runs in a thread.
@@ -79,7 +79,7 @@ class Upkeep:
             except StorageError as error:
                 self._replicas.directory_failed(error)
             except Exception:
-                log.exception("%s met an error of ours; it will be tried again", job.__name__)
+                log.exception("internal error in %s; it will be retried", job.__name__)
 
     # -- jobs ------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The APIs kafkad can say and understand: names as Kafka has them, and where their messages are declared.
+"""The APIs that kafkad can encode and decode: Kafka's names, and the modules that declare their messages.
 
 What a listener serves, and in which versions, is in `api/routes.py`. Message modules are imported when first asked for.
 """
@@ -104,7 +104,7 @@ APIS: dict[int, Api] = {
 
 
 def is_flexible(key: int, version: int) -> bool:
-    """Whether this version has tagged fields; false for an unknown API."""
+    """True if this version has tagged fields; false for an unknown API."""
     api = APIS.get(key)
     return api is not None and version >= api.flexible
 

@@ -122,7 +122,7 @@ class _Source:
 
 
 def _is_fresh(field: Field) -> bool:
-    """Whether the default is a new object each time."""
+    """True if the default is a new object each time."""
     return field.kind in {"array", "struct"} and field.default is not None
 
 
@@ -131,7 +131,7 @@ def _fresh(source: _Source, field: Field) -> str:
 
 
 def _item_kind(field: Field) -> Field:
-    """What an array holds, as if it were a field."""
+    """The element of an array, as if it were a field."""
     item = field.item
     if isinstance(item, type):
         return Field("struct", "0+", (), item=item)
@@ -140,7 +140,7 @@ def _item_kind(field: Field) -> Field:
 
 
 class _Compiler:
-    """What encoder and decoder share: the walk over the fields of a struct."""
+    """The part that encoder and decoder share: the walk over the fields of a struct."""
 
     def __init__(self, cls: type, version: int, flexible: bool, *, in_pieces: bool = False) -> None:
         self.cls = cls

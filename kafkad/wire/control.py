@@ -18,7 +18,7 @@ class ControlRecord(NamedTuple):
 
 
 def read_control(record: Record) -> ControlRecord | None:
-    """What the record of a control batch says; None for the kinds (of KRaft) that end no transaction."""
+    """The marker in the record of a control batch; None for the kinds (of KRaft) that end no transaction."""
     if record.key is None or len(record.key) < _KEY.size:
         raise RecordsError("a control record without version and type", 0)
     _version, kind = _KEY.unpack_from(record.key)

@@ -255,7 +255,7 @@ _DIVERGING = struct.Struct(">BBBiqBB")
 
 
 def pack_partition_end(diverging: tuple[int, int] | None) -> bytes:
-    """What follows a partition's records from version 12 on: no tagged field, or where its epochs diverge."""
+    """The bytes after a partition's records from version 12 on: no tagged field, or where its epochs diverge."""
     if diverging is None:
         return PARTITION_END
     return _DIVERGING.pack(1, 0, 13, *diverging, 0, 0)[:-1]
@@ -273,7 +273,7 @@ class Head:
     def __init__(self, version: int, session_id: int, key: str | bytes, index: int, read_committed: bool) -> None:
         self._flexible = version >= FIRST_FLEXIBLE
         self.end = b"\x00\x00\x00" if self._flexible else b""
-        """What follows the records."""
+        """The bytes after the records."""
         numbers_at = 6
         partition = pack_partition(version, index, 0, 0, 0, 0, [] if read_committed else None, 0)
         start = pack_start(version, 0, 0, session_id, 1)[4:] + pack_topic(key, 1, version)

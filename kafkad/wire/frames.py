@@ -1,4 +1,4 @@
-"""What stands around a message: the length, and the headers of requests and responses.
+"""Frames around messages: the length, and the headers of requests and responses.
 
 A request header is v1, v2 (with tagged fields) in flexible versions, and v0 (no client id) for ControlledShutdown v0
 only. A response header is v0, or v1 (with tagged fields) in flexible versions; ApiVersions stays at v0, since its asker

@@ -52,7 +52,7 @@ def get_uvarint(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def get_tag_count(data: Buffer, at: int) -> tuple[int, int]:
-    """How many tagged fields follow. Kafka's messages have a handful; a million of them would only cost time."""
+    """The number of tagged fields that follow. Messages have a handful; a million of them would only cost time."""
     count, at = get_uvarint(data, at)
     if count > MAX_TAGS:
         raise MalformedError(f"{count} tagged fields before {at}")
@@ -169,7 +169,7 @@ def put_compact_count(out: bytearray, count: int) -> None:
 
 
 def get_count(data: Buffer, at: int) -> tuple[int, int]:
-    """How many items follow, -1 for null; never more than there are bytes left, for an item has at least one."""
+    """The number of items that follow, -1 for null; never more than the bytes left, for an item has at least one."""
     (count,) = _INT32.unpack_from(data, at)
     return _believable(count, data, at + 4)
 

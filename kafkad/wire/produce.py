@@ -53,7 +53,7 @@ class ProduceFrame(NamedTuple):
     echo: bytes
     topics: list[TopicData]
     repeats: int
-    """Where the bytes that a one-partition request repeats end: right after its partition index; 0 for others."""
+    """The end of the bytes that a one-partition request repeats: right after its partition index; 0 for others."""
 
 
 def read_text(frame: memoryview, at: int, flexible: bool) -> tuple[str, int]:
@@ -152,7 +152,7 @@ def _cut_off(at: int, length: int) -> MalformedError:
 
 
 class Answer(NamedTuple):
-    """What one partition is told. Errors carry -1 for every number."""
+    """One partition's part of the response. Errors carry -1 for every number."""
 
     partition: int
     error_code: int = 0

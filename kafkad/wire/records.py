@@ -169,7 +169,7 @@ def iter_batches(view: memoryview, at: int = 0) -> Iterator[tuple[int, BatchHead
 
 
 def crc_matches(view: memoryview, at: int, header: Header) -> bool:
-    """Whether the batch at `at`, of which `header` was unpacked, carries the checksum of its bytes."""
+    """True if the batch at `at`, of which `header` was unpacked, carries the checksum of its bytes."""
     if header[MAGIC] < 2:
         from kafkad.wire.legacy import message_crc_matches
 
@@ -437,13 +437,13 @@ def encode_values(values: Sequence[bytes], offset_delta: int, timestamp_delta: i
 
 @lru_cache(maxsize=1 << 14)
 def _around_value(size: int, deltas_size: int) -> tuple[bytes, bytes]:
-    """What stands in front of the deltas of a record without key and headers, and between them and its value."""
+    """The bytes before the deltas of a record without key and headers, and between them and its value."""
     middle = _NULL + write_varint(size)
     return write_varint(1 + deltas_size + len(middle) + size + 1) + b"\0", middle
 
 
 def most_around_value(limit: int, timestamp_delta: int) -> int:
-    """How many bytes a record of `encode_values` may have besides its value, in a batch of so many bytes."""
+    """The most bytes that a record of `encode_values` has besides its value, in a batch of so many bytes."""
     return 3 * len(_varint(limit)) + len(_varint(timestamp_delta)) + 3
 
 

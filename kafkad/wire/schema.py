@@ -167,11 +167,11 @@ class Schema(NamedTuple):
 
 
 _OF_THE_DECLARATION = {"__dict__", "__weakref__", "__orig_bases__", "__parameters__"}
-"""What Python adds to a class body that the class made of it must not have."""
+"""Names that Python adds to a class body and that the message class must not have."""
 
 
 class Message:
-    """What all declared classes share. The constructor is compiled when the first object is made."""
+    """The base of all declared classes. The constructor is compiled when the first object is made."""
 
     __slots__ = ()
     __schema__: Schema

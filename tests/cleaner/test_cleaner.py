@@ -308,7 +308,7 @@ def test_what_cannot_be_compacted_is_reported_once_and_left_alone(
     scene.look()
     assert list(scene.cleaner.uncleanable) == [A0]
     assert [r.message for r in caplog.records].count(
-        f"a-0 is not compacted any more until its settings change or the broker starts: {scene.log().directory} at "
+        f"a-0 will not be compacted until its settings change or the broker restarts: {scene.log().directory} at "
         "position 17: a batch that fails its checksum"
     ) == 1
     scene.configure("a", segment_bytes="1001")
@@ -341,7 +341,7 @@ def test_a_worker_that_dies_twice_over_a_log_gives_it_up(scene: Scene) -> None:
         scene.until_job()
         scene.worker.fail(AbandonedError())
     scene.until(lambda: scene.cleaner.uncleanable)
-    assert "died over it twice" in scene.cleaner.uncleanable[A0]
+    assert "died twice" in scene.cleaner.uncleanable[A0]
 
 
 @pytest.mark.parametrize(("code", "offline"), [(errno.ENOSPC, False), (errno.EIO, True)])

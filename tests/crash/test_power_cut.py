@@ -28,7 +28,7 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "300",
     "offsets.topic.num.partitions": "2",
 }
-REFUSED = ("cannot be opened", "cannot take over", "cannot start", "Traceback", "is offline")
+REFUSED = ("cannot be opened", "cannot become leader or follower", "cannot start", "Traceback", "is offline")
 
 pytestmark = pytest.mark.timeout(1200)
 

@@ -1,4 +1,4 @@
-"""Who this broker is, where replicas go, and what keeps them in sync."""
+"""Settings of the broker's identity, of replicas and of replication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How logs are kept on disk."""
+"""Settings of logs on disk."""
 
 from __future__ import annotations
 

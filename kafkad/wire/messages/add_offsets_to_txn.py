@@ -15,7 +15,7 @@ class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"]):
 
 @message(key=25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnResponse:
-    """Whether the group's offsets partition was added."""
+    """True if the group's offsets partition was added."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -49,7 +49,7 @@ class AddPartitionsToTxnResult:
 
 @message(key=24, versions="0-5", flexible="3+")
 class AddPartitionsToTxnResponse:
-    """Whether the coordinator added each partition."""
+    """True if the coordinator added each partition."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16("4+", ignorable=True)

@@ -36,7 +36,7 @@ class AlterReplicaLogDirTopicResult:
 
 @message(key=34, versions="0-2", flexible="2+")
 class AlterReplicaLogDirsResponse:
-    """Whether each move could start."""
+    """True if each move could start."""
 
     throttle_time_ms: int = int32()
     results: list[AlterReplicaLogDirTopicResult] = array(AlterReplicaLogDirTopicResult)

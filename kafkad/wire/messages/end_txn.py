@@ -15,7 +15,7 @@ class EndTxnRequest(Request["EndTxnResponse"]):
 
 @message(key=26, versions="0-5", flexible="3+")
 class EndTxnResponse:
-    """Whether the end was written down; v5 brings the producer's next epoch."""
+    """True if the end was written down; v5 brings the producer's next epoch."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -15,7 +15,7 @@ class HeartbeatRequest(Request["HeartbeatResponse"]):
 
 @message(key=12, versions="0-4", flexible="4+")
 class HeartbeatResponse:
-    """Whether the member may go on, or has to join again."""
+    """True if the member may go on, or has to join again."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()

@@ -16,7 +16,7 @@ class PushTelemetryRequest(Request["PushTelemetryResponse"]):
 
 @message(key=72, versions="0", flexible="0+")
 class PushTelemetryResponse:
-    """Whether the metrics were taken."""
+    """True if the metrics were taken."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -12,7 +12,7 @@ class SaslHandshakeRequest(Request["SaslHandshakeResponse"]):
 
 @message(key=17, versions="0-1")
 class SaslHandshakeResponse:
-    """Whether the mechanism is enabled, and which are."""
+    """True if the mechanism is enabled, and which are."""
 
     error_code: int = int16()
     mechanisms: list[str] = array(string)

@@ -12,7 +12,7 @@ class UnregisterBrokerRequest(Request["UnregisterBrokerResponse"]):
 
 @message(key=64, versions="0", flexible="0+")
 class UnregisterBrokerResponse:
-    """Whether the broker was forgotten."""
+    """True if the broker was forgotten."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -29,7 +29,7 @@ class UpdatableFeatureResult:
 
 @message(key=57, versions="0-2", flexible="0+")
 class UpdateFeaturesResponse:
-    """Whether the features were changed."""
+    """True if the features were changed."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

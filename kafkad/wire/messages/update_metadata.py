@@ -56,6 +56,6 @@ class UpdateMetadataRequest(Request["UpdateMetadataResponse"]):
 
 @message(key=6, versions="0-8", flexible="6+")
 class UpdateMetadataResponse:
-    """Whether the broker took the update."""
+    """True if the broker took the update."""
 
     error_code: int = int16()
