@@ -211,7 +211,7 @@ def test_a_batch_that_is_killed_between_two_renames_is_there_once_after_its_repl
 ) -> None:
     path = tmp_path / "lake"
     plan = bench.plan(type="parquet", path=str(path), partition_by=["day"])
-    here = str(Path(__file__).parents[3])
+    here = str(Path(__file__).parents[4])
     environment = {
         **os.environ,
         **environment_of(spark_ready),
