@@ -44,7 +44,7 @@ def admin(broker: Broker) -> AdminClient:
 def consumer(broker: Broker) -> Iterator[Consumer]:
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "assigned", "enable.auto.commit": False,
-         "auto.offset.reset": "error", "enable.partition.eof": True}
+         "auto.offset.reset": "error", "enable.partition.eof": True, "fetch.wait.max.ms": 20}
     )  # fmt: skip
     yield consumer
     consumer.close()

@@ -82,8 +82,9 @@ def topic_ids(admin: AdminClient) -> dict[str, str]:
 
 def read(bootstrap: str, topic: str, partition: int) -> list[Message]:
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "none", "enable.partition.eof": True, "enable.auto.commit": False}
-    )
+        {"bootstrap.servers": bootstrap, "group.id": "none", "enable.partition.eof": True, "enable.auto.commit": False,
+         "fetch.wait.max.ms": 20}
+    )  # fmt: skip
     consumer.assign([TopicPartition(topic, partition, 0)])
     messages = []
     try:

@@ -125,7 +125,7 @@ class Reader:
         self._consumer = Consumer(
             {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "check.crcs": True,
              "enable.partition.eof": True, "auto.offset.reset": "error", "reconnect.backoff.max.ms": 100,
-             "log_level": 0}
+             "fetch.wait.max.ms": 20, "log_level": 0}
         )  # fmt: skip
         self._next = {partition: 0 for partition in range(partitions)}
         self._topic = topic
