@@ -20,8 +20,12 @@ class Durable:
     async def flush(self, log: Log) -> None:
         """Put the log and its indexes on the disk, and its recovery point behind them; StorageError."""
         flush = log.start_flush()
-        await asyncio.get_running_loop().run_in_executor(self._threads, flush.sync)
+        await self.run(flush.sync)
         log.end_flush(flush)
+
+    async def run(self, work: Callable[[], None]) -> None:
+        """Do what waits for a disk in a thread."""
+        await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def sync(self, log: Log, on_done: OnDone) -> None:
         """Call `on_done` once the records that are in `log` now are on the disk, with whoever else waits for that."""

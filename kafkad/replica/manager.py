@@ -144,7 +144,7 @@ class ReplicaManager:
         )
         for write in self.logs.forget_predecessors(named):
             try:
-                await asyncio.to_thread(write.write)
+                await self.durable.run(write.write)
             except StorageError as error:
                 self.directory_failed(error)
 
@@ -181,7 +181,7 @@ class ReplicaManager:
         """The topic is forgotten once this is answered: its old logs must not come back under a new one's name."""
         for directory in self.logs.live:
             try:
-                await asyncio.to_thread(directory.sync_names)
+                await self.durable.run(directory.sync_names)
             except StorageError as error:
                 self.directory_failed(error)
 
