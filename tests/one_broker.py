@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 from kafkad.api.context import Context, Request
 from kafkad.api.peer import Peer
+from kafkad.api.prepared import Grounds
 from kafkad.api.routes import BY_KEY
 from kafkad.broker.parts import Parts, Platform, build, load
 from kafkad.broker.settings import Settings
@@ -30,6 +31,11 @@ from kafkad.security.authorizer import ALLOW_ALL
 from kafkad.timers import Timers
 from kafkad.turns import at_once
 from kafkad.wire.frames import RequestHeader
+from kafkad.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from kafkad.wire.schema import decode, encode
 
@@ -52,7 +58,7 @@ class FakeConnection:
         self.listener = _Listener()
         self.host = "127.0.0.1"
         self.address = "127.0.0.1:50123"
-        self.peer = Peer(self.listener.name, self.host, ALLOW_ALL)
+        self.peer = Peer(self.listener.name, self.host, ALLOW_ALL, Grounds())
 
 
 class NoSync(Files):
@@ -153,6 +159,28 @@ class OneBroker:
             )
         )
         assert result.error is None
+
+    def lead(self, topic: str, index: int, leader: int) -> None:
+        """The controller says who leads a partition that is here, in the next leader epoch."""
+        role, topic_id = self.replicas.get(topic, index).role, self.replicas.metadata.topic(topic).id
+        state = LeaderAndIsrPartitionState(
+            partition_index=index,
+            controller_epoch=1,
+            leader=leader,
+            leader_epoch=role.leader_epoch + 1,
+            isr=[leader],
+            partition_epoch=role.partition_epoch + 1,
+            replicas=sorted({1, leader}),
+        )
+        request = LeaderAndIsrRequest(
+            controller_id=1,
+            controller_epoch=self.replicas._controller_epoch,
+            broker_epoch=self.replicas.broker_epoch,
+            topic_states=[LeaderAndIsrTopicState(topic_name=topic, topic_id=topic_id, partition_states=[state])],
+        )
+        response = self.run(self.replicas.leader_and_isr(request))
+        assert not response.error_code
+        assert not any(each.error_code for each in response.topics[0].partition_errors)
 
     def settle(self) -> None:
         """Until watches that fired have been followed."""

@@ -16,8 +16,9 @@ from kafkad.api.context import Context, Request
 from kafkad.api.fetch import FetchApi
 from kafkad.api.peer import Peer
 from kafkad.api.permissions import Handler, guarded
+from kafkad.api.prepared import NO_REPLY, Grounds
 from kafkad.api.produce import ProduceApi
-from kafkad.api.routes import API_VERSIONS, BY_KEY, FETCH, OFFSET_COMMIT, PRODUCE, Route
+from kafkad.api.routes import API_VERSIONS, BY_KEY, FETCH, PRODUCE, Route
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection, DeferredReply
@@ -67,10 +68,17 @@ class Dispatcher:
         self._jobs = jobs
         self._authorizer = authorizer
         self._must_authenticate = must_authenticate
+        self._grounds = Grounds()
+        context.replicas.on_topic_changed.append(self._grounds.topic_changed)
 
     def peer(self, connection: Connection) -> Peer:
         name = connection.listener.name
-        return Peer(name, connection.host, self._authorizer, must_authenticate=name in self._must_authenticate)
+        must_authenticate = name in self._must_authenticate
+        return Peer(name, connection.host, self._authorizer, self._grounds, must_authenticate=must_authenticate)
+
+    def permissions_changed(self) -> None:
+        """What the authorizer says may be something else from now on."""
+        self._grounds.everything_changed()
 
     @property
     def idle(self) -> bool:
@@ -78,25 +86,28 @@ class Dispatcher:
         return not self._waiting
 
     def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> _Answer:
-        key, version, correlation_id = _START.unpack_from(view, at)
-        route = BY_KEY.get(key) or self._between_brokers.get(key)
-        if route is None:
-            raise MalformedError(f"there is no API {key}")
-        if not connection.peer.authenticated and key not in LOGIN:
-            raise MalformedError(f"{route.name} comes before its sender has authenticated itself")
+        """HOT."""
         started = perf_counter_ns()
-        if key == PRODUCE and version >= route.first:
-            reply: _Answer = self._produce.serve(connection, view, at, end, version, correlation_id)
-        elif not route.first <= version <= route.last:
-            reply = self._refuse_version(route, version, correlation_id)
-        elif key == FETCH:
-            reply = self._fetch.serve(connection, view, at, end, version, correlation_id)
+        key, version, correlation_id = _START.unpack_from(view, at)
+        peer: Peer = connection.peer
+        prepared = peer.prepared.get(key)
+        answer = None if prepared is None else prepared.answer(view, at, end)
+        if answer is not None:
+            reply: _Answer = None if answer is NO_REPLY else answer
         else:
-            repeated = connection.peer.repeated_commits if key == OFFSET_COMMIT else None
-            answer = repeated and repeated.answer(view, at, end, version, correlation_id)
-            if not answer:
+            route = BY_KEY.get(key) or self._between_brokers.get(key)
+            if route is None:
+                raise MalformedError(f"there is no API {key}")
+            if not peer.authenticated and key not in LOGIN:
+                raise MalformedError(f"{route.name} comes before its sender has authenticated itself")
+            if key == PRODUCE and version >= route.first:
+                reply = self._produce.serve(connection, view[at:end], version, correlation_id)
+            elif not route.first <= version <= route.last:
+                reply = self._refuse_version(route, version, correlation_id)
+            elif key == FETCH:
+                reply = self._fetch.serve(connection, view[at:end], version, correlation_id)
+            else:
                 return self._route(connection, route, view[at:end], started)
-            reply = answer
         probe, now = self._probes[key], perf_counter_ns()
         if reply is PENDING:
             connection.on_reply = partial(_record_wait, probe, started, now)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 from kafkad.api.answering import reply_later
 from kafkad.api.fetch_repeat import RepeatedFetch, may_repeat
 from kafkad.api.fetch_session import FetchSessions, Followed, Session
+from kafkad.api.peer import Peer
+from kafkad.api.routes import FETCH
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.files import Slice
@@ -69,19 +71,7 @@ class FetchApi:
         self.max_bytes = 55 << 20
         """fetch.max.bytes"""
 
-    def serve(
-        self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
-    ) -> Reply | Pending:
-        repeated: RepeatedFetch | None = connection.peer.repeated_fetch
-        if repeated is not None:
-            reply = repeated.answer(view, at, end, self.max_bytes)
-            if reply is not None:
-                return reply
-        return self._handle(connection, view[at:end], version, correlation_id)
-
-    def _handle(
-        self, connection: Connection, request: memoryview, version: int, correlation_id: int
-    ) -> Reply | Pending:
+    def serve(self, connection: Connection, request: memoryview, version: int, correlation_id: int) -> Reply | Pending:
         if len(request) > _LARGE_REQUEST:
             large = self._large(connection, connection.own(request), version, correlation_id)
             return self._in_pieces(connection, large, alone=len(request) > _SMALL_IN_MEMORY)
@@ -100,9 +90,8 @@ class FetchApi:
             return PENDING
         if type(reply) is list and may_repeat(frame, session):
             [partition] = attempt.partitions()
-            connection.peer.repeated_fetch = RepeatedFetch(
-                request, version, frame, session, partition, self.sessions, self._clock
-            )
+            peer: Peer = connection.peer
+            peer.prepare(FETCH, RepeatedFetch(self, request, version, frame, session, partition), partition.tp.topic)
         return reply
 
     def _large(

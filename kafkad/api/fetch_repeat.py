@@ -2,19 +2,22 @@
 
 Consumers that read one partition repeat their request but for the correlation id, the offset and, within a session, the
 session's epoch. Such a request is recognised by its bytes and answered from a prepared head. Whatever is not quite
-ordinary is left to `api/fetch`, with nothing done: errors, waits, aborted transactions, a partition that has changed.
+ordinary is left to `api/fetch`, with nothing done: errors, waits, aborted transactions.
 """
 
 from __future__ import annotations
 
 from struct import Struct
+from typing import TYPE_CHECKING
 
-from kafkad.api.fetch_session import NO_SESSION, SESSIONLESS_EPOCH, FetchSessions, Session
-from kafkad.clock import Clock
+from kafkad.api.fetch_session import NO_SESSION, SESSIONLESS_EPOCH, Session
 from kafkad.errors import KafkaError
 from kafkad.net.reply import Part
 from kafkad.replica.partition import Partition
 from kafkad.wire.fetch import FetchFrame, Head, Wanted
+
+if TYPE_CHECKING:
+    from kafkad.api.fetch import FetchApi
 
 _FIRST_AT = 8
 """In a request: api key, version, correlation id; what follows repeats itself."""
@@ -36,18 +39,16 @@ class RepeatedFetch:
 
     __slots__ = (
         "_after",
+        "_api",
         "_before",
         "_between",
-        "_clock",
         "_followed",
         "_head",
-        "_leader_epoch",
         "_max_bytes",
         "_min_bytes",
         "_partition",
         "_read_committed",
         "_session",
-        "_sessions",
         "_size",
         "_unpack",
         "_version",
@@ -56,15 +57,15 @@ class RepeatedFetch:
 
     def __init__(
         self,
+        api: FetchApi,
         request: memoryview,
         version: int,
         frame: FetchFrame,
         session: Session,
         partition: Partition,
-        sessions: FetchSessions,
-        clock: Clock,
     ) -> None:
         assert frame.repeats is not None
+        self._api = api
         epoch_at, offset_at = frame.repeats
         sizes = epoch_at - _FIRST_AT, offset_at - epoch_at - 4, len(request) - offset_at - 8
         layout = Struct(">2xhi{}si{}sq{}s".format(*sizes))
@@ -74,29 +75,23 @@ class RepeatedFetch:
         [self._followed] = session.followed.values()
         self._wanted = self._followed.wanted
         self._partition = partition
-        self._leader_epoch = partition.leader_epoch
         self._max_bytes = min(self._wanted.max_bytes, frame.max_bytes)
         self._min_bytes = frame.min_bytes if frame.max_wait_ms > 0 else 0
         self._read_committed = frame.read_committed
         self._session = session if session.id != NO_SESSION else None
-        self._sessions = sessions
-        self._clock = clock
         self._head = Head(version, session.id, self._followed.key, self._wanted.partition, frame.read_committed)
 
-    def answer(self, view: memoryview, at: int, end: int, max_bytes: int) -> list[Part] | None:
-        """HOT. The answer to the request in view[at:end]; None when it is another, or not answered with records."""
+    def answer(self, view: memoryview, at: int, end: int) -> list[Part] | None:
+        """HOT. None also when there are no records."""
         if end - at != self._size:
             return None
         version, correlation_id, before, epoch, between, offset, after = self._unpack(view, at)
         if before != self._before or between != self._between or after != self._after or version != self._version:
             return None
-        partition = self._partition
-        if partition.leader_epoch != self._leader_epoch or not partition.is_leader or partition.failure is not None:
-            return None
         session = self._session
         if epoch != SESSIONLESS_EPOCH if session is None else not self._is_next(session, epoch):
             return None
-        return self._reply(correlation_id, offset, min(self._max_bytes, max_bytes))
+        return self._reply(correlation_id, offset, min(self._max_bytes, self._api.max_bytes))
 
     def _reply(self, correlation_id: int, offset: int, max_bytes: int) -> list[Part] | None:
         partition, session, head = self._partition, self._session, self._head
@@ -125,11 +120,13 @@ class RepeatedFetch:
 
     def _is_next(self, session: Session, epoch: int) -> bool:
         followed = session.followed.values()
-        return self._sessions.awaits(session, epoch) and len(followed) == 1 and next(iter(followed)) is self._followed
+        return (
+            self._api.sessions.awaits(session, epoch) and len(followed) == 1 and next(iter(followed)) is self._followed
+        )
 
     def _go_on(self, session: Session, offset: int, high_watermark: int, log_start_offset: int) -> None:
         """What the session remembers of a request and of its answer, for the next one that is not this simple."""
-        self._sessions.advance(session, self._clock.monotonic_ms())
+        self._api.sessions.advance(session, self._api.now_ms())
         followed = self._followed
         index, leader_epoch, _, last_fetched_epoch, start_offset, max_bytes = self._wanted
         followed.wanted = Wanted(index, leader_epoch, offset, last_fetched_epoch, start_offset, max_bytes)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Coroutine
 
 from kafkad.api.context import Context, Request
 from kafkad.api.offset_commit_repeat import RepeatedCommits, may_repeat
+from kafkad.api.routes import OFFSET_COMMIT
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import Codes, Committer, OffsetToCommit
 from kafkad.group.offsets import Position
@@ -63,10 +64,12 @@ def refused(request: Request, message: OffsetCommitRequest, error: KafkaError) -
 
 def _remember(context: Context, request: Request, message: OffsetCommitRequest, response: OffsetCommitResponse) -> None:
     peer, version = request.peer, request.header.api_version
-    repeated = peer.repeated_commits
-    if repeated is None or repeated.version != version:
-        repeated = peer.repeated_commits = RepeatedCommits(context, version)
-    repeated.remember(request.frame, request.header, message, response)
+    repeated = peer.prepared.get(OFFSET_COMMIT)
+    if not isinstance(repeated, RepeatedCommits) or repeated.version != version:
+        repeated = RepeatedCommits(context, version)
+    topic = repeated.remember(request.frame, request.header, message, response)
+    if topic:
+        peer.prepare(OFFSET_COMMIT, repeated, topic)
 
 
 def _sorted_out(

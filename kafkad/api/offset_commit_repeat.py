@@ -16,8 +16,9 @@ from kafkad.group.committing import DEFAULT_RETENTION, Committer, StandingCommit
 from kafkad.wire.frames import RequestHeader, encode_request, encode_response
 from kafkad.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
-_REPEATS_FROM = 8
-"""In a request: api key, version and correlation id come first."""
+_START = Struct(">2xhi")
+"""Api key, version, correlation id."""
+_REPEATS_FROM = _START.size
 _MOST_KNOWN = 128
 _LONGEST_KNOWN = 1024
 """Bytes of a request that is remembered: it names a client, a group, a member, an instance and a topic."""
@@ -40,11 +41,9 @@ Said = tuple[int, int, str]
 
 
 class _Known(NamedTuple):
-    """What a request is that begins with certain bytes, and the answer around its correlation id. The topic was there
-    when the cluster's metadata were in the state `updates`."""
+    """What a request is that begins with certain bytes, and the answer around its correlation id."""
 
     commit: StandingCommit
-    updates: int
     answer: Struct
     before: bytes
     after: bytes
@@ -61,15 +60,14 @@ class RepeatedCommits:
         self._known: dict[bytes, _Known] = {}
         self._tail = 0
 
-    def answer(self, view: memoryview, at: int, end: int, version: int, correlation_id: int) -> bytes | None:
-        """HOT. The answer to the request in view[at:end], committed; None when it goes the general way."""
+    def answer(self, view: memoryview, at: int, end: int) -> bytes | None:
+        """HOT. Commits the offset."""
+        version, correlation_id = _START.unpack_from(view, at)
         tail_at = end - self._tail
         known = self._known.get(bytes(view[at + _REPEATS_FROM : tail_at]))
         if known is None or version != self.version:
             return None
-        commit, updates, answer, before, after = known
-        if updates != self._context.replicas.metadata.updates:
-            return None
+        commit, answer, before, after = known
         said = _read(view, tail_at, end, version)
         if said is None or not commit.again(*said):
             return None
@@ -77,32 +75,31 @@ class RepeatedCommits:
 
     def remember(
         self, frame: memoryview, header: RequestHeader, message: OffsetCommitRequest, response: OffsetCommitResponse
-    ) -> None:
-        """`frame` was answered so, all of it committed. Only bytes that are what we would write can be relied on."""
+    ) -> str:
+        """`frame` was answered so, all of it committed. Only bytes that are what we would write can be relied on.
+        Returns the topic that a new answer rests on, or nothing."""
         [topic] = message.topics
         [asked] = topic.partitions
         metadata = (asked.committed_metadata or "").encode()
-        if len(metadata) > _LONGEST:
-            return
-        if len(frame) > _LONGEST_KNOWN:
-            return
+        if len(metadata) > _LONGEST or len(frame) > _LONGEST_KNOWN:
+            return ""
         self._tail = _tail_size(self.version, len(metadata))
         prefix = bytes(frame[_REPEATS_FROM : -self._tail])
         known = self._known.get(prefix)
-        updates = self._context.replicas.metadata.updates
-        if known is not None and known.updates == updates and known.commit.stands:
-            return
+        if known is not None and known.commit.stands:
+            return ""
         name = topic.name or self._context.replicas.metadata.name_of(topic.topic_id) or ""
         who = Committer(
             message.group_id, message.member_id, message.group_instance_id, message.generation_id_or_member_epoch
         )
         commit = self._context.offsets.standing(who, name, asked.partition_index)
         if not commit.stands or encode_request(header, message)[4:] != frame:
-            return
+            return ""
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         answer = encode_response(header.api_key, self.version, 0, response)
-        self._known[prefix] = _Known(commit, updates, Struct(f">4si{len(answer) - 8}s"), answer[:4], answer[8:])
+        self._known[prefix] = _Known(commit, Struct(f">4si{len(answer) - 8}s"), answer[:4], answer[8:])
+        return name
 
 
 def may_repeat(version: int, message: OffsetCommitRequest) -> bool:

@@ -1,34 +1,34 @@
-"""The other end of a connection, as the APIs see it: who it is, what it said of itself, what it may do."""
+"""The other end of a connection, as the APIs see it: who it is, what it said of itself, what is prepared for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
+from kafkad.api.prepared import NOTHING_PREPARED, Grounds, PreparedAnswers
 from kafkad.security.authorizer import ANONYMOUS, Authorizer, Operation, Principal, ResourceType
 
-if TYPE_CHECKING:
-    from kafkad.api.fetch_repeat import RepeatedFetch
-    from kafkad.api.offset_commit_repeat import RepeatedCommits
+_NO_TOPICS: frozenset[str] = frozenset()
 
 
 class Peer:
     """Made when a connection opens, and told when it closes."""
 
     __slots__ = (
+        "_grounds",
+        "_rests_on",
         "authenticated",
         "authorizer",
         "host",
         "listener",
         "on_close",
+        "prepared",
         "principal",
-        "produce_prefix",
-        "repeated_commits",
-        "repeated_fetch",
         "software",
     )
 
-    def __init__(self, listener: str, host: str, authorizer: Authorizer, *, must_authenticate: bool = False) -> None:
+    def __init__(
+        self, listener: str, host: str, authorizer: Authorizer, grounds: Grounds, *, must_authenticate: bool = False
+    ) -> None:
         self.listener = listener
         self.host = host
         self.authorizer = authorizer
@@ -38,15 +38,29 @@ class Peer:
         self.software: tuple[str, str] | None = None
         """Name and version of the client, if it has said so (KIP-511)."""
         self.on_close: Callable[[], None] | None = None
-        self.produce_prefix = 0
-        """Length of the part of a Produce request that repeats."""
-        self.repeated_fetch: RepeatedFetch | None = None
-        self.repeated_commits: RepeatedCommits | None = None
+        self.prepared: Mapping[int, PreparedAnswers] = NOTHING_PREPARED
+        """By API: its own, and shared with nobody. Other peers may not do what this one may."""
+        self._grounds = grounds
+        self._rests_on: set[str] | frozenset[str] = _NO_TOPICS
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         return self.authorizer.allows(self.principal, self.host, operation, resource, name)
 
+    def prepare(self, key: int, answers: PreparedAnswers, topic: str) -> None:
+        """`answers` has got another one, which rests on what has just been seen of the topic and of this peer's rights;
+        nothing may have been waited for since."""
+        if self._grounds.rest(self, topic):
+            self.prepared = {**self.prepared, key: answers}
+            self._rests_on |= {topic}
+
+    def forget(self) -> None:
+        """All prepared answers."""
+        for topic in self._rests_on:
+            self._grounds.leave(self, topic)
+        self.prepared, self._rests_on = NOTHING_PREPARED, _NO_TOPICS
+
     def closed(self) -> None:
         """Called by the connection, once."""
+        self.forget()
         if self.on_close is not None:
             self.on_close()

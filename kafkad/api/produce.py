@@ -1,9 +1,9 @@
 """Produce: versions 3 to 13.
 
-Three ways, fastest first. *Repeated*: a request for one partition whose bytes up to the partition index are those of an
-earlier one finds its partition and a prepared response by those bytes. *Direct*: anything else that can be appended on
-the spot. *Slow*: a batch that must be opened first (compacted topics, another codec) goes through a worker process,
-and the reply comes later. With acks=all a reply is held back on each of these ways until everything is committed.
+Three ways, fastest first. *Repeated*: a request for one partition that its peer has sent before is recognised by
+`api/produce_repeat`. *Direct*: anything else that can be appended on the spot. *Slow*: a batch that must be opened
+first (compacted topics, another codec) goes through a worker process, and the reply comes later. With acks=all a reply
+is held back on each of these ways until everything is committed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from typing import Final
 
 from kafkad.api.answering import reply_later
 from kafkad.api.commits import Commit, Commits
+from kafkad.api.peer import Peer
+from kafkad.api.produce_repeat import LONGEST_KNOWN, RepeatedProduce
 from kafkad.api.produce_work import Outcome, Work, after, within
+from kafkad.api.routes import PRODUCE
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.producers import DuplicateBatch
@@ -27,7 +30,6 @@ from kafkad.log.validate import (
     check_batch,
     demands,
     is_plain_truth,
-    is_truth,
     quick_enough,
     rebuild_quickly,
     stamp,
@@ -42,14 +44,11 @@ from kafkad.replica.partition import Partition
 from kafkad.timers import Timers
 from kafkad.turns import Jobs, Pieces
 from kafkad.wire.frames import read_request_header
-from kafkad.wire.primitives import get_uvarint
 from kafkad.wire.produce import (
-    FIRST_FLEXIBLE,
     Answer,
     PartitionData,
     ProduceFrame,
     Success,
-    Template,
     TopicData,
     pack_answer,
     pack_response,
@@ -65,16 +64,10 @@ IsTrue = Callable[[memoryview, int, int, Header], bool]
 
 _I32 = struct.Struct(">i")
 _BASE_OFFSET = struct.Struct(">q")
-_PREFIX_AT: Final = 8
-"""In a frame: api key, version, correlation id; from the client id on, requests repeat themselves."""
 _LARGE_REQUEST: Final = 4 * 1024
 _MANY_PARTITIONS: Final = 500
 _PIECE: Final = 50
 """Requests for more partitions than many are worked on in pieces of so many."""
-_MOST_TARGETS: Final = 10_000
-_LONGEST_PREFIX: Final = 512
-"""Bytes of a request up to its partition index, which hold a client id and a topic: longer ones are not remembered."""
-_FIRST_WITH_START_OFFSET: Final = 5
 _ACKS_ALL, _ACKS_NONE = -1, 0
 _VALID_ACKS = (0, 1, -1)
 _SUCCESS: Final = {version: Success(version) for version in range(3, 14)}
@@ -89,18 +82,6 @@ _WITH_START_OFFSET = frozenset(
 _ADMIN_CLIENT = "__admin_client"
 _QUICK_UNTIL = 512 * 1024
 """Where in a request batches begin that are not ordinary any more: what came before took the event loop long enough."""
-
-
-class Target:
-    """Where a repeated request goes, and the response it gets."""
-
-    __slots__ = ("acks", "fill", "partition", "request")
-
-    def __init__(self, partition: Partition, request: ProduceFrame, fill: Callable[[int, int, int], bytes]) -> None:
-        self.partition = partition
-        self.request = request
-        self.acks = request.acks
-        self.fill = fill
 
 
 class ProduceApi:
@@ -120,46 +101,13 @@ class ProduceApi:
         self._probe = probe
         self._jobs = jobs
         self._tasks: set[asyncio.Future[None]] = set()
-        self._targets: dict[int, dict[bytes, Target]] = {version: {} for version in range(3, 14)}
-        replicas.on_partitions_stopped.append(self._forget_stopped)
 
     @property
     def idle(self) -> bool:
         """No produce waits for a worker, a disk or another broker."""
         return not self._tasks and not self._commits
 
-    def serve(
-        self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
-    ) -> Reply | DeferredReply | Pending | None:
-        prefix = connection.peer.produce_prefix
-        if prefix:
-            target = self._targets[version].get(bytes(view[at + _PREFIX_AT : at + prefix]))
-            if target is not None:
-                base = self._repeat(target, view, at + prefix, end, version)
-                if base >= 0:
-                    if target.acks == _ACKS_NONE:
-                        return None
-                    partition = target.partition
-                    reply = target.fill(correlation_id, base, partition.log.start_offset)
-                    if target.acks == _ACKS_ALL and not partition.commits_at_once:
-                        return self._held(connection, reply, target, version)
-                    return reply
-        return self._direct(connection, view[at:end], version, correlation_id)
-
-    def _repeat(self, target: Target, view: memoryview, at: int, end: int, version: int) -> int:
-        """HOT. Append the one batch at `at`; -1 when anything about it is not quite ordinary."""
-        if version >= FIRST_FLEXIBLE:
-            length, at = get_uvarint(view, at)
-            length -= 1
-            end -= 3  # three empty sets of tagged fields
-        else:
-            length = _I32.unpack_from(view, at)[0]
-            at += 4
-        if at + length != end:
-            return -1
-        return self._quick(target.partition, target.acks, view, at, end, version, is_truth)
-
-    def _quick(
+    def append_ordinary(
         self, partition: Partition, acks: int, view: memoryview, at: int, end: int, version: int, is_true: IsTrue
     ) -> int:
         """HOT. The base offset of an ordinary batch, appended; -1 for what `_outcome` has to look at, nothing done."""
@@ -181,9 +129,7 @@ class ProduceApi:
         except (DuplicateBatch, KafkaError):
             return -1
 
-    # -- any request -----------------------------------------------------------------------------------------------
-
-    def _direct(
+    def serve(
         self, connection: Connection, frame: memoryview, version: int, correlation_id: int
     ) -> Reply | DeferredReply | Pending | None:
         header, body_at = read_request_header(frame, 0)
@@ -234,7 +180,7 @@ class ProduceApi:
             if partition is None or at >= _QUICK_UNTIL:
                 base = -1
             else:
-                base = self._quick(partition, acks, frame, at, end, version, is_plain_truth)
+                base = self.append_ordinary(partition, acks, frame, at, end, version, is_plain_truth)
             if partition is not None and base >= 0:
                 if acks == _ACKS_ALL and not partition.commits_at_once:
                     self._wait_for(work, len(packed), partition, partition.log.end_offset)
@@ -365,10 +311,11 @@ class ProduceApi:
         ):
             connection.reply(self._reply(connection, work))
 
-    def _held(self, connection: Connection, reply: bytes, target: Target, version: int) -> Reply | DeferredReply:
-        """HOT. The reply to a repeated request, when what it wrote is committed."""
+    def when_committed(
+        self, connection: Connection, reply: bytes, partition: Partition, request: ProduceFrame, version: int
+    ) -> Reply | DeferredReply:
+        """HOT. The reply to a request for one partition, when what it has just appended is committed."""
         later = DeferredReply(connection)
-        request, partition = target.request, target.partition
         commit = self._commits.new(request.timeout_ms)
         commit.wait_for(0, partition, partition.log.end_offset)
         if self._commits.park(commit, lambda: later.settle(self._let_go(commit, reply, request, version))):
@@ -414,22 +361,15 @@ class ProduceApi:
 
     def _remember(self, connection: Connection, frame: memoryview, work: Work) -> None:
         request, version = work.request, work.version
-        if request.repeats > _LONGEST_PREFIX:
+        if request.repeats > LONGEST_KNOWN:
             return
-        if sum(map(len, self._targets.values())) >= _MOST_TARGETS:
-            for targets in self._targets.values():
-                targets.clear()
         topic = request.topics[0]
         name = self._name_of(topic)
         partition = self._replicas.find(name, topic.partitions[0][0])
         if partition is not None and partition.appends_as_is and name not in INTERNAL_TOPICS:
-            template = Template(request, version)
-            fill = template.fill if version >= _FIRST_WITH_START_OFFSET else template.fill_v2
-            connection.peer.produce_prefix = request.repeats
-            self._targets[version][bytes(frame[_PREFIX_AT : request.repeats])] = Target(partition, request, fill)
-
-    def _forget_stopped(self) -> None:
-        """Or partitions of deleted topics would stay, with all that belongs to their logs."""
-        for targets in self._targets.values():
-            for prefix in [prefix for prefix, target in targets.items() if target.partition.stopped]:
-                del targets[prefix]
+            peer: Peer = connection.peer
+            repeated = peer.prepared.get(PRODUCE)
+            if not isinstance(repeated, RepeatedProduce) or repeated.version != version:
+                repeated = RepeatedProduce(self, connection, version)
+            if repeated.remember(frame, request, partition):
+                peer.prepare(PRODUCE, repeated, name)

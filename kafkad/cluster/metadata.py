@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,8 @@ class TopicMetadata:
 
 class MetadataCache:
     def __init__(self) -> None:
+        self.on_topic_gone: list[Callable[[str], None]] = []
+        """Told of topics that are deleted, and of those made anew under the same name."""
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self.controller_id = -1
@@ -71,6 +73,7 @@ class MetadataCache:
         if known is None or known.id != topic_id:
             if known is not None:
                 self._names.pop(known.id, None)
+                self._tell(name)
             known = self.topics[name] = TopicMetadata(name, topic_id)
             if topic_id != NO_TOPIC_ID:
                 self._names[topic_id] = name
@@ -86,10 +89,15 @@ class MetadataCache:
             del self.topics[name]
             self._names.pop(topic.id, None)
             gone.append(name)
+            self._tell(name)
 
     def id_of(self, name: str) -> TopicId | None:
         topic = self.topics.get(name)
         return None if topic is None else topic.id
+
+    def _tell(self, gone: str) -> None:
+        for told in self.on_topic_gone:
+            told(gone)
 
     def name_of(self, topic_id: TopicId) -> str | None:
         return self._names.get(topic_id)

@@ -51,6 +51,7 @@ class ReplicaManager:
         self.broker_epoch = -1
         self.logs = logs
         self.metadata = parts.metadata
+        self.metadata.on_topic_gone.append(self._topic_changed)
         self.waits = parts.waits
         self.durable = parts.durable
         self.probes = TopicProbes()
@@ -68,8 +69,9 @@ class ReplicaManager:
         """Replicas that a full disk did not allow, offline for the controller: topic id, and whether it is new."""
         self.on_topics_deleted: list[Callable[[list[str]], None]] = []
         """Told of topics that the cluster has no more."""
-        self.on_partitions_stopped: list[Callable[[], None]] = []
-        """Told when partitions have been taken away, which nobody should hold any more: they are `stopped`."""
+        self.on_topic_changed: list[Callable[[str], None]] = []
+        """Told of a topic when a partition of it that is here gets another role, is taken away or loses its disk, and
+        when the topic is deleted, or made anew under the same name."""
         self.on_replicas_changed: Callable[[], None] = lambda: None
         """Told that replicas are gone with their log directory, or are here after all."""
         self.role_watchers: dict[str, Callable[[Partition], None]] = {}
@@ -171,8 +173,6 @@ class ReplicaManager:
                 response.partition_errors.append(
                     StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
                 )
-        for told in self.on_partitions_stopped:
-            told()
         if any(state.delete_partition for topic in request.topic_states for state in topic.partition_states):
             await self._settle_deletions()
         return response
@@ -216,6 +216,8 @@ class ReplicaManager:
                 )
             )
             self._tell_role_watcher(partition)
+            if known is not None:
+                self._topic_changed(tp.topic)
         except StorageError as error:
             self.directory_failed(error)
             if known is None and may_pass(error):
@@ -261,6 +263,7 @@ class ReplicaManager:
                 return ErrorCode.FENCED_LEADER_EPOCH
             partition.retire()
             self._tell_role_watcher(partition)
+            self._topic_changed(tp.topic)
             del self._partitions[tp.topic][tp.partition]
             if not self._partitions[tp.topic]:
                 del self._partitions[tp.topic]
@@ -272,6 +275,10 @@ class ReplicaManager:
                 self.directory_failed(error)
                 return error.code
         return ErrorCode.NONE
+
+    def _topic_changed(self, topic: str) -> None:
+        for told in self.on_topic_changed:
+            told(topic)
 
     def _tell_role_watcher(self, partition: Partition) -> None:
         watcher = self.role_watchers.get(partition.tp.topic)
@@ -304,6 +311,7 @@ class ReplicaManager:
             if partition is not None:
                 partition.fail(error)
                 self._tell_role_watcher(partition)
+                self._topic_changed(tp.topic)
         self.on_replicas_changed()
 
     def topic_config_changed(self, topic: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from kafkad.api.audit import CHANGES, Audit
 from kafkad.api.context import Request
 from kafkad.api.peer import Peer
+from kafkad.api.prepared import Grounds
 from kafkad.api.routes import ROUTES
 from kafkad.net.connection import Connection
 from kafkad.security.authorizer import ALLOW_ALL
@@ -220,7 +221,8 @@ def test_where_replicas_are(broker: OneBroker, trail: Trail) -> None:
 
 def noted(trail: Trail, key: int, message: Any, response: Any) -> list[str]:
     connection = cast(
-        Connection, SimpleNamespace(address="127.0.0.1:50123", peer=Peer("PLAINTEXT", "127.0.0.1", ALLOW_ALL))
+        Connection,
+        SimpleNamespace(address="127.0.0.1:50123", peer=Peer("PLAINTEXT", "127.0.0.1", ALLOW_ALL, Grounds())),
     )
     Audit().note(Request(RequestHeader(key, 1, 1, "test"), connection, memoryview(b"")), message, response)
     return trail.lines()

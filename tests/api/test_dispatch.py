@@ -51,7 +51,8 @@ class Asked:
         monkeypatch.setitem(dispatch.BY_KEY, KEY, route)
         probe = RequestProbe(route.name)
         self.connection = FakeConnection()
-        context = cast(Context, SimpleNamespace(audit=Audit()))
+        parts = SimpleNamespace(audit=Audit(), between_brokers=(), replicas=SimpleNamespace(on_topic_changed=[]))
+        context = cast(Context, parts)
         self.dispatcher = Dispatcher(context, cast(Any, None), cast(Any, None), {KEY: probe}, jobs())
         self.dispatcher._handlers[KEY] = lambda context, request, message: answer
         message = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None)

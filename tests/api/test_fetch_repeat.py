@@ -79,7 +79,7 @@ class Side:
     def fetch(self, reader: Reader, topic: FetchTopic, offset: int, leader_epoch: int) -> bytes | None:
         peer = self.frames.connection.peer
         if self.general:
-            peer.repeated_fetch = None
+            peer.forget()
         reply = self.frames.begin(reader.request(topic, offset, leader_epoch, self.session), reader.version)
         if reply is None:
             assert peer.on_close is not None
@@ -110,10 +110,15 @@ def append(broker: OneBroker, topic: str, size: int, **fields: Any) -> None:
     broker.append(topic, 0, *(Record(i, 1_700_000_000_000, None, bytes(size * 10)) for i in range(3)), **fields)
 
 
-async def _change(partition: Partition, kind: str, number: int) -> None:
+def change(broker: OneBroker, partition: Partition, kind: str, number: int) -> None:
     if kind == "lead":
-        partition.become(replace(partition.role, leader_epoch=partition.leader_epoch + 1))
-    elif kind == "cut":
+        broker.lead(*partition.tp, leader=1)
+    else:
+        broker.run(_change(partition, kind, number))
+
+
+async def _change(partition: Partition, kind: str, number: int) -> None:
+    if kind == "cut":
         partition.delete_records(min(number, partition.high_watermark))
     else:
         marker = build_marker(
@@ -151,7 +156,7 @@ def test_both_ways_answer_the_same_bytes(module_broker: OneBroker, reader: Reade
             append(broker, name, number, producer_id=5 + transactions, transactional=True)
             transactions += 1
         else:
-            broker.run(_change(partition, kind, number))
+            change(broker, partition, kind, number)
     for side in sides:
         side.frames.close()
     assert sides[0].frames.probes[1].errors == sides[1].frames.probes[1].errors
@@ -198,7 +203,7 @@ def test_a_repeated_fetch_takes_the_quick_way(
 ) -> None:
     reader = replace(READER, version=version, isolation_level=isolation_level)
     answered(frames, reader, 0)
-    monkeypatch.delattr(FetchApi, "_handle")
+    monkeypatch.delattr(FetchApi, "serve")
     for offset in (3, 6, 0, 9):
         assert partition_of(answered(frames, reader, offset)).records
     probe = frames.broker.replicas.leader("t", 0).probe
@@ -212,7 +217,7 @@ def test_so_does_a_session_of_one_partition(frames: Frames, version: int, monkey
     answered(frames, reader, 3, (session, 1))
     append(frames.broker, "t", 10)
     with monkeypatch.context() as patch:
-        patch.delattr(FetchApi, "_handle")
+        patch.delattr(FetchApi, "serve")
         assert answered(frames, reader, 6, (session, 2)).session_id == session
     assert answered(frames, reader, -1, (session, 3)).responses[0].partitions[0].records, "from offset 6 again"
     append(frames.broker, "t", 10)
@@ -221,9 +226,10 @@ def test_so_does_a_session_of_one_partition(frames: Frames, version: int, monkey
 
 
 def test_a_partition_that_is_led_elsewhere_is_not_read(frames: Frames) -> None:
-    answered(frames, READER, 0)
-    frames.broker.replicas.leader("t", 0).is_leader = False
-    assert partition_of(answered(frames, READER, 3)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    reader = replace(READER, states_epoch=False)
+    answered(frames, reader, 0)
+    frames.broker.lead("t", 0, leader=2)
+    assert partition_of(answered(frames, reader, 3)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_the_bytes_of_a_whole_answer_may_be_limited_at_any_time(frames: Frames) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkad.api import produce as produce_module
+from kafkad.api import prepared, produce_repeat
+from kafkad.api.produce_repeat import RepeatedProduce
 from kafkad.broker.settings import Settings
 from kafkad.config import load
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest
@@ -48,20 +49,33 @@ def test_a_client_with_a_very_long_name_is_served_and_not_remembered(frames: Fra
     for turn in range(3):
         answer = frames.ask(request(frames, 8, {0: batch()}), 8, "x" * 3000).responses[0].partition_responses[0]
         assert (answer.error_code, answer.base_offset) == (0, 3 * turn)
-        assert not frames.connection.peer.produce_prefix
+        assert not frames.connection.peer.prepared
 
 
 def test_no_more_clients_are_remembered_than_there_is_room(
     frames: Frames, broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(produce_module, "_MOST_TARGETS", 5)
+    monkeypatch.setattr(prepared, "_MOST_PREPARED", 5)
+    broker.create("t")
+    peers = []
+    for number in range(12):
+        frames.connection = frames.connect()
+        peers.append(frames.connection.peer)
+        for client in "ab":
+            answer = frames.ask(request(frames, 8, {0: batch()}), 8, f"client {number} {client}")
+            assert answer.responses[0].partition_responses[0].error_code == 0
+        kept = [peer.prepared[0] for peer in peers if peer.prepared]
+        assert sum(len(each._targets) for each in kept if isinstance(each, RepeatedProduce)) == (2 * number + 2) % 6
+
+
+def test_a_peer_has_only_so_many_answers(frames: Frames, broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce_repeat, "_MOST_KNOWN", 5)
     broker.create("t")
     for number in range(12):
-        for version in (8, 9):
-            answer = frames.ask(request(frames, version, {0: batch()}), version, f"client {number}")
-            assert answer.responses[0].partition_responses[0].error_code == 0
-            targets = frames.dispatcher._produce._targets
-            assert 1 <= sum(map(len, targets.values())) <= 5
+        frames.ask(request(frames, 8, {0: batch()}), 8, f"client {number}")
+        repeated = frames.connection.peer.prepared[0]
+        assert isinstance(repeated, RepeatedProduce)
+        assert 1 <= len(repeated._targets) <= 5
 
 
 def test_groups_with_long_names_commit_as_others_do(frames: Frames, broker: OneBroker) -> None:
@@ -73,7 +87,7 @@ def test_groups_with_long_names_commit_as_others_do(frames: Frames, broker: OneB
     frames.ask(ListGroupsRequest(), 0)
     for _ in range(3):
         frames.ask(commit, 7)
-    assert frames.connection.peer.repeated_commits is None or not frames.connection.peer.repeated_commits._known
+    assert not frames.connection.peer.prepared
 
 
 def test_settings_that_were_tried_are_forgotten() -> None:

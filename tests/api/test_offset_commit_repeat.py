@@ -121,7 +121,7 @@ def test_both_ways_are_the_same(frames: Frames, version: int) -> None:
             request = commit(frames, version, f"{way}{version}{group}", number, topic, partition, **more)
             answers.append(frames.begin(request, version))
         assert answers[0] == answers[1]
-    assert quick.peer.repeated_commits is not None
+    assert quick.peer.prepared
     for group in ("g", "h"):
         found = committed(frames, f"q{version}{group}")
         assert found == committed(frames, f"f{version}{group}")
@@ -208,7 +208,7 @@ def test_ten_megabytes_of_metadata(frames: Frames) -> None:
 def test_a_connection_remembers_only_so_much(frames: Frames) -> None:
     for number in range(1000):
         frames.ask(commit(frames, 8, f"many-{number}", 5), 8)
-    assert len(vars_of(frames.connection.peer.repeated_commits)["_known"]) <= 128
+    assert len(vars_of(frames.connection.peer.prepared[8])["_known"]) <= 128
 
 
 def vars_of(slotted: Any) -> dict[str, Any]:

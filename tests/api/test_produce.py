@@ -76,7 +76,7 @@ def test_batches_are_appended_and_answered_in_every_version(frames: Frames, vers
         assert (answer.index, answer.error_code, answer.base_offset) == (1, 0, 3 * turn)
         assert version < 5 or answer.log_start_offset == 0
     assert [(r.offset, r.value) for r in stored(frames, partition=1)] == [(i, b"v%d" % (i % 3)) for i in range(12)]
-    assert frames.connection.peer.produce_prefix
+    assert frames.connection.peer.prepared
 
 
 @pytest.mark.parametrize("version", VERSIONS)
