@@ -1,1 +1,1 @@
-"""What carries kafkad to machines: the Debian package, man pages, and what watches it."""
+"""Packaging and monitoring: the Debian package, man pages, Grafana dashboard and Prometheus alerts."""

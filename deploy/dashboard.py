@@ -1,4 +1,4 @@
-"""`python -m deploy.dashboard > deploy/grafana/kafkad.json`: a Grafana dashboard, row by row; a test compares them."""
+"""Generates the Grafana dashboard: `python -m deploy.dashboard > deploy/grafana/kafkad.json`. A test compares them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BROKERS = 'instance=~"$instance"'
 
 
 class Panel(NamedTuple):
-    """`queries` are PromQL and what a line is called. A stat shows one number, in red from `alarm` on."""
+    """A panel. `queries` are pairs of PromQL and a legend. A stat shows one number, in red from `alarm` on."""
 
     title: str
     queries: tuple[tuple[str, str], ...]

@@ -1,4 +1,4 @@
-"""`python -m deploy.deb DIRECTORY`: a Debian package of kafkad and kctl with every Python package that they need.
+"""Builds a Debian package of kafkad and kctl with every Python package they need: `python -m deploy.deb DIRECTORY`.
 
 It is made for the Python of this machine's Debian (/usr/bin/python3) and for its architecture. Everything but the
 configuration, the units and the man pages is a virtual environment in /usr/lib/kafkad.
@@ -32,11 +32,11 @@ _SCRIPTS = ("postinst", "prerm", "postrm")
 
 
 class Missing(Exception):
-    """What a machine lacks to make the package, and how it gets it."""
+    """A tool that is missing to build the package, and how to install it."""
 
 
 def build(into: Path) -> Path:
-    """The package's file."""
+    """Builds the package and returns its path."""
     minor = _python_version()
     version = str(tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]["version"])
     architecture = _said(_tool("dpkg"), "--print-architecture")
@@ -65,7 +65,7 @@ def _tool(name: str) -> str:
 
 
 def _python_version() -> tuple[int, int]:
-    """Of the Python that the package will run on."""
+    """The version of the Python that the package will run on."""
     if not PYTHON.exists():
         raise Missing(f"{PYTHON} is missing, which the package runs on: apt-get install python3")
     major, minor = map(int, _said(str(PYTHON), "-c", "import sys; print(*sys.version_info[:2])").split())
@@ -78,7 +78,7 @@ def _python_version() -> tuple[int, int]:
 
 
 def _environment(root: Path, python: tuple[int, int], work: Path) -> Path:
-    """A virtual environment for Debian's Python; where its packages are."""
+    """Builds a virtual environment for Debian's Python and returns the directory of its packages."""
     version = ".".join(map(str, python))
     home = root / HOME
     packages = home / "lib" / f"python{version}" / "site-packages"
@@ -143,7 +143,7 @@ def _last_change() -> str:
 
 
 def _copyright(packages: Path) -> str:
-    """Each Python package that comes with it, and what its maker says of its licence."""
+    """The bundled Python packages, each with the licence its author declares."""
     brought = "\n".join(sorted(_brought(packages), key=str.lower))
     return (
         "kafkad and kctl are their makers'; see pyproject.toml and README.md in their sources.\n\n"

@@ -1,4 +1,4 @@
-"""`python -m deploy.man DIRECTORY`: the man pages, from the texts that --help and etc/kafkad.yaml have."""
+"""Generates the man pages from the texts of --help and etc/kafkad.yaml: `python -m deploy.man DIRECTORY`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FOR_ADMINISTRATORS, _ON_FILES, _FOR_USERS = "Administration", "File formats", "
 
 
 def pages() -> dict[str, str]:
-    """File name to text."""
+    """The pages' texts by file name."""
     made = {"kafkad.8": _daemon(parser()), "kafkad.yaml.5": _settings(), "kctl.1": _kctl()}
     context = _context(root, None)
     for name in root.list_commands(context):

@@ -1,4 +1,4 @@
-"""Text as man(7) has it."""
+"""Formats text in the markup of man(7)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 
 _CODE = re.compile(r"`([^`]+)`")
 _AS_IT_IS = "\b"
-"""Click's mark of a paragraph whose lines stay lines."""
+"""Click's marker for a paragraph whose line breaks are kept."""
 
 
 _SPECIAL = str.maketrans({"\\": "\\e", "-": "\\-", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti", ",": ",\\:"})
 
 
 def escaped(text: str) -> str:
-    """Nothing of it is read as a request, options can be copied from the page, and long lists break at commas."""
+    """Escapes text: none of it is read as a request, options can be copied, and long lists break at commas."""
     text = text.translate(_SPECIAL)
     return f"\\&{text}" if text.startswith((".", "'")) else text
 
@@ -24,7 +24,7 @@ def bold(text: str) -> str:
 
 
 def running(text: str) -> str:
-    """One paragraph; what stands in backticks is bold."""
+    """One paragraph, with text in backticks set in bold."""
     words = [bold(part) if odd % 2 else escaped(part) for odd, part in enumerate(_CODE.split(" ".join(text.split())))]
     line = "".join(words)
     return f"\\&{line}" if line.startswith((".", "'")) else line
@@ -45,7 +45,7 @@ def paragraphs(*texts: str) -> Iterator[str]:
 
 
 def items(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Names in bold, and what each is."""
+    """A list of names in bold with their descriptions."""
     for name, text in pairs:
         yield from (".TP", bold(name), running(text[:1].upper() + text[1:]) or "\\&")
 
