@@ -194,7 +194,7 @@ _LONGEST_MESSAGE = 4_000
 
 
 class KafkaError(Exception):
-    """A refusal that has a place in the protocol. `message` says what, where and what to do."""
+    """An error with a code of Kafka's protocol. `message` says what, where and what to do."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         if len(message) > _LONGEST_MESSAGE:
@@ -205,7 +205,7 @@ class KafkaError(Exception):
 
 
 class StorageError(KafkaError):
-    """A disk said no. The log directory it names goes offline; the broker and its other directories go on."""
+    """A disk operation failed. The log directory it names goes offline; the broker and its other directories go on."""
 
     def __init__(self, directory: str, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 TURN_S: Final = 0.005
 LEAST_S: Final = 0.0003
-"""What a step gets at least, however many wait: less is spent on going round."""
+"""The least time of a step, however many wait: below it, switching would cost more than the work."""
 
 _AT_ONCE_S: Final = 0.001
 """The time that a new job gets at first, which is enough for most."""
@@ -35,7 +35,7 @@ class Turns:
 
 
 class Lane:
-    """What need not be done at once, of all connections of one event loop: together it gets 5 ms of each of its turns,
+    """Work that may wait, of all connections of one event loop: together it gets 5 ms of each of its turns,
     in equal shares, one after the other."""
 
     __slots__ = ("_call_soon", "_going", "_steps", "clock", "left")

@@ -25,7 +25,7 @@ _LINES_AT_ONCE = 100
 _NAMED = 20
 _REMEMBERED = 10_000
 _DONE = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
-"""What is answered as timed out goes on."""
+"""Changes that are answered as timed out still go on."""
 
 Lines = Iterable[str]
 Change = Callable[[Any, Any], Lines]
@@ -274,6 +274,6 @@ def _some(things: list[str], of: int = 0) -> str:
 
 
 def _shown(text: str) -> str:
-    """What a client made up: it must neither begin a new line in the log nor fill it."""
+    """Text from a client, escaped and cut: it must neither begin a new line in the log nor fill it."""
     short = text if len(text) <= 200 else f"{text[:200]}…"
     return short if short.isprintable() else short.encode("unicode_escape").decode()

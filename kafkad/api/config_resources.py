@@ -1,4 +1,4 @@
-"""What has settings, and what requests that change them have in common."""
+"""The resources that have settings, and the parts that requests changing them share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every handler is given: the parts of the broker, and who asks."""
+"""The context of every handler: the parts of the broker, and the request's sender."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Request:
 
     @property
     def asker(self) -> str:
-        """Who asks, for people: principal, address and client id."""
+        """The sender for log lines: principal, address and client id."""
         client = self.header.client_id or ""
         name = client if client.isprintable() else client.encode("unicode_escape").decode()
         return f"{self.peer.principal} from {self.connection.address}, client {name[:200] or '(unnamed)'}"

@@ -149,7 +149,7 @@ class Dispatcher:
         return handler
 
     def _settle(self, asked: _Asked, response: Any) -> Reply | Pending:
-        """What the handler returned becomes the reply, now or later."""
+        """Turn the handler's result into the reply, now or later."""
         if isinstance(response, Generator):
             return self._in_pieces(asked, response)
         if isinstance(response, Coroutine):

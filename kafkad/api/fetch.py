@@ -46,7 +46,7 @@ _SMALL_IN_MEMORY = 64 * 1024
 
 
 class Found(NamedTuple):
-    """What one partition answers."""
+    """The answer of one partition."""
 
     followed: Followed
     error_code: int = 0
@@ -212,7 +212,7 @@ class FetchApi:
 
 
 def _diverging(partition: Partition, epoch: int, offset: int) -> tuple[int, int] | None:
-    """Where this log's history leaves the reader's (KIP-595): the reader holds records this log never had."""
+    """The epoch and offset at which the reader's history diverges from this log's (KIP-595)."""
     end_epoch, end_offset = partition.log.epochs.end_offset_for(epoch, partition.log.end_offset)
     if end_epoch < 0 or end_offset < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.tp} knows nothing of leader epoch {epoch}")

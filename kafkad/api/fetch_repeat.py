@@ -125,7 +125,7 @@ class RepeatedFetch:
         )
 
     def _go_on(self, session: Session, offset: int, high_watermark: int, log_start_offset: int) -> None:
-        """What the session remembers of a request and of its answer, for the next one that is not this simple."""
+        """Bring the session up to date, for the next request that is not this simple."""
         self._api.sessions.advance(session, self._api.now_ms())
         followed = self._followed
         index, leader_epoch, _, last_fetched_epoch, start_offset, max_bytes = self._wanted

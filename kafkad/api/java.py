@@ -1,4 +1,4 @@
-"""How Java writes what clients and tools of Kafka are shown."""
+"""Java's text forms, for values that Kafka's clients and tools print."""
 
 from __future__ import annotations
 

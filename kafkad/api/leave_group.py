@@ -10,7 +10,7 @@ _FIRST_WITH_MANY = 3
 
 
 def handle(context: Context, request: Request, message: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Who leaves need not wait until the group has been written without it."""
+    """A member that leaves need not wait until the group has been written without it."""
     if request.version < _FIRST_WITH_MANY:
         [error] = context.groups.leave(message.group_id, [Leaving(message.member_id)])
         return LeaveGroupResponse(error_code=error)

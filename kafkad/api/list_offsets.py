@@ -103,7 +103,7 @@ class _Answer:
         return _by_time(partition, asked.timestamp, end)
 
     def _end(self, partition: Partition) -> int:
-        """What the one who asks may read up to."""
+        """The end of the log for this reader."""
         if self._message.replica_id != _CONSUMER:
             return partition.log.end_offset
         return partition.visible(self._message.isolation_level == _READ_COMMITTED)[2]

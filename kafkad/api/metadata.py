@@ -119,7 +119,7 @@ async def _create(context: Context, answer: _Answer, names: list[str], missing: 
 
 
 def _not_created(result: TopicResult) -> MetadataResponseTopic:
-    """What will come right by asking again is LEADER_NOT_AVAILABLE, as clients expect it of a new topic."""
+    """Errors that pass by themselves become LEADER_NOT_AVAILABLE, which clients expect for a new topic."""
     code = ErrorCode.LEADER_NOT_AVAILABLE
     if result.error is not None and result.error.code in _CREATION_ERRORS:
         code = result.error.code
@@ -127,7 +127,7 @@ def _not_created(result: TopicResult) -> MetadataResponseTopic:
 
 
 class _Answer:
-    """What the topics and partitions of one answer have in common: the version, and the listener it goes out by."""
+    """The context shared by the topics of one response: its version and its listener."""
 
     __slots__ = ("_context", "_made", "_reachable", "_topic_operations", "_wants_cluster_operations", "request")
 

@@ -119,7 +119,7 @@ def _tail_size(version: int, metadata: int) -> int:
 
 
 def _read(view: memoryview, at: int, end: int, version: int) -> Said | None:
-    """What a request ends with; None when that does not fill view[at:end] exactly."""
+    """The offset, epoch and metadata that a request ends with; None when they do not fill view[at:end] exactly."""
     epoch = -1
     if version >= _FIRST_FLEXIBLE:
         if end - at == _NO_METADATA.size:

@@ -104,7 +104,7 @@ def _group(
 def _positions(
     context: Context, topics: Sequence[OffsetFetchRequestTopics] | None, by_id: bool
 ) -> Pieces[tuple[list[Position] | None, list[OffsetFetchResponseTopics]]]:
-    """What to look up, None for all, and the answers for ids that no topic has."""
+    """The partitions to look up, None for all, and the answers for ids that no topic has."""
     if topics is None:
         return None, []
     positions: list[Position] = []

@@ -1,4 +1,4 @@
-"""What a client may do, as the bits of the answers that tell (KIP-430). Without an authorizer that is everything."""
+"""Authorized operations as the bits of responses (KIP-430). Without an authorizer a client may do everything."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class ProduceApi:
         return PENDING
 
     def _append_topic(self, work: Work, topic: TopicData, frame: memoryview) -> None:
-        """HOT. What can be appended on the spot is; the rest goes the long way, partition by partition."""
+        """HOT. Append at once what can be; the rest goes the long way, partition by partition."""
         version, acks, packed = work.version, work.request.acks, work.packed
         held = self._writable(work, topic)
         pack = _SUCCESS[version].pack

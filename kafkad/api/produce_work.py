@@ -13,11 +13,11 @@ from kafkad.wire.records import ATTRIBUTES, CODEC_MASK, RECORD_COUNT, Header
 _MOST_RECORDS = 4000
 """That one request may have looked into on the event loop, in batches that are not ordinary."""
 _DECOMPRESSING = 100
-"""How many records of another batch take as long as decompressing one."""
+"""The number of records that take as long to check as one batch to decompress."""
 
 
 Outcome = Answer | Coroutine[Any, Any, Answer]
-"""What one partition is told: now, or when something that takes time has happened."""
+"""The answer for one partition: now, or when something that takes time has happened."""
 
 
 class Work:
@@ -43,7 +43,7 @@ class Work:
         self.packed: list[bytes] = []
         self.waiting: dict[int, Coroutine[Any, Any, Answer]] = {}
         self.commit: Commit | None = None
-        """What its answers have to wait for, if anything has to."""
+        """The coroutine that its answers have to wait for, if any."""
         self.failed = False
         self._left = _MOST_RECORDS
 
@@ -56,7 +56,7 @@ class Work:
         return [data[0] for topic in self.request.topics for data in topic.partitions]
 
     def take(self, outcome: Outcome) -> None:
-        """What the next partition is told, or will be."""
+        """Add the answer of the next partition, or its promise."""
         at = len(self.packed)
         self.packed.append(b"")
         if isinstance(outcome, Coroutine):

@@ -1,4 +1,4 @@
-"""What a client can reach: brokers by the listener it came through, leaders among them."""
+"""Brokers and leaders as a client can reach them, by the listener it came through."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Reachable:
         self.ids = frozenset(broker.id for broker, _ in self.brokers)
 
     def leader(self, state: UpdateMetadataPartitionState) -> tuple[int, int]:
-        """Who leads a partition, and the error if that is nobody whom this client can reach."""
+        """The leader of a partition, and the error if there is none that this client can reach."""
         leader = state.leader
         if leader in self.ids:
             return leader, 0

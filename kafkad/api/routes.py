@@ -26,7 +26,7 @@ class Route(NamedTuple):
     """What the whole request needs is asked for by `dispatch`, the rest by the handler."""
     handler: str = IN_PLACE
     items: int = 20_000
-    """How many a request may name, in all its arrays together; more where they are answered in pieces."""
+    """The most items a request may name, in all its arrays together; more where they are answered in pieces."""
     advertised_from: int = -1
     """librdkafka compresses only when Produce is advertised from 0, although 0 to 2 are refused (KAFKA-18659)."""
 

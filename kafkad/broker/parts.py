@@ -71,7 +71,7 @@ _SESSION_EVICTION_MS = 120_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
-    """What a broker is built on. Whoever hands it in also closes it.
+    """The platform that a broker is built on. The caller closes it.
 
     `store` is this broker's session with the metadata store; `logs` are locked and not loaded yet; `server` has its
     listeners bound; `links` reach other brokers, and are None where there can be none; `halt` ends the broker when
@@ -382,7 +382,7 @@ def _membership(platform: Platform, loaded: Loaded, replicas: ReplicaManager, fo
 
 
 def _registration(platform: Platform, loaded: Loaded) -> Registration:
-    """What other brokers and clients are told: the advertised listeners, with the ports that were really bound."""
+    """The advertised listeners, with the ports that were really bound."""
     config = loaded.settings.config
     bound = {listener.name: listener.port for listener in platform.server.listeners}
     endpoints = tuple(

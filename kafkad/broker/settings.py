@@ -89,7 +89,7 @@ def _by_address(counts: tuple[tuple[str, int], ...]) -> dict[str, int]:
 
 
 def max_open_files(config: Config) -> int:
-    """How many files of logs may be open: half of all by default, for connections are open files too."""
+    """The most log files that may be open: half of all by default, for connections are open files too."""
     wanted = config.int("kafkad.max.open.files")
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(wanted if wanted >= 0 else limit // 2, _FEWEST_FILES)

@@ -70,7 +70,7 @@ class Compactor:
                 outcome = self._worker.listen()
         except (EOFError, OSError):
             self._end()
-            raise AbandonedError("the process that compacts has ended") from None
+            raise AbandonedError("the compaction process has ended") from None
         if isinstance(outcome, CompactionResult):
             return outcome
         raise outcome

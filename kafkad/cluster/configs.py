@@ -167,7 +167,7 @@ class DynamicConfigs:
 
 
 def _decoded(entity: str, data: bytes) -> Overrides:
-    """A node that nobody can read must not keep the broker from starting: it counts as empty."""
+    """An unreadable node must not keep the broker from starting: it counts as empty."""
     if data == _EMPTY:
         return _NONE
     try:

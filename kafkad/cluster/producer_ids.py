@@ -1,4 +1,4 @@
-"""Producer ids that this broker gives out, from blocks that the controller gave to it and to nobody else."""
+"""Producer ids handed out by this broker, from blocks that the controller gives to it alone."""
 
 from __future__ import annotations
 

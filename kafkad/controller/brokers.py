@@ -79,7 +79,7 @@ class Brokers:
         self._lead.send(batch)
 
     def _hosted(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Without topics that are going: nobody shall make their logs again."""
+        """Without topics that are being deleted: their logs must not be created again."""
         return [tp for tp in partitions if not self._state.going(tp.topic)]
 
     async def repair(self, partitions: Iterable[TopicPartition]) -> None:
@@ -131,7 +131,7 @@ class Brokers:
     # Controlled shutdown.
 
     async def shut_down(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
-        """Takes `broker` out of all leaderships and ISRs that have somebody else; says which ones have nobody."""
+        """Takes `broker` out of all leaderships and ISRs that have another replica; returns those that have none."""
         known = self._state.brokers.get(broker)
         if known is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"There is no broker {broker}")

@@ -63,7 +63,7 @@ class DeletedTopic(NamedTuple):
 
 
 class Controller:
-    """`controller_id` is who the controller is, as far as this broker has heard; None for nobody."""
+    """`controller_id` is the controller as far as this broker knows; None if there is none."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class Controller:
         return Features.decode((await self._store.get(Features.path()))[0])
 
     async def allocate_producer_ids(self, broker: int, broker_epoch: int) -> ProducerIdBlock:
-        """A block of ids that nobody else has or gets."""
+        """A block of ids that no other broker ever gets."""
         return await self._operate(lambda term: producer_ids.allocate(term.lead, broker, broker_epoch))
 
     async def alter_isr(
@@ -336,7 +336,7 @@ class Controller:
         self._queue.put_nowait(self._look)
 
     async def _look(self) -> None:
-        """Finds out who the controller is now; stands for election if it is nobody."""
+        """Finds the present controller; stands for election if there is none."""
         if self._stopped or self._retry is not None:
             return
         try:

@@ -1,4 +1,4 @@
-"""The topics in which coordinators keep their state, as Kafka makes them when somebody first needs them."""
+"""The internal topics of coordinators, with the settings that Kafka gives them when it creates them on first use."""
 
 from __future__ import annotations
 

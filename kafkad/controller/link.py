@@ -25,7 +25,7 @@ class ControllerLink(Protocol):
         """Results in the order of `topics`. This broker may hear of a topic a moment later."""
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
-        """A block of ids that nobody else has or gets."""
+        """A block of ids that no other broker ever gets."""
 
     async def alter_isr(self, wanted: Mapping[TopicPartition, WantedIsr]) -> dict[TopicPartition, IsrResult]:
         """The state of each partition as it is now, or why it was not changed."""

@@ -37,7 +37,7 @@ FIRST_BALANCE_MS = 5_000
 
 
 class Balance(NamedTuple):
-    """How often leaders are moved home, where a broker misses more than `percentage` of those it should be."""
+    """Schedule of the automatic leader rebalance: for brokers that lack more than `percentage` of their leaderships."""
 
     interval_ms: int = 300_000
     percentage: int = 10

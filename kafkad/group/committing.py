@@ -195,7 +195,7 @@ class OffsetCommitter:
         yield from counters("kafka_server_group_coordinator_metrics", counts, "Offsets of groups")
 
     def check(self, machine: GroupMachine, who: Committer) -> None:
-        """HOT. Who is in no group may commit to one that has no members, or none that is known yet."""
+        """HOT. A client outside any group may commit to a group that has no members, or is not known yet."""
         group = machine.groups.get(who.group)
         if group is not None:
             group.check_commit(who.member_id, who.instance_id, who.generation, self._clock.monotonic_ms())

@@ -6,7 +6,7 @@ from math import inf
 
 
 class Deadlines:
-    """Each in milliseconds on the clock of whoever asks; infinity for what is not waited for."""
+    """Each in milliseconds on the caller's clock; infinity if there is none."""
 
     __slots__ = ("_grew", "_initial_delay_ms", "_initial_left_ms", "rebalance", "sessions", "sync")
 
@@ -44,7 +44,7 @@ class Deadlines:
         self._grew = True
 
     def put_off(self, delay_ms: int, now_ms: float) -> bool:
-        """The delay starts over if somebody came while it ran, as long as the members' patience lasts."""
+        """The delay starts over if a member joined while it ran, within the members' rebalance timeout."""
         over_ms = self._initial_delay_ms
         if over_ms is None or not self._grew or not self._initial_left_ms:
             return False

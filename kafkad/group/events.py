@@ -92,7 +92,7 @@ class Synced(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """Somebody may also be put out by its instance id alone (KIP-345)."""
+    """A member may also be removed by its instance id alone (KIP-345)."""
 
     member_id: str
     instance_id: str | None = None

@@ -52,7 +52,7 @@ LEAST_PATIENCE_MS = 1000
 
 
 NEW_MEMBER_TIMEOUT_MS = 300_000
-"""Somebody new that waits in a join cannot show that it lives; after this it has to ask again."""
+"""A new member that waits in a join cannot send heartbeats; after this time it has to join again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +235,7 @@ class Group:
         return [self._leave(one, now) for one in leaving], self._decided()
 
     def expire(self, now: Moment) -> list[Effect]:
-        """Somebody's time may be up."""
+        """Handle the deadlines that have passed."""
         if now.ms >= self._deadlines.sessions:
             self._end_sessions(now)
         if now.ms >= self._deadlines.rebalance:
@@ -266,12 +266,12 @@ class Group:
         return self._decided()
 
     def die(self) -> None:
-        """It is being deleted: whoever asks now has to ask again when that is done."""
+        """Begin its deletion: clients are told to retry until that is done."""
         self._enter(State.DEAD, self.state_timestamp)
         self._deadlines.stop()
 
     def unload(self) -> list[Effect]:
-        """Another broker coordinates it now."""
+        """Answer everything that waits: another broker coordinates the group now."""
         for member in self._members:
             self._answer_join(member, Joined(ErrorCode.NOT_COORDINATOR, member.id))
             self._give_up_sync(member, ErrorCode.NOT_COORDINATOR)
@@ -282,7 +282,7 @@ class Group:
     # Joining
 
     def _has_room_for(self, member_id: str) -> bool:
-        """While it rebalances, who has joined counts: the last ones to come are the ones who are too many."""
+        """During a rebalance only members that have joined count, so the last ones to come are refused."""
         if self.state in (State.EMPTY, State.DEAD):
             return True
         member = self._members.get(member_id)
@@ -417,11 +417,11 @@ class Group:
 
     def _end_sessions(self, now: Moment) -> None:
         for member_id in [one for one, ends_ms in self._pending.items() if ends_ms <= now.ms]:
-            self._note(f"{member_id} never used its id")
+            self._note(f"{member_id} did not join with the id it was given")
             self._drop(member_id)
         for member in self._members:
             if member.deadline_ms <= now.ms and member.can_expire:
-                self._remove(member, "was not heard of in time", now)
+                self._remove(member, "sent no heartbeat in time", now)
         self._complete_if_all_joined(now)
         waiting = [member.deadline_ms for member in self._members if member.can_expire]
         self._deadlines.sessions = min([*waiting, *self._pending.values()], default=inf)
@@ -467,10 +467,10 @@ class Group:
         for member in absent:
             self._drop(member.id)
         if absent:
-            self._note(f"put out {_some(absent)}: they did not join again in time")
+            self._note(f"put out {_some(absent)}: they did not rejoin in time")
         self._deadlines.end_rebalance()
         if self.size and not self._members.elect():
-            self._note("waits on: nobody has joined again")
+            self._note("still waits: no member has rejoined")
             self._deadlines.begin_rebalance(max(self._members.rebalance_timeout_ms, LEAST_PATIENCE_MS), now.ms)
             return
         self._current.number += 1

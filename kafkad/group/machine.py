@@ -114,7 +114,7 @@ class GroupMachine:
         return group
 
     def begin(self, name: str) -> Group:
-        """Somebody asked for this group: it is there from now on; expiry ends it when nothing comes of it."""
+        """The group, created if needed; expiry removes it if it stays empty."""
         group = self.groups.get(name)
         if group is None:
             group = self.groups[name] = self._new(name)
@@ -130,7 +130,7 @@ class GroupMachine:
         return counts
 
     def join(self, name: str, join: Join) -> None:
-        """A group begins with its first member, who has no id yet."""
+        """A group is created for its first member, which has no id yet."""
         settings = self._settings
         group = self.groups.get(name)
         if not settings.min_session_timeout_ms <= join.session_timeout_ms <= settings.max_session_timeout_ms:
@@ -164,7 +164,7 @@ class GroupMachine:
         return errors
 
     def delete(self, name: str, on_end: OnEnd) -> None:
-        """The group and all its offsets, if nobody is in it. While that is written nobody gets in."""
+        """Delete the group and all its offsets if it has no members. No member can join while that is being written."""
         group = self.group(name)
         if group is None or group.state is State.DEAD:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name}")

@@ -14,7 +14,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class Member:
-    """`joining` and `syncing` are who waits for an answer in its name. Until its first generation it is `new`."""
+    """`joining` and `syncing` are its requests that wait for an answer. Until its first generation it is `new`."""
 
     __slots__ = (
         "assignment",
@@ -87,7 +87,7 @@ class Member:
 
 
 def _nobody(answer: object) -> None:
-    """Stands for whoever asked before a restart."""
+    """A placeholder for the request that waited before a restart."""
 
 
 class Members:
@@ -176,7 +176,7 @@ class Members:
             self.leader = new_id
 
     def rejoin(self, member: Member, join: Join) -> None:
-        """The caller has seen to whoever waited before."""
+        """The caller has answered the join that waited before."""
         if member.joining is None:
             self.joining += 1
         member.joining = join.asker

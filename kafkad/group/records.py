@@ -144,7 +144,7 @@ def _read_plain_offset(key: bytes, value: bytes) -> OffsetCommitted | None:
 
 
 def offset_key(group: str, topic: str, partition: int) -> bytes:
-    """HOT: who commits will commit again."""
+    """HOT, and cached: a group that commits will commit again."""
     if len(group) + len(topic) <= _LONGEST_KEPT:
         return _kept_offset_key(group, topic, partition)
     return _offset_key(group, topic, partition)

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class StoredOffsets:
-    """Nobody coordinates these groups: whoever asks may write."""
+    """No broker coordinates these groups: any client may write."""
 
     def __init__(self, store: MetaStore, max_metadata_size: int) -> None:
         self._store = store

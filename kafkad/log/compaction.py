@@ -80,7 +80,7 @@ class CompactionStats(NamedTuple):
 
 
 class Poison(NamedTuple):
-    """A batch with the right checksum whose records cannot be read: nobody knows its keys, so it stays as it is."""
+    """A batch with the right checksum whose records cannot be read: its keys are unknown, so it stays as it is."""
 
     path: str
     """Of the segment in which it was found; behind compaction it may stand in another."""
@@ -100,7 +100,7 @@ class CompactionResult(NamedTuple):
 
 
 class UncleanableError(Exception):
-    """The log cannot be compacted until somebody mends it; what was offered before the damage is sound."""
+    """The log cannot be compacted until it is repaired; segments offered before the damage are sound."""
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(path, position, reason)

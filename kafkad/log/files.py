@@ -137,7 +137,7 @@ class Files:
             raise short_write()
 
     def read_in_pieces(self, fd: int, length: int, at: int) -> bytes:
-        """As `pread`. While it copies for one process, a kernel gives the processor to no other: not for long, so."""
+        """As `pread`, in pieces: while it copies for one process, the kernel gives the processor to no other."""
         pieces = []
         end = at + length
         while at < end and (piece := self.pread(fd, min(_PIECE, end - at), at)):

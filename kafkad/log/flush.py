@@ -40,7 +40,7 @@ class Flush:
 
 
 def sync_records(files: Files, file: LogFile) -> None:
-    """fsync of a segment. Whatever the disk objects to is final, even that it is full.
+    """fsync of a segment. Any error is final, even a full disk.
 
     The kernel drops what it could not write, and the next fsync would say that all is well.
     """

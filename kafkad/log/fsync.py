@@ -20,7 +20,7 @@ RunInThread = Callable[[Callable[[], None], OnDone], None]
 
 
 class GroupFsync:
-    """On the loop. A failed fsync fails all who waited for it, and its directory is the caller's to take offline."""
+    """On the loop. A failed fsync fails all who waited for it; the caller takes its directory offline."""
 
     def __init__(self, files: Files, run_in_thread: RunInThread) -> None:
         self._files = files

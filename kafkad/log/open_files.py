@@ -56,7 +56,7 @@ class LimitedFiles(Files):
         self.limit = None
 
     def _look(self) -> None:
-        """Take note of who still holds files, and who was appended to."""
+        """Note which owners still hold files, and which were appended to."""
         for holder, size in list(self._sizes.items()):
             if not holder.open_files:
                 del self._sizes[holder]

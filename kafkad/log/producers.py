@@ -284,7 +284,7 @@ class ProducerStates:
         return max(offset, start_offset)
 
     def reset(self, offset: int) -> None:
-        """The log was emptied and starts anew at `offset`."""
+        """Forget all producers: the log was emptied and starts again at `offset`."""
         self._clear()
         self.snapshots.keep_within(offset, offset)
         self._knows_all = offset == 0

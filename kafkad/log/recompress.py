@@ -46,7 +46,9 @@ class SlowPath:
             else:
                 self._idle.put(worker)
                 return outcome
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the process that checks and compresses records keeps dying")
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, "the worker process that checks and compresses records keeps dying"
+        )
 
     def _take_idle(self) -> Worker | None:
         try:

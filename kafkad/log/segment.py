@@ -78,7 +78,7 @@ class Segment(IndexedFile):
         return self._transactions
 
     def let_go(self) -> None:
-        """Close the files if nothing is being written; whoever needs them next opens them again."""
+        """Close the files if nothing is being written; they open again at the next use."""
         if not self.ready:
             self._file = None
             if not isinstance(self._times, TimeIndex):

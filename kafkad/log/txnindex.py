@@ -104,7 +104,7 @@ class TransactionIndex:
             del entries[kept:]
 
     def reset(self) -> None:
-        """Before it is rebuilt: whatever the file holds goes."""
+        """Drop the contents of the file before a rebuild."""
         if self._entries != []:
             self._cut(0)
             self._entries = []

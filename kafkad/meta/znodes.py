@@ -300,7 +300,7 @@ class ConfigChange:
 
 
 class TopicDeletion:
-    """A topic that somebody asked to delete; without text."""
+    """A topic that is to be deleted; without content."""
 
     PARENT = "/admin/delete_topics"
 

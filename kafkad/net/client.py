@@ -308,12 +308,12 @@ class ClientConnection:
 
     def _take(self, frame: bytes) -> None:
         if not self._sent:
-            raise MalformedError("an answer that nobody asked for")
+            raise MalformedError("a response without a request")
         sent = self._sent[0]
         version = sent.version
         correlation_id, body_at = read_response_header(sent.key, version, frame)
         if correlation_id != sent.correlation_id:
-            raise MalformedError(f"the answer {correlation_id} where {sent.correlation_id} is expected")
+            raise MalformedError(f"correlation id {correlation_id} where {sent.correlation_id} is expected")
         self._sent.popleft()
         sent.timer.cancel()
         if not sent.answered.done():
@@ -355,7 +355,7 @@ def _reason(error: OSError) -> str:
 
 
 async def _in_time(waited_for: asyncio.Future[T], deadline_ms: float, timers: Timers, late: str) -> T:
-    """What `waited_for` gives; LinkError(late), and it is cancelled, when the deadline is there first."""
+    """The result of `waited_for`. At the deadline it is cancelled and LinkError(late) raised."""
     overdue = False
 
     def give_up() -> None:

@@ -56,7 +56,7 @@ _WORTH_WAKING = 256 * 1024
 
 
 class DeferredReply:
-    """What a dispatcher returns when its work is done and only the reply has to wait, for `settle`."""
+    """Returned by a dispatcher when its work is done and only the reply has to wait, for `settle`."""
 
     __slots__ = ("_connection", "on_reply", "reply")
 
@@ -254,7 +254,7 @@ class Connection:
 
     @property
     def address(self) -> str:
-        """Who it is, for people. Made when asked for: thousands of connections say nothing for hours."""
+        """The client's address, for log lines. Made when asked for: thousands of connections say nothing for hours."""
         return f"{self.host}:{self.port}"
 
     @property

@@ -140,7 +140,7 @@ class HttpServer:
             return 200, PROMETHEUS, "".join(pieces).encode()
         asked = {"/health": self._endpoints.health, "/ready": self._endpoints.ready}.get(request.path)
         if asked is None:
-            raise _Refused(404, "there are /metrics, /health and /ready")
+            raise _Refused(404, "not found; try /metrics, /health or /ready")
         condition = asked()
         return (200 if condition.good else 503), TEXT, f"{condition.text}\n".encode()
 

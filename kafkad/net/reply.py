@@ -41,11 +41,11 @@ class Pending:
 
 
 PENDING: Final = Pending()
-"""What a dispatcher returns when the reply will come later, by `Connection.reply`."""
+"""Returned by a dispatcher when the reply will come later, by `Connection.reply`."""
 
 
 class UnsentRange:
-    """What is left of a range that left in pieces."""
+    """The unsent rest of a range that is sent in pieces."""
 
     __slots__ = ("file", "length", "position")
 
@@ -100,6 +100,6 @@ def memory_of(out: Iterable[Part]) -> int:
 
 
 def unsent(data: Bytes, sent: int) -> Bytes:
-    """What is left of it. Much of it is not copied: a large reply leaves in hundreds of pieces."""
+    """The unsent rest of it. Large parts are not copied: a large reply leaves in hundreds of pieces."""
     left = memoryview(data)[sent:]
     return left if len(left) > _ONE_SEND else bytes(left)

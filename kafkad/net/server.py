@@ -30,18 +30,18 @@ _READ_WHEN_FULL = 32 * 1024
 """Bytes read at once while requests hold queued.max.request.bytes: the rest stays in the kernel."""
 _LAZILY = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _LEAST_BACKLOG = 4096
-"""As many as Linux allows where nobody changed it. Kafka's default of 50 is for a thread that does nothing but accept;
-here a crowd that connects at once, such as all clients after a restart, waits while the loop does something else. Whom
-the kernel turns away tries again by itself only after 1, 3 and 7 seconds."""
+"""Linux's own default limit. Kafka's default of 50 is for a thread that does nothing but accept; here a crowd that
+connects at once, such as all clients after a restart, waits while the loop does something else. The kernel of a client
+that is turned away tries again only after 1, 3 and 7 seconds."""
 _THIS_MACHINE = "127.", "::1"
 _MAPPED = "::ffff:"
-"""What a listener on every interface puts before IPv4 addresses."""
+"""The prefix of IPv4 addresses at a listener on every interface."""
 _UNPACED = b"reno"
 """The congestion control that every Linux has. Others, such as bbr, pace even what never leaves the machine."""
 
 
 class Peer(Protocol):
-    """What a dispatcher keeps of a connection."""
+    """The dispatcher's side of a connection."""
 
     def closed(self) -> None:
         """The connection has been closed. Called once."""
@@ -84,7 +84,7 @@ class Buffers:
 
 @dataclass(slots=True, kw_only=True)
 class Limits:
-    """How many connections a broker takes; replaced whole when the settings change."""
+    """The limits of connections to a broker; replaced whole when the settings change."""
 
     max_connections: int = 2**31 - 1
     max_per_listener: dict[str, int] = field(default_factory=dict)
@@ -213,7 +213,7 @@ class Listener:
 
     @property
     def closed(self) -> int:
-        """How many connections have ended."""
+        """The number of connections that have ended."""
         return self.accepted - len(self.connections)
 
     def forget(self, connection: Connection) -> None:

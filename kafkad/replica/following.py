@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Position(NamedTuple):
-    """Where a follower goes on fetching."""
+    """The offset at which a follower goes on fetching."""
 
     offset: int
     last_epoch: int

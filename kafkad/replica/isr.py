@@ -1,4 +1,4 @@
-"""Which replicas are in sync, and how far the high watermark may go. Pure: values in, values out.
+"""Rules of the in-sync replicas and the high watermark. Pure: values in, values out.
 
 The rules are Kafka's (KIP-497 for changes of the ISR that are under way). The maximal ISR is the committed one together
 with the one that the controller has been asked for: whoever may be elected next is within it.
@@ -17,13 +17,13 @@ class Follower(NamedTuple):
     """A follower as its leader knows it by its fetches."""
 
     end_offset: int = UNKNOWN_OFFSET
-    """Where its log ends: the offset it asked for last."""
+    """The end of its log: the offset it asked for last."""
     start_offset: int = UNKNOWN_OFFSET
     caught_up_ms: float = -inf
     """When it last had everything that the leader had."""
     fetched_ms: float = -inf
     leader_end: int = UNKNOWN_OFFSET
-    """Where the leader's log ended at its last fetch."""
+    """The end of the leader's log at its last fetch."""
 
 
 def begun(before: Follower | None, in_sync: bool, leader_end: int, now_ms: float) -> Follower:

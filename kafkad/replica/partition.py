@@ -33,7 +33,7 @@ OnCommitted = Callable[[KafkaError | None], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """What the controller last said of this partition."""
+    """The role that the controller gave to this replica last."""
 
     leader: int = NO_LEADER
     leader_epoch: int = NO_EPOCH
@@ -62,7 +62,7 @@ class ReplicaParts:
 
 
 class Partition:
-    """The way of every produce and fetch of one partition goes through here."""
+    """Every produce and fetch of one partition goes through here."""
 
     __slots__ = (
         "__weakref__",
@@ -110,7 +110,7 @@ class Partition:
         self.fetch_waits: dict[FetchWait, None] = {}
         self.commit_waits: deque[tuple[int, OnCommitted]] = deque()
         self.failure: KafkaError | None = None
-        """Why this replica serves nobody (its directory went offline); None while it is well."""
+        """The reason why this replica is offline (its log directory failed); None while it is online."""
         self.probe = probe
         self._settle()
 
@@ -164,7 +164,7 @@ class Partition:
         self.waits.wake(self)
 
     def retire(self) -> None:
-        """It is being deleted or handed over; whoever still holds it must look the partition up again."""
+        """It is being deleted or handed over; holders of this object must look the partition up again."""
         self.stopped = True
         self.is_leader = False
         self.leading = self.following = None
@@ -336,7 +336,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where the first transaction begins that is still open, if that is before the high watermark."""
+        """The start of the first transaction that is still open, if that is before the high watermark."""
         unstable = self.log.first_unstable_offset(self.high_watermark)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 

@@ -1,1 +1,1 @@
-"""Who somebody is and what they may do."""
+"""Security: principals and their permissions."""

@@ -37,7 +37,7 @@ class Machine(Protocol[R]):
         """All of the log has been applied, and requests come from now on: arm timers."""
 
     def unloaded(self) -> None:
-        """This broker no longer coordinates: answer whoever waits with NOT_COORDINATOR, cancel timers."""
+        """This broker no longer coordinates: answer all waiting requests with NOT_COORDINATOR, cancel timers."""
 
 
 M = TypeVar("M", bound=Machine[Any])
@@ -71,7 +71,7 @@ class Shard(Generic[M]):
         self.machine.loaded()
 
     def end(self) -> None:
-        """No longer led here: whoever waits is told so. What waited may still be committed, by another leader."""
+        """No longer led here: fail the waiting writes, which another leader may still commit."""
         self._serving = False
         while self._waiting:
             self._waiting.popleft().on_end(_not_coordinator(self.partition))
@@ -192,7 +192,7 @@ _AS_COORDINATOR = {
 
 
 def _for_coordinators(error: KafkaError) -> KafkaError:
-    """A refused write as those who ask a coordinator are told of it."""
+    """The error of a refused write, translated for clients of a coordinator."""
     code = _AS_COORDINATOR.get(error.code)
     return error if code is None else KafkaError(code, error.message or "")
 

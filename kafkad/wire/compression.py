@@ -214,7 +214,7 @@ def _xxh32_short(data: bytes) -> int:
 
 
 def _unzstd(data: bytes | bytearray | memoryview, limit: int) -> Iterator[bytes]:
-    """A frame cut off ends early without an error: the library does not tell. Whoever counts records notices."""
+    """A frame cut off ends early without an error: the library does not report it; the count of records does."""
     import zstandard
 
     stream = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)

@@ -1,4 +1,4 @@
-"""The values of a batch's records, for who wants nothing else of them: at half the cost of whole records."""
+"""The values alone of a batch's records, at half the cost of whole records."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def test_waiting_for_a_connection_ends_with_the_request() -> None:
     [
         (struct.pack(">i", -1), "an answer of -1 bytes"),
         (struct.pack(">i", 1 << 30), "an answer of 1073741824 bytes"),
-        (struct.pack(">ii", 4, 77), "the answer 77 where 1 is expected"),
+        (struct.pack(">ii", 4, 77), "correlation id 77 where 1 is expected"),
         (b"", "closed the connection"),
     ],
     ids=["negative length", "huge", "other correlation id", "end"],

@@ -1,4 +1,4 @@
-"""What classic consumers put into the opaque bytes of JoinGroup and SyncGroup.
+"""The contents of the opaque bytes in JoinGroup and SyncGroup of classic consumers.
 Two bytes with the version go before each."""
 
 from __future__ import annotations
