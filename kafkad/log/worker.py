@@ -12,12 +12,11 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from pathlib import Path
 from typing import IO, Any
 
 from kafkad.log.pipes import read_frame, write_frame
 
-_PACKAGES = str(Path(__file__).parents[2])
+_PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class Worker:

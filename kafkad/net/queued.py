@@ -11,7 +11,6 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Final, Protocol
 
 log = logging.getLogger(__name__)
@@ -20,7 +19,7 @@ _SHARE_OF_MEMORY: Final = 16
 _LARGEST_DEFAULT: Final = 64 << 20
 _STALLED_S: Final = 10.0
 """The first in line is closed when so long nothing came of its request: others wait for it."""
-_CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+_CGROUP_LIMIT: Final = "/sys/fs/cgroup/memory.max"
 
 
 class Queuer(Protocol):
@@ -133,6 +132,6 @@ class Queued:
 def default_limit() -> int:
     """A sixteenth of the memory that this machine, or its control group, has; at most 64 MB."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with suppress(OSError, ValueError):  # no control group, or "max"
-        memory = min(memory, int(_CGROUP_LIMIT.read_text()))
+    with suppress(OSError, ValueError), open(_CGROUP_LIMIT, "rb") as limit:  # no control group, or "max"
+        memory = min(memory, int(limit.read()))
     return min(memory // _SHARE_OF_MEMORY, _LARGEST_DEFAULT)
