@@ -65,7 +65,9 @@ def produce(side: Side) -> Values:
     yield "perf produce, MB per second of its CPU", median(lambda: count * SIZE / 1e6 / used(mine).cpu)
     create_topic(side, "theirs")
     words = ["--topic", "theirs", "--num-records", str(count), "--record-size", str(SIZE), "--throughput", "-1"]
-    theirs = tool("3.9", "producer-perf", *words, "--producer-props", f"bootstrap.servers=127.0.0.1:{side.port}")
+    theirs = tool(
+        "3.9", "producer-perf", *words, "--producer-props", f"bootstrap.servers=127.0.0.1:{side.port}", archived=False
+    )
     yield "the same with kafka-producer-perf-test", median(lambda: _last_mib(used(theirs).out) * MIB / 1e6)
 
 
@@ -95,7 +97,7 @@ def consume(side: Side) -> Values:
 
 def console_consumer(side: Side, count: int) -> list[str]:
     words = ["--bootstrap-server", f"127.0.0.1:{side.port}", "--topic", "full", "--from-beginning"]
-    return shell(tool("3.9", "console-consumer", *words, "--max-messages", str(count)))
+    return shell(tool("3.9", "console-consumer", *words, "--max-messages", str(count), archived=False))
 
 
 def shell(command: Sequence[str]) -> list[str]:

@@ -152,7 +152,9 @@ def main() -> None:
             if options.only not in figure.promise.name:
                 continue
             mine = cost([sys.executable, "-m", "kctl", *figure.kctl])
-            kafkas = cost(tool("3.9", "dump-log", *figure.kafka)) if figure.kafka and with_java else None
+            kafkas = (
+                cost(tool("3.9", "dump-log", *figure.kafka, archived=False)) if figure.kafka and with_java else None
+            )
             most = max(most, mine.private_mb)
             value = figure.size / MB / mine.cpu_s if figure.size else mine.cpu_s
             line, kept = figure.promise.line(value, kafkas and kafkas.cpu_s)

@@ -165,14 +165,14 @@ def java_producer(codec: str, broker: Broker, topic: str = "perf") -> Row:
     load = ["--topic", topic, "--num-records", str(JAVA_RECORDS), "--record-size", "1000", "--throughput", "-1"]
     client = [f"bootstrap.servers={broker.bootstrap}", "acks=all", "linger.ms=5", "batch.size=65536"]
     client.append(f"compression.type={codec}")
-    said = _output(oracle.tool("3.9", "producer-perf", *load, "--producer-props", *client))
+    said = _output(oracle.tool("3.9", "producer-perf", *load, "--producer-props", *client, archived=False))
     return {"mb_s": float(said.splitlines()[-1].split("(")[1].split(" ")[0])}
 
 
 def java_consumer(broker: Broker) -> Row:
     """MB/s of Kafka 3.9's consumer-perf in a new group, without the time that joining it took."""
     load = ["--topic", "read", "--messages", str(JAVA_RECORDS), "--group", f"perf-{time.time_ns()}", "--hide-header"]
-    said = _output(oracle.tool("3.9", "consumer-perf", "--bootstrap-server", broker.bootstrap, *load))
+    said = _output(oracle.tool("3.9", "consumer-perf", "--bootstrap-server", broker.bootstrap, *load, archived=False))
     return {"mb_s": float(said.splitlines()[-1].split(", ")[FETCH_MB_S])}
 
 

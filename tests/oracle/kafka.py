@@ -120,11 +120,11 @@ def _fetched(version: str, jar: str) -> bool:
     return any(jars_directory(version).glob(f"{jar}-*.jar"))
 
 
-def java(version: str, main: str, *arguments: str, options: Sequence[str]) -> list[str]:
+def java(version: str, main: str, *arguments: str, options: Sequence[str], archived: bool = True) -> list[str]:
     classpath = _classpath(version)
-    classes = _class_list.get() or f"-XX:SharedArchiveFile={_archive(version)}"
+    classes = [_class_list.get() or f"-XX:SharedArchiveFile={_archive(version)}"] if archived else []
     quiet = ["-Xlog:cds*=off", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-    return ["java", *options, classes, "-Djava.awt.headless=true", *quiet, "-cp", classpath, main, *arguments]
+    return ["java", *options, *classes, "-Djava.awt.headless=true", *quiet, "-cp", classpath, main, *arguments]
 
 
 def _classpath(version: str) -> str:
@@ -186,13 +186,13 @@ def _load_classes(version: str) -> None:
             subprocess.run(command, input=lines, capture_output=True, text=True, check=True, timeout=START_SECONDS)
 
 
-def tool(version: str, name: str, *arguments: str) -> list[str]:
-    """The command line of one of Kafka's own tools."""
+def tool(version: str, name: str, *arguments: str, archived: bool = True) -> list[str]:
+    """The command line of one of Kafka's own tools; without the archive it costs what it costs users."""
     main = MOVED.get(version, {}).get(name, TOOLS.get(name, name))
     quick = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     if name.endswith("-perf"):
         quick = ["-Xms512m", "-Xmx512m", "-XX:+UseG1GC"]
-    return java(version, main, *arguments, options=quick)
+    return java(version, main, *arguments, options=quick, archived=archived)
 
 
 def free_port() -> int:
