@@ -241,10 +241,12 @@ def _pack_aborted_flexible(aborted: list[tuple[int, int]] | None) -> bytes:
     return uvarint(len(aborted) + 1) + b"".join(_ABORTED.pack(*each) + b"\x00" for each in aborted)
 
 
-def pack_start(version: int, correlation_id: int, error_code: int, session_id: int, topics: int) -> bytes:
+def pack_start(
+    version: int, correlation_id: int, error_code: int, session_id: int, topics: int, throttle_ms: int = 0
+) -> bytes:
     """From the correlation id to the number of topics; the caller puts the length in front."""
     flexible = version >= FIRST_FLEXIBLE
-    out = _I32.pack(correlation_id) + (b"\x00" if flexible else b"") + b"\x00\x00\x00\x00"
+    out = _I32.pack(correlation_id) + (b"\x00" if flexible else b"") + _I32.pack(throttle_ms)
     if version >= 7:
         out += error_code.to_bytes(2, "big", signed=True) + _I32.pack(session_id)
     return out + (uvarint(topics + 1) if flexible else _I32.pack(topics))
@@ -276,21 +278,29 @@ class Head:
         """The bytes after the records."""
         numbers_at = 6
         partition = pack_partition(version, index, 0, 0, 0, 0, [] if read_committed else None, 0)
+        tags, throttle_end = (1, 5) if self._flexible else (0, 4)
         start = pack_start(version, 0, 0, session_id, 1)[4:] + pack_topic(key, 1, version)
-        self._start = start + partition[:numbers_at]
+        self._start = start[throttle_end:] + partition[:numbers_at]
         self._second = partition[numbers_at + 24 : -1 if self._flexible else -4]
-        layout = struct.Struct(f">ii{len(self._start)}sqqq{len(self._second)}s")
+        layout = struct.Struct(f">ii{tags}xi{len(self._start)}sqqq{len(self._second)}s")
         self._pack = layout.pack
         self._constant = layout.size - 4 + len(self.end)
 
     def pack(
-        self, correlation_id: int, high_watermark: int, last_stable_offset: int, log_start_offset: int, length: int
+        self,
+        correlation_id: int,
+        high_watermark: int,
+        last_stable_offset: int,
+        log_start_offset: int,
+        length: int,
+        throttle_ms: int = 0,
     ) -> bytes:
         size = uvarint(length + 1) if self._flexible else _I32.pack(length)
         return (
             self._pack(
                 self._constant + len(size) + length,
                 correlation_id,
+                throttle_ms,
                 self._start,
                 high_watermark,
                 last_stable_offset,

@@ -229,9 +229,9 @@ def pack_response(
 
 
 class Template:
-    """The response to a repeated one-partition request, patched in place: correlation id and three numbers."""
+    """The response to a repeated one-partition request, patched in place: correlation id, offsets, throttle time."""
 
-    __slots__ = ("_bytes", "_numbers_at")
+    __slots__ = ("_bytes", "_numbers_at", "_throttle_at")
 
     _NUMBERS_V2 = struct.Struct(">qq")
     _NUMBERS_V5 = struct.Struct(">qqq")
@@ -241,16 +241,22 @@ class Template:
         self._bytes = bytearray(pack_response(frame, version, 0, [pack_answer(Answer(partition), version)]))
         flexible = version >= FIRST_FLEXIBLE
         self._numbers_at = 8 + flexible + len(frame.echo) + len(frame.topics[0].echo) + 6
+        self._throttle_at = len(self._bytes) - 4 - flexible
 
-    def fill(self, correlation_id: int, base_offset: int, log_start_offset: int) -> bytes:
+    def fill(self, correlation_id: int, base_offset: int, log_start_offset: int, throttle_ms: int = 0) -> bytes:
         out = self._bytes
         _I32.pack_into(out, 4, correlation_id)
         self._NUMBERS_V5.pack_into(out, self._numbers_at, base_offset, -1, log_start_offset)
-        return bytes(out)
+        return self._throttled(throttle_ms) if throttle_ms else bytes(out)
 
-    def fill_v2(self, correlation_id: int, base_offset: int, log_start_offset: int) -> bytes:
+    def fill_v2(self, correlation_id: int, base_offset: int, log_start_offset: int, throttle_ms: int = 0) -> bytes:
         """Versions 3 and 4 have no log start offset."""
         out = self._bytes
         _I32.pack_into(out, 4, correlation_id)
         self._NUMBERS_V2.pack_into(out, self._numbers_at, base_offset, -1)
+        return self._throttled(throttle_ms) if throttle_ms else bytes(out)
+
+    def _throttled(self, throttle_ms: int) -> bytes:
+        out = bytearray(self._bytes)
+        _I32.pack_into(out, self._throttle_at, throttle_ms)
         return bytes(out)

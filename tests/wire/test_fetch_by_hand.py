@@ -96,12 +96,13 @@ def test_a_response_is_packed_as_declared(
 ) -> None:
     flexible = version >= by_hand.FIRST_FLEXIBLE
     key: str | bytes = b"k" * 16 if version >= by_hand.FIRST_WITH_TOPIC_IDS else name
-    packed = by_hand.pack_start(version, 5, 0, 99, 1) + by_hand.pack_topic(key, 1, version)
+    packed = by_hand.pack_start(version, 5, 0, 99, 1, 250) + by_hand.pack_topic(key, 1, version)
     packed += by_hand.pack_partition(version, 3, 6, *numbers, aborted, len(records)) + records
     if flexible:
         packed += by_hand.pack_partition_end(diverging) + b"\x00\x00"
     response = decode(declared.FetchResponse, version, packed[5 if flexible else 4 :])
     assert encode(response, version) == packed[5 if flexible else 4 :]
+    assert response.throttle_time_ms == 250
     assert version < 7 or response.session_id == 99
     (partition,) = response.responses[0].partitions
     assert (partition.partition_index, partition.error_code, partition.records) == (3, 6, records)
@@ -111,3 +112,15 @@ def test_a_response_is_packed_as_declared(
     assert (None if got is None else [(a.producer_id, a.first_offset) for a in got]) == aborted
     if flexible and diverging is not None:
         assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == diverging
+
+
+@pytest.mark.parametrize("read_committed", [False, True])
+@pytest.mark.parametrize("version", range(7, 19))
+def test_a_prepared_head_is_what_is_packed_without_it(version: int, read_committed: bool) -> None:
+    key: str | bytes = b"k" * 16 if version >= by_hand.FIRST_WITH_TOPIC_IDS else "some-topic"
+    head = by_hand.Head(version, 99, key, 3, read_committed)
+    for throttle_ms in (0, 20_011):
+        packed = by_hand.pack_start(version, 5, 0, 99, 1, throttle_ms) + by_hand.pack_topic(key, 1, version)
+        packed += by_hand.pack_partition(version, 3, 0, 9, 8, 7, [] if read_committed else None, 300)
+        size = (len(packed) + 300 + len(head.end)).to_bytes(4, "big")
+        assert head.pack(5, 9, 8, 7, 300, throttle_ms) == size + packed

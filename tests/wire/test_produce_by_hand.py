@@ -95,9 +95,10 @@ def test_a_template_is_the_response_it_stands_for(version: int) -> None:
     frame = read_produce(memoryview(body), 0, version)
     assert frame.repeats == body.index(b"records") - (1 if version >= 9 else 4)
     template = Template(frame, version)
-    for base, start in ((0, 0), (2**40, 17)):
-        filled = (template.fill if version >= 5 else template.fill_v2)(9, base, start)
-        assert filled == pack_response(frame, version, 9, [pack_answer(Answer(5, 0, base, -1, start), version)])
+    for base, start, throttle_ms in ((0, 0, 0), (2**40, 17, 20_011), (1, 1, 0)):
+        filled = (template.fill if version >= 5 else template.fill_v2)(9, base, start, throttle_ms)
+        answer = pack_answer(Answer(5, 0, base, -1, start), version)
+        assert filled == pack_response(frame, version, 9, [answer], throttle_ms)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
