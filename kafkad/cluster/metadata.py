@@ -30,11 +30,6 @@ class MetadataCache:
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self.controller_id = -1
-        self.updates = 0
-        """The number of UpdateMetadata requests applied; the broker is ready after the first."""
-        self.topic_changes = 0
-        """How often a topic or a partition of one appeared or vanished: what knows of a partition by its name holds
-        as long as this stays."""
         self._derived: dict[str, dict[str, Any]] = {}
         self._names: dict[TopicId, str] = {}
 
@@ -53,20 +48,13 @@ class MetadataCache:
                 if state.leader == LEADER_DURING_DELETE:
                     self._forget(topic.topic_name, state.partition_index, gone)
                 else:
-                    self._keep(topic.topic_name, topic.topic_id, state)
-        self.updates += 1
+                    self._topic(topic.topic_name, topic.topic_id).partitions[state.partition_index] = state
         return gone
 
     def derived(self, what: str) -> dict[str, Any]:
         """What a reader has worked out of topics, by their names; each goes when its topic changes, all when brokers
         come and go."""
         return self._derived.setdefault(what, {})
-
-    def _keep(self, name: str, topic_id: TopicId, state: UpdateMetadataPartitionState) -> None:
-        partitions = self._topic(name, topic_id).partitions
-        if state.partition_index not in partitions:
-            self.topic_changes += 1
-        partitions[state.partition_index] = state
 
     def _topic(self, name: str, topic_id: TopicId) -> TopicMetadata:
         known = self.topics.get(name)
@@ -83,8 +71,7 @@ class MetadataCache:
         topic = self.topics.get(name)
         if topic is None:
             return
-        if topic.partitions.pop(partition, None) is not None:
-            self.topic_changes += 1
+        topic.partitions.pop(partition, None)
         if not topic.partitions:
             del self.topics[name]
             self._names.pop(topic.id, None)

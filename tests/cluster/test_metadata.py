@@ -38,20 +38,16 @@ def test_what_was_worked_out_of_a_topic_goes_when_that_topic_changes() -> None:
     assert cache.derived("inside") == {}, "who can be reached has changed"
 
 
-def test_topics_that_come_and_go_are_counted_apart_from_updates() -> None:
+def test_who_wants_to_know_is_told_of_topics_that_go() -> None:
     cache = MetadataCache()
-    counted = []
-    for request in (
-        update("a"),
-        update("a", leader=2),
-        update("a", brokers=2),
-        update("a", index=1),
-        update("a", ident=b"another"),
-        update("a", leader=LEADER_DURING_DELETE, ident=b"another"),
-        update("a", leader=LEADER_DURING_DELETE, ident=b"another"),
-    ):
-        cache.apply(request)
-        counted.append(cache.topic_changes)
-    assert counted == [1, 1, 1, 2, 3, 4, 4]
-    assert cache.updates == 7
+    gone: list[str] = []
+    cache.on_topic_gone.append(gone.append)
+    for request in (update("a"), update("a", leader=2), update("a", brokers=2), update("a", index=1)):
+        assert cache.apply(request) == []
+    assert gone == []
+    cache.apply(update("a", ident=b"another"))
+    assert gone == ["a"], "made anew under the same name"
+    deleted = update("a", leader=LEADER_DURING_DELETE, ident=b"another")
+    assert [cache.apply(deleted), cache.apply(deleted)] == [["a"], []]
+    assert gone == ["a", "a"]
     assert cache.id_of("a") is None
