@@ -37,8 +37,8 @@ BAD_JSON = [
     (b'{"id": 1, "address": {"zip": "x"}}', "address.zip", "'x' is not INT"),
     (b'{"id": 1, "items": 7}', "items", None),
     (b'{"id": 1, "items": [{"n": 1}, {"n": "x"}]}', "items", None),
-    (b'{"amount": 1}', "id", "it is missing, and NOT NULL"),
-    (b'{"id": null}', "id", "it is missing, and NOT NULL"),
+    (b'{"amount": 1}', "id", "it is missing but declared NOT NULL"),
+    (b'{"id": null}', "id", "it is missing but declared NOT NULL"),
     (b'{"id": 1} x', "", "it is not one JSON object"),
     (b'{"id": 1}{"id": 2}', "", "it is not one JSON object"),
     (b'{"id": 1}, {"id": 2}', "", "it is not one JSON object"),
@@ -49,7 +49,7 @@ BAD_JSON = [
     (b'[{"id": 1}]', "", "it is not a JSON object"),
     (b"null", "", "it is not a JSON object"),
     (b"5", "", "it is not a JSON object"),
-    (None, "", "it has no value"),
+    (None, "", "it is null"),
 ]
 UNKNOWN = [
     (b'{"id": 1, "zz": 0}', "zz"),
@@ -97,7 +97,7 @@ def test_unknown_fields_are_errors_in_strict_mode_alone_however_deep(spark: Any)
 def test_a_decimal_comma_is_not_taken_for_nothing(spark: Any) -> None:
     plan = plan_of({"value": {"format": "json", "schema": "amount DECIMAL(12,2)"}})
     (row,) = _parsed(spark, plan, b'{"amount": "12,5"}')
-    assert _bad(row) == ("amount", "a decimal has no comma")
+    assert _bad(row) == ("amount", "a decimal must not contain a comma")
 
 
 def test_names_of_columns_may_be_anything(spark: Any) -> None:
@@ -115,7 +115,7 @@ def test_keys_are_parsed_as_values_are(spark: Any) -> None:
     good, bad, missing = _parsed(spark, plan, (b'{"k": 1}', b"one"), (b'{"k": "x"}', b"two"), b"three")
     assert (good._key.asDict(), good.value, _bad(good)) == ({"k": 1}, "one", None)
     assert (_bad(bad), bad._raw_key, bad._raw_value) == (("_key.k", "'x' is not INT"), b'{"k": "x"}', b"two")
-    assert _bad(missing) == ("_key", "it has no value")
+    assert _bad(missing) == ("_key", "it is null")
 
 
 def test_text_and_raw_take_everything(spark: Any) -> None:
@@ -134,11 +134,11 @@ def test_csv_is_named_by_column_too(spark: Any) -> None:
         (b"2;-;-", None),
         (b"x;a;2026-11-01", ("id", "'x' is not INT")),
         (b"3;a;soon", ("at", "'soon' is not DATE")),
-        (b"-;a;2026-11-01", ("id", "it is missing, and NOT NULL")),
-        (b"4;a", ("", "it has not 3 columns")),
-        (b"4;a;2026-11-01;more", ("", "it has not 3 columns")),
+        (b"-;a;2026-11-01", ("id", "it is missing but declared NOT NULL")),
+        (b"4;a", ("", "it does not have 3 columns")),
+        (b"4;a;2026-11-01;more", ("", "it does not have 3 columns")),
         (b"", ("", "it is empty")),
-        (None, ("", "it has no value")),
+        (None, ("", "it is null")),
     ]
     rows = _parsed(spark, plan_of({"value": block}), *[value for value, _ in cases])
     assert [_bad(row) for row in rows] == [bad for _, bad in cases]
@@ -163,8 +163,8 @@ def test_avro_is_read_by_its_schema(spark: Any) -> None:
     good, null, cut, none = _parsed(spark, plan, _zigzag(7) + b"\x02" + _zigzag(5), _zigzag(8) + b"\x00", b"", None)
     assert (good.id, good.n, _bad(good)) == (7, 5, None)
     assert (null.id, null.n, _bad(null)) == (8, None, None)
-    assert _bad(cut) == ("", "its 0 bytes do not fit the Avro schema")
-    assert _bad(none) == ("", "it has no value")
+    assert _bad(cut) == ("", "its 0 bytes do not match the Avro schema")
+    assert _bad(none) == ("", "it is null")
 
 
 def test_each_avro_row_is_read_by_its_writers_schema(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
