@@ -22,7 +22,7 @@ _REPEATS_FROM = _START.size
 _MOST_KNOWN = 128
 _LONGEST_KNOWN = 1024
 """Bytes of a request that is remembered: it names a client, a group, a member, an instance and a topic."""
-_FIRST, _FIRST_WITH_EPOCH, _FIRST_FLEXIBLE = 2, 6, 8
+_FIRST, _FIRST_WITH_THROTTLE, _FIRST_WITH_EPOCH, _FIRST_FLEXIBLE = 2, 3, 6, 8
 """Version 1 has a time in every offset."""
 
 _PLAIN = Struct(">qh")
@@ -36,12 +36,15 @@ _WITHOUT_METADATA = b"\1" + _NO_TAGS, b"\0" + _NO_TAGS
 _LONGEST = 126
 """Bytes of metadata whose length takes one byte; longer ones go the general way."""
 
+_NOT_THROTTLED = bytes(4)
+"""The throttle time of an answer; of version 2, which has none, nothing is packed."""
+
 Said = tuple[int, int, str]
 """Offset, leader epoch, metadata."""
 
 
 class _Known(NamedTuple):
-    """What a request is that begins with certain bytes, and the answer around its correlation id."""
+    """What a request is that begins with certain bytes, and the answer around its correlation id and throttle time."""
 
     commit: StandingCommit
     answer: Struct
@@ -71,7 +74,7 @@ class RepeatedCommits:
         said = _read(view, tail_at, end, version)
         if said is None or not commit.again(*said):
             return None
-        return answer.pack(before, correlation_id, after)
+        return answer.pack(before, correlation_id, _NOT_THROTTLED, after)
 
     def remember(
         self, frame: memoryview, header: RequestHeader, message: OffsetCommitRequest, response: OffsetCommitResponse
@@ -98,7 +101,11 @@ class RepeatedCommits:
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         answer = encode_response(header.api_key, self.version, 0, response)
-        self._known[prefix] = _Known(commit, Struct(f">4si{len(answer) - 8}s"), answer[:4], answer[8:])
+        throttle_at = 8 + (self.version >= _FIRST_FLEXIBLE)
+        throttle_size = len(_NOT_THROTTLED) if self.version >= _FIRST_WITH_THROTTLE else 0
+        after = answer[throttle_at + throttle_size :]
+        layout = Struct(f">4si{throttle_at - 8}x{throttle_size}s{len(after)}s")
+        self._known[prefix] = _Known(commit, layout, answer[:4], after)
         return name
 
 
