@@ -6,6 +6,7 @@ less than `min_bytes` waits for the partitions it asked for, until `max_wait_ms`
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
 
@@ -56,6 +57,8 @@ class Found(NamedTuple):
     aborted: list[tuple[int, int]] | None = None
     records: Slice | None = None
     diverging: tuple[int, int] | None = None
+    quiet: bool = False
+    """There is nothing to read until the partition moves."""
 
 
 class FetchApi:
@@ -89,7 +92,9 @@ class FetchApi:
             self._wait(connection, attempt, frame.max_wait_ms)
             return PENDING
         if type(reply) is list and may_repeat(frame, session):
-            [partition] = attempt.partitions()
+            [followed] = session.followed.values()
+            partition = followed.partition
+            assert partition is not None
             peer: Peer = connection.peer
             peer.prepare(FETCH, RepeatedFetch(self, request, version, frame, session, partition), partition.tp.topic)
         return reply
@@ -110,7 +115,9 @@ class FetchApi:
         reply = yield from attempt.reply(final=attempt.due_ms <= self._clock.monotonic_ms())
         if reply is None:
             left_ms = int(attempt.due_ms - self._clock.monotonic_ms())
-            if not connection.closed:
+            if connection.closed:
+                attempt.leave()
+            else:
                 self._wait(connection, attempt, max(left_ms, 1))
             return PENDING
         return reply
@@ -124,23 +131,32 @@ class FetchApi:
         return PENDING
 
     def _wait(self, connection: Connection, attempt: _Attempt, max_wait_ms: int) -> None:
+        def gone() -> None:
+            wait.end()
+            attempt.leave()
+
         def try_again(final: bool) -> bool:
             if attempt.is_large:
                 connection.peer.on_close = None
+                attempt.end_wait()
                 self._in_pieces(connection, self._attempted(connection, attempt), alone=False)
                 return True
             reply = at_once(attempt.reply(final))
             if reply is None:
                 return False
             connection.peer.on_close = None
+            attempt.end_wait()
             connection.reply(reply)
             return True
 
-        wait: FetchWait = self._replicas.waits.fetch(attempt.partitions(), max_wait_ms, try_again)
-        connection.peer.on_close = wait.end
+        wait: FetchWait = self._replicas.waits.fetch(max_wait_ms, try_again)
+        attempt.begin_wait(wait)
+        connection.peer.on_close = gone
 
-    def read_all(self, frame: FetchFrame, session: Session, arrives: bool) -> Pieces[tuple[list[Found], int, bool]]:
-        """Every partition of the session within the request's bytes: (answers, bytes of records, must answer now).
+    def read_all(
+        self, frame: FetchFrame, session: Session, wanted: list[Followed], arrives: bool, watch: bool
+    ) -> Pieces[tuple[list[Found], int, bool]]:
+        """These partitions within the request's bytes: (answers, bytes of records, must answer now).
 
         `arrives`: for the first time with this request, which says how far a follower has come by now.
         """
@@ -148,15 +164,19 @@ class FetchApi:
         total = 0
         urgent = False
         found: list[Found] = []
-        for followed in list(session.followed.values()):
+        for followed in wanted:
             if not len(found) & _PIECE:
                 yield
             try:
-                answer = self._read(frame, followed, left, not total, arrives)
+                partition = self._found(followed)
+                if watch:
+                    followed.watch()
+                answer = self._read(frame, followed, partition, left, not total, arrives)
             except KafkaError as error:
                 answer = self._failed(followed, error)
             if answer.error_code or answer.diverging:
                 urgent = True
+            session.looked_at(followed, answer.quiet, answer.high_watermark, answer.log_start_offset)
             if answer.records is not None:
                 total += answer.records.length
                 left = max(left - answer.records.length, 0)
@@ -172,9 +192,10 @@ class FetchApi:
             self._replicas.directory_failed(error)
         return Found(followed, error.code)
 
-    def _read(self, frame: FetchFrame, followed: Followed, left: int, at_least_one: bool, arrives: bool) -> Found:
+    def _read(
+        self, frame: FetchFrame, followed: Followed, partition: Partition, left: int, at_least_one: bool, arrives: bool
+    ) -> Found:
         wanted = followed.wanted
-        partition = self.find(followed)
         partition.check_leader(wanted.leader_epoch)
         follower = frame.replica_id
         if follower >= 0:
@@ -199,16 +220,21 @@ class FetchApi:
         aborted = None
         if frame.read_committed:
             aborted = log.aborted_transactions(wanted.offset, upto) if records is not None else []
-        return Found(followed, 0, high_watermark, stable, log.start_offset, aborted, records)
+        quiet = wanted.offset >= upto
+        return Found(followed, 0, high_watermark, stable, log.start_offset, aborted, records, None, quiet)
 
-    def find(self, followed: Followed) -> Partition:
+    def _found(self, followed: Followed) -> Partition:
         name = followed.key
         if isinstance(name, bytes):
             known = self._replicas.metadata.name_of(name)
             if known is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
             name = known
-        return self._replicas.get(name, followed.wanted.partition)
+        partition = self._replicas.get(name, followed.wanted.partition)
+        if followed.partition is not partition:
+            followed.unwatch()
+            followed.partition = partition
+        return partition
 
 
 def _diverging(partition: Partition, epoch: int, offset: int) -> tuple[int, int] | None:
@@ -224,7 +250,17 @@ def _diverging(partition: Partition, epoch: int, offset: int) -> tuple[int, int]
 class _Attempt:
     """One fetch being answered: read again each time something it waits for has moved."""
 
-    __slots__ = ("_api", "_arrives", "_correlation_id", "_frame", "_session", "_version", "due_ms", "is_large")
+    __slots__ = (
+        "_api",
+        "_arrives",
+        "_correlation_id",
+        "_frame",
+        "_session",
+        "_version",
+        "_watches",
+        "due_ms",
+        "is_large",
+    )
 
     def __init__(self, api: FetchApi, frame: FetchFrame, session: Session, version: int, correlation_id: int) -> None:
         self._api = api
@@ -233,24 +269,43 @@ class _Attempt:
         self._session = session
         self._version = version
         self._correlation_id = correlation_id
+        self._watches = bool(session.id) or len(session.followed) > _MANY_PARTITIONS
+        """What it looks at tells it when it moves; of a small fetch without a session only what it has to wait for."""
         self.is_large = len(session.followed) > _MANY_PARTITIONS
         self.due_ms = api.now_ms() + (frame.max_wait_ms if session.followed else 0) if self.is_large else 0.0
 
-    def partitions(self) -> list[Partition]:
-        found = []
-        for followed in self._session.followed.values():
-            try:
-                found.append(self._api.find(followed))
-            except KafkaError:
-                continue
-        return found
+    def begin_wait(self, wait: FetchWait) -> None:
+        """In the turn in which `reply` found too little, unless it watches already."""
+        session = self._session
+        session.wait = wait
+        if not self._watches:
+            self._watches = True
+            for followed in session.followed.values():
+                followed.watch()
+        if session.restless:
+            wait.stir()
+
+    def end_wait(self) -> None:
+        self._session.wait = None
+
+    def leave(self) -> None:
+        """Nobody is there any more to be answered."""
+        self._session.wait = None
+        if not self._session.id:
+            at_once(self._session.close())
 
     def reply(self, final: bool) -> Pieces[Reply | None]:
+        """At first all that the request is about, later what has moved since."""
+        session = self._session
         arrives, self._arrives = self._arrives, False
-        found, total, urgent = yield from self._api.read_all(self._frame, self._session, arrives)
+        everything = session.followed.values()
+        whole = arrives and not session.incremental
+        session.restless = False
+        found, total, urgent = yield from self._look(everything if whole else session.moved, arrives)
         if total < self._frame.min_bytes and not final and not urgent:
             return None
-        session = self._session
+        if not whole and not session.incremental:
+            found, _, _ = yield from self._look(everything, False)
         if session.id:
             session.rotate(answer.followed for answer in found if answer.records is not None)
             news = []
@@ -261,7 +316,12 @@ class _Attempt:
                     news.append(answer)
             if session.incremental:
                 found = news
+        elif self._watches:
+            yield from session.close()
         return (yield from self._pack(found))
+
+    def _look(self, wanted: Iterable[Followed], arrives: bool) -> Pieces[tuple[list[Found], int, bool]]:
+        return self._api.read_all(self._frame, self._session, list(wanted), arrives, self._watches)
 
     def _pack(self, found: list[Found]) -> Pieces[Reply]:
         version = self._version

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from random import Random
 
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.replica.partition import Partition
+from kafkad.replica.waits import FetchWait
 from kafkad.turns import Pieces
 from kafkad.wire.fetch import FetchFrame, Wanted
 
@@ -18,15 +20,50 @@ NO_SESSION = 0
 
 
 class Followed:
-    """One partition of a session: what the client wants of it, and what it was last told."""
+    """One partition of a session: what the client wants of it, and what it was last told. It watches the partition."""
 
-    __slots__ = ("high_watermark", "key", "log_start_offset", "wanted")
+    __slots__ = ("high_watermark", "key", "log_start_offset", "partition", "session", "wanted")
 
-    def __init__(self, key: str | bytes, wanted: Wanted) -> None:
+    def __init__(self, session: Session, key: str | bytes, wanted: Wanted) -> None:
+        self.session = session
         self.key = key
+        self.partition: Partition | None = None
+        """Where it was found last."""
         self.wanted = wanted
         self.high_watermark = -1
         self.log_start_offset = -1
+
+    def watch(self) -> None:
+        """Be told of the next thing that happens to the partition."""
+        partition = self.partition
+        if partition is not None:
+            partition.watchers[self] = None
+            if self.session.replica_id >= 0:
+                partition.end_watchers[self] = None
+
+    def unwatch(self) -> None:
+        partition = self.partition
+        if partition is not None:
+            partition.watchers.pop(self, None)
+            if self.session.replica_id >= 0:
+                partition.end_watchers.pop(self, None)
+
+    def watermark_moved(self) -> None:
+        """A follower is told of it with its next records: it does not wait for that."""
+        session = self.session
+        session.moved[self] = None
+        if session.replica_id < 0:
+            session.stir()
+
+    def end_moved(self) -> None:
+        session = self.session
+        session.moved[self] = None
+        if self.partition is not None:
+            self.partition.was_at_end(session.replica_id, self.wanted.offset, session.used_ms)
+        session.stir()
+
+    def knows(self, high_watermark: int, log_start_offset: int) -> bool:
+        return high_watermark == self.high_watermark and log_start_offset == self.log_start_offset
 
     def is_news(self, error_code: int, high_watermark: int, log_start_offset: int, length: int) -> bool:
         """True if an incremental answer has to mention it; remembers what it then says."""
@@ -38,12 +75,34 @@ class Followed:
 
 
 class Session:
-    """Kept from one fetch to the next; without one (`id` 0) it lives for a single request."""
+    """Kept from one fetch to the next; without one (`id` 0) it lives for a single request.
 
-    __slots__ = ("by_id", "epoch", "followed", "id", "incremental", "used_ms")
+    Only the partitions in `moved` can have anything to say: they were named, or something has happened to them, since
+    they were looked at and found to have nothing. The others cost a fetch nothing, however many they are.
+    """
 
-    def __init__(self, session_id: int, by_id: bool, used_ms: float) -> None:
+    __slots__ = (
+        "by_id",
+        "epoch",
+        "followed",
+        "id",
+        "incremental",
+        "moved",
+        "replica_id",
+        "restless",
+        "used_ms",
+        "wait",
+    )
+
+    def __init__(self, session_id: int, by_id: bool, used_ms: float, replica_id: int = -1) -> None:
         self.id = session_id
+        self.replica_id = replica_id
+        """Of the broker that follows; -1 for a consumer."""
+        self.moved: dict[Followed, None] = {}
+        self.wait: FetchWait | None = None
+        """The fetch that waits."""
+        self.restless = False
+        """Something has moved since the last look began, and nobody waited."""
         self.epoch = 1
         self.by_id = by_id
         self.used_ms = used_ms
@@ -56,22 +115,49 @@ class Session:
             for wanted in topic.partitions:
                 known = followed.get((topic.key, wanted.partition))
                 if known is None:
-                    followed[topic.key, wanted.partition] = Followed(topic.key, wanted)
+                    known = Followed(self, topic.key, wanted)
+                    followed[topic.key, wanted.partition] = known
                     if not len(followed) & _PIECE:
                         yield
                 else:
                     known.wanted = wanted
+                self.moved[known] = None
             yield
         for key, indexes in frame.forgotten:
             for index in indexes:
-                followed.pop((key, index), None)
+                gone = followed.pop((key, index), None)
+                if gone is not None:
+                    gone.unwatch()
+                    self.moved.pop(gone, None)
             yield
+
+    def stir(self) -> None:
+        if self.wait is not None:
+            self.wait.stir()
+        else:
+            self.restless = True
+
+    def looked_at(self, followed: Followed, quiet: bool, high_watermark: int, log_start_offset: int) -> None:
+        """HOT. In the same turn. Without anything to read, and nothing that the client has not been told, it need not
+        be looked at again before it moves."""
+        if quiet and (not self.incremental or followed.knows(high_watermark, log_start_offset)):
+            self.moved.pop(followed, None)
+        else:
+            self.moved[followed] = None
 
     def rotate(self, served: Iterable[Followed]) -> None:
         """Partitions that got data go to the end, so that a full answer never starves the others."""
-        if self.id:
-            for each in served:
-                self.followed.move_to_end((each.key, each.wanted.partition))
+        moved = self.moved
+        for each in served:
+            moved.pop(each, None)
+            moved[each] = None
+
+    def close(self) -> Pieces[None]:
+        """Nobody comes back to it."""
+        for number, followed in enumerate(self.followed.values()):
+            followed.unwatch()
+            if not number & _PIECE:
+                yield
 
 
 class FetchSessions:
@@ -91,11 +177,16 @@ class FetchSessions:
     def open(self, frame: FetchFrame, by_id: bool, now_ms: float) -> Pieces[Session]:
         """The session this request belongs to, brought up to date; KafkaError 70, 71 or 106 as Kafka has them."""
         if frame.session_epoch in (FIRST_EPOCH, SESSIONLESS_EPOCH):
-            self._sessions.pop(frame.session_id, None)
-            session = Session(NO_SESSION, by_id, now_ms)
+            before = self._sessions.pop(frame.session_id, None)
+            if before is not None:
+                yield from before.close()
+            session = Session(NO_SESSION, by_id, now_ms, frame.replica_id)
             yield from session.update(frame)
-            followed = len(session.followed)
-            if frame.session_epoch == FIRST_EPOCH and followed and self._make_room(followed, now_ms):
+            if (
+                frame.session_epoch == FIRST_EPOCH
+                and session.followed
+                and (yield from self._make_room(session, now_ms))
+            ):
                 self._keep(session)
             return session
         return (yield from self._continue(frame, by_id, now_ms))
@@ -137,15 +228,21 @@ class FetchSessions:
         session.id = session_id
         self._sessions[session_id] = session
 
-    def _make_room(self, size: int, now_ms: float) -> bool:
-        """A full cache gives up its longest unused session if that is stale, or smaller than the new one."""
+    def _make_room(self, new: Session, now_ms: float) -> Pieces[bool]:
+        """A full cache gives up its longest unused session if that is stale, or a consumer's and smaller than the new
+        one. To a follower it gives up any consumer's: replication comes first."""
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))
-        if now_ms - oldest.used_ms < self._eviction_ms and len(oldest.followed) >= size:
-            return False
+        if now_ms - oldest.used_ms < self._eviction_ms:
+            consumers = (session for session in self._sessions.values() if session.replica_id < 0)
+            consumer = next(consumers, None)
+            if consumer is None or (new.replica_id < 0 and len(consumer.followed) >= len(new.followed)):
+                return False
+            oldest = consumer
         del self._sessions[oldest.id]
         self.evictions += 1
+        yield from oldest.close()
         return True

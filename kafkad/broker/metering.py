@@ -98,7 +98,7 @@ def _state_families(lifecycle: Lifecycle) -> Iterator[Family]:
 def _waiting_families(replicas: ReplicaManager, logs: LogManager) -> Iterator[Family]:
     partitions = list(replicas)
     waiting: list[tuple[Labels | str, float]] = [
-        ((("delayedOperation", "Fetch"),), len({wait for p in partitions for wait in p.fetch_waits})),
+        ((("delayedOperation", "Fetch"),), replicas.waits.fetches),
         ((("delayedOperation", "Produce"),), sum(len(p.commit_waits) for p in partitions)),
     ]
     yield Family("kafka_server_delayedoperationpurgatory_purgatorysize", GAUGE, "Requests that wait.", waiting)

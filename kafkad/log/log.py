@@ -82,6 +82,7 @@ class Log:
         "found",
         "on_damage",
         "on_flushed",
+        "on_start_moved",
         "placed",
         "producers",
         "retired",
@@ -125,6 +126,8 @@ class Log:
         self.flushed_ms = clock.now_ms()
         self.flushed_until = loaded.end_offset
         """The end of the records that are on the disk; the recovery point, which covers indexes too, may be lower."""
+        self.on_start_moved: Callable[[], None] = _nobody_waits
+        """Called when records at the beginning have been dropped."""
         self.on_flushed: Callable[[], None] = _nobody_waits
         """Called when `flushed_until` has moved."""
         self.durable_name = -1
@@ -559,6 +562,7 @@ class Log:
             with disk_errors(self.directory, "moving the start of the log"):
                 self.epochs.truncate_from_start(offset)
             self.producers.advance_start(offset)
+            self.on_start_moved()
 
     def delete_old_segments(self, now_ms: int, upto: int | None = None) -> int:
         """Delete the segments that retention no longer keeps, oldest first; return their number.

@@ -46,7 +46,7 @@ class Leading:
     def was_at_end(self, broker: int, end_offset: int, now_ms: float) -> None:
         """It fetched at that time and had everything: the log ended at `end_offset`, as its own does."""
         known = self.followers.get(broker)
-        if known is not None and known.end_offset == end_offset:
+        if known is not None and known.end_offset == known.leader_end == end_offset:
             self.followers[broker] = rules.fetched(known, end_offset, known.start_offset, end_offset, now_ms)
 
     def high_watermark(self, now_at: int, end_offset: int, now_ms: float) -> int:

@@ -23,7 +23,7 @@ from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.following import Following
 from kafkad.replica.leading import IsrChange, Leading, begin
-from kafkad.replica.waits import FetchWait, Waits
+from kafkad.replica.waits import Waits, Watcher
 from kafkad.wire.records import RECORD_COUNT, Header
 
 """Its place in a batch header."""
@@ -74,9 +74,9 @@ class Partition:
         "broker_id",
         "commit_waits",
         "commits_at_once",
+        "end_watchers",
         "enough_in_sync",
         "failure",
-        "fetch_waits",
         "flushed_only",
         "following",
         "high_watermark",
@@ -88,7 +88,7 @@ class Partition:
         "role",
         "stopped",
         "tp",
-        "waits",
+        "watchers",
     )
 
     def __init__(
@@ -98,7 +98,6 @@ class Partition:
         self.log = log
         self._parts = parts
         self.broker_id = parts.broker_id
-        self.waits = parts.waits
         self.role = Role()
         self.leader_epoch = NO_EPOCH
         self.is_leader = False
@@ -107,11 +106,15 @@ class Partition:
         self.stopped = False
         """Deleted here, or handed over to another broker."""
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
-        self.fetch_waits: dict[FetchWait, None] = {}
+        self.watchers: dict[Watcher, None] = {}
+        """Told, once, when the high watermark moves."""
+        self.end_watchers: dict[Watcher, None] = {}
+        """Followers', told, once, when the log grows."""
         self.commit_waits: deque[tuple[int, OnCommitted]] = deque()
         self.failure: KafkaError | None = None
         """The reason why this replica is offline (its log directory failed); None while it is online."""
         self.probe = probe
+        log.on_start_moved = self._tell_watchers
         self._settle()
 
     # -- role ------------------------------------------------------------------------------------------------------
@@ -129,7 +132,7 @@ class Partition:
         self._advance()
         if not self.is_leader:
             self._refuse_commit_waits()
-        self.waits.wake(self)
+        self._tell_all()
 
     def _take_part(self, role: Role) -> None:
         if not self.is_leader:
@@ -150,10 +153,12 @@ class Partition:
         self.log.update_config(config)
         self._settle()
         self._advance()
+        self._tell_watchers()
 
     def take_log(self, log: Log) -> None:
         """The same records in another log directory; go on there."""
         self.log = log
+        log.on_start_moved = self._tell_watchers
         self._settle()
 
     def fail(self, error: KafkaError) -> None:
@@ -161,7 +166,7 @@ class Partition:
         self.failure = error
         self._settle()
         self._refuse_commit_waits()
-        self.waits.wake(self)
+        self._tell_all()
 
     def retire(self) -> None:
         """It is being deleted or handed over; holders of this object must look the partition up again."""
@@ -170,7 +175,7 @@ class Partition:
         self.leading = self.following = None
         self._settle()
         self._refuse_commit_waits()
-        self.waits.wake(self)
+        self._tell_all()
 
     def _settle(self) -> None:
         """Work out, once per change, what the hot path asks with every request."""
@@ -202,10 +207,12 @@ class Partition:
         base = log.append(view, at, end, header, self.leader_epoch)
         if self._alone:
             self.high_watermark = log.end_offset
+            if self.watchers:
+                self._tell_watchers()
         elif self._alone_in_sync:
             self._advance()
-        if self.fetch_waits:
-            self.waits.wake(self)
+        if self.end_watchers:
+            self._tell_end_watchers()
         probe = self.probe
         probe.total_produce += 1
         probe.messages_in += header[RECORD_COUNT]
@@ -235,7 +242,7 @@ class Partition:
         """It never goes back, but when the log itself does."""
         if self.high_watermark < offset:
             self.high_watermark = offset
-            self.waits.wake(self)
+            self._tell_watchers()
             while self.commit_waits and self.commit_waits[0][0] <= self.high_watermark:
                 self.when_committed(*self.commit_waits.popleft())
 
@@ -276,6 +283,23 @@ class Partition:
         for _, on_committed in waiting:
             on_committed(error)
 
+    # -- watchers --------------------------------------------------------------------------------------------------
+
+    def _tell_watchers(self) -> None:
+        watchers, self.watchers = self.watchers, {}
+        for watcher in watchers:
+            watcher.watermark_moved()
+
+    def _tell_end_watchers(self) -> None:
+        watchers, self.end_watchers = self.end_watchers, {}
+        for watcher in watchers:
+            watcher.end_moved()
+
+    def _tell_all(self) -> None:
+        """Its role or its disk is another, or it is gone."""
+        self._tell_watchers()
+        self._tell_end_watchers()
+
     # -- followers -------------------------------------------------------------------------------------------------
 
     def check_replica(self, broker: int, current_leader_epoch: int) -> None:
@@ -299,6 +323,11 @@ class Partition:
         self._propose(leading.joined_by(self.high_watermark, self._parts.metadata.brokers))
         if offset != before:
             self._advance()
+
+    def was_at_end(self, broker: int, offset: int, now_ms: float) -> None:
+        """The follower fetched from `offset` on at that time, and there was nothing: for it there still is not."""
+        if self.leading is not None:
+            self.leading.was_at_end(broker, offset, now_ms)
 
     def expel_laggards(self) -> None:
         """Ask for an ISR without the followers that have not caught up for too long."""
@@ -354,8 +383,8 @@ class Partition:
         return watermark, stable, stable if read_committed else watermark
 
     def _flushed(self) -> None:
-        if self.flushed_only and self.fetch_waits:
-            self.waits.wake(self)
+        if self.flushed_only:
+            self._tell_watchers()
 
     def read(self, offset: int, max_bytes: int, upto: int, at_least_one: bool) -> Slice | None:
         """HOT. Whole batches below `upto`; OFFSET_OUT_OF_RANGE outside the log, nothing between `upto` and its end."""

@@ -1,48 +1,61 @@
-"""Fetches that wait for more bytes of their partitions.
+"""Fetches that wait for more bytes, and being told of a partition that moved.
 
-A partition that moved is only marked; the waiting fetches are tried once per turn of the event loop, however many
-appends that turn brought.
+Whoever has looked at a partition leaves a `Watcher` there; it is told of the next thing that happens, once. What it
+then wants to try waits for the next turn of the event loop, however many appends this one brings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 from kafkad.clock import Clock
 from kafkad.timers import Timer, Timers
 
-if TYPE_CHECKING:
-    from kafkad.replica.partition import Partition
+
+class Watcher(Protocol):
+    """Registered with one partition in one of its roles: a consumer's or a follower's."""
+
+    def watermark_moved(self) -> None:
+        """Consumers may see more, or the start of the log has moved."""
+
+    def end_moved(self) -> None:
+        """The log has grown, or the partition is led no more."""
 
 
 class FetchWait:
     """A fetch that found too little. `attempt(final)` answers it if it can, and says whether it did."""
 
-    __slots__ = ("_partitions", "_timer", "attempt", "done")
+    __slots__ = ("_timer", "_waits", "attempt", "done", "stirred")
 
-    def __init__(self, partitions: Sequence[Partition], attempt: Callable[[bool], bool]) -> None:
+    def __init__(self, waits: Waits, attempt: Callable[[bool], bool]) -> None:
+        self._waits = waits
         self.attempt = attempt
         self.done = False
-        self._partitions = partitions
+        self.stirred = False
         self._timer: Timer | None = None
 
     def begin(self, timers: Timers, deadline_ms: float) -> None:
-        for partition in self._partitions:
-            partition.fetch_waits[self] = None
         self._timer = timers.at(deadline_ms, self._expire)
 
+    def stir(self) -> None:
+        """Try it in the next turn of the loop."""
+        if not self.stirred:
+            self.stirred = True
+            self._waits.try_soon(self)
+
     def try_now(self) -> None:
+        self.stirred = False
         if not self.done and self.attempt(False):
             self.end()
 
     def end(self) -> None:
-        """Forget it everywhere: answered, expired, or its connection is gone."""
-        self.done = True
-        for partition in self._partitions:
-            partition.fetch_waits.pop(self, None)
-        if self._timer is not None:
-            self._timer.cancel()
+        """Answered, expired, or its connection is gone."""
+        if not self.done:
+            self.done = True
+            self._waits.fetches -= 1
+            if self._timer is not None:
+                self._timer.cancel()
 
     def _expire(self) -> None:
         if not self.done:
@@ -51,26 +64,28 @@ class FetchWait:
 
 
 class Waits:
-    """Collects the partitions that moved in this turn and then tries what waits for them."""
+    """All fetches that wait on one broker."""
 
     def __init__(self, timers: Timers, clock: Clock, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._timers = timers
         self._clock = clock
         self._call_soon = call_soon
-        self._moved: dict[Partition, None] = {}
+        self._stirred: list[FetchWait] = []
+        self.fetches = 0
+        """How many wait."""
 
-    def fetch(self, partitions: Sequence[Partition], max_wait_ms: int, attempt: Callable[[bool], bool]) -> FetchWait:
-        wait = FetchWait(partitions, attempt)
+    def fetch(self, max_wait_ms: int, attempt: Callable[[bool], bool]) -> FetchWait:
+        wait = FetchWait(self, attempt)
+        self.fetches += 1
         wait.begin(self._timers, self._clock.monotonic_ms() + max_wait_ms)
         return wait
 
-    def wake(self, partition: Partition) -> None:
-        if not self._moved:
+    def try_soon(self, wait: FetchWait) -> None:
+        if not self._stirred:
             self._call_soon(self._run)
-        self._moved[partition] = None
+        self._stirred.append(wait)
 
     def _run(self) -> None:
-        moved, self._moved = self._moved, {}
-        for partition in moved:
-            for wait in list(partition.fetch_waits):
-                wait.try_now()
+        stirred, self._stirred = self._stirred, []
+        for wait in stirred:
+            wait.try_now()

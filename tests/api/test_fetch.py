@@ -149,23 +149,23 @@ def test_a_session_is_told_only_news(frames: Frames) -> None:
     assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_fetch_waits_for_bytes_and_is_answered_when_they_come(frames: Frames) -> None:
+def test_a_watchers_for_bytes_and_is_answered_when_they_come(frames: Frames) -> None:
     frames.broker.create("t", 2)
     assert frames.begin(request(frames, 12, {0: 0, 1: 0}, max_wait_ms=60_000), 12) is None
     partition = frames.broker.replicas.leader("t", 0)
     other = frames.broker.replicas.leader("t", 1)
-    assert len(partition.fetch_waits) == len(other.fetch_waits) == 1
+    assert len(partition.watchers) == len(other.watchers) == 1
     fill(frames, batches=1)
     frames.broker.settle()
     [reply] = frames.connection.replies
     assert reply is not None
     [found, _] = answers(frames.decode(reply, 1, 12))
     assert offsets(found) == [0, 1]
-    assert not partition.fetch_waits
-    assert not other.fetch_waits
+    assert not partition.watchers
+    assert not other.watchers
 
 
-def test_a_fetch_waits_until_there_is_enough(frames: Frames) -> None:
+def test_a_watchers_until_there_is_enough(frames: Frames) -> None:
     frames.broker.create("t")
     assert frames.begin(request(frames, 12, {0: 0}, max_wait_ms=60_000, min_bytes=300), 12) is None
     for enough in (False, False, True):
@@ -178,7 +178,7 @@ def test_a_fetch_that_waits_is_forgotten_with_its_connection(frames: Frames) -> 
     frames.broker.create("t")
     frames.begin(request(frames, 12, {0: 0}, max_wait_ms=60_000), 12)
     frames.connection.peer.closed()
-    assert not frames.broker.replicas.leader("t", 0).fetch_waits
+    assert not frames.broker.replicas.leader("t", 0).watchers
 
 
 def test_a_fetch_that_waits_hears_that_its_topic_is_gone(frames: Frames) -> None:

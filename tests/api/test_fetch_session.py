@@ -126,6 +126,22 @@ def test_a_full_cache_gives_up_the_stale_or_the_smaller() -> None:
     assert kept.evictions == 2
 
 
+def test_consumers_do_not_take_the_places_of_followers_but_followers_take_theirs() -> None:
+    kept = sessions(slots=2)
+    follower = at_once(kept.open(frame(0, 0, {"t": [0]})._replace(replica_id=2), False, 0))
+    consumer = at_once(kept.open(frame(0, 0, {"t": [0, 1, 2]}), False, 1))
+    larger = at_once(kept.open(frame(0, 0, {"t": [0, 1, 2, 3]}), False, 2))
+    assert larger.id > 0
+    assert kept.awaits(follower, 1)
+    assert not kept.awaits(consumer, 1)
+    second = at_once(kept.open(frame(0, 0, {"t": [0]})._replace(replica_id=3), False, 3))
+    assert second.id > 0
+    assert not kept.awaits(larger, 1)
+    assert at_once(kept.open(frame(0, 0, {"t": list(range(50))}), False, 4)).id == 0
+    assert kept.awaits(follower, 1)
+    assert kept.awaits(second, 1)
+
+
 def test_without_slots_there_are_no_sessions() -> None:
     assert at_once(sessions(slots=0).open(frame(0, 0, {"t": [0]}), False, 0)).id == 0
 
@@ -134,4 +150,4 @@ def test_partitions_that_got_data_go_to_the_end() -> None:
     kept = sessions()
     session = at_once(kept.open(frame(0, 0, {"t": [0, 1, 2]}), False, 0))
     session.rotate([session.followed["t", 0]])
-    assert followed(session) == [("t", 1), ("t", 2), ("t", 0)]
+    assert [each.wanted.partition for each in session.moved] == [1, 2, 0]

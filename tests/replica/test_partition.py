@@ -20,7 +20,7 @@ from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.leading import IsrChange
 from kafkad.replica.partition import Partition, ReplicaParts, Role
-from kafkad.replica.waits import Waits
+from kafkad.replica.waits import FetchWait, Waits
 from kafkad.timers import Timers
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from tests.fakes import FakeClock, HeldDisk
@@ -181,58 +181,97 @@ def test_a_failed_replica_serves_nobody_with_the_reason(made: Made) -> None:
     assert not made.partition.appends_as_is
 
 
+class Told:
+    """A watcher that stirs its wait, as a consumer's and a follower's do."""
+
+    def __init__(self, wait: FetchWait | None = None) -> None:
+        self.wait = wait
+        self.heard: list[str] = []
+
+    def watermark_moved(self) -> None:
+        self._hear("watermark")
+
+    def end_moved(self) -> None:
+        self._hear("end")
+
+    def _hear(self, what: str) -> None:
+        self.heard.append(what)
+        if self.wait is not None:
+            self.wait.stir()
+
+
 def test_a_wait_is_tried_once_a_turn_and_ends_when_it_is_answered(made: Made) -> None:
     partition = made.partition
     partition.become(LEADER)
-    made.turns.run()
     tries: list[bool] = []
 
     def attempt(final: bool) -> bool:
         tries.append(final)
+        partition.watchers[told] = None
         return made.log.end_offset >= 6
 
-    made.waits.fetch([partition], 500, attempt)
+    told = Told(made.waits.fetch(500, attempt))
+    partition.watchers[told] = None
     made.append()
     assert made.turns.run() == 1
     assert tries == [False]
     made.append()
+    partition.watchers[told] = None
     made.append()
     assert made.turns.run() == 1
     assert tries == [False, False]
-    assert not partition.fetch_waits
+    assert made.waits.fetches == 0
     made.clock.advance(1000)
     assert made.timers.expire(made.clock.monotonic_ms()) == 0
 
 
 def test_a_wait_is_answered_with_what_there_is_at_its_deadline(made: Made) -> None:
-    made.partition.become(LEADER)
-    made.turns.run()
     tries: list[bool] = []
 
     def attempt(final: bool) -> bool:
         tries.append(final)
         return final
 
-    made.waits.fetch([made.partition], 500, attempt)
+    made.waits.fetch(500, attempt)
     made.clock.advance(499)
     assert made.timers.expire(made.clock.monotonic_ms()) == 0
     made.clock.advance(1)
     assert made.timers.expire(made.clock.monotonic_ms()) == 1
     assert tries == [True]
-    assert not made.partition.fetch_waits
+    assert made.waits.fetches == 0
 
 
-def test_who_waits_hears_of_a_lost_role(made: Made) -> None:
-    partition = made.partition
-    partition.become(LEADER)
-    made.turns.run()
+def test_a_wait_that_has_ended_is_not_tried(made: Made) -> None:
     tries: list[bool] = []
-    wait = made.waits.fetch([partition], 500, lambda final: bool(tries.append(final)))  # type: ignore[func-returns-value]
-    partition.retire()
-    made.turns.run()
-    assert tries == [False]
+    wait = made.waits.fetch(500, lambda final: bool(tries.append(final)))  # type: ignore[func-returns-value]
+    wait.stir()
     wait.end()
-    assert not partition.fetch_waits
+    wait.end()
+    made.turns.run()
+    assert (tries, made.waits.fetches) == ([], 0)
+
+
+def test_followers_are_told_of_appends_and_consumers_of_what_is_committed(made: Made) -> None:
+    partition = made.partition
+    partition.become(WITH_FOLLOWER)
+    consumer, follower = Told(), Told()
+
+    def watch() -> None:
+        partition.watchers[consumer] = None
+        partition.end_watchers[follower] = None
+
+    watch()
+    made.append(2)
+    made.append(1)
+    assert (consumer.heard, follower.heard) == ([], ["end"]), "once"
+    partition.fetched_by(2, 2, 0)
+    assert (consumer.heard, follower.heard) == (["watermark"], ["end"])
+    watch()
+    partition.delete_records(1)
+    assert consumer.heard == ["watermark", "watermark"]
+    watch()
+    partition.retire()
+    assert (consumer.heard[2:], follower.heard[1:]) == (["watermark"], ["end"])
 
 
 def test_who_waits_for_the_high_watermark_is_called_when_it_is_there(made: Made) -> None:

@@ -1,0 +1,265 @@
+"""Large fetch sessions: what wakes one, and what a wake costs. Counted, not timed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kafkad.api.fetch import FetchApi
+from kafkad.api.fetch_session import FetchSessions
+from kafkad.config import LogConfig
+from kafkad.log.files import Files
+from kafkad.log.log import Log
+from kafkad.metrics import RequestProbe, TopicProbe
+from kafkad.names import TopicPartition
+from kafkad.net.connection import Connection
+from kafkad.net.reply import PENDING, Reply
+from kafkad.replica.durable import Durable
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.partition import Partition, ReplicaParts, Role
+from kafkad.replica.waits import Waits
+from kafkad.timers import Timers
+from kafkad.turns import Jobs, Lane
+from kafkad.wire.frames import RequestHeader, encode_request
+from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafkad.wire.records import BATCH_HEADER, Record, build_batch
+from kafkad.wire.schema import decode
+from tests.fakes import FakeClock, HeldDisk
+
+VERSION = 11
+FOLLOWER, CONSUMER = 2, -1
+
+
+class Peer:
+    on_close: Callable[[], None] | None = None
+
+    def prepare(self, *answer: object) -> None:
+        """Nothing here is asked twice by the same bytes."""
+
+
+class Client:
+    """As much of a connection as a fetch looks at."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.peer = Peer()
+        self.replies: list[Reply] = []
+
+    def own(self, view: memoryview) -> memoryview:
+        return view
+
+    def reply(self, reply: Reply) -> None:
+        self.replies.append(reply)
+
+
+class Made:
+    """Partitions of one topic, all of them over one empty log but for the first two."""
+
+    def __init__(self, directory: Path, count: int) -> None:
+        self.clock = FakeClock()
+        call_soon = asyncio.get_running_loop().call_soon
+        self.parts = ReplicaParts(
+            broker_id=1,
+            clock=self.clock,
+            waits=Waits(Timers(), self.clock, call_soon),
+            durable=cast(Durable, HeldDisk()),
+        )
+        self.logs = [self._log(directory, name) for name in ("t-0", "t-1", "t-2")]
+        role = Role(leader=1, leader_epoch=0, isr=(1, FOLLOWER), replicas=(1, FOLLOWER))
+        self.partitions = []
+        for index in range(count):
+            log = self.logs[min(index, 2)]
+            partition = Partition(TopicPartition("t", index), log, self.parts, TopicProbe(), 0)
+            partition.become(role)
+            self.partitions.append(partition)
+        replicas = SimpleNamespace(waits=self.parts.waits, get=lambda topic, index: self.partitions[index])
+        sessions = FetchSessions(10, 120_000, Random(1))
+        self.api = FetchApi(
+            cast(ReplicaManager, replicas),
+            sessions,
+            self.clock,
+            RequestProbe("Fetch"),
+            Jobs(Lane(call_soon, clock=lambda: 0.0)),
+        )
+        self.client = Client()
+        self.session = 0
+        self.epoch = 0
+
+    def _log(self, directory: Path, name: str) -> Log:
+        tp = TopicPartition("t", 0)
+        return Log.open(str(directory / name), LogConfig(), Files(), self.clock, topic_partition=tp)
+
+    def append(self, index: int) -> None:
+        batch = memoryview(build_batch([Record(0, 1_000, None, b"v")]))
+        self.partitions[index].append(batch, 0, len(batch), BATCH_HEADER.unpack_from(batch))
+
+    def begin(self, replica: int, wanted: dict[int, int], max_wait_ms: int = 500) -> Reply | None:
+        partitions = [
+            FetchPartition(partition=i, fetch_offset=at, partition_max_bytes=1000) for i, at in wanted.items()
+        ]
+        message = FetchRequest(
+            replica_id=replica,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            session_id=self.session,
+            session_epoch=self.epoch,
+            topics=[FetchTopic(topic="t", partitions=partitions)] if wanted else [],
+        )
+        frame = memoryview(encode_request(RequestHeader(1, VERSION, 1, "x"), message))[4:]
+        reply = self.api.serve(cast(Connection, self.client), frame, VERSION, 1)
+        self.epoch += 1
+        return None if reply is PENDING else cast(Reply, reply)
+
+    async def fetch(self, replica: int, wanted: dict[int, int], max_wait_ms: int = 0) -> dict[int, Any]:
+        reply = self.begin(replica, wanted, max_wait_ms)
+        while reply is None:
+            await asyncio.sleep(0)
+            reply = self.client.replies.pop() if self.client.replies else None
+        return self.read(reply)
+
+    def read(self, reply: Reply) -> dict[int, Any]:
+        parts = reply if isinstance(reply, list) else [reply]
+        data = b"".join(bytes(p) if isinstance(p, bytes) else bytes(p.length) for p in parts)  # type: ignore[union-attr]
+        response = decode(FetchResponse, VERSION, data[8:])
+        self.session = response.session_id
+        return {p.partition_index: p for topic in response.responses for p in topic.partitions}
+
+    async def until_answered(self) -> dict[int, Any]:
+        while not self.client.replies:
+            await asyncio.sleep(0)
+        return self.read(self.client.replies.pop())
+
+    def close(self) -> None:
+        for log in self.logs:
+            log.close()
+
+
+async def open_session(directory: Path, replica: int, count: int) -> Made:
+    """A session that has been told everything and waits for news."""
+    made = Made(directory, count)
+    assert len(await made.fetch(replica, dict.fromkeys(range(count), 0))) == count
+    assert await made.fetch(replica, {}) == {}
+    return made
+
+
+async def cost_of_a_wake(directory: Path, replica: int, count: int) -> int:
+    """How many functions are called from an append to the answer of the fetch that waits for it."""
+    made = await open_session(directory, replica, count)
+    assert made.begin(replica, {}) is None
+    await asyncio.sleep(0)
+    calls = 0
+
+    def count_call(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    gc.disable()
+    sys.setprofile(count_call)
+    try:
+        made.append(1)
+        if replica == CONSUMER:
+            made.partitions[1].fetched_by(FOLLOWER, 1, 0)
+        answered = await made.until_answered()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    assert list(answered) == [1]
+    made.close()
+    return calls
+
+
+@pytest.mark.parametrize("replica", [FOLLOWER, CONSUMER])
+def test_a_wake_costs_the_same_however_many_partitions_a_session_has(tmp_path: Path, replica: int) -> None:
+    costs = {}
+    for count in (10, 500, 10_000):
+        directory = tmp_path / str(count)
+        directory.mkdir()
+        costs[count] = asyncio.run(cost_of_a_wake(directory, replica, count))
+    assert costs[500] == costs[10_000]
+    assert costs[10_000] <= costs[10] + 150, "it goes through the lane of large work, and that is all"
+
+
+def test_a_request_that_names_nothing_looks_only_at_what_has_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    read = Partition.read
+
+    def counted(self: Partition, *how: Any) -> Any:
+        looks.append(self.tp.partition)
+        return read(self, *how)
+
+    async def scenario() -> None:
+        made = await open_session(tmp_path, FOLLOWER, 1_000)
+        monkeypatch.setattr(Partition, "read", counted)
+        assert await made.fetch(FOLLOWER, {}) == {}
+        assert looks == []
+        made.append(0)
+        made.append(1)
+        assert sorted(await made.fetch(FOLLOWER, {})) == [0, 1]
+        assert sorted(set(looks)) == [0, 1]
+        looks.clear()
+        assert list(await made.fetch(FOLLOWER, {0: 1})) == [0, 1], "its high watermark, and the other's records again"
+        made.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_follower_is_told_of_the_high_watermark_with_its_next_answer_and_not_woken_for_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        made = await open_session(tmp_path, FOLLOWER, 3)
+        made.append(0)
+        assert list(await made.fetch(FOLLOWER, {})) == [0]
+        assert made.begin(FOLLOWER, {0: 1}) is None
+        assert made.partitions[0].high_watermark == 1
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not made.client.replies
+        made.append(1)
+        answered = await made.until_answered()
+        assert {index: answer.high_watermark for index, answer in answered.items()} == {0: 1, 1: 0}
+        made.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_unnamed_partition_was_caught_up_until_the_last_request(tmp_path: Path) -> None:
+    """A follower at the end of an idle partition says nothing of it for hours; it has not lagged all that time."""
+
+    async def scenario() -> None:
+        made = await open_session(tmp_path, FOLLOWER, 2)
+        made.clock.advance(3_600_000)
+        assert await made.fetch(FOLLOWER, {}) == {}
+        made.clock.advance(10)
+        made.append(0)
+        leading = made.partitions[0].leading
+        assert leading is not None
+        assert leading.followers[FOLLOWER].caught_up_ms == 3_600_000
+        assert leading.left_by(1, made.clock.monotonic_ms()) is None
+        made.clock.advance(30_001)
+        assert leading.left_by(1, made.clock.monotonic_ms()) == (1,)
+        made.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_session_that_is_given_up_watches_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        made = await open_session(tmp_path, FOLLOWER, 300)
+        assert all(partition.end_watchers for partition in made.partitions)
+        made.epoch = -1
+        await made.fetch(FOLLOWER, {0: 0})
+        assert not any(partition.end_watchers or partition.watchers for partition in made.partitions)
+        made.close()
+
+    asyncio.run(scenario())
