@@ -141,9 +141,9 @@ _SHELLS = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
 @click.argument("shell", type=click.Choice(tuple(_SHELLS)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what makes a shell complete kctl's commands.
+    """Print a script that makes a shell complete kctl's commands.
 
-    Names of topics, groups, brokers and contexts are completed too; what a cluster has is remembered for 30 seconds.
+    Names of topics, groups, brokers and contexts are completed too; those of a cluster are cached for 30 seconds.
 
     \b
     bash:  eval "$(kctl completion bash)"        in ~/.bashrc

@@ -11,9 +11,9 @@ from kctl.command.verb import KctlCommand
 @click.argument("words", nargs=-1, metavar="[COMMAND…]")
 @click.pass_context
 def help_command(context: click.Context, words: tuple[str, ...]) -> None:
-    """Print what kctl, or one of its commands, does.
+    """Show the help of kctl, or of one of its commands.
 
-    The same as --help after it.
+    The same as adding --help to the command.
 
     Example: kctl help groups reset-offsets
     """

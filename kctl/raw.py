@@ -36,8 +36,8 @@ def _names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
 def raw(session: Session, api: str, fields: str, broker: int | None, api_version: int | None) -> int:
     """Send any request, given as JSON, and print the answer.
 
-    Fields have the names of Kafka's protocol in snake_case; those that are left out have their defaults. Bytes are
-    {"base64": "…"}. The answer is printed whole; a code in it other than 0 does not make the command fail.
+    Fields are named as in Kafka's protocol, in snake_case; omitted fields have their defaults. Bytes are written as
+    {"base64": "…"}. The answer is printed in full; an error code in it does not make the command fail.
 
     Example: kctl raw Metadata '{"topics": [{"name": "orders"}]}'
     """

@@ -17,21 +17,21 @@ _HEAD = """# kctl
 Made from the commands' own help by `make docs`; change it there.
 """
 INTRODUCTION = """\
-`kctl` operates kafkad and any other Kafka. Names are literal; `--match` and `--regex` take patterns. What changes
-something shows the effect and asks; `--yes` does not ask, `--dry-run` only shows. What only adds and is undone by one
-command (create, clone, `acls add`, new users, tokens and contexts) is done at once, unless the context is protected,
-and prints that command. Of several names with one wrong the others are done, and the exit code says so. Data go to
-standard output, everything else to standard error.
+`kctl` operates kafkad and any other Kafka. Names are taken literally; `--match` and `--regex` take patterns. Commands
+that change something show the effect and ask for confirmation; `--yes` skips the question, `--dry-run` only shows the
+effect. Commands that only add something (create, clone, `acls add`, new users, tokens and contexts) do it at once,
+unless the context is protected, and print the command that undoes it. If one of several names is wrong, the others are
+still processed and the exit code reports it. Data goes to standard output, everything else to standard error.
 """
 EXIT_CODES = {
-    Exit.DONE: "all done",
-    Exit.FAILED: "a broker refused, or several things failed in different ways",
+    Exit.DONE: "success",
+    Exit.FAILED: "a broker refused, or several items failed in different ways",
     Exit.USAGE: "the command line is wrong",
-    Exit.NOT_FOUND: "a topic, group, broker … is not there",
-    Exit.UNREACHABLE: "nobody answered, or not in time",
-    Exit.UNAUTHORIZED: "not logged in, or not allowed",
-    Exit.REFUSED: "refused by kctl itself: an active group, a conflict, nobody confirmed",
-    Exit.FINDINGS: "done, and what was looked at is not in order",
+    Exit.NOT_FOUND: "a topic, group, broker … does not exist",
+    Exit.UNREACHABLE: "no broker answered in time",
+    Exit.UNAUTHORIZED: "not authenticated, or not authorized",
+    Exit.REFUSED: "refused by kctl itself: an active group, a conflict, or no confirmation",
+    Exit.FINDINGS: "done, and problems or differences were found",
     Exit.INTERRUPTED: "interrupted",
 }
 

@@ -17,12 +17,12 @@ from kctl.texts.output import counted, note
 
 @click.command("add", cls=KctlCommand, columns=COLUMNS)
 @meaning
-@click.option("--producer", is_flag=True, help="All that a producer needs on the topics and transactional ids.")
-@click.option("--consumer", is_flag=True, help="All that a consumer needs on the topics and groups.")
+@click.option("--producer", is_flag=True, help="Everything a producer needs on the topics and transactional ids.")
+@click.option("--consumer", is_flag=True, help="Everything a consumer needs on the topics and groups.")
 @click.option("--idempotent", is_flag=True, help="With --producer: IdempotentWrite on the cluster too.")
 @pass_session
 def add(session: Session, meant: Meant, producer: bool, consumer: bool, idempotent: bool) -> int:
-    """Allow or deny principals operations on resources.
+    """Allow or deny operations on resources to principals.
 
     Example: kctl acls add --allow User:alice --producer --topic orders
     """

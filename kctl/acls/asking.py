@@ -201,10 +201,17 @@ def _options() -> Iterable[Callable[[Any], Any]]:
         spelling = "--" + option.replace("_", "-")
         yield click.option(spelling, multiple=True, metavar="NAME", help=f"A {kind}; * is every one.")
     yield click.option("--cluster", is_flag=True, help="The cluster itself.")
-    yield click.option("--prefixed", is_flag=True, help="The names are how the resources' names begin.")
-    yield click.option("--allow", multiple=True, metavar="PRINCIPAL", help="User:alice, or alice; * is everybody.")
-    yield click.option("--deny", multiple=True, metavar="PRINCIPAL", help="As --allow; a deny wins.")
-    yield click.option("--host", multiple=True, metavar="ADDRESS", help="Only from there.")
+    yield click.option("--prefixed", is_flag=True, help="Names are prefixes of resource names.")
+    yield click.option(
+        "--allow",
+        multiple=True,
+        metavar="PRINCIPAL",
+        help="The principal to allow: User:alice, or alice; * is everyone.",
+    )
+    yield click.option(
+        "--deny", multiple=True, metavar="PRINCIPAL", help="The principal to deny, which overrides any allow."
+    )
+    yield click.option("--host", multiple=True, metavar="ADDRESS", help="Only for this client address.")
     yield click.option("--operation", multiple=True, metavar="NAME", help="Read, Write, Describe, … or All.")
 
 

@@ -33,13 +33,15 @@ COLUMNS = (
 @click.argument("principal")
 @click.argument("operation")
 @click.argument("resource", metavar="TOPIC|TYPE/NAME")
-@click.option("--host", default=ANYWHERE, metavar="ADDRESS", help="From where; only ACLs for all hosts count without.")
+@click.option(
+    "--host", default=ANYWHERE, metavar="ADDRESS", help="The client address; without it only ACLs for all hosts count."
+)
 @pass_session
 def check(session: Session, principal: str, operation: str, resource: str, host: str) -> int:
-    """Say whether a principal may do something, and which ACL decides.
+    """Check whether a principal is allowed an operation, and which ACL decides.
 
-    The resource is a topic, or group/NAME, transactional-id/NAME, cluster … As the authorizer does it: superusers
-    first, then a deny, then an allow. Exit code 7 if it is not allowed, or not known to be.
+    The resource is a topic, or group/NAME, transactional-id/NAME, cluster … Decides as the authorizer does: super users
+    first, then denies, then allows. Exits with 7 if the operation is not allowed, or that cannot be known.
 
     Example: kctl acls check User:alice Write orders
     """

@@ -12,11 +12,11 @@ from kctl.reach.session import Session
 
 @click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @meaning
-@click.option("--principal", metavar="NAME", help="What is said of this principal, allowed or denied.")
-@click.option("--applying", is_flag=True, help="With a resource: patterns that cover it too.")
+@click.option("--principal", metavar="NAME", help="ACLs of this principal, whether they allow or deny.")
+@click.option("--applying", is_flag=True, help="With a resource: include patterns that apply to it.")
 @pass_session
 def list_acls(session: Session, meant: Meant, principal: str | None, applying: bool) -> int:
-    """List who may do what.
+    """List ACLs.
 
     Example: kctl acls list --topic orders --applying
     """

@@ -15,7 +15,7 @@ from kctl.texts.output import counted, note
 
 @click.command("remove", cls=KctlCommand, columns=COLUMNS)
 @meaning
-@click.option("--every", is_flag=True, help="All ACLs, where nothing else is said.")
+@click.option("--every", is_flag=True, help="Remove all ACLs; needed if nothing else is given.")
 @pass_session
 def remove(session: Session, meant: Meant, every: bool) -> int:
     """Remove the ACLs that match.

@@ -6,10 +6,13 @@ brokers = Noun(
     "brokers",
     {
         "list": ("kctl.brokers.list:list_brokers", "List brokers with what they lead and hold."),
-        "describe": ("kctl.brokers.describe:describe", "Show one broker in a few lines, with its settings."),
-        "log-dirs": ("kctl.brokers.log_dirs:log_directories", "List log directories with their size and room."),
-        "api-versions": ("kctl.brokers.api_versions:api_versions", "List the APIs that brokers serve, and versions."),
+        "describe": ("kctl.brokers.describe:describe", "Show a summary of brokers, with their settings."),
+        "log-dirs": ("kctl.brokers.log_dirs:log_directories", "List log directories with their used and free space."),
+        "api-versions": (
+            "kctl.brokers.api_versions:api_versions",
+            "List the APIs that brokers serve, with their versions.",
+        ),
         "loggers": ("kctl.brokers.loggers:loggers", "List the loggers of a broker with their levels, or set some."),
     },
-    help="Look at brokers, their directories and what they can do.",
+    help="Show brokers, their log directories and API versions.",
 )

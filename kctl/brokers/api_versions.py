@@ -27,9 +27,9 @@ COLUMNS = (
 @click.argument("brokers", nargs=-1, type=int, shell_complete=broker_ids, metavar="[BROKER…]")
 @pass_session
 def api_versions(session: Session, brokers: tuple[int, ...]) -> int:
-    """List the APIs that brokers serve, and versions.
+    """List the APIs that brokers serve, with their versions.
 
-    An API that brokers serve in different versions has more than one line.
+    If brokers serve an API in different versions, it has more than one line.
 
     Example: kctl brokers api-versions 1
     """

@@ -43,7 +43,7 @@ COLUMNS = (
 @click.argument("brokers", nargs=-1, type=int, shell_complete=broker_ids, required=True, metavar="BROKER…")
 @pass_session
 def describe(session: Session, brokers: tuple[int, ...]) -> int:
-    """Show one broker in a few lines, with its settings.
+    """Show a summary of brokers, with their settings.
 
     Example: kctl brokers describe 1
     """

@@ -39,8 +39,8 @@ COLUMNS = (
 def list_brokers(session: Session) -> int:
     """List brokers with what they lead and hold.
 
-    Brokers that are down are listed too as long as they have replicas. Kafka's brokers do not say their version: shown
-    is the release of Kafka that serves the same APIs; kafkad's own is in -o wide and json.
+    Brokers that are down are listed as long as they hold replicas. Kafka brokers do not report their version, so the
+    Kafka release that serves the same APIs is shown; kafkad's own version is in -o wide and json.
 
     Example: kctl brokers list
     """

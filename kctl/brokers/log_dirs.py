@@ -29,7 +29,7 @@ COLUMNS = (
 @click.argument("brokers", nargs=-1, type=int, shell_complete=broker_ids, metavar="[BROKER…]")
 @pass_session
 def log_directories(session: Session, brokers: tuple[int, ...]) -> int:
-    """List log directories with their size and room.
+    """List log directories with their used and free space.
 
     Example: kctl brokers log-dirs --sort -size_bytes
     """

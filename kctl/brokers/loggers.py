@@ -28,7 +28,7 @@ COLUMNS = (
 def loggers(session: Session, broker: int, changes: tuple[str, ...]) -> int:
     """List the loggers of a broker with their levels, or set some.
 
-    LOGGER= without a level lets it go back to that of the root. Levels last until the broker stops.
+    LOGGER= without a level resets it to the level of the root logger. Levels last until the broker stops.
 
     Example: kctl brokers loggers 1 kafka.request.logger=DEBUG
     """

@@ -22,7 +22,7 @@ COLUMNS = (
 def controller(session: Session) -> int:
     """Print which broker is the controller.
 
-    Of a KRaft cluster it is the broker that passes requests on to the quorum; kctl cluster quorum shows the leader.
+    In a KRaft cluster this is the broker that forwards requests to the quorum; kctl cluster quorum shows its leader.
 
     Example: kctl cluster controller -o name
     """

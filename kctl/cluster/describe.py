@@ -35,7 +35,7 @@ COLUMNS = (
 @click.command("describe", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @pass_session
 def describe(session: Session) -> int:
-    """Show the cluster in a few lines.
+    """Show a summary of the cluster.
 
     Example: kctl cluster describe
     """

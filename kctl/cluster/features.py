@@ -27,7 +27,7 @@ COLUMNS = (
 def features(session: Session) -> int:
     """List features with their levels.
 
-    Clusters on ZooKeeper have none, as a rule: there inter.broker.protocol.version does it.
+    Clusters with ZooKeeper usually have none: they use inter.broker.protocol.version instead.
 
     Example: kctl cluster features
     """

@@ -31,7 +31,7 @@ _TOPIC = "__cluster_metadata"
 @click.command("quorum", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @pass_session
 def quorum(session: Session) -> int:
-    """List voters and observers of a KRaft quorum.
+    """List the voters and observers of a KRaft quorum.
 
     Example: kctl cluster quorum
     """

@@ -19,12 +19,14 @@ R = TypeVar("R")
 def store_options(command: Callable[..., R]) -> Callable[..., R]:
     """Where the store is: options `zookeeper` and `data`."""
     address = click.option(
-        "--zookeeper", metavar="HOST:PORT,…[/CHROOT]", help="Where.  [default: as the brokers' settings say]"
+        "--zookeeper",
+        metavar="HOST:PORT,…[/CHROOT]",
+        help="The ZooKeeper to read.  [default: from the brokers' settings]",
     )
     directory = click.option(
         "--data",
         metavar="DIRECTORY",
-        help="Of a kafkad on this machine without ZooKeeper: the directory of its metadata.",
+        help="The metadata directory of a kafkad without ZooKeeper on this machine.",
     )
     decorated: Callable[..., R] = address(directory(command))
     return decorated

@@ -29,10 +29,10 @@ COLUMNS = (
 @store_options
 @pass_session
 def zk(session: Session, verb: str, path: str, zookeeper: str | None, data: str | None) -> int:
-    """Look into the metadata store of a cluster: ZooKeeper, or kafkad's own.
+    """Read the metadata store of a cluster: ZooKeeper, or kafkad's own.
 
-    get prints the data of a node, ls lists the nodes below it. It changes nothing. A kafkad without ZooKeeper keeps the
-    same nodes in a journal, which is read on its own machine; it may be running, or not (--data).
+    get prints the data of a node, ls lists its children. Nothing is changed. A kafkad without ZooKeeper keeps the same
+    nodes in a journal, which can be read on its own machine with --data, whether it is running or not.
 
     Example: kctl cluster zk get /brokers/topics/orders
     """

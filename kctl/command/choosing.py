@@ -106,8 +106,15 @@ def choosing(
         argument = click.argument(
             "names", nargs=-1, metavar=f"[{kind.upper()}…]", shell_complete=complete or _COMPLETING.get(kind)
         )
-        glob = click.option("--match", multiple=True, metavar="GLOB", help=f"The {kind}s that match, as in 'web-*'.")
-        pattern = click.option("--regex", multiple=True, metavar="RE", help=f"The {kind}s that match as a whole.")
+        glob = click.option(
+            "--match", multiple=True, metavar="GLOB", help=f"{kind.capitalize()}s that match this glob, as in 'web-*'."
+        )
+        pattern = click.option(
+            "--regex",
+            multiple=True,
+            metavar="RE",
+            help=f"{kind.capitalize()}s whose whole name matches this regular expression.",
+        )
         decorated: Callable[..., R] = argument(glob(pattern(command)))
         return decorated
 

@@ -80,22 +80,28 @@ def _text(spellings: list[str], metavar: str, text: str, callback: Any = _store,
 
 def _reach() -> list[click.Parameter]:
     return [
-        _text(["-c", "--context"], "NAME", "The context to use: see kctl contexts.", shell_complete=_context_names),
-        _text(["-b", "--bootstrap"], "HOST:PORT,…", "Brokers to begin with.  [default: localhost:9092]"),
-        _text(["--command-config"], "FILE", "Settings of a Kafka client, as a .properties file.", shell_complete=files),
-        _text(["-X", "extra"], "KEY=VALUE", "One setting by its name in Kafka's clients.", _extra, multiple=True),
+        _text(["-c", "--context"], "NAME", "The context to use; see kctl contexts.", shell_complete=_context_names),
+        _text(["-b", "--bootstrap"], "HOST:PORT,…", "Bootstrap brokers.  [default: localhost:9092]"),
+        _text(["--command-config"], "FILE", "A Kafka client's .properties file.", shell_complete=files),
+        _text(
+            ["-X", "extra"],
+            "KEY=VALUE",
+            "A Kafka client setting, as in request.timeout.ms=5000; repeatable.",
+            _extra,
+            multiple=True,
+        ),
         _text(["--timeout"], "TIME", "How long to wait for brokers.  [default: 10s]", _seconds),
     ]
 
 
 def _conduct() -> list[click.Parameter]:
     return [
-        _text(["--watch"], "[=SECONDS]", "Look again and again, every 2 seconds or as given.", _seconds),
-        _flag("yes", "Do it without asking.", "-y"),
-        _flag("dry_run", "Say what would be done, and do nothing."),
-        _flag("quiet", "Nothing on standard error but errors.", "-q"),
-        _flag("verbose", "Say what was asked of whom, and how long it took.", "-v"),
-        _flag("debug", "Show where in kctl an error came from."),
+        _text(["--watch"], "[=SECONDS]", "Repeat every 2 seconds, or as often as given.", _seconds),
+        _flag("yes", "Do not ask for confirmation.", "-y"),
+        _flag("dry_run", "Show what would be done, and change nothing."),
+        _flag("quiet", "Print only errors on standard error.", "-q"),
+        _flag("verbose", "Log each request: its broker and how long it took.", "-v"),
+        _flag("debug", "Print a traceback with errors."),
     ]
 
 
@@ -106,7 +112,7 @@ def _output() -> list[click.Parameter]:
             type=click.Choice(FORMATS),
             expose_value=False,
             callback=_store,
-            help="How to print what was found.  [default: table]",
+            help="Output format.  [default: table]",
         ),
         CommonOption(
             ["--columns"],
@@ -120,7 +126,7 @@ def _output() -> list[click.Parameter]:
             metavar="[-]COLUMN",
             expose_value=False,
             callback=_store,
-            help="Order of the rows; - is down.",
+            help="Sort the rows by this column; - for descending order.",
         ),
         CommonOption(
             ["--limit"],
@@ -128,16 +134,16 @@ def _output() -> list[click.Parameter]:
             metavar="N",
             expose_value=False,
             callback=_store,
-            help="At most N rows.",
+            help="Print at most N rows.",
         ),
-        _flag("no_headers", "Tables and csv without a first line of names."),
-        _flag("no_pager", "On a terminal: do not page what is longer than the screen."),
+        _flag("no_headers", "Leave out the header of tables and csv."),
+        _flag("no_pager", "Do not use a pager for output longer than the screen."),
         CommonOption(
             ["--color"],
             type=click.Choice(("auto", "always", "never")),
             expose_value=False,
             callback=_store,
-            help="Colours; auto: on a terminal, unless NO_COLOR is set.",
+            help="Colors; auto: on a terminal, unless NO_COLOR is set.",
         ),
-        _flag("utc", "Times in UTC instead of local time."),
+        _flag("utc", "Show times in UTC instead of local time."),
     ]

@@ -58,7 +58,7 @@ class KctlCommand(click.Command):
                     is_eager=False,
                     expose_value=False,
                     callback=self._print_schema,
-                    help="Print the fields of this command's rows, and what they mean.",
+                    help="Print the fields of this command's output, and what they mean.",
                 )
             )
 

@@ -38,10 +38,10 @@ _OTHER_UNITS = (".hours", ".minutes")
 )
 @pass_session
 def set_configs(session: Session, words: tuple[str, ...]) -> int:
-    """Change settings, each by itself.
+    """Change settings, leaving all others as they are.
 
-    Durations and sizes may have units: retention.ms=7d, segment.bytes=256MiB. Of a list, NAME+=ITEM adds an item and
-    NAME-=ITEM takes it away. Settings that are not named stay as they are.
+    Durations and sizes may have units: retention.ms=7d, segment.bytes=256MiB. For lists, NAME+=ITEM adds an item and
+    NAME-=ITEM removes one.
 
     Example: kctl configs set topic/orders retention.ms=7d cleanup.policy+=compact
     """
@@ -57,9 +57,10 @@ def set_configs(session: Session, words: tuple[str, ...]) -> int:
 @click.argument("words", nargs=-1, required=True, metavar="RESOURCE… NAME…", shell_complete=resources_and_settings)
 @pass_session
 def unset(session: Session, words: tuple[str, ...]) -> int:
-    """Let settings go back to what they are by default.
+    """Reset settings to their defaults.
 
-    What a topic does not set is as its brokers say, what a broker does not set as all brokers or its file say.
+    A topic falls back to the settings of its brokers, a broker to the cluster-wide defaults and then to its
+    configuration file.
 
     Example: kctl configs unset topic/orders retention.ms
     """

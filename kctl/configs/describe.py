@@ -30,14 +30,16 @@ COLUMNS = (
 
 @click.command("describe", cls=KctlCommand, columns=COLUMNS)
 @click.argument("resources", nargs=-1, required=True, metavar="RESOURCE…", shell_complete=naming.resources)
-@click.option("--all", "everything", is_flag=True, help="Those too that nobody has set.")
-@click.option("--name", "names", multiple=True, metavar="SETTING", help="Only this setting, set or not, explained.")
+@click.option("--all", "everything", is_flag=True, help="Include settings that are not set.")
+@click.option(
+    "--name", "names", multiple=True, metavar="SETTING", help="Only this setting, set or not, with an explanation."
+)
 @pass_session
 def describe(session: Session, resources: tuple[str, ...], everything: bool, names: tuple[str, ...]) -> int:
     """Show settings with their source.
 
-    Resources are topic/NAME, broker/ID, brokers (what holds for all of them), logger/ID (its log levels), group/NAME,
-    client-metrics/NAME, and the quotas of user/NAME, client/NAME and ip/ADDRESS.
+    Resources are topic/NAME, broker/ID, brokers (the cluster-wide defaults), logger/ID (log levels of a broker),
+    group/NAME, client-metrics/NAME, and the quotas of user/NAME, client/NAME and ip/ADDRESS.
 
     Example: kctl configs describe topic/orders broker/1
     """

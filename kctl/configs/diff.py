@@ -30,14 +30,14 @@ COLUMNS = (
     "--file",
     shell_complete=files,
     metavar="FILE",
-    help="Compare with the NAME=VALUE lines or the YAML of this file.",
+    help="Compare with this file of NAME=VALUE lines or YAML.",
 )
 @pass_session
 def diff(session: Session, resources: tuple[str, ...], file: str | None) -> int:
     """Compare the settings of two resources, or of one with a file.
 
-    Of a file only the settings that it names are compared. The exit code is 7 if anything differs. Secrets cannot be
-    compared, and what every broker has for itself (its id, listeners, directories) is left out.
+    With a file, only the settings that it names are compared. The exit code is 7 if anything differs. Secrets cannot be
+    compared, and settings that differ by nature between brokers (id, listeners, directories) are left out.
 
     Example: kctl configs diff broker/1 broker/2
     """

@@ -18,7 +18,7 @@ from kctl.settings import Settings
 def delete(settings: Settings, name: str) -> int:
     """Delete a context.
 
-    The cluster stays as it is; kctl forgets how to reach it. Asks first, unless -y is given.
+    The cluster itself is not changed. Asks for confirmation, unless -y is given.
 
     Example: kctl contexts delete old-dev
     """

@@ -29,13 +29,13 @@ _FILES = ("ca", "certificate", "key")
 
 @click.command("import", cls=KctlCommand, columns=COLUMNS)
 @click.argument("file", shell_complete=files)
-@click.option("--name", required=True, metavar="NAME", help="What to call the context.")
+@click.option("--name", required=True, metavar="NAME", help="Name of the context.")
 @pass_settings
 def import_properties(settings: Settings, file: str, name: str) -> int:
-    """Make a context of a Kafka client's .properties.
+    """Create a context from a Kafka client's .properties file.
 
-    Takes security.protocol, sasl.* with the JAAS line, and ssl.* with PEM and PKCS12 stores. Settings that mean nothing
-    to kctl are kept in the context, and listed. Stores stay where they are.
+    Imports security.protocol, sasl.* with the JAAS line, and ssl.* with PEM and PKCS12 stores. Settings that kctl does
+    not use are kept in the context, and listed. Stores stay where they are.
 
     Example: kctl contexts import client.properties --name prod
     """

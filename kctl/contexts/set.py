@@ -28,7 +28,7 @@ def _fields(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]
 @click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE…", shell_complete=_fields)
 @pass_settings
 def set_fields(settings: Settings, name: str, fields: tuple[str, ...]) -> int:
-    """Make a context, or change what it says.
+    """Create or change a context.
 
     \b
     bootstrap            HOST:PORT, several with commas
@@ -44,8 +44,9 @@ def set_fields(settings: Settings, name: str, fields: tuple[str, ...]) -> int:
     client_id            what brokers' logs and quotas call this client
     protected            true: each change asks for the context's name
 
-    "FIELD=" takes a field away. "password=-" asks for it, or reads it from standard input. Instead of password, token,
-    ca_password or key_password there may be password_command and so on, whose output is the secret, or password_file.
+    "FIELD=" removes a field. "password=-" asks for the password, or reads it from standard input. Instead of password,
+    token, ca_password or key_password you can set password_command and so on, whose output is the secret, or
+    password_file.
 
     Example: kctl contexts set prod bootstrap=kafka-1:9093 security_protocol=SSL ca=/etc/kafka/ca.pem protected=true
     """

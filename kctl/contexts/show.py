@@ -27,9 +27,9 @@ COLUMNS = (
 @click.argument("name", required=False, shell_complete=context_names)
 @pass_settings
 def show(settings: Settings, name: str | None) -> int:
-    """Print what a context says, without its secrets.
+    """Show a context without its secrets.
 
-    Of the current one, unless another is named. Commands that print a secret are shown, their secrets are not.
+    Without a name it shows the current one. Commands that print a secret are shown, the secrets are not.
 
     Example: kctl contexts show prod
     """

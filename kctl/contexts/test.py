@@ -40,12 +40,11 @@ class Step(NamedTuple):
 @click.argument("name", required=False, shell_complete=context_names)
 @pass_settings
 def test(settings: Settings, name: str | None) -> int:
-    """Connect and log in step by step, and time each step.
+    """Connect and log in step by step, timing each step.
 
-    Every bootstrap address of the context is tried: its name is looked up (DNS), it is connected to (TCP), secured
-    (TLS) and logged in to (SASL), asked what it serves (ApiVersions) and of which brokers it knows (Metadata): clients
-    go on to those. A step that fails ends the test of its address. Without a name the current context is tested, or
-    what -b and the other options say.
+    Tries every bootstrap address of the context: name lookup (DNS), connection (TCP), encryption (TLS), login (SASL),
+    the APIs served (ApiVersions) and the brokers known (Metadata), to which clients connect next. A failed step ends
+    the test of its address. Without a name it tests the current context, or what -b and the other options say.
 
     Example: kctl contexts test prod
     """

@@ -17,7 +17,7 @@ from kctl.settings import Settings
 def use(settings: Settings, name: str) -> int:
     """Make a context the current one.
 
-    It stays so in all shells; -c and KCTL_CONTEXT choose another for a command or a shell.
+    This applies to all shells; -c and KCTL_CONTEXT choose another one for a command or a shell.
 
     Example: kctl contexts use prod
     """

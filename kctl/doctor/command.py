@@ -40,19 +40,22 @@ Found = tuple[Check, Finding]
     type=click.Choice(("info", "warn", "error")),
     default="warn",
     show_default=True,
-    help="Exit with 7 then.",
+    help="Exit with 7 for findings of at least this severity.",
 )
-@click.option("--sample", metavar="TIME", help="Look at the disks twice, so far apart, to say when they are full.")
-@click.option("--checks", is_flag=True, help="List the checks, and look at nothing.")
+@click.option(
+    "--sample", metavar="TIME", help="Measure disk usage twice, this far apart, to predict when disks are full."
+)
+@click.option("--checks", is_flag=True, help="List the checks, and run none.")
 @pass_session
 def doctor(session: Session, only: str | None, skip: str | None, fail_on: str, sample: str | None, checks: bool) -> int:
-    """Look at the whole cluster, and say what is not in order.
+    """Check the whole cluster, and report problems.
 
-    Findings come with the command that shows more or mends it. Nothing is changed. What could not be looked at, for
-    want of rights or of an answer, is named; the exit code then is that of its errors, unless there are findings.
+    Each finding comes with the command that shows more or fixes it. Nothing is changed. Checks that were not possible,
+    because access was denied or a broker did not answer, are listed; unless there are findings, the exit code is that
+    of these errors.
 
-    Which software a client is, and of which version, brokers tell nobody but JMX (clientSoftwareName and
-    clientSoftwareVersion): old-clients goes by what members of groups say when they join, and sees no producers.
+    Brokers report the software and version of clients only over JMX (clientSoftwareName and clientSoftwareVersion), so
+    old-clients relies on what group members send when they join, and does not see producers.
 
     Example: kctl doctor --fail-on error
     """

@@ -27,15 +27,14 @@ from kctl.texts.scopes import parse_scope
     multiple=True,
     metavar="TOPIC[:0,1]",
     shell_complete=topic_names,
-    help="Only this topic, or its partitions.",
+    help="Only this topic, or some of its partitions.",
 )
 @undo_dir_option
 @pass_session
 def clone_group(session: Session, source: str, copy: str, topics: tuple[str, ...], undo_dir: str) -> int:
-    """Give a group the offsets of another.
+    """Copy the committed offsets of a group to another one.
 
-    The one that gets them must be empty, or not be there yet; what else it has committed stays. The other may be in
-    use.
+    TO must be empty or not exist yet; offsets of its other topics stay as they are. FROM may be active.
 
     Example: kctl groups clone billing billing-test
     """

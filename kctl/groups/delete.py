@@ -39,9 +39,9 @@ COLUMNS = (
 @undo_dir_option
 @pass_session
 def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
-    """Delete groups that have no members, with their offsets.
+    """Delete empty groups with their offsets.
 
-    The offsets are saved first, in a file that reset-offsets --from-file takes.
+    The offsets are saved first, in a file that reset-offsets --from-file can read.
 
     Example: kctl groups delete etl-nightly
     """

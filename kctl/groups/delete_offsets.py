@@ -40,14 +40,14 @@ COLUMNS = (
 @click.command("delete-offsets", cls=KctlCommand, columns=COLUMNS)
 @click.argument("group", shell_complete=group_names)
 @scopes_option
-@click.option("--all-topics", is_flag=True, help="All that the group has committed.")
+@click.option("--all-topics", is_flag=True, help="All topics that the group has committed offsets for.")
 @undo_dir_option
 @pass_session
 def delete_offsets(session: Session, group: str, topics: tuple[str, ...], all_topics: bool, undo_dir: str) -> int:
-    """Make a group forget where it stood in topics.
+    """Delete a group's committed offsets of topics.
 
-    It may be in use, but not by members that subscribe to these topics. What it forgets is saved first, in a file that
-    reset-offsets --from-file takes. Topics may be deleted ones.
+    The group may be active as long as no member subscribes to these topics. The offsets are saved first, in a file that
+    reset-offsets --from-file can read. The topics may already be deleted.
 
     Example: kctl groups delete-offsets billing --topic orders-old
     """

@@ -55,18 +55,18 @@ OFFSETS = (
 
 @click.command("describe", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @choosing("group", group_names, required=True)
-@click.option("--members", is_flag=True, help="The members and what they read, instead of partitions.")
-@click.option("--all-partitions", is_flag=True, help="Also those of its topics that nobody reads.")
+@click.option("--members", is_flag=True, help="Show members and their assignments instead of partitions.")
+@click.option("--all-partitions", is_flag=True, help="Include partitions of its topics that no member reads.")
 @click.option("--lagging", is_flag=True, help="Only partitions with lag.")
-@click.option("--no-time", is_flag=True, help="Without BEHIND and COMMIT AGE, which take a few requests more.")
+@click.option("--no-time", is_flag=True, help="Leave out BEHIND and COMMIT AGE, which need a few more requests.")
 @pass_session
 def describe_groups(
     session: Session, chosen: Choice, members: bool, all_partitions: bool, lagging: bool, no_time: bool
 ) -> int:
-    """Show a group's members and how far it has read.
+    """Show a group's members and its position in each partition.
 
-    Every partition that is committed or assigned has a line; csv has the same lines, json and yaml one object for
-    each group. BEHIND is the time between the record that is read next and the last one.
+    There is a line for every partition that is committed or assigned; csv has the same lines, json and yaml one object
+    per group. BEHIND is the time between the next record to be read and the last one.
 
     Example: kctl groups describe billing
     """

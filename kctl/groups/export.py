@@ -29,10 +29,10 @@ COLUMNS = (
 @choosing("group", group_names, required=True)
 @pass_session
 def export_offsets(session: Session, chosen: Choice) -> int:
-    """Print committed offsets as Kafka's CSV.
+    """Print committed offsets in Kafka's CSV format.
 
-    Lines of topic,partition,offset, with the group first where there are several: what reset-offsets --from-file
-    takes, Kafka's own too. -o json and the other formats print the same with their names.
+    Prints lines of topic,partition,offset, preceded by the group if there are several: the format that reset-offsets
+    --from-file and Kafka's own tool read. -o json and the other formats print the same data with field names.
 
     Example: kctl groups export billing > billing.csv
     """

@@ -69,18 +69,22 @@ _BY: dict[str, set[str]] = {
     "--by",
     type=click.Choice(tuple(_BY)),
     default="topic",
-    help="What each line sums up.  [default: topic, of each group]",
+    help="What each line stands for.  [default: topic, per group]",
 )
-@click.option("--min", "least", type=click.IntRange(min=0), default=0, metavar="N", help="Only lines with this much.")
-@click.option("--fail-above", type=click.IntRange(min=0), metavar="N", help="Exit 7 if a group has a larger lag.")
-@click.option("--samples", type=click.IntRange(min=1), metavar="N", help="With --watch: end after so many.")
+@click.option(
+    "--min", "least", type=click.IntRange(min=0), default=0, metavar="N", help="Only lines with at least this lag."
+)
+@click.option(
+    "--fail-above", type=click.IntRange(min=0), metavar="N", help="Exit with 7 if the lag of a group is larger."
+)
+@click.option("--samples", type=click.IntRange(min=1), metavar="N", help="With --watch: stop after N samples.")
 @pass_session
 def lag(session: Session, chosen: Choice, by: str, least: int, fail_above: int | None, samples: int | None) -> int:
     """Show lag; with --watch how fast it grows or shrinks.
 
-    Without a name all groups. Rates are from commit to commit, over the last minute: the first are there when a group
-    has committed twice. The time to catch up is that of the slowest partition, not of the sum. On a terminal the worst
-    come first, as many as the screen has room for. --watch ends when --fail-above has something to say.
+    Without a name it shows all groups. Rates are measured between commits over the last minute, so a group must commit
+    twice before they appear. The time to catch up is that of the slowest partition. On a terminal the worst come first,
+    as many as fit on the screen. With --fail-above, --watch ends as soon as the limit is exceeded.
 
     Example: kctl groups lag billing --watch --by partition
     """

@@ -31,8 +31,8 @@ COLUMNS = (
 
 @click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @choosing("group", group_names)
-@click.option("--state", "states", multiple=True, metavar="STATE", help="Only groups in this state, as in Empty.")
-@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only classic or only consumer groups.")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Only groups in this state, such as Empty.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only groups of this type: classic or consumer.")
 @click.option(
     "--topic",
     "topics",
@@ -53,7 +53,8 @@ def list_groups(
 ) -> int:
     """List groups with their state and lag.
 
-    Lag counts every partition that a group has committed or assigned: where nothing is committed, all its records.
+    Lag covers every partition that the group has committed or is assigned; where nothing is committed, all records
+    count.
 
     Example: kctl groups list --topic orders --lagging 1000
     """

@@ -20,5 +20,5 @@ undo_dir_option = click.option(
     shell_complete=directories,
     default=".",
     metavar="DIR",
-    help="Where the undo file is saved.  [default: here]",
+    help="Directory for the undo file.  [default: the current one]",
 )

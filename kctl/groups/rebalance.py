@@ -61,12 +61,16 @@ _JOIN_SECONDS = 3.0
 
 @click.command("rebalance", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @click.argument("group", shell_complete=group_names)
-@click.option("--explain", is_flag=True, help="Say who has joined and who has not, and change nothing: the default.")
-@click.option("--member", "members", multiple=True, metavar="ID", help="Make this member join again: its id or name.")
-@click.option("--instance", "instances", multiple=True, metavar="ID", help="Make this static member join again.")
-@click.option("--suspects", "all_suspects", is_flag=True, help="One suspect after the other, until the group goes on.")
-@click.option("--all", "everybody", is_flag=True, help="All members.")
-@click.option("--reason", default="kctl groups rebalance", metavar="TEXT", help="For the logs of the coordinator.")
+@click.option(
+    "--explain", is_flag=True, help="Show who has joined and who has not, and change nothing. This is the default."
+)
+@click.option("--member", "members", multiple=True, metavar="ID", help="Make this member rejoin, by id or name.")
+@click.option("--instance", "instances", multiple=True, metavar="ID", help="Make this static member rejoin.")
+@click.option("--suspects", "all_suspects", is_flag=True, help="Remove suspects one by one until the group continues.")
+@click.option("--all", "everybody", is_flag=True, help="Make all members rejoin.")
+@click.option(
+    "--reason", default="kctl groups rebalance", metavar="TEXT", help="The reason to write to the coordinator's log."
+)
 @pass_session
 def rebalance(
     session: Session,
@@ -78,11 +82,11 @@ def rebalance(
     everybody: bool,
     reason: str,
 ) -> int:
-    """Say who holds up a rebalance, or make members join again.
+    """Show who holds up a rebalance, or make members rejoin.
 
-    Members are removed from the group: a live client comes back by itself within seconds (under a new id, unless it is
-    a static member or one of the consumer protocol), one that hangs does not, and the others go on without it. Clients
-    that rebalance cooperatively lose their partitions and may read records twice.
+    Members are removed from the group. A live client rejoins by itself within seconds (with a new id, unless it is a
+    static member or uses the consumer protocol); a hanging one does not, and the others continue without it. Clients
+    with cooperative rebalancing lose their partitions and may read records twice.
 
     Example: kctl groups rebalance shipping --suspects
     """

@@ -36,33 +36,39 @@ _NAMED = 5
 @click.command("reset-offsets", cls=KctlCommand, columns=COLUMNS)
 @choosing("group", group_names)
 @click.option(
-    "--group", "more", multiple=True, metavar="GROUP", shell_complete=group_names, help="Kafka's way to name a group."
+    "--group",
+    "more",
+    multiple=True,
+    metavar="GROUP",
+    shell_complete=group_names,
+    help="The group, as Kafka's own tool names it.",
 )
-@click.option("--all-groups", is_flag=True, help="Every group there is.")
+@click.option("--all-groups", is_flag=True, help="All groups.")
 @scopes_option
-@click.option("--all-topics", is_flag=True, help="All topics that the group has committed.")
+@click.option("--all-topics", is_flag=True, help="All topics that the group has committed offsets for.")
 @click.option("--to", metavar="WHERE", help="earliest, latest, current, OFFSET, @TIME, @-30m, +N or -N.")
-@click.option("--to-group", metavar="GROUP", shell_complete=group_names, help="Where this other group stands.")
+@click.option("--to-group", metavar="GROUP", shell_complete=group_names, help="The offsets of this other group.")
 @click.option(
     "--from-file", shell_complete=files, metavar="FILE", help="Offsets from CSV or JSON; - reads standard input."
 )
-@click.option("--to-earliest", is_flag=True, help="Kafka's spelling, as those that follow.")
+@click.option("--to-earliest", is_flag=True, help="Kafka's spelling, like the following ones.")
 @click.option("--to-latest", is_flag=True)
-@click.option("--to-current", is_flag=True, help="The end where nothing is committed.")
+@click.option("--to-current", is_flag=True, help="The current offset, or the end if nothing is committed.")
 @click.option("--to-offset", metavar="N")
 @click.option("--shift-by", type=int, metavar="N")
-@click.option("--to-datetime", metavar="TIME", help="As in 2026-11-21T05:30:00.000; without a zone it is UTC.")
-@click.option("--by-duration", metavar="DURATION", help="As in PT5M: so long before now.")
+@click.option("--to-datetime", metavar="TIME", help="As in 2026-11-21T05:30:00.000; UTC unless it has a time zone.")
+@click.option("--by-duration", metavar="DURATION", help="This long before now, as in PT5M.")
 @click.option("--execute", is_flag=True, help="The same as --yes.")
-@click.option("--export", is_flag=True, help="Print the new offsets as Kafka's CSV, and change nothing.")
+@click.option("--export", is_flag=True, help="Print the new offsets in Kafka's CSV format, and change nothing.")
 @click.option("--wait", is_flag=True, help="Wait until the group is empty.")
 @undo_dir_option
 @pass_session
 def reset_offsets(session: Session, /, chosen: Choice, **options: Any) -> int:
     """Move the committed offsets of empty groups.
 
-    Shows current and new offsets and asks; the current ones are saved first, in a file that --from-file takes. An
-    offset beyond either end of its partition becomes that end. A group that is not there is created, as by Kafka.
+    Shows current and new offsets and asks for confirmation. The current offsets are saved first, in a file that
+    --from-file can read. An offset outside its partition is moved to the nearest end. A group that does not exist is
+    created, as Kafka's tool does.
 
     Example: kctl groups reset-offsets etl --topic orders --to @-30m
     """

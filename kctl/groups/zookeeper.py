@@ -31,11 +31,11 @@ COLUMNS = (
 @store_options
 @pass_session
 def zookeeper_groups(session: Session, chosen: Choice, zookeeper: str | None, data: str | None) -> int:
-    """Show old groups, whose offsets and members are in ZooKeeper.
+    """Show old groups that keep offsets and members in ZooKeeper.
 
-    So did consumers before Kafka 0.9, and so does OffsetCommit version 0; a kafkad without ZooKeeper has them in the
-    store that it has instead. Brokers list none of these groups. To move one to Kafka, stop its members, and give its
-    offsets to the group of the same name that new clients join:
+    Consumers before Kafka 0.9 worked this way, and OffsetCommit version 0 still does; a kafkad without ZooKeeper keeps
+    such groups in its own metadata store. Brokers do not list these groups. To move one to Kafka, stop its members and
+    copy its offsets to the group of the same name that new clients will join:
 
     \b
         kctl groups zookeeper billing -o json > billing.json

@@ -6,21 +6,21 @@ partitions = Noun(
     "partitions",
     {
         "list": ("kctl.partitions.list:list_partitions", "List partitions with their replicas, health and size."),
-        "plan": ("kctl.partitions.plan:plan_moves", "Plan which replicas move, and write the plan to a file."),
-        "drain": ("kctl.partitions.plan:drain", "Plan how to empty brokers."),
-        "apply": ("kctl.partitions.apply:apply", "Carry out a plan, and watch it."),
+        "plan": ("kctl.partitions.plan:plan_moves", "Plan replica moves, and write the plan to a file."),
+        "drain": ("kctl.partitions.plan:drain", "Plan moving all replicas off brokers."),
+        "apply": ("kctl.partitions.apply:apply", "Apply a plan, and watch its progress."),
         "status": (
             "kctl.partitions.status:status",
-            "Show moves under way, whoever began them, and left-over throttles.",
+            "Show moves under way, whoever started them, and leftover throttles.",
         ),
         "cancel": (
             "kctl.partitions.cancel:cancel",
-            "Cancel moves: their partitions return to the replicas they had.",
+            "Cancel moves: partitions return to their former replicas.",
         ),
-        "reassign": ("kctl.partitions.reassign:reassign", "Give single partitions the replicas that you name."),
+        "reassign": ("kctl.partitions.reassign:reassign", "Reassign single partitions to the replicas you name."),
         "elect": (
             "kctl.partitions.elect:elect",
-            "Have partitions elect their preferred leaders, or any leader at all.",
+            "Elect preferred leaders, or any leader at all.",
         ),
         "move-dir": (
             "kctl.partitions.reassign:move_dir",
@@ -28,5 +28,5 @@ partitions = Noun(
         ),
         "throttle": ("kctl.partitions.throttle:throttle", "Show, set or clear the throttles of moves."),
     },
-    help="See where replicas are, and move them.",
+    help="Show where replicas are, and move them.",
 )

@@ -69,14 +69,20 @@ def execution_options(function: Callable[..., R]) -> Callable[..., R]:
 
     decorated: Callable[..., R] = update_wrapper(command, function)
     for option in (
-        click.option("--no-elect", is_flag=True, help="Do not have the first replicas lead at the end."),
-        click.option("--additional", is_flag=True, help="Also while moves run that are not of this plan."),
-        click.option("--no-wait", is_flag=True, help="Begin all moves at once and do not watch them."),
-        click.option("--pause-if-urp", is_flag=True, help="Begin no batch while partitions are under-replicated."),
+        click.option("--no-elect", is_flag=True, help="Do not elect the preferred leaders at the end."),
+        click.option("--additional", is_flag=True, help="Allow it while other moves are under way."),
+        click.option("--no-wait", is_flag=True, help="Start all moves at once and do not watch them."),
+        click.option("--pause-if-urp", is_flag=True, help="Start no batch while partitions are under-replicated."),
         click.option(
-            "--batch", type=click.IntRange(min=1), default=20, show_default=True, help="Partitions to move at a time."
+            "--batch",
+            type=click.IntRange(min=1),
+            default=20,
+            show_default=True,
+            help="Number of partitions to move at a time.",
         ),
-        click.option("--throttle", metavar="RATE", help="Bytes a second for each broker, as in 50MB/s."),
+        click.option(
+            "--throttle", metavar="RATE", help="Replication throttle of each broker in bytes per second, as in 50MB/s."
+        ),
     ):
         decorated = option(decorated)
     return decorated
@@ -87,11 +93,11 @@ def execution_options(function: Callable[..., R]) -> Callable[..., R]:
 @execution_options
 @pass_session
 def apply(session: Session, file: str, options: Options) -> int:
-    """Carry out a plan, and watch it.
+    """Apply a plan, and watch its progress.
 
-    PLAN.JSON is a file of kctl partitions plan, or any reassignment file of Kafka's own tool. Running it again goes on
-    where the first run ended, and changes the throttle if another one is given. Ctrl-C ends the watching only: the
-    moves go on. At the end throttles are what they were before, and the first replica of each partition leads.
+    PLAN.JSON is a file written by kctl partitions plan, or any reassignment file of Kafka's own tool. Running it again
+    resumes where the last run stopped, and changes the throttle if another one is given. Ctrl-C only stops watching:
+    moves under way continue. At the end, throttles are restored and the preferred replicas become leaders.
 
     Example: kctl partitions apply plan.json --throttle 50MB/s
     """

@@ -40,10 +40,10 @@ COLUMNS = (
 @click.option("--keep-throttles", is_flag=True, help="Leave throttles as they are.")
 @pass_session
 def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttles: bool) -> int:
-    """Cancel moves: their partitions return to the replicas they had.
+    """Cancel moves: partitions return to their former replicas.
 
-    Throttles that apply put on for the plan become what they were before it; without a plan, those on the topics that
-    no longer move are removed, and those on brokers once nothing moves any more.
+    Throttles that apply set for the plan are restored to what they were. Without a plan, throttles are removed from
+    topics that no longer move, and from brokers once no move is left.
 
     Example: kctl partitions cancel plan.json
     """

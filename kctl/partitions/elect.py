@@ -72,14 +72,19 @@ def unclean(partition: Partition, isr: tuple[int, ...], alive: Iterable[int]) ->
 @click.command("elect", cls=KctlCommand, columns=COLUMNS)
 @click.argument("what", nargs=-1, metavar="[TOPIC[:PARTITION]… | FILE.JSON]", shell_complete=topic_names)
 @click.option("--all", "everything", is_flag=True, help="All partitions of the cluster.")
-@click.option("--preferred", "kind", flag_value="preferred", default="preferred", help="The first replica.  [default]")
-@click.option("--unclean", "kind", flag_value="unclean", help="Any replica that is left, where no leader is.")
+@click.option(
+    "--preferred", "kind", flag_value="preferred", default="preferred", help="Elect the first replica.  [default]"
+)
+@click.option(
+    "--unclean", "kind", flag_value="unclean", help="Elect any remaining replica of partitions without a leader."
+)
 @pass_session
 def elect(session: Session, what: Sequence[str], everything: bool, kind: str) -> int:
-    """Have partitions elect their preferred leaders, or any leader at all.
+    """Elect preferred leaders, or any leader at all.
 
-    A preferred election gives leadership back to the first replica, if it is in sync; no record is lost. An unclean one
-    is for partitions whose in-sync replicas are all gone: what the others had not copied is lost for good.
+    A preferred election returns leadership to the first replica if it is in sync; no record is lost. An unclean
+    election is for partitions whose in-sync replicas are all gone: records that the others had not copied are lost for
+    good.
 
     Example: kctl partitions elect --preferred --all
     """

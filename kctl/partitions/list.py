@@ -37,8 +37,8 @@ COLUMNS = (
 
 @click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @choosing("topic", topic_names)
-@click.option("--internal", is_flag=True, help="Those of Kafka's own topics too.")
-@click.option("--unhealthy", is_flag=True, help="Only partitions that are not ok.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
+@click.option("--unhealthy", is_flag=True, help="Only unhealthy partitions.")
 @click.option(
     "--broker",
     type=int,

@@ -101,10 +101,10 @@ def _asking(function: Callable[..., R]) -> Callable[..., R]:
             show_default=True,
             shell_complete=files,
             metavar="FILE",
-            help="Where to write it.",
+            help="The file to write.",
         ),
-        click.option("--throttle", metavar="RATE", help="Reckon the time at so many bytes a second, as in 50MB/s."),
-        click.option("--skip", is_flag=True, help="Leave out what is impossible."),
+        click.option("--throttle", metavar="RATE", help="Estimate the time at this rate, as in 50MB/s."),
+        click.option("--skip", is_flag=True, help="Leave out moves that are impossible."),
         click.option(
             "--rack-aware",
             type=click.Choice(RACKS),
@@ -114,7 +114,7 @@ def _asking(function: Callable[..., R]) -> Callable[..., R]:
             "--rf",
             type=click.IntRange(min=1),
             metavar="N",
-            help="How many replicas to have; in a drain of all topics: the most for what has to leave a broker.",
+            help="Replication factor; when draining all topics, the most for what has to leave a broker.",
         ),
         click.option(
             "--to",
@@ -122,13 +122,13 @@ def _asking(function: Callable[..., R]) -> Callable[..., R]:
             metavar="BROKER,…",
             callback=_broker_ids,
             shell_complete=broker_ids,
-            help="Who may get replicas.",
+            help="Brokers that may receive replicas.",
         ),
         click.option(
             "--from-file",
             shell_complete=files,
             metavar="FILE",
-            help="Topics of a file as Kafka's --generate reads it, or a plan to check.",
+            help="A file of topics as Kafka's --generate reads it, or a plan to check.",
         ),
         click.option(
             "--topics", multiple=True, metavar="NAME|GLOB,…", shell_complete=topic_names, help="Only these topics."
@@ -145,17 +145,20 @@ def _asking(function: Callable[..., R]) -> Callable[..., R]:
     metavar="BROKER,…",
     callback=_broker_ids,
     shell_complete=broker_ids,
-    help="Leave no replica there.",
+    help="Move all replicas away from these brokers.",
 )
-@click.option("--balance", type=click.Choice(BALANCES), help="Even out brokers by what they lead or have.")
+@click.option(
+    "--balance", type=click.Choice(BALANCES), help="Balance brokers by leaders, number of replicas, or bytes."
+)
 @_asking
 @pass_session
 def plan_moves(session: Session, drain: tuple[int, ...], balance: str | None, asked: Asked) -> int:
-    """Plan which replicas move, and write the plan to a file.
+    """Plan replica moves, and write the plan to a file.
 
-    As little as possible moves: a replica stays unless its broker is drained, its rack is held twice or its place is
-    needed. --to alone means that all replicas of the topics go there. The file is Kafka's own reassignment format, and
-    a second one leads back. Nothing changes before kctl partitions apply. Exits with 7 if part of it is impossible.
+    Moves as little as possible: a replica stays unless its broker is drained, another replica is in the same rack, or
+    its place is needed. --to on its own moves all replicas of the topics there. The file has Kafka's own reassignment
+    format, and a second file holds the way back. Nothing changes until kctl partitions apply. Exits with 7 if part of
+    the plan is impossible.
 
     Example: kctl partitions plan --balance count --throttle 50MB/s
     """
@@ -167,9 +170,9 @@ def plan_moves(session: Session, drain: tuple[int, ...], balance: str | None, as
 @_asking
 @pass_session
 def drain(session: Session, brokers: tuple[int, ...], asked: Asked) -> int:
-    """Plan how to empty brokers.
+    """Plan moving all replicas off brokers.
 
-    The same as kctl partitions plan --drain: what is not on these brokers does not move.
+    The same as kctl partitions plan --drain: replicas on other brokers stay where they are.
 
     Example: kctl partitions drain 3 --throttle 50MB/s
     """

@@ -25,9 +25,9 @@ from kctl.texts.output import render_errors
 @execution_options
 @pass_session
 def reassign(session: Session, assignments: Sequence[str], options: Options) -> int:
-    """Give single partitions the replicas that you name.
+    """Reassign single partitions to the replicas you name.
 
-    It is carried out like a plan, and written to a file of the current directory for another run to go on with.
+    Runs like a plan, which is also written to a file in the current directory so that another run can resume it.
 
     Example: kctl partitions reassign orders:0=1,2,3 orders:1=2,3,1 --throttle 50MB/s
     """
@@ -42,7 +42,7 @@ def reassign(session: Session, assignments: Sequence[str], options: Options) -> 
 
 @click.command("move-dir", cls=KctlCommand, columns=COLUMNS)
 @click.argument("what", nargs=-1, required=True, metavar="TOPIC[:PARTITION]…", shell_complete=topic_names)
-@click.option("--broker", type=int, required=True, metavar="BROKER", shell_complete=broker_ids, help="On which broker.")
+@click.option("--broker", type=int, required=True, metavar="BROKER", shell_complete=broker_ids, help="The broker.")
 @click.option("--dir", "path", required=True, metavar="PATH", help="One of its log directories.")
 @execution_options
 @pass_session

@@ -39,10 +39,10 @@ _PROGRESS = "kctl.partitions.copy_progress"
 @click.argument("file", shell_complete=files, metavar="[PLAN.JSON]", required=False)
 @pass_session
 def status(session: Session, file: str | None) -> int:
-    """Show moves under way, whoever began them, and left-over throttles.
+    """Show moves under way, whoever started them, and leftover throttles.
 
-    With a plan, every partition of the plan: exits with 0 once all have the replicas of the plan, and with 7 before.
-    With --watch the second look and all after it know the rate.
+    With a plan, shows every partition of it, and exits with 0 once all have their planned replicas, with 7 before. With
+    --watch, rates appear from the second sample on.
 
     Example: kctl partitions status --watch
     """

@@ -58,8 +58,8 @@ class Throttles(NamedTuple):
 def throttle(session: Session, action: str, rate: str | None) -> int:
     """Show, set or clear the throttles of moves.
 
-    set RATE throttles the moves under way, whoever began them, at the brokers and topics that take part. clear removes
-    every throttle from all brokers and topics that can be reached, also those set by Kafka's own tool.
+    set RATE throttles the moves under way, whoever started them, on the brokers and topics involved. clear removes all
+    throttles from all brokers and topics that can be reached, including those set by Kafka's own tool.
 
     Example: kctl partitions throttle set 20MB/s
     """

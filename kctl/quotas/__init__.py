@@ -8,10 +8,10 @@ quotas = Noun(
         "list": ("kctl.quotas.list:list_quotas", "List quotas of users, clients and addresses."),
         "describe": (
             "kctl.quotas.describe:describe",
-            "Say which quotas a user and client have, or which apply.",
+            "Show the quotas that are set for a user and client, or that apply.",
         ),
         "set": ("kctl.quotas.set:set_quotas", "Set quotas of a user, client or address."),
         "unset": ("kctl.quotas.set:unset_quotas", "Remove quotas of a user, client or address."),
     },
-    help="Limit what users and clients may take.",
+    help="Show and set quotas of users, clients and addresses.",
 )

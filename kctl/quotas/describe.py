@@ -13,13 +13,13 @@ from kctl.texts.output import note
 
 @click.command("describe", cls=KctlCommand, columns=COLUMNS)
 @click.argument("who", nargs=-1, required=True, metavar="user=NAME client=NAME | ip=ADDRESS")
-@click.option("--resolve", is_flag=True, help="Those that apply to this user and client, of its own or by default.")
+@click.option("--resolve", is_flag=True, help="Show the quotas that apply to this user and client, including defaults.")
 @pass_session
 def describe(session: Session, who: tuple[str, ...], resolve: bool) -> int:
-    """Say which quotas a user and client have, or which apply.
+    """Show the quotas that are set for a user and client, or that apply.
 
-    With --resolve the most special one that is set decides, for each quota: that of user and client, then of the
-    user, then of the client, each before its default.
+    With --resolve, the most specific entry decides for each quota: user and client together, then the user, then the
+    client, each before its default.
 
     Example: kctl quotas describe --resolve user=alice client=billing
     """

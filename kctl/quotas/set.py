@@ -43,7 +43,7 @@ def set_quotas(session: Session, words: tuple[str, ...]) -> int:
     """Set quotas of a user, client or address.
 
     Quotas are producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, and for an ip
-    connection_creation_rate. user=<default> is every user without one of its own.
+    connection_creation_rate. user=<default> applies to every user without a quota of its own.
 
     Example: kctl quotas set user=alice client=billing producer_byte_rate=10MB
     """

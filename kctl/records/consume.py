@@ -45,12 +45,12 @@ COLUMNS = (
     metavar="WHERE",
     help="earliest, latest, @TIME, OFFSET or -N (before the end).  [default: earliest; latest with --follow]",
 )
-@click.option("--to", "stop", metavar="WHERE", help="Likewise, not included.  [default: where the topic ends now]")
+@click.option("--to", "stop", metavar="WHERE", help="Likewise, exclusive.  [default: the current end]")
 @click.option("-n", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N records.")
 @click.option(
-    "--last", type=click.IntRange(min=1), metavar="N", help="The last N records of all partitions by their time."
+    "--last", type=click.IntRange(min=1), metavar="N", help="The last N records of all partitions, by timestamp."
 )
-@click.option("--follow", is_flag=True, help="Go on with what comes, in new partitions and topics too.")
+@click.option("--follow", is_flag=True, help="Continue with new records, partitions and topics.")
 @click.option("--partitions", metavar="0,3-5", help="Only these partitions.")
 @click.option(
     "--key",
@@ -64,13 +64,18 @@ COLUMNS = (
     help="Look for an exact --key everywhere: the topic may have grown, or its producer its own partitioner.",
 )
 @click.option("--value", metavar="GLOB", help="Only values that match.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=GLOB", help="Only with such a header; repeatable.")
-@click.option("--grep", metavar="RE", help="Only with this regular expression in value or key.")
 @click.option(
-    "--filter", "expression", metavar="EXPR", help='Only where this holds: value.amount > 100 and key ~ "^a".'
+    "--header", "headers", multiple=True, metavar="NAME=GLOB", help="Only records with such a header; repeatable."
 )
-@click.option("--committed", is_flag=True, help="Leave out what transactions have not committed.")
-@click.option("--fail-empty", is_flag=True, help="Exit 3 when no record was found.")
+@click.option("--grep", metavar="RE", help="Only records whose value or key contains this regular expression.")
+@click.option(
+    "--filter",
+    "expression",
+    metavar="EXPR",
+    help='Only records for which this holds: value.amount > 100 and key ~ "^a".',
+)
+@click.option("--committed", is_flag=True, help="Read only committed records (read_committed).")
+@click.option("--fail-empty", is_flag=True, help="Exit with 3 if no record was found.")
 @click.option(
     "-f", "--format", "line_format", metavar="FORMAT", help="kcat's: %t %p %o %k %s %h %T %K %S %R and \\n \\t."
 )
@@ -78,7 +83,7 @@ COLUMNS = (
     "--group",
     metavar="NAME",
     shell_complete=group_names,
-    help="As a member of this group, which remembers how far it is.",
+    help="Consume as a member of this group, and commit offsets.",
 )
 @click.option(
     "--assignor",
@@ -87,20 +92,19 @@ COLUMNS = (
     help="range, roundrobin, sticky, cooperative-sticky or module:callable.",
     show_default=True,
 )
-@click.option("--instance", metavar="NAME", help="As this static member of the group.")
+@click.option("--instance", metavar="NAME", help="Join the group as this static member.")
 @pass_session
 def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
-    """Print records of topics, to the end there is now or for ever.
+    """Print records of topics, up to the current end or continuously.
 
-    Prints values, one a line; -o json prints a line of JSON with everything for each record, -o wide a table. How many
-    records were searched and matched is told on standard error.
+    Prints one value per line; -o json prints each complete record as a line of JSON, -o wide prints a table. The
+    numbers of records searched and matched go to standard error.
 
-    --follow looks every 5 seconds for added partitions and, with --match or --regex, for new topics, and reads those
-    from their beginning; as a member of a group too.
+    --follow checks every 5 seconds for added partitions and, with --match or --regex, for new topics, and reads those
+    from their start, also as a member of a group.
 
-    --filter knows key, value, headers.NAME, topic, partition, offset and timestamp (ms, compared with @TIME), looks
-    into JSON (value.items[0].price), compares with == != < <= > >= ~ (regular expression), and joins with and, or,
-    not and ( ).
+    --filter expressions use key, value, headers.NAME, topic, partition, offset and timestamp (ms, compared with @TIME),
+    fields of JSON (value.items[0].price), the operators == != < <= > >= ~ (regular expression), and, or, not and ( ).
 
     Example: kctl consume orders --from @-1h --filter 'value.amount > 100' -o json
     """

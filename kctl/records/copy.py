@@ -30,37 +30,39 @@ from kctl.texts.output import note
 @click.command("copy", cls=KctlCommand, columns=COLUMNS)
 @click.argument("source", shell_complete=topic_names)
 @click.argument("target", shell_complete=topic_names)
-@click.option("--to-context", metavar="NAME", help="The target is on the cluster of this context.")
+@click.option("--to-context", metavar="NAME", help="Copy to the cluster of this context.")
 @click.option(
     "--from",
     "start",
     metavar="WHERE",
     help="earliest, latest, @TIME, OFFSET or -N (before the end).  [default: earliest]",
 )
-@click.option("--to", "stop", metavar="WHERE", help="Likewise, not included.  [default: where the topic ends now]")
+@click.option("--to", "stop", metavar="WHERE", help="Likewise, exclusive.  [default: the current end]")
 @click.option("-n", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N records.")
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Continue with new records until Ctrl-C.")
 @click.option("--partitions", metavar="0,3-5", help="Only from these partitions.")
 @click.option("--key", metavar="GLOB", help="Only keys that match.")
 @click.option("--value", metavar="GLOB", help="Only values that match.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=GLOB", help="Only with such a header; repeatable.")
-@click.option("--grep", metavar="RE", help="Only with this regular expression in value or key.")
-@click.option("--filter", "expression", metavar="EXPR", help="Only where this holds: see kctl consume.")
-@click.option("--committed", is_flag=True, help="Leave out what transactions have not committed.")
-@click.option("--keep-partition", is_flag=True, help="Each record to the partition of the same number.")
+@click.option(
+    "--header", "headers", multiple=True, metavar="NAME=GLOB", help="Only records with such a header; repeatable."
+)
+@click.option("--grep", metavar="RE", help="Only records whose value or key contains this regular expression.")
+@click.option("--filter", "expression", metavar="EXPR", help="Only records for which this holds: see kctl consume.")
+@click.option("--committed", is_flag=True, help="Read only committed records (read_committed).")
+@click.option("--keep-partition", is_flag=True, help="Copy each record to the partition of the same number.")
 @click.option(
     "--partitioner", metavar="HOW", default="sticky", help="sticky, round-robin, or module:callable.", show_default=True
 )
 @click.option(
-    "--compression", type=click.Choice(CODEC_NAMES), default="none", help="Codec of the batches.", show_default=True
+    "--compression", type=click.Choice(CODEC_NAMES), default="none", help="Compression of batches.", show_default=True
 )
-@click.option("--transactional-id", metavar="ID", help="All records or none, in one transaction.")
+@click.option("--transactional-id", metavar="ID", help="Write all records, or none, in one transaction.")
 @pass_session
 def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
     """Copy the records of one topic to another, here or on another cluster.
 
-    Keys, values, headers and timestamps stay as they are. Without --keep-partition keys decide about the partition, as
-    they do in Java's producer.
+    Keys, values, headers and timestamps are kept. Without --keep-partition, the key decides the partition, as in the
+    Java producer.
 
     Example: kctl copy orders orders --to-context staging --from @-1h
     """

@@ -54,13 +54,15 @@ class BadLine(Exception):
 
 @click.command("produce", cls=KctlCommand, columns=COLUMNS)
 @click.argument("topic", shell_complete=topic_names)
-@click.option("--value", metavar="TEXT", help="One record with this value, instead of what standard input holds.")
-@click.option("--tombstone", is_flag=True, help="One record without a value, which deletes its key when compacted.")
-@click.option("--key", metavar="TEXT", help="The key of all records that do not bring their own.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records; repeatable.")
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="All records to this partition.")
+@click.option("--value", metavar="TEXT", help="Send one record with this value instead of reading standard input.")
 @click.option(
-    "--timestamp", metavar="TIME", help="The time of all records that do not bring their own.  [default: now]"
+    "--tombstone", is_flag=True, help="Send one record without a value, which deletes its key in a compacted topic."
+)
+@click.option("--key", metavar="TEXT", help="Key of all records that have none of their own.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Header of all records; repeatable.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Send all records to this partition.")
+@click.option(
+    "--timestamp", metavar="TIME", help="Timestamp of all records that have none of their own.  [default: now]"
 )
 @click.option(
     "--file",
@@ -70,30 +72,41 @@ class BadLine(Exception):
     metavar="FILE",
     help="Read lines from files instead; repeatable.",
 )
-@click.option("--whole", is_flag=True, help="Each file, or all of standard input, is the value of one record.")
-@click.option("-f", "--format", "line_format", metavar="FORMAT", help="What a line is: %k\\t%v, also %h %T %p.")
-@click.option("--key-delimiter", metavar="TEXT", help="A line is a key, this, and a value; without it only a value.")
-@click.option("--json", "as_json", is_flag=True, help="A line is a JSON object, as consume -o json prints them.")
-@click.option("--keep-partition", is_flag=True, help="With --json: to the partitions that the lines name.")
-@click.option("--empty-is-null", is_flag=True, help="Empty keys and values are none: such a value is a tombstone.")
-@click.option("--partitioner", metavar="HOW", help="sticky, round-robin, or module:callable.  [default: sticky]")
-@click.option("--compression", type=click.Choice(CODEC_NAMES), default="none", help="Codec of the batches.")
-@click.option("--acks", type=click.Choice(("all", "1", "0")), default="all", help="Who has to have written a record.")
+@click.option("--whole", is_flag=True, help="Send each file, or all of standard input, as the value of one record.")
+@click.option("-f", "--format", "line_format", metavar="FORMAT", help="Format of a line: %k\\t%v, also %h %T %p.")
 @click.option(
-    "--idempotent/--no-idempotent", default=None, help="Each record once, whatever happens.  [default: with acks all]"
+    "--key-delimiter",
+    metavar="TEXT",
+    help="Separates the key from the value in each line; without it a line is a value.",
 )
-@click.option("--transactional-id", metavar="ID", help="All records or none, in one transaction.")
-@click.option("--batch-size", metavar="SIZE", default="512KB", help="Largest batch.", show_default=True)
-@click.option("--linger", metavar="TIME", default="5ms", help="How long a batch waits to be filled.", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Each line is a JSON object, as consume -o json prints it.")
+@click.option("--keep-partition", is_flag=True, help="With --json: send to the partitions given in the lines.")
+@click.option("--empty-is-null", is_flag=True, help="Send empty keys and values as null; a null value is a tombstone.")
+@click.option("--partitioner", metavar="HOW", help="sticky, round-robin, or module:callable.  [default: sticky]")
+@click.option("--compression", type=click.Choice(CODEC_NAMES), default="none", help="Compression of batches.")
+@click.option(
+    "--acks", type=click.Choice(("all", "1", "0")), default="all", help="Replicas that must have written a record."
+)
+@click.option(
+    "--idempotent/--no-idempotent",
+    default=None,
+    help="Write each record exactly once, even when requests are repeated.  [default: with acks all]",
+)
+@click.option("--transactional-id", metavar="ID", help="Write all records, or none, in one transaction.")
+@click.option("--batch-size", metavar="SIZE", default="512KB", help="Largest size of a batch.", show_default=True)
+@click.option(
+    "--linger", metavar="TIME", default="5ms", help="How long a batch waits for more records.", show_default=True
+)
 @pass_session
 def produce(session: Session, /, topic: str, **options: Any) -> int:
     """Send records from standard input, files or the command line.
 
-    A line is a value, or what --format, --key-delimiter or --json say. Records with a key go to the partition that
-    Java's producer would choose; without one they stay with a partition until a batch is full (sticky) or go round.
-    The partitioner module:callable is called with key, value (bytes or None) and the number of partitions.
+    Each line is a value, or what --format, --key-delimiter or --json describe. Records with a key go to the partition
+    that the Java producer would choose; without a key they stay with a partition until a batch is full (sticky), or
+    rotate (round-robin). A partitioner module:callable is called with key, value (bytes or None) and the number of
+    partitions.
 
-    A line that is wrong ends the input; its number is told, and what was sent before it. Exits 1 when any record was
+    An invalid line ends the input; its number and what was sent before it are reported. Exits with 1 if any record was
     not delivered.
 
     Example: kctl consume orders -o json | kctl produce orders-copy --json

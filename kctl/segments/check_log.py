@@ -37,16 +37,17 @@ COLUMNS = (
 
 @click.command("check-log", cls=KctlCommand, columns=COLUMNS)
 @click.argument("directories", shell_complete=directories, metavar="DIRECTORY...", nargs=-1, required=True)
-@click.option("--deep", is_flag=True, help="Unpack every record too.")
+@click.option("--deep", is_flag=True, help="Also decode every record.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="Check with N processes.")
 @pass_settings
 def check_log(settings: Settings, /, directories: tuple[str, ...], deep: bool, jobs: int) -> int:
     """Check log directories, or directories of single partitions.
 
-    Checksums, the order of offsets, indexes, producer snapshots and leader epochs against the log, checkpoints against
-    what is there, and what should not be there. Each finding says what a broker would do at its next start, which
-    depends on how it was stopped, and what is safe to do. Reads only; findings give exit code 7. A broker may be
-    running, but what it writes meanwhile may then look unfinished: stop it to be certain.
+    Checks checksums and the order of offsets; indexes, producer snapshots and leader epochs against the log;
+    checkpoints against the partitions that exist; and looks for files that should not be there. Each finding says what
+    a broker would do at its next start, which depends on how it was stopped, and what is safe to do. Nothing is
+    written. Exits with 7 if there are findings. A broker may be running, but data that it is writing may look
+    incomplete: stop it to be certain.
 
     Example: kctl check-log /var/lib/kafkad /data2/kafkad --jobs 4
     """

@@ -36,15 +36,15 @@ Columns = Sequence[Column]
 
 @click.command("dump-index", cls=KctlCommand, columns=PROBE_COLUMNS)
 @click.argument("files", shell_complete=files, metavar="FILE...", nargs=-1, required=True)
-@click.option("--verify", is_flag=True, help="Print only what does not fit the log beside it.")
-@click.option("--lookup", metavar="OFFSET|@TIME", help="Search as a broker does, and print every probe.")
+@click.option("--verify", is_flag=True, help="Print only entries that do not match the log beside it.")
+@click.option("--lookup", metavar="OFFSET|@TIME", help="Search as a broker does, and print every step.")
 @pass_settings
 def dump_index(settings: Settings, /, files: tuple[str, ...], verify: bool, lookup: str | None) -> int:
     """Print indexes, producer snapshots and checkpoints.
 
     A FILE is a .index, .timeindex, .txnindex or .snapshot, a checkpoint, partition.metadata or meta.properties.
-    --lookup needs a .index for an offset and a .timeindex for a time. What makes no sense or does not fit its log
-    gives exit code 7.
+    --lookup needs a .index for an offset and a .timeindex for a time. Exits with 7 if a file is invalid or does not
+    match its log.
 
     Example: kctl dump-index /var/lib/kafka/orders-0/00000000000000000000.index --lookup 1200
     """

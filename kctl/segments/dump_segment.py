@@ -27,7 +27,7 @@ from kctl.texts.text_files import text_of
 if TYPE_CHECKING:
     from kctl.segments.avro import AvroValues
 
-_KAFKA_ONLY = "with --kafka-format: "
+_KAFKA_ONLY = "With --kafka-format: "
 
 
 _OF_KAFKAS_TOOL = {
@@ -45,45 +45,55 @@ _OF_KAFKAS_TOOL = {
 
 @click.command("dump-segment", cls=KctlCommand, columns=ALL_COLUMNS, foreign=_OF_KAFKAS_TOOL)
 @click.argument("paths", shell_complete=files, metavar="FILE|DIRECTORY...", nargs=-1, required=True)
-@click.option("--offsets", type=OffsetRange(), default=EVERYTHING, show_default=False, help="From A up to before B.")
+@click.option(
+    "--offsets",
+    type=OffsetRange(),
+    default=EVERYTHING,
+    show_default=False,
+    help="Offsets from A up to, but excluding, B.",
+)
 @click.option(
     "--time",
     "times",
     type=TimeRange(),
     default=EVERYTHING,
     show_default=False,
-    help="The same by time: -30m (ago), ISO date and time, or milliseconds.",
+    help="The same by time: -30m (ago), ISO 8601, or milliseconds since 1970.",
 )
 @click.option(
     "--key",
     metavar="GLOB",
-    help="Only records whose key matches; of decoded ones, whose group or transactional id does.",
+    help="Only records whose key matches; for decoded records, whose group or transactional id does.",
 )
 @click.option("--producer", type=int, metavar="ID", help="Only records of this producer.")
-@click.option("--batches", is_flag=True, help="Batches instead of the records in them.")
-@click.option("--values", "value_format", type=click.Choice(values.FORMATS), default="auto", help="How to show values.")
-@click.option("--key-format", type=click.Choice(values.FORMATS), default="auto", help="How to show keys.")
-@click.option("--avro", shell_complete=files, metavar="SCHEMA", help="Values are Avro, of the schema in this file.")
+@click.option("--batches", is_flag=True, help="Print batches instead of the records in them.")
+@click.option("--values", "value_format", type=click.Choice(values.FORMATS), default="auto", help="Format of values.")
+@click.option("--key-format", type=click.Choice(values.FORMATS), default="auto", help="Format of keys.")
+@click.option(
+    "--avro", shell_complete=files, metavar="SCHEMA", help="Decode values as Avro with the schema in this file."
+)
 @click.option(
     "--decode",
     type=click.Choice(("auto", "offsets", "txn", "metadata", "raw")),
     default="auto",
-    help="What the records are; auto: by the directory's name.",
+    help="Type of the records; auto: by the directory's name.",
 )
-@click.option("--max-bytes", type=click.IntRange(min=1), metavar="N", help="Of each segment at most so many bytes.")
-@click.option("--max-records", type=click.IntRange(min=0), metavar="N", help="At most so many rows; as --limit.")
-@click.option("--kafka-format", is_flag=True, help="The lines of Kafka's own dump tool, for scripts that read them.")
-@click.option("--skip-record-metadata", is_flag=True, help=_KAFKA_ONLY + "of records only keys and values.")
-@click.option("--verify-index-only", is_flag=True, help=_KAFKA_ONLY + "of indexes only what does not fit the log.")
-@click.option("--index-sanity-check", is_flag=True, help=_KAFKA_ONLY + "of indexes only whether a broker takes them.")
+@click.option("--max-bytes", type=click.IntRange(min=1), metavar="N", help="Read at most N bytes of each segment.")
+@click.option("--max-records", type=click.IntRange(min=0), metavar="N", help="Print at most N rows, like --limit.")
+@click.option(
+    "--kafka-format", is_flag=True, help="Print lines like Kafka's own dump tool, for scripts that parse them."
+)
+@click.option("--skip-record-metadata", is_flag=True, help=_KAFKA_ONLY + "only keys and values of records.")
+@click.option("--verify-index-only", is_flag=True, help=_KAFKA_ONLY + "only index entries that do not match the log.")
+@click.option("--index-sanity-check", is_flag=True, help=_KAFKA_ONLY + "only whether a broker would accept indexes.")
 @pass_settings
 def dump_segment(settings: Settings, /, paths: tuple[str, ...], **options: Any) -> int:
-    """Print what is in the files of a log.
+    """Print the contents of log files.
 
     A FILE is a segment (.log) or one of the files beside it (.index, .timeindex, .txnindex, .snapshot, a checkpoint,
-    partition.metadata, meta.properties), or a snapshot of a KRaft cluster's metadata; a DIRECTORY is that of a
-    partition, or of a whole broker. Nothing is written. A broker may be using the files. What is damaged is named and
-    passed over, and the exit code is 7.
+    partition.metadata, meta.properties), or a metadata snapshot of a KRaft cluster; a DIRECTORY is that of a partition,
+    or the log directory of a broker. Nothing is written, and a broker may be using the files. Damaged parts are
+    reported and skipped; the exit code is then 7.
 
     Example: kctl dump-segment /var/lib/kafkad/orders-0 --offsets 1200:1300 --key 'user-4*'
     """

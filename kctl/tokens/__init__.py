@@ -7,8 +7,8 @@ tokens = Noun(
     {
         "list": ("kctl.tokens.list:list_tokens", "List delegation tokens."),
         "create": ("kctl.tokens.create:create", "Create a delegation token."),
-        "renew": ("kctl.tokens.renew:renew", "Put off when a delegation token expires."),
-        "expire": ("kctl.tokens.expire:expire", "Have a delegation token expire now, or at a time."),
+        "renew": ("kctl.tokens.renew:renew", "Extend the lifetime of a delegation token."),
+        "expire": ("kctl.tokens.expire:expire", "Expire a delegation token, now or later."),
     },
     help="Create, renew and expire delegation tokens.",
 )

@@ -17,7 +17,7 @@ COLUMNS = (
     Column("token_id", "What it is called; as a user name it logs in by SCRAM."),
     Column("owner", "Whom it speaks for."),
     Column("requester", "Who asked for it.", wide=True),
-    Column("renewers", "Who may renew it besides its owner.", "list"),
+    Column("renewers", "Who may renew it besides its owner; repeatable.", "list"),
     Column("issued_ms", "When it was made.", "time", "ISSUED"),
     Column("expires_ms", "When it expires unless it is renewed.", "time", "EXPIRES"),
     Column("max_ms", "When it expires at the latest.", "time", "AT-THE-LATEST"),

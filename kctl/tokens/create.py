@@ -14,20 +14,20 @@ from kctl.tokens.asking import COLUMNS, described, principal, token_failure
 
 _PLAN = (
     Column("owner", "Whom it speaks for."),
-    Column("renewers", "Who may renew it besides its owner.", "list"),
+    Column("renewers", "Who may renew it besides its owner; repeatable.", "list"),
     Column("max_lifetime_ms", "How long it may live at the most.", "duration", "LIFETIME"),
 )
 
 
 @click.command("create", cls=KctlCommand, columns=COLUMNS)
-@click.option("--owner", metavar="PRINCIPAL", help="Whom it speaks for.  [default: whoever asks]")
-@click.option("--renewer", multiple=True, metavar="PRINCIPAL", help="Who may renew it besides its owner.")
-@click.option("--max-lifetime", metavar="TIME", help="How long it may live.  [default: what the brokers allow]")
+@click.option("--owner", metavar="PRINCIPAL", help="Owner of the token.  [default: yourself]")
+@click.option("--renewer", multiple=True, metavar="PRINCIPAL", help="Who may renew it besides its owner; repeatable.")
+@click.option("--max-lifetime", metavar="TIME", help="Maximum lifetime.  [default: what the brokers allow]")
 @pass_session
 def create(session: Session, owner: str | None, renewer: tuple[str, ...], max_lifetime: str | None) -> int:
     """Create a delegation token.
 
-    Its id and secret are the user name and password of a login by SCRAM with the token.
+    To log in with the token, use its id and secret as user name and password with SCRAM.
 
     Example: kctl tokens create --renewer User:scheduler --max-lifetime 7d
     """

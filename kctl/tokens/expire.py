@@ -14,12 +14,12 @@ from kctl.tokens.asking import COLUMNS, described, token_failure, token_named
 
 @click.command("expire", cls=KctlCommand, columns=COLUMNS)
 @click.argument("token")
-@click.option("--in", "period", metavar="TIME", help="Not at once, but in this time.")
+@click.option("--in", "period", metavar="TIME", help="Let it expire after this time instead of at once.")
 @pass_session
 def expire(session: Session, token: str, period: str | None) -> int:
-    """Have a delegation token expire now, or at a time.
+    """Expire a delegation token, now or later.
 
-    TOKEN is its id, or its secret in base64. One that has expired cannot be brought back.
+    TOKEN is its id, or its secret in base64. An expired token cannot be restored.
 
     Example: kctl tokens expire MTIzNDU2Nzg5MDEyMzQ1Ng
     """

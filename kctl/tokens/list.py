@@ -15,7 +15,7 @@ from kctl.tokens.asking import COLUMNS, described
 def list_tokens(session: Session, owner: tuple[str, ...]) -> int:
     """List delegation tokens.
 
-    Those that the one who asks may see; -o wide and json have their secrets too.
+    Lists the tokens that you are allowed to see; -o wide and json include their secrets.
 
     Example: kctl tokens list --owner User:alice
     """

@@ -14,10 +14,10 @@ from kctl.tokens.asking import COLUMNS, token_failure, token_named
 
 @click.command("renew", cls=KctlCommand, columns=COLUMNS)
 @click.argument("token")
-@click.option("--for", "period", metavar="TIME", help="How long from now.  [default: what the brokers have]")
+@click.option("--for", "period", metavar="TIME", help="New lifetime from now.  [default: as the brokers set it]")
 @pass_session
 def renew(session: Session, token: str, period: str | None) -> int:
-    """Put off when a delegation token expires.
+    """Extend the lifetime of a delegation token.
 
     TOKEN is its id, or its secret in base64.
 

@@ -30,14 +30,19 @@ COLUMNS = (
 @click.command("add-partitions", cls=KctlCommand, columns=COLUMNS)
 @choosing("topic", topic_names, required=True)
 @click.option(
-    "-p", "--partitions", type=click.IntRange(min=1), required=True, metavar="N", help="How many there shall be in all."
+    "-p",
+    "--partitions",
+    type=click.IntRange(min=1),
+    required=True,
+    metavar="N",
+    help="The new total number of partitions.",
 )
 @pass_session
 def add_partitions(session: Session, chosen: Choice, partitions: int) -> int:
-    """Grow topics to more partitions.
+    """Add partitions to topics.
 
-    New records of a key may go to another partition than the old ones: order by key is lost there. Partitions cannot be
-    taken away again.
+    New records of a key may go to a different partition than older ones, so ordering by key is lost across the change.
+    Partitions cannot be removed again.
 
     Example: kctl topics add-partitions orders -p 12
     """

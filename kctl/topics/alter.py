@@ -28,14 +28,20 @@ COLUMNS = (
 
 @click.command("alter", cls=KctlCommand, columns=COLUMNS)
 @choosing("topic", topic_names, required=True)
-@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="How many there shall be in all.")
-@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting; += and -= for lists.")
-@click.option("--unset", multiple=True, metavar="NAME", help="A setting that goes back to its default.")
+@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="The new total number of partitions.")
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting to change; += and -= edit lists; repeatable.",
+)
+@click.option("--unset", multiple=True, metavar="NAME", help="A setting to reset to its default; repeatable.")
 @pass_session
 def alter(
     session: Session, chosen: Choice, partitions: int | None, configs: tuple[str, ...], unset: tuple[str, ...]
 ) -> int:
-    """Change partitions and settings of topics in one go.
+    """Change partitions and settings of topics together.
 
     Example: kctl topics alter orders -p 12 --config retention.ms=7d
     """

@@ -14,10 +14,10 @@ from kctl.topics.wanted import check_name, parse_configs
 @click.command("clone", cls=KctlCommand, columns=COLUMNS)
 @click.argument("topic", metavar="TOPIC", shell_complete=topic_names)
 @click.argument("new", metavar="NEW")
-@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="How many, if not as many.")
-@click.option("-r", "--replication", type=click.IntRange(min=1), metavar="N", help="Replicas, if not as many.")
-@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting, if not as that topic's.")
-@click.option("--data", is_flag=True, help="Copy the records, too: those that there are now.")
+@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Number of partitions, if different.")
+@click.option("-r", "--replication", type=click.IntRange(min=1), metavar="N", help="Replication factor, if different.")
+@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting, if different; repeatable.")
+@click.option("--data", is_flag=True, help="Also copy the records that exist now.")
 @pass_session
 def clone(
     session: Session,
@@ -30,8 +30,8 @@ def clone(
 ) -> int:
     """Create a topic like another one.
 
-    It has the partitions, replication and settings of that topic, and with --data its records: each in the partition
-    of the same number, unless -p gives it others. kctl copy can choose which records.
+    Copies the partitions, replication and settings, and with --data the records, each to the partition of the same
+    number unless -p is given. Use kctl copy to choose which records.
 
     Example: kctl topics clone orders orders-test
     """

@@ -52,24 +52,38 @@ PLACEMENT_COLUMNS = (
 
 @click.command("create", cls=KctlCommand, columns=COLUMNS)
 @click.argument("names", nargs=-1, metavar="TOPIC…")
-@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="How many.  [default: the broker's]")
-@click.option("-r", "--replication", type=click.IntRange(min=1), metavar="N", help="Replicas.  [default: the broker's]")
-@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting, as retention.ms=7d.")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Number of partitions.  [default: the broker's]"
+)
+@click.option(
+    "-r", "--replication", type=click.IntRange(min=1), metavar="N", help="Replication factor.  [default: the broker's]"
+)
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A topic setting, as in retention.ms=7d; repeatable.",
+)
 @click.option("--replicas", metavar="0=1,2;1=2,3", help="The brokers of each partition, the preferred leader first.")
-@click.option("--fixed-start", is_flag=True, help="Replica j of partition i on broker i+j, instead of a random start.")
+@click.option(
+    "--fixed-start",
+    is_flag=True,
+    help="Put replica j of partition i on broker i+j, instead of starting at a random broker.",
+)
 @click.option(
     "--like",
     metavar="TOPIC",
     shell_complete=topic_names,
-    help="Partitions, replication and settings of this topic, where not given.",
+    help="Take partitions, replication and settings from this topic unless given.",
 )
-@click.option("--if-not-exists", is_flag=True, help="A topic that is there and as asked for is no error.")
+@click.option("--if-not-exists", is_flag=True, help="Accept a topic that already exists as asked for.")
 @click.option(
     "-f",
     "--file",
     shell_complete=files,
     metavar="FILE",
-    help="Topics from a YAML file: name, partitions, replication, configs.",
+    help="Create the topics in this YAML file: name, partitions, replication, configs.",
 )
 @pass_session
 def create(
@@ -86,8 +100,8 @@ def create(
 ) -> int:
     """Create topics.
 
-    Names, settings, units and brokers are checked here, then by the broker, before anything is created; afterwards the
-    placement is printed. With --if-not-exists a topic that is there must have what is asked for.
+    Names, settings, units and brokers are checked by kctl, then by the broker, before anything is created; afterwards
+    the replica placement is printed. With --if-not-exists, a topic that already exists must match what is asked for.
 
     Example: kctl topics create orders -p 6 -r 3 --config retention.ms=7d
     """

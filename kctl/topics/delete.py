@@ -31,13 +31,13 @@ COLUMNS = (
 
 @click.command("delete", cls=KctlCommand, columns=COLUMNS)
 @choosing("topic", topic_names, required=True)
-@click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
-@click.option("--internal", is_flag=True, help="Topics of Kafka's own too: their state is lost.")
+@click.option("--if-exists", is_flag=True, help="Accept that a topic does not exist.")
+@click.option("--internal", is_flag=True, help="Allow internal topics: their state is lost.")
 @pass_session
 def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool) -> int:
     """Delete topics with all their records.
 
-    It shows what would be lost and asks for the topic's name, or for how many there are. Nothing brings them back.
+    Shows what will be lost, then asks you to type the topic's name, or the number of topics. This cannot be undone.
 
     Example: kctl topics delete orders-old
     """

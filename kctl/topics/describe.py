@@ -60,10 +60,15 @@ _OFFSETS = {"start_offset", "end_offset", "last_timestamp_ms"}
 @click.command("describe", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @choosing("topic", topic_names)
 @click.option("--partitions", metavar="0,3-5", help="Only these partitions.")
-@click.option("--unhealthy", is_flag=True, help="Only partitions in trouble.")
-@click.option("--offsets/--no-offsets", default=None, help="Ask for offsets.  [default: if topics are chosen]")
-@click.option("--configs", type=click.Choice(("set", "all")), default="set", help="Settings of the topic, or all.")
-@click.option("--groups", is_flag=True, help="The groups that read the topic, and their lag.")
+@click.option("--unhealthy", is_flag=True, help="Only unhealthy partitions.")
+@click.option("--offsets/--no-offsets", default=None, help="Show offsets.  [default: if topics are named]")
+@click.option(
+    "--configs",
+    type=click.Choice(("set", "all")),
+    default="set",
+    help="Show the settings made for the topic, or all in effect.",
+)
+@click.option("--groups", is_flag=True, help="Show the groups that read the topic, and their lag.")
 @pass_session
 def describe(
     session: Session,
@@ -76,10 +81,9 @@ def describe(
 ) -> int:
     """Show partitions, replicas, offsets and settings of topics.
 
-    A "!" after the leader says that another broker is to lead by preference. HEALTH is ok, or some of offline,
-    under-min-isr (fewer in sync than min.insync.replicas asks for: writes with acks=all fail), at-min-isr,
-    under-replicated, not-preferred, moving, rack-unaware. Without names it describes all topics but Kafka's own, and
-    leaves out offsets.
+    A "!" after the leader means that it is not the preferred leader. HEALTH is ok, or some of offline, under-min-isr
+    (fewer in-sync replicas than min.insync.replicas: writes with acks=all fail), at-min-isr, under-replicated,
+    not-preferred, moving, rack-unaware. Without names it describes all topics except internal ones, without offsets.
 
     Example: kctl topics describe orders
     """

@@ -57,15 +57,15 @@ _WIDE = ("cleanup.policy", "retention.ms")
 
 @click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @choosing("topic", topic_names)
-@click.option("--internal", is_flag=True, help="Topics of Kafka's own too.")
-@click.option("--unhealthy", is_flag=True, help="Only topics with partitions in trouble.")
-@click.option("--with-config", multiple=True, metavar="NAME", help="A column with this setting.")
+@click.option("--internal", is_flag=True, help="Include Kafka's internal topics.")
+@click.option("--unhealthy", is_flag=True, help="Only topics with unhealthy partitions.")
+@click.option("--with-config", multiple=True, metavar="NAME", help="Add a column with this setting.")
 @pass_session
 def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: bool, with_config: tuple[str, ...]) -> int:
     """List topics with their health and size.
 
-    Sizes are what the leaders' directories hold; a broker that does not answer leaves "-" for what only it knows, and
-    partitions that it leads are unreachable.
+    Sizes are those of the leaders' logs. If a broker does not answer, what only it knows is shown as "-", and the
+    partitions that it leads count as unreachable.
 
     Example: kctl topics list --unhealthy
     """

@@ -37,13 +37,15 @@ _NAMED = {"latest": LATEST, "earliest": EARLIEST, "max-timestamp": MAX_TIMESTAMP
     help="earliest, latest, max-timestamp (the newest record), or the first offset at or after a time.",
 )
 @click.option("--partitions", metavar="0,3-5", help="Only these partitions.")
-@click.option("--committed", is_flag=True, help="With latest: the end of what readers of committed records see.")
+@click.option(
+    "--committed", is_flag=True, help="With latest: the last stable offset, where read_committed consumers stop."
+)
 @pass_session
 def offsets(session: Session, chosen: Choice, at: str, partitions: str | None, committed: bool) -> int:
-    """Show where partitions begin, end, or stand at a time.
+    """Show start and end offsets of partitions, or offsets at a time.
 
-    Times are -30m, @2026-11-21T05:30, seconds or milliseconds since 1970. Without names it is about all topics but
-    Kafka's own.
+    Times are -30m, @2026-11-21T05:30, or seconds or milliseconds since 1970. Without names it shows all topics except
+    internal ones.
 
     Example: kctl topics offsets orders --at -30m
     """

@@ -62,14 +62,14 @@ class Cut(NamedTuple):
 
 @click.command("truncate", cls=KctlCommand, columns=COLUMNS)
 @choosing("topic", topic_names)
-@click.option("--before", metavar="@TIME|OFFSET", help="Delete what is before this time, or this offset.")
+@click.option("--before", metavar="@TIME|OFFSET", help="Delete records before this time or offset.")
 @click.option("--all", "everything", is_flag=True, help="Delete all records.")
 @click.option("--partitions", metavar="0,3-5", help="Only these partitions.")
 @click.option(
     "--offset-json-file",
     shell_complete=files,
     metavar="FILE",
-    help="Partitions and offsets as kafka-delete-records takes them.",
+    help="Partitions and offsets in the format of kafka-delete-records.",
 )
 @pass_session
 def truncate(
@@ -80,10 +80,10 @@ def truncate(
     partitions: str | None,
     offset_json_file: str | None,
 ) -> int:
-    """Delete the oldest records, or all, and keep the topic.
+    """Delete the oldest records, or all of them, but keep the topic.
 
-    Deletes up to the end at the most. It shows how many records go and asks for the topic's name, or for how many
-    topics. Consumers that had not read them begin where the partition then begins.
+    Shows how many records will be deleted, then asks you to type the topic's name, or the number of topics. Consumers
+    that had not read them continue at the new start of the partition.
 
     Example: kctl topics truncate orders --before @-7d
     """

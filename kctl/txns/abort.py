@@ -27,14 +27,16 @@ COLUMNS = (
 
 @click.command("abort", cls=KctlCommand, columns=COLUMNS)
 @click.argument("partition", metavar="TOPIC:PARTITION")
-@click.option("--start-offset", type=int, metavar="N", help="Of the transaction, as kctl txns hanging prints it.")
-@click.option("--producer-id", type=int, metavar="ID", help="Or whose transaction it is.")
-@click.option("--force", is_flag=True, help="Though its coordinator still looks after it.")
+@click.option(
+    "--start-offset", type=int, metavar="N", help="Start offset of the transaction, as kctl txns hanging prints it."
+)
+@click.option("--producer-id", type=int, metavar="ID", help="Or the producer id of the transaction.")
+@click.option("--force", is_flag=True, help="Even if its coordinator still manages it.")
 @pass_session
 def abort(session: Session, partition: str, start_offset: int | None, producer_id: int | None, force: bool) -> int:
-    """End a hanging transaction on a partition.
+    """Abort a hanging transaction on a partition.
 
-    Its records there stay invisible to readers of committed records for good, and the readers go on.
+    Its records there stay invisible to read_committed consumers, which can then continue past them.
 
     Example: kctl txns abort payments:1 --start-offset 88121
     """

@@ -31,7 +31,7 @@ COLUMNS = (
 @click.argument("ids", nargs=-1, required=True, metavar="TRANSACTIONAL-ID…")
 @pass_session
 def describe(session: Session, ids: tuple[str, ...]) -> int:
-    """Show transactions with the partitions they write to.
+    """Show transactions and the partitions they write to.
 
     Example: kctl txns describe billing-writer-1
     """

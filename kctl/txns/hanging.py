@@ -35,19 +35,19 @@ COLUMNS = (
 
 @click.command("hanging", cls=KctlCommand, columns=COLUMNS)
 @click.argument("partitions", nargs=-1, metavar="[TOPIC[:PARTITION,…]…]")
-@click.option("--max-timeout", default="15m", show_default=True, help="Younger ones are let be.")
+@click.option("--max-timeout", default="15m", show_default=True, help="Ignore transactions younger than this.")
 @click.option(
     "--broker",
     type=int,
     metavar="BROKER",
     shell_complete=broker_ids,
-    help="Only on this broker, as its replicas know of them.  [default: as the leaders do]",
+    help="Only on this broker, as its replicas know them.  [default: as the leaders do]",
 )
 @pass_session
 def hanging(session: Session, partitions: tuple[str, ...], max_timeout: str, broker: int | None) -> int:
-    """Find transactions that nobody will ever end.
+    """Find hanging transactions, which nothing will ever end.
 
-    Looks at all topics, or at those that are named. Exit code 7 if there is one.
+    Searches all topics, or only those named. Exits with 7 if there is one.
 
     Example: kctl txns hanging payments
     """

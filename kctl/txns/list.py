@@ -27,8 +27,8 @@ COLUMNS = (
 
 
 @click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
-@click.option("--older", metavar="TIME", help="Only transactions that are open for longer.")
-@click.option("--state", multiple=True, metavar="STATE", help="Only in this state.")
+@click.option("--older", metavar="TIME", help="Only transactions that have been open for longer than this.")
+@click.option("--state", multiple=True, metavar="STATE", help="Only transactions in this state.")
 @pass_session
 def list_transactions(session: Session, older: str | None, state: tuple[str, ...]) -> int:
     """List transactional ids with the state of their transactions.

@@ -27,7 +27,7 @@ COLUMNS = (
 @click.option("--open", "only_open", is_flag=True, help="Only those with an open transaction.")
 @pass_session
 def producers(session: Session, partitions: tuple[str, ...], only_open: bool) -> int:
-    """List who writes to partitions, with open transactions.
+    """List the producers of partitions, with their open transactions.
 
     Example: kctl txns producers payments:0,1 --open
     """

@@ -6,8 +6,8 @@ users = Noun(
     "users",
     {
         "list": ("kctl.users.list:list_users", "List users with SCRAM credentials."),
-        "set-scram": ("kctl.users.set_scram:set_scram", "Set the password with which a user logs in by SCRAM."),
+        "set-scram": ("kctl.users.set_scram:set_scram", "Set a user's SCRAM password."),
         "delete": ("kctl.users.delete:delete", "Delete SCRAM credentials of users."),
     },
-    help="List users with SCRAM credentials, set and delete them.",
+    help="List, set and delete the SCRAM credentials of users.",
 )

@@ -22,7 +22,7 @@ MAX_ITERATIONS = 16384
 COLUMNS = (
     Column("user", "Its name."),
     Column("mechanism", "SCRAM-SHA-256 or SCRAM-SHA-512."),
-    Column("iterations", "How often the password is hashed.", "number"),
+    Column("iterations", "Number of hash iterations.", "number"),
 )
 
 

@@ -13,7 +13,9 @@ from kctl.users.credentials import COLUMNS, MECHANISMS, altered, described
 
 @click.command("delete", cls=KctlCommand, columns=COLUMNS)
 @click.argument("users", nargs=-1, required=True, metavar="USER…")
-@click.option("--mechanism", type=click.Choice(list(MECHANISMS)), help="Only this one.  [default: all the user has]")
+@click.option(
+    "--mechanism", type=click.Choice(list(MECHANISMS)), help="Only this mechanism.  [default: all the user has]"
+)
 @pass_session
 def delete(session: Session, users: tuple[str, ...], mechanism: str | None) -> int:
     """Delete SCRAM credentials of users.

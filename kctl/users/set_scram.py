@@ -30,14 +30,14 @@ from kctl.users.credentials import (
     type=click.IntRange(MIN_ITERATIONS, MAX_ITERATIONS),
     default=8192,
     show_default=True,
-    help="How often the password is hashed.",
+    help="Number of hash iterations.",
 )
 @pass_session
 def set_scram(session: Session, user: str, mechanism: str, iterations: int) -> int:
-    """Set the password with which a user logs in by SCRAM.
+    """Set a user's SCRAM password.
 
-    The password is asked for on a terminal, or is the first line of standard input. Only its salted hash is sent. It
-    asks before it replaces a password: the old one cannot be brought back.
+    The password is read from the terminal, or from the first line of standard input. Only its salted hash is sent. Asks
+    for confirmation before replacing a password: the old one cannot be restored.
 
     Example: kctl users set-scram alice
     """

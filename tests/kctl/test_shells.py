@@ -152,8 +152,8 @@ def test_bash_completes_topics(bash: Offers, broker: KafkadProcess, on_broker: K
 
 
 def test_fish_completes_commands_and_options(fish: Offers) -> None:
-    assert fish("kctl grou") == ["groups\tShow, rewind, rebalance and delete consumer groups."], "the whole sentence"
-    assert fish("kctl contexts list --no-h") == ["--no-headers\tTables and csv without a first line of names."]
+    assert fish("kctl grou") == ["groups\tShow, reset, rebalance and delete consumer groups."], "the whole sentence"
+    assert fish("kctl contexts list --no-h") == ["--no-headers\tLeave out the header of tables and csv."]
     assert fish("kctl raw ApiV") == ["ApiVersions"]
     assert fish("kctl nonsense x") == []
 

@@ -7,9 +7,9 @@ from kctl.command.noun import Noun
 perf = Noun(
     "perf",
     {
-        "produce": ("kctl.records.perf.produce:perf_produce", "Measure how fast records are taken."),
-        "consume": ("kctl.records.perf.consume:perf_consume", "Measure how fast records are read."),
-        "latency": ("kctl.records.perf.latency:perf_latency", "Measure the time from a producer to a consumer."),
+        "produce": ("kctl.records.perf.produce:perf_produce", "Measure producer throughput and latency."),
+        "consume": ("kctl.records.perf.consume:perf_consume", "Measure consumer throughput."),
+        "latency": ("kctl.records.perf.latency:perf_latency", "Measure end-to-end latency from producer to consumer."),
     },
     help="Measure throughput and latency.",
 )

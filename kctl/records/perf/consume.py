@@ -38,21 +38,21 @@ _POLL_SECONDS = 0.5
     "--records",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Stop after so many records; of its own topic, how many to write first.  [default: 200000]",
+    help="Stop after N records; with a new topic, the number to write first.  [default: 200000]",
 )
 @click.option("--duration", metavar="TIME", help="Stop after this time.")
 @click.option(
-    "--record-size", metavar="SIZE", default="1KB", show_default=True, help="Size of the values in its own topic."
+    "--record-size", metavar="SIZE", default="1KB", show_default=True, help="Size of the values in the new topic."
 )
 @partitions
 @replication
-@click.option("--batches", is_flag=True, help="Count and check batches only: how fast the broker is, not this program.")
+@click.option("--batches", is_flag=True, help="Only count and verify batches, to measure the broker rather than kctl.")
 @pass_session
 def perf_consume(session: Session, /, **options: Any) -> int:
-    """Measure how fast records are read.
+    """Measure consumer throughput.
 
-    Every record is decoded, and its batch's checksum compared. Without --topic a new one is filled first, and removed
-    at the end.
+    Every record is decoded, and the checksums of batches are verified. Without --topic a new topic is filled first, and
+    deleted at the end.
 
     Example: kctl perf consume --topic orders
     """

@@ -40,7 +40,7 @@ _POLL_SECONDS = 0.1
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="N",
-    help="Records a second.  [default: one after the other]",
+    help="Records per second.  [default: one after the other]",
 )
 @click.option(
     "--warm-up",
@@ -48,7 +48,7 @@ _POLL_SECONDS = 0.1
     metavar="N",
     default=20,
     show_default=True,
-    help="The first N records do not count.",
+    help="Ignore the first N records.",
 )
 @replication
 @click.option(
@@ -56,14 +56,14 @@ _POLL_SECONDS = 0.1
     type=click.Choice(("all", "1")),
     default="all",
     show_default=True,
-    help="Who has to have written a record.",
+    help="Replicas that must have written a record.",
 )
 @pass_session
 def perf_latency(session: Session, /, **options: Any) -> int:
-    """Measure the time from a producer to a consumer.
+    """Measure end-to-end latency from producer to consumer.
 
-    Sends single records, each when the last one has arrived, and takes the time until a consumer that waits for it has
-    it.
+    Sends single records, each after the previous one has arrived, and measures the time until a waiting consumer has
+    received it.
 
     Example: kctl perf latency --records 1000
     """

@@ -12,10 +12,10 @@ from kctl.command.cluster_names import topic_names
 F = TypeVar("F", bound=Callable[..., object])
 
 partitions = click.option(
-    "--partitions", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="Of its own topic."
+    "--partitions", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="For the new topic."
 )
 replication = click.option(
-    "--replication", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="Of its own topic."
+    "--replication", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="For the new topic."
 )
 
 
@@ -23,12 +23,12 @@ def what_to_send(function: F) -> F:
     """To which topic, how many records, for how long."""
     for option in (
         click.option("--duration", metavar="TIME", help="How long to send.  [default: 10s]"),
-        click.option("-n", "--records", type=click.IntRange(min=1), metavar="N", help="How many records to send."),
+        click.option("-n", "--records", type=click.IntRange(min=1), metavar="N", help="Number of records to send."),
         click.option(
             "--topic",
             metavar="NAME",
             shell_complete=topic_names,
-            help="Measure with this topic, and leave the records in it.",
+            help="Use this topic, and leave the records in it.",
         ),
     ):
         function = option(function)

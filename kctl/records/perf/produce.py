@@ -33,31 +33,31 @@ _TICK_SECONDS = 0.005
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="N",
-    help="Records a second.  [default: as many as go]",
+    help="Records per second.  [default: as many as possible]",
 )
-@click.option(
-    "--warm-up", metavar="TIME", help="What is sent in this time does not count.  [default: 1s; 0s with --records]"
-)
+@click.option("--warm-up", metavar="TIME", help="Ignore what is sent in this time.  [default: 1s; 0s with --records]")
 @partitions
 @replication
 @click.option(
-    "--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True, help="Codec of the batches."
+    "--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True, help="Compression of batches."
 )
 @click.option(
     "--acks",
     type=click.Choice(("all", "1", "0")),
     default="all",
     show_default=True,
-    help="Who has to have written a record.",
+    help="Replicas that must have written a record.",
 )
-@click.option("--batch-size", metavar="SIZE", default="512KB", show_default=True, help="Largest batch.")
-@click.option("--linger", metavar="TIME", default="5ms", show_default=True, help="How long a batch waits to be filled.")
+@click.option("--batch-size", metavar="SIZE", default="512KB", show_default=True, help="Largest size of a batch.")
+@click.option(
+    "--linger", metavar="TIME", default="5ms", show_default=True, help="How long a batch waits for more records."
+)
 @pass_session
 def perf_produce(session: Session, /, **options: Any) -> int:
-    """Measure how fast records are taken.
+    """Measure producer throughput and latency.
 
-    Latency is the time from when a record is there (with --rate, from when it should be) until the broker has answered
-    for it. The topic is a new one, which is removed at the end, unless --topic names one.
+    Latency is the time from when a record is ready (with --rate, from when it is due) until the broker has acknowledged
+    it. Unless --topic names one, a new topic is used and deleted at the end.
 
     Example: kctl perf produce --record-size 1KB --duration 30s --acks all
     """
