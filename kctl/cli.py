@@ -157,21 +157,21 @@ def _told(error: Exception) -> KctlError:
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "kctl"
         return KctlError(
-            error.format_message(), exit_code=Exit.USAGE, hints=(*_meant(error), f"{path} --help says what there is")
+            error.format_message(),
+            exit_code=Exit.USAGE,
+            hints=(*_meant(error), f"{path} --help lists what is available"),
         )
     if isinstance(error, OSError) and error.filename:
         return of_file(error)
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
-        return KctlError(
-            f"cannot write: {error.strerror}", hints=("standard output goes there, or a file of the command",)
-        )
+        return KctlError(f"cannot write: {error.strerror}", hints=("the disk of standard output or of a file is full",))
     if isinstance(error, ModuleNotFoundError):
         from kctl.command.extras import missing
 
         if told := missing(error):
             return told
     what = f"{type(error).__name__}: {error}"
-    return KctlError(what, hints=("this is a defect of kctl: please report it with what --debug prints",))
+    return KctlError(what, hints=("this is a bug in kctl: please report it with the output of --debug",))
 
 
 def _meant(error: click.UsageError) -> tuple[str, ...]:

@@ -80,22 +80,23 @@ _UNAUTHORIZED = {
 _REFUSED = {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.REASSIGNMENT_IN_PROGRESS}
 
 
-_LOGIN = "log in as somebody who may: kctl contexts list, or --command-config FILE"
-_ALLOW = "who administers the ACLs allows it: kctl acls add --allow User:NAME"
+_LOGIN = "log in as a principal that may do this: kctl contexts list, or --command-config FILE"
+_ALLOW = "ask an administrator of the ACLs: kctl acls add --allow User:NAME"
 _NEXT = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: f"{_ALLOW} --topic TOPIC with --consumer, --producer or --operation",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: f"{_ALLOW} --group GROUP with --operation Read (Describe to look, Delete)",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: f"{_ALLOW} --cluster with --operation Describe, Alter or AlterConfigs",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"{_ALLOW} --transactional-id ID with --operation Write",
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: f"{_ALLOW} --delegation-token ID with --operation Describe",
-    ErrorCode.SASL_AUTHENTICATION_FAILED: "name and password are checked step by step by: kctl contexts test",
-    ErrorCode.UNSUPPORTED_SASL_MECHANISM: "-X sasl.mechanism names another one; the broker's sasl.enabled.mechanisms",
+    ErrorCode.SASL_AUTHENTICATION_FAILED: "test the login step by step: kctl contexts test",
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: "choose another with -X sasl.mechanism, or set the "
+    "broker's sasl.enabled.mechanisms",
     ErrorCode.SECURITY_DISABLED: "the brokers have no authorizer: set authorizer.class.name there",
     ErrorCode.POLICY_VIOLATION: "the brokers' create.topic.policy.class.name or alter.config.policy.class.name forbids "
     "it: ask for what the policy allows",
     ErrorCode.INVALID_CONFIG: "kctl configs describe --all shows names, values and what they may be",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic's name has 1 to 249 of a-z A-Z 0-9 . _ - and is neither . nor ..",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "it may be as large as the number of brokers that are up: kctl brokers list",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "it cannot exceed the number of brokers that are up: kctl brokers list",
     ErrorCode.TOPIC_ALREADY_EXISTS: "kctl topics describe shows it, kctl topics alter changes it",
     ErrorCode.TOPIC_DELETION_DISABLED: "the brokers have delete.topic.enable=false; kctl topics truncate empties it",
     ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes of the topic is less: kctl configs set topic/NAME "
@@ -103,12 +104,12 @@ _NEXT = {
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas: kctl topics describe, "
     "kctl brokers list",
     ErrorCode.LEADER_NOT_AVAILABLE: "a broker that holds the partition is down: kctl brokers list, kctl doctor",
-    ErrorCode.NOT_CONTROLLER: "the controller moves: try again; kctl cluster controller",
+    ErrorCode.NOT_CONTROLLER: "the controller is moving: try again; kctl cluster controller",
     ErrorCode.KAFKA_STORAGE_ERROR: "a log directory of that broker has failed: kctl brokers log-dirs",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "its partition of __consumer_offsets or __transaction_state has no leader: "
     "kctl topics describe",
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator reads its log: try again, --timeout 60s waits longer",
-    ErrorCode.REQUEST_TIMED_OUT: "it may still be done: look again, --timeout 60s waits longer",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is loading: try again, or wait longer with --timeout 60s",
+    ErrorCode.REQUEST_TIMED_OUT: "it may still be carried out: check again, or wait longer with --timeout 60s",
     ErrorCode.REASSIGNMENT_IN_PROGRESS: "kctl partitions status shows the moves, kctl partitions cancel ends them",
     ErrorCode.NON_EMPTY_GROUP: "stop its members first: kctl groups members GROUP shows them",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the members that read the topic: kctl groups members GROUP",
@@ -117,14 +118,14 @@ _NEXT = {
     ErrorCode.FENCED_INSTANCE_ID: "another member uses the same --instance",
     ErrorCode.PRODUCER_FENCED: "another producer uses the same --transactional-id",
     ErrorCode.INVALID_PRODUCER_EPOCH: "another producer uses the same --transactional-id",
-    ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction before is still being ended: try again; kctl txns describe ID",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "the previous transaction is still completing: try again; kctl txns describe ID",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction.max.timeout.ms of the brokers is the limit",
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "a quota limits such changes: kctl quotas list; try again later",
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "the brokers have no delegation.token.secret.key",
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: _LOGIN,
     ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: _LOGIN,
-    ErrorCode.UNSUPPORTED_VERSION: "the broker is older or newer than this asks for: kctl brokers api-versions",
-    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "another --compression",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker does not support the version this needs: kctl brokers api-versions",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "choose another --compression",
     ErrorCode.INVALID_TIMESTAMP: "message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic are "
     "the limits",
     ErrorCode.INVALID_RECORD: "a compacted topic takes only records with a key",

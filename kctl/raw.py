@@ -50,7 +50,7 @@ def raw(session: Session, api: str, fields: str, broker: int | None, api_version
         raise KctlError(f"the request is not JSON: {error}", exit_code=Exit.USAGE) from None
     request = from_json(request_class(key), given, APIS[key].name)
     if not session.settings.yes and not only_reads(key):
-        what = f"{APIS[key].name} may change the cluster, and kctl cannot say what it would do"
+        what = f"{APIS[key].name} may change the cluster, and kctl cannot show its effect"
         raise KctlError(what, exit_code=Exit.REFUSED, hints=("-y sends it",))
     if session.settings.dry_run:
         print_lines((json.dumps(to_json(request), ensure_ascii=False, indent=2),))
@@ -81,7 +81,7 @@ def _key(api: str) -> int:
 def from_json(cls: type[Any], given: Any, where: str) -> Any:
     """A message of what JSON says. KctlError names the field that is wrong."""
     if not isinstance(given, dict):
-        raise KctlError(f"{where} is an object of fields, not {given!r}", exit_code=Exit.USAGE)
+        raise KctlError(f"{where} must be an object, not {given!r}", exit_code=Exit.USAGE)
     fields = {field.name: field for field in cls.__schema__.fields}
     for name in given:
         if name not in fields:
@@ -99,7 +99,7 @@ def _value(field: Any, value: Any, where: str) -> Any:
         except (TypeError, ValueError):
             raise KctlError(f"{where} is not base64", exit_code=Exit.USAGE) from None
     if field.kind == "array" and not isinstance(value, list) and value is not None:
-        raise KctlError(f"{where} is a list, not {value!r}", exit_code=Exit.USAGE)
+        raise KctlError(f"{where} must be a list, not {value!r}", exit_code=Exit.USAGE)
     if isinstance(value, list) and field.item is not None and hasattr(field.item, "__schema__"):
         return [from_json(field.item, item, f"{where}[{at}]") for at, item in enumerate(value)]
     if isinstance(value, dict) and field.item is not None and hasattr(field.item, "__schema__"):

@@ -23,7 +23,7 @@ def remove(session: Session, meant: Meant, every: bool) -> int:
     Example: kctl acls remove --allow User:alice --topic orders
     """
     if not any(meant) and not every:
-        raise KctlError("nothing says which ACLs", exit_code=Exit.USAGE, hints=("--every removes all of them",))
+        raise KctlError("no ACLs are selected", exit_code=Exit.USAGE, hints=("--every removes all of them",))
     filters = list(meant.filters())
     doomed = list(dict.fromkeys(binding for wanted in filters for binding in described(session, wanted)))
     if not doomed:

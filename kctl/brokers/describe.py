@@ -55,8 +55,8 @@ def describe(session: Session, brokers: tuple[int, ...]) -> int:
     pictures = []
     for wanted in dict.fromkeys(brokers):
         if wanted not in known:
-            there = f"brokers that are: {', '.join(map(str, known))}"
-            errors.append(KctlError(f"broker {wanted} is not there", exit_code=Exit.NOT_FOUND, hints=(there,)))
+            there = f"existing brokers: {', '.join(map(str, known))}"
+            errors.append(KctlError(f"broker {wanted} does not exist", exit_code=Exit.NOT_FOUND, hints=(there,)))
             continue
         resource = Resource("broker", str(wanted))
         found = described(session, [resource])[0].get(resource, []) if known[wanted].state != "down" else []

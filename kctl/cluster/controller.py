@@ -28,7 +28,9 @@ def controller(session: Session) -> int:
     """
     cluster = session.refresh()
     if cluster.controller_id < 0:
-        raise KctlError("there is no controller now", exit_code=Exit.UNREACHABLE, code="NOT_CONTROLLER")
+        raise KctlError(
+            "the cluster has no controller at the moment", exit_code=Exit.UNREACHABLE, code="NOT_CONTROLLER"
+        )
     broker = cluster.brokers.get(cluster.controller_id)
     row = {
         "id": cluster.controller_id,

@@ -37,7 +37,7 @@ def metadata_store(session: Session, zookeeper: str | None, data: str | None) ->
     """What --zookeeper and --data name, or else that of the cluster. Of brokers nothing is asked where it is named."""
     if data is not None:
         if zookeeper is not None:
-            raise KctlError("--zookeeper and --data are two stores: give one", exit_code=Exit.USAGE)
+            raise KctlError("--zookeeper and --data are different stores: give only one", exit_code=Exit.USAGE)
         yield _journal(data)
     elif where := zookeeper or _address(session):
         with _client(where, session.settings.timeout) as client:

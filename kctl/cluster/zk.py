@@ -37,7 +37,7 @@ def zk(session: Session, verb: str, path: str, zookeeper: str | None, data: str 
     Example: kctl cluster zk get /brokers/topics/orders
     """
     if not path.startswith("/"):
-        raise KctlError(f'"{path}" is no path: it begins with /', exit_code=Exit.USAGE)
+        raise KctlError(f'"{path}" is not a path: paths begin with /', exit_code=Exit.USAGE)
     path = path.rstrip("/") or "/"
     with metadata_store(session, zookeeper, data) as store:
         rows = [_row(store, path)] if verb == "get" else [_row(store, child) for child in _children(store, path)]
@@ -69,4 +69,4 @@ def _children(store: MetadataStore, path: str) -> list[str]:
 
 
 def _no_node(path: str) -> KctlError:
-    return KctlError(f"the metadata has no {path}", exit_code=Exit.NOT_FOUND)
+    return KctlError(f"the metadata store has no {path}", exit_code=Exit.NOT_FOUND)

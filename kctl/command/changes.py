@@ -67,7 +67,7 @@ class Change:
             confirm_typed(question, type_this)
         elif asks:
             confirm(self._settings, question)
-        self._settings.changed = "the change was begun, and may be done in part or whole; look before you repeat it"
+        self._settings.changed = "the change was started and may be complete or partly done: check before you repeat it"
         return True
 
     def done(
@@ -86,14 +86,14 @@ class Change:
         `verified` is said once `seen`, which reads back, has been true; if it never is within the time-out, that is.
         """
         if verified and not errors:
-            self._settings.changed = "the change is made, but not verified"
+            self._settings.changed = "the change was made, but not verified"
         rows = self._rows if rows is None else list(rows)
         is_seen = not errors and (seen is None or self._session.wait_until(seen))
         self._answer(rows, errors, more)
         if verified and is_seen:
             note(self._settings, f"verified: {verified}")
         elif verified and not errors:
-            note(self._settings, f"not verified: the brokers took it, but do not show it yet ({verified})")
+            note(self._settings, f"not verified: the brokers accepted it, but do not show it yet ({verified})")
         if undo:
             note(self._settings, f"undo: {undo}")
         return exit_code([*self._errors, *errors])
@@ -124,19 +124,21 @@ def confirm(settings: Settings, question: str) -> None:
         return
     if not _someone_is_there():
         raise _refused(
-            f"nobody is there to confirm: {question}", "-y does it without asking", "--dry-run only shows it"
+            f"no terminal to confirm on: {question}",
+            "use -y to skip the question",
+            "use --dry-run to only show the effect",
         )
     if not click.confirm(question, default=False, err=True):
-        raise _refused("not confirmed, nothing was changed")
+        raise _refused("not confirmed: nothing was changed")
 
 
 def confirm_typed(question: str, text: str) -> None:
     """Asks for `text` itself; -y does not spare anybody that."""
     if not _someone_is_there():
-        raise _refused(f"nobody is there to confirm: {question}", f'"{text}" has to be typed on a terminal')
+        raise _refused(f"no terminal to confirm on: {question}", f'"{text}" must be typed on a terminal')
     given = click.prompt(f'{question} Type "{text}" to go on', default="", show_default=False, err=True)
     if given.strip() != text:
-        raise _refused("not confirmed, nothing was changed")
+        raise _refused("not confirmed: nothing was changed")
 
 
 def _someone_is_there() -> bool:

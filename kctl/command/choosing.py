@@ -137,5 +137,5 @@ def _compiled(patterns: Sequence[str]) -> list[Any]:
         try:
             compiled.append(re.compile(pattern))
         except re.error as error:
-            raise KctlError(f'"{pattern}" is no regular expression: {error}', exit_code=Exit.USAGE) from None
+            raise KctlError(f'"{pattern}" is not a regular expression: {error}', exit_code=Exit.USAGE) from None
     return compiled

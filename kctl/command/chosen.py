@@ -51,6 +51,6 @@ def chosen_brokers(session: Session, ids: tuple[int, ...]) -> list[int]:
     there = list(session.cluster.brokers)
     for broker in ids:
         if broker not in there:
-            hint = f"brokers that are: {', '.join(map(str, there))}"
-            raise KctlError(f"broker {broker} is not there", exit_code=Exit.NOT_FOUND, hints=(hint,))
+            hint = f"existing brokers: {', '.join(map(str, there))}"
+            raise KctlError(f"broker {broker} does not exist", exit_code=Exit.NOT_FOUND, hints=(hint,))
     return list(dict.fromkeys(ids)) or there

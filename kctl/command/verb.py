@@ -102,7 +102,7 @@ class KctlCommand(click.Command):
         if settings.watch is None or self.watches:
             return super().invoke(ctx)
         if not self.watchable:
-            raise KctlError(f"{ctx.command_path} is not a command to --watch", exit_code=Exit.USAGE)
+            raise KctlError(f"{ctx.command_path} does not support --watch", exit_code=Exit.USAGE)
         from kctl.command.watching import watch
 
         return watch(settings, settings.watch, lambda: super(KctlCommand, self).invoke(ctx) or Exit.DONE, watched(ctx))

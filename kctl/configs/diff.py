@@ -113,7 +113,7 @@ def read_settings(path: str) -> dict[str, str | None]:
         what = f"{path} is neither NAME=VALUE lines nor YAML: {' '.join(str(error).split())}"
         raise KctlError(what, exit_code=Exit.USAGE) from None
     if not isinstance(document, dict) or any(isinstance(value, dict) for value in document.values()):
-        raise KctlError(f"{path} has no settings: it is a mapping of names to values", exit_code=Exit.USAGE)
+        raise KctlError(f"{path} is not a mapping of setting names to values", exit_code=Exit.USAGE)
     return {str(name): in_units_of_brokers(str(name), _text(value)) for name, value in document.items()}
 
 

@@ -72,11 +72,11 @@ def parse_resource(text: str) -> Resource:
     singular = kind if kind in _KINDS else kind.removesuffix("s")
     if singular not in _KINDS:
         hints = did_you_mean(kind, _KINDS) or (f"kinds are: {', '.join(_KINDS)}",)
-        raise KctlError(f'"{text}" is no resource', exit_code=Exit.USAGE, hints=hints)
+        raise KctlError(f'"{text}" is not a resource', exit_code=Exit.USAGE, hints=hints)
     if not name:
         raise KctlError(f'"{text}" names no {singular}', exit_code=Exit.USAGE, hints=(f"as in {singular}/NAME",))
     if singular in ("broker", "logger") and not name.isdigit():
-        what = f'"{name}" is not the id of a broker'
+        what = f'"{name}" is not a broker id'
         raise KctlError(what, exit_code=Exit.USAGE, hints=(f"as in {singular}/1",))
     return Resource(singular, name)
 

@@ -53,7 +53,7 @@ def delete_offsets(session: Session, group: str, topics: tuple[str, ...], all_to
     """
     if bool(topics) == all_topics:
         hint = "--topic TOPIC, --topic TOPIC:0,1 or --all-topics"
-        raise KctlError("say which topics are meant, in one way", exit_code=Exit.USAGE, hints=(hint,))
+        raise KctlError("use only one way to select topics", exit_code=Exit.USAGE, hints=(hint,))
     commits = read_commits(session, [group])[group]
     if not commits:
         raise nothing_of(session, group)

@@ -194,7 +194,7 @@ def verify(session: Session, wanted: Mapping[str, Mapping[TopicPartition, int]])
     """What is not there now as it should be."""
     now = read_commits(session, wanted)
     return [
-        KctlError(f"group {name}, {where}: offset {offset} was accepted, and is not there")
+        KctlError(f"group {name}, {where}: offset {offset} was accepted, but cannot be read back")
         for name, offsets in wanted.items()
         for where, offset in offsets.items()
         if where not in now[name] or now[name][where].offset != offset

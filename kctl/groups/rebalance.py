@@ -92,9 +92,9 @@ def rebalance(
     """
     ways = [bool(members or instances), all_suspects, everybody, explain]
     if sum(ways) > 1:
-        raise KctlError("--explain, --suspects, --all and names go one at a time", exit_code=Exit.USAGE)
+        raise KctlError("use only one of --explain, --suspects, --all and member names", exit_code=Exit.USAGE)
     if session.settings.watch is not None and any(ways[:3]):
-        raise KctlError("nobody is removed again and again: --watch is for --explain", exit_code=Exit.USAGE)
+        raise KctlError("--watch can only be used with --explain", exit_code=Exit.USAGE)
     found = _described(session, group)
     judged, history = _judged(session, found, look=all_suspects or not any(ways[:3]))
     if not any(ways[:3]):

@@ -87,7 +87,7 @@ def reset_offsets(session: Session, /, chosen: Choice, **options: Any) -> int:
     wanted = {name: want for name, want in wanted.items() if want.partitions}
     if not wanted:
         hint = "name topics with --topic"
-        what = f"there is nothing to reset: nothing is committed by {', '.join(names)}"
+        what = f"nothing to reset: no offsets committed by {', '.join(names)}"
         raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(hint,))
     plans = plan_all(session, wanted, commits)
     if options["export"]:
@@ -102,7 +102,7 @@ def _names(session: Session, chosen: Choice, options: Mapping[str, Any]) -> list
     if not options["all_groups"]:
         chosen.required()
     elif chosen:
-        raise KctlError("--all-groups leaves no group to name", exit_code=Exit.USAGE)
+        raise KctlError("--all-groups and group names exclude each other", exit_code=Exit.USAGE)
     found = chosen_groups(session, chosen)
     if found.errors:
         raise found.errors[0]
@@ -120,7 +120,7 @@ def _target(options: Mapping[str, Any], session: Session) -> Target:
     given = [name for name in _TARGETS if options[name] not in (None, False)]
     if len(given) != 1:
         spelled = ", ".join(f"--{name.replace('_', '-')}" for name in (given or _TARGETS))
-        what = f"only one of these says where to go: {spelled}" if given else "nothing says where the offsets are to go"
+        what = f"use only one of {spelled}" if given else "no target is given for the offsets"
         hints = () if given else (f"one of {spelled}",)
         raise KctlError(what, exit_code=Exit.USAGE, hints=hints)
     (name,) = given
@@ -155,10 +155,10 @@ def _file(path: str | None) -> list[FileOffset] | None:
 
 def _scope_given(options: Mapping[str, Any], from_file: bool) -> None:
     if options["topics"] and options["all_topics"]:
-        raise KctlError("--all-topics leaves no topic to name", exit_code=Exit.USAGE)
+        raise KctlError("--all-topics and topic names exclude each other", exit_code=Exit.USAGE)
     if not (options["topics"] or options["all_topics"] or from_file or options["to_group"]):
         hint = "--topic TOPIC, --topic TOPIC:0,1 or --all-topics"
-        raise KctlError("nothing says which topics are meant", exit_code=Exit.USAGE, hints=(hint,))
+        raise KctlError("no topics are selected", exit_code=Exit.USAGE, hints=(hint,))
 
 
 def _wanted(

@@ -97,7 +97,7 @@ def planned(
             return Planned(where, current, new, there.end, note)
         case "shift":
             if current is None:
-                raise KctlError(f"{where} has no commit that could be shifted", exit_code=Exit.REFUSED)
+                raise KctlError(f"{where} has no committed offset to shift", exit_code=Exit.REFUSED)
             return _clamped(where, current, current + target.value, there)
     return _clamped(where, current, target.value if found is None else found, there)
 

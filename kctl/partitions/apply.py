@@ -162,7 +162,7 @@ def _check(session: Session, plan: Plan, seen: PlanStatus, options: Options) -> 
     """A KctlError if the plan does not fit the cluster."""
     cluster = session.cluster
     if plan.cluster_id and plan.cluster_id != cluster.cluster_id:
-        what = f"the plan was made for cluster {plan.cluster_id}, and this is {cluster.cluster_id}"
+        what = f"the plan was made for cluster {plan.cluster_id}, but this is {cluster.cluster_id}"
         raise KctlError(what, exit_code=Exit.REFUSED)
     there = seen.snapshot.by_name()
     if missing := [where for where in plan.places if where not in there]:
@@ -171,9 +171,9 @@ def _check(session: Session, plan: Plan, seen: PlanStatus, options: Options) -> 
     to_come = {broker for each in seen.entries if each.state != DONE for broker in each.added}
     if dead := sorted(to_come - set(cluster.brokers)):
         running = ",".join(map(str, cluster.brokers))
-        what = f"the plan gives replicas to broker {_listed(dead)}, which is not there"
+        what = f"the plan assigns replicas to broker {_listed(dead)}, which is down"
         if any(each.active is None for each in seen.entries if set(each.added) & set(dead)):
-            raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(f"brokers that are: {running}",))
+            raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(f"existing brokers: {running}",))
     if not options.additional:
         refuse_foreign(active_moves(session), seen.entries)
 
@@ -245,7 +245,9 @@ def _finish(
     if not errors:
         errors = [_not_done(each) for each in seen.entries if each.state != DONE]
     if any(each.active for each in seen.entries):
-        errors.append(KctlError("moves still run, so the throttle stays", hints=(f"kctl partitions status {path}",)))
+        errors.append(
+            KctlError("moves are still under way, so the throttle stays", hints=(f"kctl partitions status {path}",))
+        )
     else:
         errors += plan_throttle.take_off()
     if options.elect:
@@ -263,7 +265,7 @@ def _finish(
 def _not_done(each: PlanEntry) -> KctlError:
     now = ",".join(map(str, each.now))
     planned = ",".join(map(str, each.place.replicas))
-    what = f"partition {each.partition.name} has the replicas {now} and not {planned}: somebody cancelled its move"
+    what = f"partition {each.partition.name} has the replicas {now} and not {planned}: its move was cancelled"
     return KctlError(what, hints=("kctl partitions apply moves it again",))
 
 

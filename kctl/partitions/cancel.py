@@ -80,7 +80,7 @@ def _chosen(words: Sequence[str], seen: PlanStatus) -> tuple[list[PlanEntry], li
     names = {partition.name for partition in partitions}
     chosen = [each for each in seen.entries if each.partition.name in names]
     if not chosen and still:
-        what = f"none of these partitions moves: {', '.join(still)}"
+        what = f"these partitions are not moving: {', '.join(still)}"
         errors.append(KctlError(what, exit_code=Exit.NOT_FOUND, code="NO_REASSIGNMENT_IN_PROGRESS"))
     return chosen, errors
 
@@ -127,7 +127,7 @@ def _still_moving(session: Session, names: Collection[TopicPartition]) -> list[K
 
     if names:
         session.wait_until(none_moves)
-    return [KctlError(f"{where} still moves") for where in moving]
+    return [KctlError(f"{where} is still moving") for where in moving]
 
 
 def _restore_order(session: Session, plan: str, partitions: Collection[TopicPartition]) -> None:
@@ -153,7 +153,7 @@ def _clear(session: Session, partitions: Collection[TopicPartition]) -> list[Kct
     errors = write_settings(session, new)
     if errors or session.wait_until(lambda: are_so(session, new)):
         return errors
-    return [KctlError("throttles were removed, and still read as before", hints=("kctl partitions throttle show",))]
+    return [KctlError("throttles were removed, but can still be read", hints=("kctl partitions throttle show",))]
 
 
 def removals(found: Throttles, partitions: Iterable[TopicPartition]) -> dict[Setting, str | None]:

@@ -223,15 +223,15 @@ def _repairs(racks: str | None, drained: frozenset[int], balance: str | None) ->
 def _check_brokers(snapshot: Snapshot, drained: frozenset[int], asked: Asked) -> None:
     known = {broker.id for broker in snapshot.brokers}
     alive = snapshot.alive()
-    running = f"brokers that are: {', '.join(map(str, sorted(alive)))}"
+    running = f"existing brokers: {', '.join(map(str, sorted(alive)))}"
     if missing := sorted(drained - known):
-        what = f"broker {', '.join(map(str, missing))} is not there and has no replicas"
+        what = f"broker {', '.join(map(str, missing))} does not exist and has no replicas"
         raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(running,))
     if dead := sorted(set(asked.to) - alive):
-        what = f"broker {', '.join(map(str, dead))} is not there and cannot get replicas"
+        what = f"broker {', '.join(map(str, dead))} does not exist or is down, and cannot receive replicas"
         raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(running,))
     if both := sorted(drained & set(asked.to)):
-        what = f"broker {', '.join(map(str, both))} cannot both be drained and get replicas"
+        what = f"broker {', '.join(map(str, both))} cannot be drained and receive replicas at the same time"
         raise KctlError(what, exit_code=Exit.USAGE)
     rackless = [broker.id for broker in snapshot.brokers if broker.alive and broker.rack is None]
     if asked.racks == "strict" and rackless:
@@ -260,7 +260,7 @@ def _given(asked: Asked) -> dict[TopicPartition, Place]:
     """A plan that was made elsewhere."""
     if asked.from_file is None:
         hint = "--drain, --to, --rf, --balance or --rack-aware strict say what; --from-file shows a plan that is made"
-        raise KctlError("nothing is asked of the plan", exit_code=Exit.USAGE, hints=(hint,))
+        raise KctlError("the plan has no goal", exit_code=Exit.USAGE, hints=(hint,))
     return parse_plan(text_of(asked.from_file), asked.from_file).places
 
 
@@ -371,7 +371,7 @@ def _write(session: Session, path: str, moves: Sequence[Move], places: Mapping[T
     state = StateFile(path).path
     if os.path.exists(state):
         hints = (f"kctl partitions apply {path} ends it", "-f FILE writes this plan elsewhere")
-        raise KctlError(f"{path} is being carried out: {state} is there", exit_code=Exit.REFUSED, hints=hints)
+        raise KctlError(f"{path} is being applied: {state} exists", exit_code=Exit.REFUSED, hints=hints)
     rollback = rollback_path(path)
     planned = {where: places.get(where, Place(move.planned or ())) for where, move in possible.items()}
     write_plan(path, planned, session)

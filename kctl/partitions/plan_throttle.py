@@ -178,4 +178,4 @@ def _out_of_reach(left: Values, path: str) -> KctlError:
 
 def _not_off(settings: Sequence[Setting], why: str) -> KctlError:
     names = ", ".join(map(str, settings))
-    return KctlError(f"a throttle stays: {why}: {names}", hints=("kctl partitions throttle show",))
+    return KctlError(f"a throttle was not removed: {why}: {names}", hints=("kctl partitions throttle show",))

@@ -69,7 +69,7 @@ def throttle(session: Session, action: str, rate: str | None) -> int:
             "kctl partitions throttle show",
             "kctl partitions throttle clear",
         )
-        raise KctlError("a rate goes with set, and with nothing else", exit_code=Exit.USAGE, hints=hints)
+        raise KctlError("a rate is given with set, and only with set", exit_code=Exit.USAGE, hints=hints)
     found = throttles(session)
     if action == "show":
         return answer(session, COLUMNS, _rows(found, {}), found.errors)

@@ -165,4 +165,4 @@ def parse_state(text: str, name: str) -> Throttle:
         )
     except (ValueError, KeyError, TypeError) as error:
         hint = "kctl partitions throttle show says which throttles are set; remove the file to go on without it"
-        raise KctlError(f"{name} is not what apply wrote: {error}", exit_code=Exit.REFUSED, hints=(hint,)) from None
+        raise KctlError(f"{name} is not a valid state file: {error}", exit_code=Exit.REFUSED, hints=(hint,)) from None

@@ -40,5 +40,5 @@ def describe(session: Session, who: tuple[str, ...], resolve: bool) -> int:
 def _named(entity: Entity) -> dict[str, str]:
     named = {kind: name for kind, name in entity if name is not None}
     if len(named) < len(entity):
-        raise KctlError("a default is nobody in particular", exit_code=Exit.USAGE, hints=("kctl quotas list",))
+        raise KctlError("--resolve needs a name, not a default", exit_code=Exit.USAGE, hints=("kctl quotas list",))
     return named

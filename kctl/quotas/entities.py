@@ -71,10 +71,10 @@ def entity_of(words: Iterable[str]) -> Entity:
         kind, equals, name = word.partition("=")
         if not equals or kind not in TYPES:
             hints = did_you_mean(kind, list(TYPES)) or ("write user=alice, client=app, ip=10.0.0.1 or user=<default>",)
-            raise KctlError(f'"{word}" says nobody', exit_code=Exit.USAGE, hints=hints)
+            raise KctlError(f'"{word}" is not a user, client or ip', exit_code=Exit.USAGE, hints=hints)
         found[TYPES[kind]] = None if name in ("", DEFAULT) else name
     if "ip" in found and len(found) > 1:
-        raise KctlError("a quota is for an address, or for a user and client", exit_code=Exit.USAGE)
+        raise KctlError("a quota is either for an ip, or for a user and client", exit_code=Exit.USAGE)
     return tuple((kind, found[kind]) for kind in ("user", "client-id", "ip") if kind in found)
 
 

@@ -73,15 +73,15 @@ def _value(key: str, text: str) -> float:
     try:
         value = float(parse_size(text)) if key in BY_SIZE else float(text.removesuffix("%").removesuffix("/s"))
     except ValueError:
-        raise KctlError(f'"{text}" is no value of {key}: {KEYS[key]}', exit_code=Exit.USAGE) from None
+        raise KctlError(f'"{text}" is not a valid {key}: {KEYS[key]}', exit_code=Exit.USAGE) from None
     if not 0 < value < float("inf"):
-        raise KctlError(f"{key} has to be more than 0", exit_code=Exit.USAGE, hints=("kctl quotas unset removes it",))
+        raise KctlError(f"{key} must be greater than 0", exit_code=Exit.USAGE, hints=("kctl quotas unset removes it",))
     return value
 
 
 def _alter(session: Session, entity: Entity, values: Mapping[str, float | None]) -> int:
     if not entity or not values:
-        raise KctlError(f"say whom and what: {_WORDS}", exit_code=Exit.USAGE)
+        raise KctlError(f"give an entity and quotas: {_WORDS}", exit_code=Exit.USAGE)
     now = {quota.key: quota.value for quota in described(session) if quota.entity == entity}
     rows = [
         {

@@ -141,7 +141,7 @@ def _address(text: str) -> tuple[str, int]:
     elif ":" in host and not host.startswith("["):
         host, port = bare, str(DEFAULT_PORT)  # an IPv6 address without brackets
     if not host.strip("[]") or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise KctlError(f'"{text}" is no address', exit_code=Exit.USAGE, hints=("HOST:PORT, several with commas",))
+        raise KctlError(f'"{text}" is not an address', exit_code=Exit.USAGE, hints=("HOST:PORT, several with commas",))
     return host.strip("[]"), int(port)
 
 
@@ -179,7 +179,7 @@ def values_of(fields: Layer) -> dict[str, Any]:
     for name in fields:
         if name not in FIELDS:
             hints = did_you_mean(name, FIELDS) or (f"there are: {', '.join(FIELDS)}",)
-            raise KctlError(f'a context has no "{name}"', exit_code=Exit.USAGE, hints=hints)
+            raise KctlError(f'contexts have no field "{name}"', exit_code=Exit.USAGE, hints=hints)
     values: dict[str, Any] = {name: str(fields[name]) for name in _PLAIN_FIELDS if name in fields}
     secrets = {name: _secret(fields, name) for name in SECRETS}
     return {
@@ -204,7 +204,7 @@ def _truth(fields: Layer, name: str) -> bool | None:
         return None
     text = str(fields[name]).lower()
     if text not in _TRUE | _FALSE:
-        raise KctlError(f'{name} is true or false, not "{fields[name]}"', exit_code=Exit.USAGE)
+        raise KctlError(f'{name} must be true or false, not "{fields[name]}"', exit_code=Exit.USAGE)
     return text in _TRUE
 
 
@@ -221,12 +221,12 @@ def _check(access: Access) -> None:
     if access.mechanism not in MECHANISMS:
         what = f'kctl has no SASL mechanism "{access.mechanism}"' if access.mechanism else "no SASL mechanism is given"
         known = ", ".join(MECHANISMS)
-        hints = [f"there are: {known}", "say it as mechanism in a context, KCTL_MECHANISM or -X sasl.mechanism"]
+        hints = [f"there are: {known}", "set mechanism in a context, KCTL_MECHANISM or -X sasl.mechanism"]
         raise KctlError(what, exit_code=Exit.USAGE, hints=hints)
     missing = _missing(access)
     if missing:
         ways = [missing, f"{missing}_command", f"{missing}_file"] if missing in SECRETS else [missing]
-        hints = [f"say it as {' or '.join(ways)} in a context, or in KCTL_{missing.upper()}"]
+        hints = [f"set {' or '.join(ways)} in a context, or KCTL_{missing.upper()}"]
         raise KctlError(f"{access.mechanism} needs a {missing}", exit_code=Exit.USAGE, hints=hints)
 
 
@@ -244,7 +244,7 @@ def _printed_by(command: str) -> str:
     done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode or not done.stdout.strip():
         how = f"ended with {done.returncode}" if done.returncode else "printed nothing"
-        raise KctlError(f"the command for the password {how}: {command}", exit_code=Exit.UNAUTHORIZED)
+        raise KctlError(f"the password command {how}: {command}", exit_code=Exit.UNAUTHORIZED)
     return done.stdout.removesuffix("\n").removesuffix("\r")
 
 

@@ -123,10 +123,10 @@ class Connection:
         """A wrong value, told by what the codec stumbled over; otherwise the version has no room for what is asked."""
         stumbled = error.__cause__
         if isinstance(stumbled, UnicodeEncodeError):
-            return KctlError(f"{stumbled.object!a} is not UTF-8, and no name in Kafka", exit_code=Exit.USAGE)
+            return KctlError(f"{stumbled.object!a} is not UTF-8, so it cannot be a name in Kafka", exit_code=Exit.USAGE)
         if stumbled is not None:
             return KctlError(f"{name} cannot be sent: {stumbled}", exit_code=Exit.USAGE)
-        what = f"broker {self.address} serves {name} only to version {version}, which cannot say this: {error}"
+        what = f"broker {self.address} serves {name} only to version {version}, which does not support this: {error}"
         return KctlError(what, code=ErrorCode.UNSUPPORTED_VERSION.name)
 
     def receive(self, deadline: float) -> Any:
@@ -142,7 +142,9 @@ class Connection:
         except MalformedError as error:
             self.close()
             name = APIS[sent.key].name
-            raise Disconnected(f"broker {self.address} sent no answer to {name}: {error}", in_doubt=True) from error
+            raise Disconnected(
+                f"broker {self.address} sent a malformed answer to {name}: {error}", in_doubt=True
+            ) from error
         return response
 
     def receive_frame(self, deadline: float, what: str) -> bytes:
@@ -154,7 +156,7 @@ class Connection:
         if not 0 <= length <= _LONGEST_FRAME or length >> 8 in _TLS_ALERTS:
             self.close()
             raise Disconnected(
-                f"{self.address} does not speak Kafka's protocol here",
+                f"{self.address} does not speak the Kafka protocol",
                 hints=_OTHER_PORT,
             )
         frame = self._receive(length, deadline, what)

@@ -78,13 +78,13 @@ def write(file: str, contexts: Contexts) -> None:
 def check_name(name: str) -> None:
     """It names a directory too, of what is kept for the shell's completion."""
     if not name or name.startswith((".", "-")) or "/" in name or not name.isprintable():
-        raise KctlError(f'"{name}" is no name for a context', exit_code=Exit.USAGE)
+        raise KctlError(f'"{name}" is not a valid context name', exit_code=Exit.USAGE)
 
 
 def _check_mode(file: str, mode: int) -> None:
     if mode & 0o077:
         raise KctlError(
-            f"{file} may be read by others (mode {mode & 0o777:04o}), and contexts hold passwords",
+            f"{file} can be read by others (mode {mode & 0o777:04o}), and contexts hold passwords",
             exit_code=Exit.REFUSED,
             hints=(f"chmod 600 {file}",),
         )

@@ -140,7 +140,7 @@ def authenticate(exchange: Exchange, access: Access) -> None:
 
     response = exchange(SaslHandshakeRequest(mechanism=access.mechanism), 1)
     if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-        what = f"the broker does not take {access.mechanism}; it takes {', '.join(response.mechanisms) or 'none'}"
+        what = f"the broker does not support {access.mechanism}; it supports {', '.join(response.mechanisms) or 'none'}"
         raise KctlError(what, exit_code=Exit.UNAUTHORIZED, code=ErrorCode.UNSUPPORTED_SASL_MECHANISM.name)
     if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
         raise no_login(access)

@@ -84,7 +84,7 @@ def translate_flags(settings: Mapping[str, str]) -> dict[str, Any]:
     translated = translate(settings)
     for name in translated.unknown:
         hints = did_you_mean(name, NAMES) or (f"there are: {', '.join(NAMES)}",)
-        raise KctlError(f'-X knows no "{name}"', exit_code=Exit.USAGE, hints=hints)
+        raise KctlError(f'unknown setting "{name}"', exit_code=Exit.USAGE, hints=hints)
     return translated.fields
 
 

@@ -92,7 +92,7 @@ class Rounds(Generic[K, R, V]):
                 if code in _RETRIABLE:
                     patience[key] = self._timeout
         for key in keys:  # a broker that leaves out what it was asked for must not hang anybody
-            self._results.setdefault(key, KctlError(f'{self._name} "{key}": the broker said nothing of it'))
+            self._results.setdefault(key, KctlError(f'{self._name} "{key}": missing from the answer of the broker'))
         return patience
 
     def _places(self, keys: list[K]) -> tuple[dict[int, list[K]], dict[K, float]]:

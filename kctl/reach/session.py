@@ -258,8 +258,8 @@ class Session:
 
     def _no_broker(self, broker: int) -> KctlError:
         there = ", ".join(map(str, self.cluster.brokers)) or "none"
-        what = f"broker {broker} is not there"
-        return Disconnected(what, exit_code=Exit.NOT_FOUND, hints=(f"brokers that are: {there}",))
+        what = f"broker {broker} does not exist"
+        return Disconnected(what, exit_code=Exit.NOT_FOUND, hints=(f"existing brokers: {there}",))
 
     def _tell(self, asked: Sequence[Asked[R]], answers: Sequence[R | KctlError], deadline: float) -> None:
         spent = (self._clock() - deadline + self.settings.timeout) * 1000

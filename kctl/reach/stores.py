@@ -71,7 +71,7 @@ def _trust(context: ssl.SSLContext, access: Access) -> None:
     try:
         context.load_verify_locations(cadata=pem)
     except (ssl.SSLError, ValueError) as error:
-        raise KctlError(f"there is no certificate of a CA in {_name(access.ca)}", exit_code=Exit.USAGE) from error
+        raise KctlError(f"no CA certificate found in {_name(access.ca)}", exit_code=Exit.USAGE) from error
 
 
 def _identify(context: ssl.SSLContext, access: Access) -> None:
@@ -146,7 +146,7 @@ def _no_openssl(path: str) -> KctlError:
         f"where it is: openssl pkcs12 -in {path} -out {os.path.splitext(path)[0]}.pem",
         "and name that file instead",
     )
-    what = f"{path} is PKCS12, and openssl, which reads it, is not installed"
+    what = f"{path} is PKCS12, and openssl, which is needed to read it, is not installed"
     return KctlError(what, exit_code=Exit.USAGE, hints=hints)
 
 

@@ -57,10 +57,14 @@ def _custom(name: str) -> Assign:
                 member: [(topic, index) for topic, index in given.get(member, ())] for member in subscriptions
             }
         except (AttributeError, TypeError, ValueError):
-            raise KctlError(f"assignor {name} gave no mapping of members to (topic, partition) pairs") from None
+            raise KctlError(
+                f"assignor {name} did not return a mapping of members to (topic, partition) pairs"
+            ) from None
         wrong = [partition for owned in assignment.values() for partition in owned if partition not in there]
         if wrong or given.keys() - subscriptions.keys():
-            raise KctlError(f"assignor {name} gave out what there is not: {(wrong or list(given))[0]}")
+            raise KctlError(
+                f"assignor {name} assigned a member or partition that does not exist: {(wrong or list(given))[0]}"
+            )
         return assignment
 
     return assign

@@ -145,7 +145,7 @@ def _chunks(
     key = None if options["all_partitions"] else options["key"]
     if options["group"]:
         if options["partitions"] or options["last"]:
-            what = "a member of a group reads what the group gives it: leave out --partitions and --last"
+            what = "with --group the group assigns partitions: leave out --partitions and --last"
             raise KctlError(what, exit_code=Exit.USAGE)
         from kctl.records.grouped import Membership, read_as_member
 

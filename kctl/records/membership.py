@@ -84,7 +84,7 @@ class Member:
             if given is not None:
                 break
             if self._clock() >= deadline:
-                raise KctlError(f'group "{self.group}" did not settle in time', exit_code=Exit.UNREACHABLE)
+                raise KctlError(f'group "{self.group}" did not finish rebalancing in time', exit_code=Exit.UNREACHABLE)
         revoked = [where for where in self.owned if where not in given]
         self.must_join = self.cooperative and bool(revoked)
         self.owned = given

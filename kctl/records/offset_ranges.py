@@ -27,7 +27,7 @@ class Range(NamedTuple):
 def parse_range(options: Mapping[str, Any], now_ms: int, utc: bool) -> Range:
     start, stop, follow = options["start"], options["stop"], options["follow"]
     if follow and stop:
-        raise KctlError("--follow has no end: leave out --to", exit_code=Exit.USAGE)
+        raise KctlError("--follow never ends: leave out --to", exit_code=Exit.USAGE)
     return Range(
         parse_bound(start, "--from", now_ms, utc) if start else LAST if follow else FIRST,
         parse_bound(stop, "--to", now_ms, utc) if stop else LAST,

@@ -102,7 +102,7 @@ def _custom(name: str, partitions: int) -> Choose:
     def choose(key: bytes | None, value: bytes | None) -> int:
         chosen = decide(key, value, partitions)
         if not isinstance(chosen, int) or not 0 <= chosen < partitions:
-            what = f"partitioner {name} chose {chosen!r}; the topic has partitions 0 to {partitions - 1}"
+            what = f"partitioner {name} returned {chosen!r}, but the topic has partitions 0 to {partitions - 1}"
             raise KctlError(what, exit_code=Exit.USAGE)
         return chosen
 

@@ -155,7 +155,7 @@ def _sources(options: dict[str, Any]) -> Iterator[Source]:
     """Checked before anything is sent."""
     if options["tombstone"] or options["value"] is not None:
         if options["tombstone"] and options["key"] is None:
-            raise KctlError("--tombstone needs --key: it deletes what has that key", exit_code=Exit.USAGE)
+            raise KctlError("--tombstone needs --key, the key to delete", exit_code=Exit.USAGE)
         return iter([Source("the command line", iter([Lines(1, [Parsed(None, _encoded(options["value"]))])]))])
     for file in options["files"]:
         if file != "-":
@@ -179,7 +179,7 @@ def _reader(options: dict[str, Any]) -> Read:
 
     ways = [name for name in ("line_format", "key_delimiter", "as_json", "whole") if options[name]]
     if len(ways) > 1:
-        what = "only one of --format, --key-delimiter, --json and --whole says what a line is"
+        what = "use only one of --format, --key-delimiter, --json and --whole"
         raise KctlError(what, exit_code=Exit.USAGE)
     if options["as_json"]:
         from kctl.records.jsonlines import read_json_line

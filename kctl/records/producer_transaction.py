@@ -40,7 +40,7 @@ def idempotent_producer(session: Session) -> Producer:
     deadline = time.monotonic() + session.settings.timeout
     while (answer := session.call(request)).error_code:
         if answer.error_code not in _PASSING or time.monotonic() >= deadline:
-            raise failure(answer.error_code, "the broker gives no producer id")
+            raise failure(answer.error_code, "the broker assigned no producer id")
         time.sleep(_BACKOFF_SECONDS)  # Kafka has not yet got the next thousand ids from its controller
     return Producer(answer.producer_id, answer.producer_epoch)
 

@@ -168,7 +168,7 @@ class Reader:
                 self._in_trouble(where, answer.response)
             return []
         if answer.response.error_code:
-            raise failure(answer.response.error_code, f"broker {answer.broker} refuses to be read from")
+            raise failure(answer.response.error_code, f"broker {answer.broker} refused the fetch")
         fetched = []
         nothing = not any(part.records for topic in answer.response.responses for part in topic.partitions)
         for topic in answer.response.responses:

@@ -61,7 +61,7 @@ def read_subscription(assignor: str, data: bytes, instance: str | None) -> Subsc
         elif assignor == "cooperative-sticky" and said.user_data and generation < 0:
             (generation,) = _GENERATION.unpack_from(said.user_data)
     except (MalformedError, struct.error, UnicodeDecodeError) as error:
-        raise KctlError(f"a member of the group says what cannot be read: {error}") from error
+        raise KctlError(f"a member of the group sent a malformed subscription: {error}") from error
     return Subscription(tuple(said.topics), tuple(owned), generation, instance)
 
 
@@ -82,7 +82,7 @@ def read_assignment(data: bytes) -> list[TopicPartition]:
         (version,) = _VERSION.unpack_from(data)
         said, _ = read(ConsumerProtocolAssignment, min(version, _NEWEST), data, _VERSION.size)
     except (MalformedError, struct.error) as error:
-        raise KctlError(f"the group's leader has sent an assignment that cannot be read: {error}") from error
+        raise KctlError(f"the group's leader sent a malformed assignment: {error}") from error
     return [TopicPartition(each.topic, number) for each in said.assigned_partitions for number in each.partitions]
 
 

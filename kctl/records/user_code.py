@@ -34,7 +34,7 @@ def _loaded(name: str) -> Callable[..., Any]:
     except (ImportError, AttributeError, ValueError) as error:
         raise KctlError(f'cannot load "{name}": {error}', exit_code=Exit.USAGE, hints=_HINTS) from error
     if not callable(found):
-        raise KctlError(f'"{name}" is no callable', exit_code=Exit.USAGE, hints=_HINTS)
+        raise KctlError(f'"{name}" is not callable', exit_code=Exit.USAGE, hints=_HINTS)
     called: Callable[..., Any] = found
     return called
 

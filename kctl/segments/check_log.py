@@ -96,7 +96,7 @@ def _partitions(directory: str) -> _Asked:
     if not found and parse_name(os.path.basename(os.path.abspath(directory))):
         return read_directory(os.path.dirname(os.path.abspath(directory))), [directory], False
     if not found:
-        raise KctlError(f"{directory}: there is no partition in it", exit_code=Exit.NOT_FOUND)
+        raise KctlError(f"{directory}: no partition found", exit_code=Exit.NOT_FOUND)
     return read_directory(directory), found, True
 
 

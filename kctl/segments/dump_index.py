@@ -100,11 +100,11 @@ def _lookup(path: str, kind: FileKind, rows: Rows, target: str) -> Rows:
     field = "timestamp_ms" if target.startswith(("@", "-")) else "offset"
     if (kind.name, field) not in (("index", "offset"), ("timeindex", "timestamp_ms")):
         hint = "an offset is looked up in a .index, a time (@…) in a .timeindex"
-        raise KctlError(f"{path}: {target} cannot be looked up in it", exit_code=Exit.USAGE, hints=(hint,))
+        raise KctlError(f"{path}: {target} cannot be looked up in this file", exit_code=Exit.USAGE, hints=(hint,))
     try:
         wanted = int(target) if field == "offset" else parse_time_ms(target, time.time_ns() // 1_000_000)
     except ValueError:
-        raise KctlError(f"{target!r} is neither an offset nor @ and a time", exit_code=Exit.USAGE) from None
+        raise KctlError(f"{target!r} is neither an offset nor @TIME", exit_code=Exit.USAGE) from None
     entry_size = OFFSET_ENTRY_SIZE if kind.name == "index" else TIME_ENTRY_SIZE
     return list(_probes(rows, field, search([row[field] for row in rows], wanted, entry_size)))
 

@@ -121,7 +121,7 @@ def segments_of(path: str) -> list[Segment]:
     if not found:
         found = [segment for partition in partitions_in(path) for segment in segments_in(partition)]
     if not found:
-        raise KctlError(f"{path}: there is no segment in it", exit_code=Exit.NOT_FOUND)
+        raise KctlError(f"{path}: no segment found", exit_code=Exit.NOT_FOUND)
     return found
 
 

@@ -48,7 +48,7 @@ def kind_of(path: str) -> FileKind:
                 return kind
     os.stat(path)  # a name that is not there is no name to judge
     hints = ("known are .log .index .timeindex .txnindex .snapshot, checkpoints, partition.metadata, meta.properties",)
-    raise KctlError(f"{path}: not a file that kctl can read, by its name", exit_code=Exit.USAGE, hints=hints)
+    raise KctlError(f"{path}: kctl cannot read files with this name", exit_code=Exit.USAGE, hints=hints)
 
 
 def read_rows(path: str) -> tuple[FileKind, Rows]:

@@ -324,7 +324,7 @@ class Writer:
         gone = ", ".join(column.title for at, column in enumerate(self.columns) if at not in kept)
         if gone and gone not in self._told:
             self._told.add(gone)
-            note(self.settings, f"{room} columns are too few for {gone}: --columns chooses, -o json has all")
+            note(self.settings, f"{room} columns leave no room for {gone}: choose with --columns, or use -o json")
         return kept
 
     def _styled(self, padded: str, text: str) -> str:
@@ -421,4 +421,4 @@ def render_errors(errors: Iterable[KctlError], settings: Settings) -> None:
         for error in same[:_TOLD_ONE_BY_ONE]:
             render_error(error, settings, sys.stderr)
         if (more := len(same) - _TOLD_ONE_BY_ONE) > 0:
-            render_error(KctlError(f"and {more:,} more of the same", code=same[0].code), settings, sys.stderr)
+            render_error(KctlError(f"and {more:,} more like this", code=same[0].code), settings, sys.stderr)

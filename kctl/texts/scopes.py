@@ -25,7 +25,7 @@ def parse_numbers(text: str) -> list[int]:
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part, re.ASCII)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not first <= last < first + _MOST_PARTITIONS:
-            raise KctlError(f'"{text}" are no partitions like 0,3-5', exit_code=Exit.USAGE)
+            raise KctlError(f'"{text}" is not a list of partitions such as 0,3-5', exit_code=Exit.USAGE)
         numbers |= dict.fromkeys(range(first, last + 1))
     return list(numbers)
 

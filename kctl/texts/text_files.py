@@ -15,5 +15,5 @@ def decoded(data: bytes, path: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        what = f"{path} is no text: byte {error.start + 1} of it, {data[error.start]:#04x}, is not UTF-8"
+        what = f"{path} is not a text file: byte {error.start + 1} of it, {data[error.start]:#04x}, is not UTF-8"
         raise KctlError(what, exit_code=Exit.USAGE) from None

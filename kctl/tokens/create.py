@@ -48,7 +48,7 @@ def create(session: Session, owner: str | None, renewer: tuple[str, ...], max_li
     )
     response = session.ask_controller(request, lambda made: [made.error_code])
     if response.error_code:
-        raise token_failure(response.error_code, "no token was made")
+        raise token_failure(response.error_code, "no token was created")
     session.wait_until(lambda: any(token.token_id == response.token_id for token in described(session)))
     made = [token.row() for token in described(session) if token.token_id == response.token_id]
     code = answer(session, COLUMNS, made)

@@ -33,7 +33,7 @@ def expire(session: Session, token: str, period: str | None) -> int:
     request = ExpireDelegationTokenRequest(hmac=found.secret, expiry_time_period_ms=milliseconds)
     response = session.ask_controller(request, lambda answer: [answer.error_code])
     if response.error_code:
-        raise token_failure(response.error_code, f'token "{found.token_id}" does not expire')
+        raise token_failure(response.error_code, f'token "{found.token_id}" was not expired')
     after = found._replace(expires_ms=response.expiry_timestamp_ms)
     return change.done(
         [after.row()],

@@ -33,5 +33,5 @@ def renew(session: Session, token: str, period: str | None) -> int:
     request = RenewDelegationTokenRequest(hmac=found.secret, renew_period_ms=milliseconds)
     response = session.ask_controller(request, lambda answer: [answer.error_code])
     if response.error_code:
-        raise token_failure(response.error_code, f'token "{found.token_id}" is not renewed')
+        raise token_failure(response.error_code, f'token "{found.token_id}" was not renewed')
     return change.done([found._replace(expires_ms=response.expiry_timestamp_ms).row()], verified="it is renewed")

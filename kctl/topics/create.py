@@ -107,7 +107,7 @@ def create(
     """
     placement = parse_placement(replicas) if replicas else None
     if placement and (partitions or replication or fixed_start):
-        what = "--replicas says how many partitions and replicas there are, and where"
+        what = "--replicas already gives the numbers of partitions and replicas"
         raise KctlError(what, exit_code=Exit.USAGE, hints=("leave out -p, -r and --fixed-start",))
     given = Wanted("", partitions, replication, parse_configs(configs), placement)
     wanted = [given._replace(name=name) for name in names]
@@ -180,7 +180,7 @@ def _fixed(session: Session, topic: Wanted) -> Wanted:
     if topic.placement is not None:
         return topic
     if not topic.partitions or not topic.replication:
-        raise KctlError("--fixed-start needs to know -p and -r", exit_code=Exit.USAGE)
+        raise KctlError("--fixed-start needs -p and -r", exit_code=Exit.USAGE)
     check_brokers(topic, list(session.cluster.brokers))
     return topic._replace(placement=fixed_placement(session.cluster.brokers, topic.partitions, topic.replication))
 
@@ -260,7 +260,7 @@ def _conflicts(session: Session, wanted: Sequence[Wanted], there: Placements) ->
     for topic in both:
         configs = {entry.name: entry.value for entry in found.get(Resource("topic", topic.name), [])}
         if different := differences(topic, there[topic.name], configs):
-            what = f'topic "{topic.name}" exists and is not as asked for: {"; ".join(different)}'
+            what = f'topic "{topic.name}" exists, but differs from what is asked for: {"; ".join(different)}'
             conflicts[topic.name] = KctlError(what, exit_code=Exit.REFUSED, code="TOPIC_ALREADY_EXISTS")
     return conflicts
 

@@ -72,7 +72,7 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool) ->
 
 def _of_kafka(name: str) -> KctlError:
     hints = ("--internal deletes it nevertheless",)
-    return KctlError(f"{name}: Kafka keeps its own state there", exit_code=Exit.REFUSED, hints=hints)
+    return KctlError(f"{name}: this is an internal topic", exit_code=Exit.REFUSED, hints=hints)
 
 
 def _row(topic: TopicDetails, readers: Sequence[Reader]) -> Row:

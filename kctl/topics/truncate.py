@@ -121,7 +121,9 @@ def _targets(
     if before.isdigit():
         return dict.fromkeys(asked, int(before)), errors
     if not before.startswith("@"):
-        raise KctlError(f'"{before}" is no offset and no @TIME', exit_code=Exit.USAGE, hints=("as in @-7d or 1200",))
+        raise KctlError(
+            f'"{before}" is neither an offset nor @TIME', exit_code=Exit.USAGE, hints=("as in @-7d or 1200",)
+        )
     when = parse_time_ms(before, int(time.time() * 1000), session.settings.utc)
     found, unknown = _known(offsets_at(session, dict.fromkeys(asked, when)))
     return {where: at.offset if at.offset >= 0 else LATEST for where, at in found.items()}, [*errors, *unknown]

@@ -55,7 +55,7 @@ def parse_placement(text: str) -> list[list[int]]:
         if len(rows) < len(pairs):
             raise KctlError(f'"{text}" has a partition twice', exit_code=Exit.USAGE)
     if sorted(rows) != list(range(len(rows))):
-        raise KctlError(f'"{text}" leaves out partitions: they count from 0', exit_code=Exit.USAGE)
+        raise KctlError(f'"{text}" leaves out partitions: numbering starts at 0', exit_code=Exit.USAGE)
     try:
         placement = [[int(broker) for broker in rows[number].split(separator)] for number in range(len(rows))]
     except ValueError:
@@ -65,7 +65,7 @@ def parse_placement(text: str) -> list[list[int]]:
 
 def _no_placement(text: str) -> KctlError:
     hint = "write it as '0=1,2,3;1=2,3,1', partition=brokers, the preferred leader first"
-    return KctlError(f'"{text}" places no replicas', exit_code=Exit.USAGE, hints=(hint,))
+    return KctlError(f'"{text}" is not a replica assignment', exit_code=Exit.USAGE, hints=(hint,))
 
 
 def checked_placement(placement: list[list[int]]) -> list[list[int]]:
@@ -92,8 +92,8 @@ def check_brokers(topic: Wanted, alive: Sequence[int]) -> None:
         for broker in {broker for brokers in topic.placement for broker in brokers}:
             if broker not in alive:
                 there = ", ".join(map(str, alive))
-                what = f'topic "{topic.name}": broker {broker} is not there'
-                raise KctlError(what, code="INVALID_REPLICA_ASSIGNMENT", hints=(f"brokers that are: {there}",))
+                what = f'topic "{topic.name}": broker {broker} does not exist'
+                raise KctlError(what, code="INVALID_REPLICA_ASSIGNMENT", hints=(f"existing brokers: {there}",))
     if replication is not None and replication > len(alive):
         there_are = "1 is" if len(alive) == 1 else f"{len(alive)} are"
         what = f"replication {replication} needs {replication} brokers, {there_are} alive"
@@ -134,10 +134,10 @@ def _from_fields(item: Any, where: str) -> Wanted:
     for field in item:
         if field not in _FIELDS:
             hints = did_you_mean(str(field), _FIELDS) or (f"there are: {', '.join(_FIELDS)}",)
-            raise KctlError(f'{where} has "{field}", which is no field', exit_code=Exit.USAGE, hints=hints)
+            raise KctlError(f'{where} has "{field}", which is not a field', exit_code=Exit.USAGE, hints=hints)
     configs = item.get("configs") or {}
     if not isinstance(configs, dict):
-        raise KctlError(f"{where}: configs is a mapping of names to values", exit_code=Exit.USAGE)
+        raise KctlError(f"{where}: configs must be a mapping of names to values", exit_code=Exit.USAGE)
     return Wanted(
         item["name"],
         _count(item, "partitions", where),
@@ -151,7 +151,7 @@ def _count(item: Mapping[str, Any], field: str, where: str) -> int | None:
     value = item.get(field)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
-    raise KctlError(f"{where}: {field} is a number above 0, not {value!r}", exit_code=Exit.USAGE)
+    raise KctlError(f"{where}: {field} must be a number greater than 0, not {value!r}", exit_code=Exit.USAGE)
 
 
 def _config_text(value: Any) -> str:
@@ -165,9 +165,9 @@ def _placement(value: Any, where: str) -> list[list[int]] | None:
         return None
     rows = [value[number] for number in sorted(value)] if isinstance(value, dict) else value
     if isinstance(value, dict) and sorted(value) != list(range(len(value))):
-        raise KctlError(f"{where}: replicas leaves out partitions: they count from 0", exit_code=Exit.USAGE)
+        raise KctlError(f"{where}: replicas leaves out partitions: numbering starts at 0", exit_code=Exit.USAGE)
     if not isinstance(rows, list) or not all(isinstance(r, list) and all(isinstance(b, int) for b in r) for r in rows):
-        raise KctlError(f"{where}: replicas is a list of brokers for each partition", exit_code=Exit.USAGE)
+        raise KctlError(f"{where}: replicas must be a list of brokers for each partition", exit_code=Exit.USAGE)
     return checked_placement(rows)
 
 

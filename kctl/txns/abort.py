@@ -62,14 +62,14 @@ def _one(session: Session, text: str) -> TopicPartition:
     if errors:
         raise errors[0]
     if len(found) != 1:
-        raise KctlError("a transaction is ended on one partition", exit_code=Exit.USAGE, hints=(f"{text}:0",))
+        raise KctlError("a transaction is aborted on a single partition", exit_code=Exit.USAGE, hints=(f"{text}:0",))
     return found[0]
 
 
 def _producer(session: Session, where: TopicPartition, start: int | None, producer_id: int | None) -> Producer:
     if start is None and producer_id is None:
         hints = (f"kctl txns hanging {where.topic}",)
-        raise KctlError("say which: --start-offset or --producer-id", exit_code=Exit.USAGE, hints=hints)
+        raise KctlError("give --start-offset or --producer-id", exit_code=Exit.USAGE, hints=hints)
     there = producers_of(session, [where])[where]
     if isinstance(there, KctlError):
         raise there
@@ -89,7 +89,7 @@ def _check_hangs(session: Session, producer: Producer) -> None:
     for name, one in described(session, names).items():
         if isinstance(one, KctlError) or (one.state in OPEN and producer.where in one.partitions):
             hints = ("its producer or the time-out ends it", "--force ends it here only, and tears it apart")
-            what = f'the coordinator of "{name}" still looks after this transaction'
+            what = f'the coordinator of "{name}" still manages this transaction'
             raise KctlError(what, exit_code=Exit.REFUSED, hints=hints)
 
 
@@ -128,4 +128,4 @@ def _write_marker(session: Session, producer: Producer) -> None:
     response = session.call(WriteTxnMarkersRequest(markers=[marker]), leader)
     for result in (part for one in response.markers for of in one.topics for part in of.partitions):
         if result.error_code:
-            raise failure(result.error_code, f"the transaction on {producer.where} is not aborted")
+            raise failure(result.error_code, f"the transaction on {producer.where} was not aborted")

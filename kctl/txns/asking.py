@@ -68,7 +68,7 @@ def listed(
             errors.append(failure(response.error_code, f"transactions of broker {broker}"))
         elif response.unknown_state_filters:
             unknown = ", ".join(response.unknown_state_filters)
-            raise KctlError(f"no transaction is ever in the state {unknown}", exit_code=Exit.USAGE)
+            raise KctlError(f"unknown transaction state {unknown}", exit_code=Exit.USAGE)
         else:
             found.extend(
                 Listed(state.transactional_id, state.transaction_state, state.producer_id, broker)

@@ -35,7 +35,7 @@ def test_a_file_that_is_no_text(on_broker: Kctl, tmp_path: Path, words: list[str
     segment = tmp_path / "00000000000000000000.log"
     segment.touch()
     ran = on_broker(*(word.format(file=file, segment=segment) for word in words))
-    assert (ran.code, ran.err) == (Exit.USAGE, f"error: {file} is no text: byte 3 of it, 0xff, is not UTF-8\n")
+    assert (ran.code, ran.err) == (Exit.USAGE, f"error: {file} is not a text file: byte 3 of it, 0xff, is not UTF-8\n")
 
 
 def test_a_file_of_contexts_that_is_no_text(kctl: Kctl) -> None:
@@ -43,19 +43,19 @@ def test_a_file_of_contexts_that_is_no_text(kctl: Kctl) -> None:
     file.write_bytes(b"\xff")
     file.chmod(0o600)
     ran = kctl("topics", "list")
-    assert (ran.code, ran.err) == (Exit.USAGE, f"error: {file} is no text: byte 1 of it, 0xff, is not UTF-8\n")
+    assert (ran.code, ran.err) == (Exit.USAGE, f"error: {file} is not a text file: byte 1 of it, 0xff, is not UTF-8\n")
 
 
 @pytest.mark.parametrize("words", [["topics", "describe"], ["groups", "describe"], ["groups", "delete", "-y"]])
 def test_a_name_that_is_no_text(on_broker: Kctl, words: list[str]) -> None:
     ran = on_broker(*words, os.fsdecode(b"a\xff"))
-    assert (ran.code, ran.err) == (Exit.USAGE, "error: 'a\\udcff' is not UTF-8, and no name in Kafka\n")
+    assert (ran.code, ran.err) == (Exit.USAGE, "error: 'a\\udcff' is not UTF-8, so it cannot be a name in Kafka\n")
 
 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ('{"topics": "abc"}', "Metadata.topics is a list, not 'abc'"),
+        ('{"topics": "abc"}', "Metadata.topics must be a list, not 'abc'"),
         ('{"topics": [{"name": 5}]}', "Metadata cannot be sent: 'int' object has no attribute 'encode'"),
         ('{"topics": [{"topic_id": {"base64": "?"}}]}', "Metadata.topics[0].topic_id is not base64"),
     ],

@@ -99,7 +99,7 @@ def test_common_options_before_and_after_the_command(kctl: Kctl) -> None:
         (FileNotFoundError(2, "No such file or directory", "/a/b"), 3, "error: /a/b: No such file or directory\n"),
         (PermissionError(13, "Permission denied", "/a/b"), 1, "error: /a/b: Permission denied\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
-        (RuntimeError("oh"), 1, "error: RuntimeError: oh\n       this is a defect of kctl: please report it"),
+        (RuntimeError("oh"), 1, "error: RuntimeError: oh\n       this is a bug in kctl: please report it"),
     ],
 )
 def test_failures(monkeypatch: pytest.MonkeyPatch, kctl: Kctl, error: BaseException, code: int, text: str) -> None:

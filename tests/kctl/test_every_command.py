@@ -167,7 +167,7 @@ def web_server() -> Iterator[int]:
 def test_something_else_than_kafka(kctl: Kctl, web_server: int, line: dict[str, str], path: str) -> None:
     ran = kctl("-b", f"127.0.0.1:{web_server}", "-y", *words(path, line))
     assert ran.code == Exit.UNREACHABLE, ran.err
-    assert "does not speak Kafka's protocol" in ran.err
+    assert "does not speak the Kafka protocol" in ran.err
     assert "Traceback" not in ran.err
 
 

@@ -26,7 +26,7 @@ _HISTOGRAM_WIDTH = 40
 def stage(session: Session, topic: str | None, partitions: int, replication: int) -> Iterator[str]:
     """The topic to measure with: the named one, which stays, or a new one, which does not."""
     if session.settings.dry_run:
-        raise KctlError("a measurement sends what it measures: there is no --dry-run of it", exit_code=Exit.USAGE)
+        raise KctlError("perf has no --dry-run: it measures real records", exit_code=Exit.USAGE)
     confirm_protected(session, f"Topic {topic}" if topic else "A topic of its own")
     if topic:
         one_topic(session, topic)
@@ -47,9 +47,9 @@ def _create(session: Session, name: str, partitions: int, replication: int) -> N
     request = CreateTopicsRequest(topics=[topic], timeout_ms=int(session.settings.timeout * 1000))
     (made,) = session.ask_controller(request, lambda answer: [one.error_code for one in answer.topics]).topics
     if made.error_code:
-        raise failure(made.error_code, f'topic "{name}" cannot be made', made.error_message)
+        raise failure(made.error_code, f'topic "{name}" cannot be created', made.error_message)
     if not session.wait_until(lambda: _has_leaders(session, name, partitions)):
-        raise KctlError(f'topic "{name}" has no leaders yet', exit_code=Exit.UNREACHABLE)
+        raise KctlError(f'topic "{name}" has partitions without a leader', exit_code=Exit.UNREACHABLE)
 
 
 def _has_leaders(session: Session, name: str, partitions: int) -> bool:

@@ -59,7 +59,7 @@ def test_a_topic_from_creation_to_deletion(cluster: Cluster, topic: NewTopic) ->
 def test_deleting_asks(cluster: Cluster, topic: NewTopic) -> None:
     name = topic("accept-asked")
     ran = cluster.kctl("topics", "delete", name)
-    assert (ran.code, "nobody is there to confirm" in ran.err) == (Exit.REFUSED, True)
+    assert (ran.code, "no terminal to confirm on" in ran.err) == (Exit.REFUSED, True)
     cluster.does("topics", "delete", name, "--dry-run")
     cluster.does("topics", "list", name)
 

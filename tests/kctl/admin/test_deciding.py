@@ -102,9 +102,9 @@ def test_quotas_apply_each_for_itself() -> None:
 
 def test_entities() -> None:
     assert entity_of(["client=app", "user=<default>"]) == (("user", None), ("client-id", "app"))
-    with pytest.raises(KctlError, match="says nobody"):
+    with pytest.raises(KctlError, match="is not a user, client or ip"):
         entity_of(["usr=alice"])
-    with pytest.raises(KctlError, match="for an address, or for a user"):
+    with pytest.raises(KctlError, match="for an ip, or for a user"):
         entity_of(["ip=1.2.3.4", "user=alice"])
 
 

@@ -23,12 +23,12 @@ def test_what_the_broker_does_not_serve(on_broker: Kctl, command: str) -> None:
         ("acls add --allow a", "no resource is named"),
         ("acls add --allow a --consumer --topic t", "a consumer needs a group"),
         ("acls add --allow a --topic t --operation Raed", 'there is no operation "Raed"'),
-        ("acls remove", "nothing says which ACLs"),
+        ("acls remove", "no ACLs are selected"),
         ("acls check alice Write thing/x", 'there is no kind of resource "thing"'),
         ("quotas set user=a producer_byte_rat=1", 'there is no quota "producer_byte_rat"'),
-        ("quotas set user=a producer_byte_rate=0", "has to be more than 0"),
-        ("quotas set user=a request_percentage=x", '"x" is no value of request_percentage'),
-        ("quotas set producer_byte_rate=1", "say whom and what"),
+        ("quotas set user=a producer_byte_rate=0", "must be greater than 0"),
+        ("quotas set user=a request_percentage=x", '"x" is not a valid request_percentage'),
+        ("quotas set producer_byte_rate=1", "give an entity and quotas"),
         ("txns abort t:0", "does not exist"),
         ("txns producers t:x", "is not a topic with partitions"),
     ],
@@ -46,4 +46,4 @@ def test_who_writes_to_a_partition(on_broker: Kctl) -> None:
     assert on_broker("txns", "producers", "written", "--no-headers") == (Exit.DONE, "", "")
     assert on_broker("txns", "producers", "written:3").code == Exit.NOT_FOUND
     missing = on_broker("txns", "hanging", "--broker", "77")
-    assert (missing.code, "broker 77 is not there" in missing.err) == (Exit.NOT_FOUND, True)
+    assert (missing.code, "broker 77 does not exist" in missing.err) == (Exit.NOT_FOUND, True)

@@ -63,7 +63,7 @@ def test_describe(on_broker: Kctl) -> None:
     assert row["log_dirs"][0]["error"] is None
     assert {"name": "broker.id", "value": "1", "source": "file"} in row["configs"]
     ran = on_broker("brokers", "describe", 7)
-    assert (ran.code, "broker 7 is not there" in ran.err) == (Exit.NOT_FOUND, True)
+    assert (ran.code, "broker 7 does not exist" in ran.err) == (Exit.NOT_FOUND, True)
 
 
 def test_log_dirs(on_broker: Kctl) -> None:

@@ -98,7 +98,7 @@ def test_raw_changes_nothing_that_is_protected(
     monkeypatch.setenv("KCTL_PROTECTED", "true")
     ran = on_broker("raw", "CreateTopics", "-y", "{}")
     assert ran.code == Exit.REFUSED
-    assert f'"{broker.bootstrap}" has to be typed on a terminal' in ran.err
+    assert f'"{broker.bootstrap}" must be typed on a terminal' in ran.err
     assert on_broker("raw", "CreateTopics", "-y", "--dry-run", "{}").code == Exit.DONE
     assert on_broker("raw", "Metadata", "{}").code == Exit.DONE
 
@@ -109,9 +109,9 @@ def test_raw_changes_nothing_that_is_protected(
         ("kctl.command.changes.confirm", "nothing was changed"),
         (
             "kctl.topics.delete.request",
-            "the change was begun, and may be done in part or whole; look before you repeat it",
+            "the change was started and may be complete or partly done: check before you repeat it",
         ),
-        ("kctl.reach.session.Session.wait_until", "the change is made, but not verified"),
+        ("kctl.reach.session.Session.wait_until", "the change was made, but not verified"),
     ],
 )
 def test_what_ctrl_c_leaves_behind(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch, where: str, told: str) -> None:

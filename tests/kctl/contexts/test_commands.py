@@ -91,10 +91,10 @@ def test_new_secret_replaces_the_old_way_to_it() -> None:
 @pytest.mark.parametrize(
     ("fields", "code", "text"),
     [
-        (["bootstraps=a"], Exit.USAGE, 'a context has no "bootstraps"'),
+        (["bootstraps=a"], Exit.USAGE, 'contexts have no field "bootstraps"'),
         (["bootstrap"], Exit.USAGE, '"bootstrap" is not FIELD=VALUE'),
-        (["bootstrap=a:b"], Exit.USAGE, '"a:b" is no address'),
-        (["protected=maybe"], Exit.USAGE, "protected is true or false"),
+        (["bootstrap=a:b"], Exit.USAGE, '"a:b" is not an address'),
+        (["protected=maybe"], Exit.USAGE, "protected must be true or false"),
         (["security_protocol=SASL_SSL"], Exit.DONE, "it cannot be used yet: no SASL mechanism is given"),
     ],
 )
@@ -114,7 +114,7 @@ def test_nothing_is_deleted_unasked(kctl: Kctl, file: Path) -> None:
     kctl("contexts", "set", "prod", "bootstrap=a")
     ran = kctl("contexts", "delete", "prod")
     assert ran.code == Exit.REFUSED
-    assert "nobody is there to confirm" in ran.err
+    assert "no terminal to confirm on" in ran.err
     ran = kctl("contexts", "delete", "prod", "--dry-run", "-o", "json")
     assert (ran.code, json.loads(ran.out)["dry_run"]) == (Exit.DONE, True)
     assert ran.err == "dry run: nothing was changed; otherwise context prod is deleted\n"

@@ -58,9 +58,13 @@ def test_a_drain_without_another_broker_is_impossible_and_writes_nothing(on_brok
 @pytest.mark.parametrize(
     ("arguments", "code", "what"),
     [
-        (["plan"], Exit.USAGE, "nothing is asked of the plan"),
-        (["drain", "99"], Exit.NOT_FOUND, "broker 99 is not there and has no replicas"),
-        (["plan", "--to", "98,99"], Exit.NOT_FOUND, "broker 98, 99 is not there and cannot get replicas"),
+        (["plan"], Exit.USAGE, "the plan has no goal"),
+        (["drain", "99"], Exit.NOT_FOUND, "broker 99 does not exist and has no replicas"),
+        (
+            ["plan", "--to", "98,99"],
+            Exit.NOT_FOUND,
+            "broker 98, 99 does not exist or is down, and cannot receive replicas",
+        ),
         (["plan", "--rf", "1", "--topics", "parts-no-such"], Exit.NOT_FOUND, 'topic "parts-no-such" does not exist'),
         (["drain", "x"], Exit.USAGE, "not ids of brokers"),
         (["plan", "--rack-aware", "strict"], Exit.USAGE, "has no rack, so replicas cannot be spread over racks"),
@@ -70,7 +74,7 @@ def test_a_drain_without_another_broker_is_impossible_and_writes_nothing(on_brok
         (["elect", "parts-no-such:0"], Exit.NOT_FOUND, 'topic "parts-no-such" does not exist'),
         (["reassign", "a:0"], Exit.USAGE, '"a:0" is not an assignment'),
         (["reassign", "parts-no-such:0=1"], Exit.NOT_FOUND, "partition parts-no-such-0 of the plan does not exist"),
-        (["throttle", "set"], Exit.USAGE, "a rate goes with set, and with nothing else"),
+        (["throttle", "set"], Exit.USAGE, "a rate is given with set, and only with set"),
         (["throttle", "set", "5MB/s"], Exit.REFUSED, "no move is under way to throttle"),
     ],
 )
@@ -84,7 +88,7 @@ def test_a_plan_that_names_absent_brokers_is_refused_before_anything_is_asked(on
     write_plan(("parts-absent", 0, [98, 99]))
     ran = on_broker("partitions", "apply", "plan.json", "-y")
     assert ran.code == Exit.NOT_FOUND
-    assert "the plan gives replicas to broker 98, 99, which is not there" in ran.err
+    assert "the plan assigns replicas to broker 98, 99, which is down" in ran.err
 
 
 def test_a_plan_of_another_cluster_is_refused(on_broker: Kctl) -> None:
@@ -126,13 +130,13 @@ def test_a_plan_that_is_being_carried_out_is_not_written_over(on_broker: Kctl) -
     write_plan(("parts-carried", 0, [9]), name="theirs.json")
     Path("plan.json.state").write_text("")
     ran = on_broker("partitions", "plan", "--from-file", "theirs.json")
-    assert (ran.code, "plan.json is being carried out" in ran.err) == (Exit.REFUSED, True)
+    assert (ran.code, "plan.json is being applied" in ran.err) == (Exit.REFUSED, True)
 
 
 def test_partitions_that_do_not_move_cannot_be_cancelled(on_broker: Kctl) -> None:
     create(on_broker, "parts-still")
     ran = on_broker("partitions", "cancel", "parts-still", "-y")
-    assert (ran.code, "none of these partitions moves: parts-still" in ran.err) == (Exit.NOT_FOUND, True)
+    assert (ran.code, "these partitions are not moving: parts-still" in ran.err) == (Exit.NOT_FOUND, True)
 
 
 def test_no_move_is_under_way(on_broker: Kctl) -> None:
@@ -160,7 +164,7 @@ def test_left_over_throttles_are_shown_and_cleared(on_broker: Kctl) -> None:
     [item] = json.loads(on_broker("partitions", "throttle", "show", "-o", "json").out)["items"]
     assert (item["owner"], item["setting"], item["value"], item["needed"]) == ("parts-throttled", LIST, "0:1", "no")
     ran = on_broker("partitions", "throttle", "clear")
-    assert (ran.code, "nobody is there to confirm" in ran.err) == (Exit.REFUSED, True)
+    assert (ran.code, "no terminal to confirm on" in ran.err) == (Exit.REFUSED, True)
     ran = on_broker("partitions", "throttle", "clear", "-y")
     assert (ran.code, "verified: read back" in ran.err) == (Exit.DONE, True)
     assert "no throttle is set" in on_broker("partitions", "throttle", "clear").err

@@ -122,7 +122,7 @@ def test_state_survives_its_file(entries: dict[Setting, tuple[str, str | None]],
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"settings": [{}]}', '{"settings": [], "rate": "x"}'])
 def test_a_state_file_of_something_else_is_refused(text: str) -> None:
-    with pytest.raises(KctlError, match="f is not what apply wrote"):
+    with pytest.raises(KctlError, match="f is not a valid state file"):
         parse_state(text, "f")
 
 

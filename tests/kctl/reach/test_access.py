@@ -74,7 +74,7 @@ def test_sasl_from_the_environment() -> None:
         (SASL, "PLAIN needs a password"),
         (SASL | {"KCTL_USERNAME": ""}, "PLAIN needs a username"),
         (SASL | {"KCTL_MECHANISM": "OAUTHBEARER"}, "OAUTHBEARER needs a token"),
-        ({"KCTL_CHECK_HOSTNAME": "maybe"}, 'check_hostname is true or false, not "maybe"'),
+        ({"KCTL_CHECK_HOSTNAME": "maybe"}, 'check_hostname must be true or false, not "maybe"'),
     ],
 )
 def test_what_does_not_fit_together(environment: dict[str, str], what: str) -> None:

@@ -61,7 +61,7 @@ def test_file_that_others_may_read(tmp_path: Path) -> None:
     file = tmp_path / "contexts.yaml"
     write(str(file), TWO)
     file.chmod(0o640)
-    with pytest.raises(KctlError, match=r"may be read by others \(mode 0640\)") as error:
+    with pytest.raises(KctlError, match=r"can be read by others \(mode 0640\)") as error:
         read(str(file))
     assert error.value.exit_code is Exit.REFUSED
     assert error.value.hints == (f"chmod 600 {file}",)
@@ -74,7 +74,7 @@ def test_file_that_others_may_read(tmp_path: Path) -> None:
         ("- a", "it is not `current: NAME`"),
         ("contexts: [a]", "it is not `current: NAME`"),
         ("contexts: {a: b}", "it is not `current: NAME`"),
-        ("contexts: {../a: {}}", '"../a" is no name'),
+        ("contexts: {../a: {}}", '"../a" is not a valid context name'),
     ],
 )
 def test_file_that_is_something_else(tmp_path: Path, text: str, what: str) -> None:
@@ -171,6 +171,6 @@ def test_context_that_is_not_there(
 
 def test_field_that_no_context_has(environment: dict[str, str]) -> None:
     write(environment["KCTL_CONFIG"], Contexts("a", {"a": {"bootstraps": "x"}}))
-    with pytest.raises(KctlError, match='a context has no "bootstraps"') as error:
+    with pytest.raises(KctlError, match='contexts have no field "bootstraps"') as error:
         resolve(Asked(), environment)
     assert error.value.hints[0].startswith('did you mean "bootstrap"')

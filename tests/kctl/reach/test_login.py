@@ -179,7 +179,7 @@ def test_stores_that_cannot_be_used(authority: Authority, access: Access, tmp_pa
     for changes, complaint in [
         ({"ca": str(jks)}, "is a JKS store, which only Java reads"),
         ({"ca": __file__.replace("test_login", "test_scram")}, "is neither PEM nor PKCS12"),
-        ({"ca": str(empty)}, "there is no certificate of a CA in"),
+        ({"ca": str(empty)}, "no CA certificate found in"),
         ({"certificate": str(alice.certificate), "key": str(bob.key)}, "the key is not the certificate's"),
         ({"certificate": str(alice.certificate), "key": str(alice.key)}, "or the password of the key is wrong"),
         ({"certificate": str(alice.certificate)}, "no key and certificate in it"),
@@ -237,7 +237,7 @@ def test_mechanism_that_the_broker_does_not_take() -> None:
     broker = Broker(SaslHandshakeResponse(error_code=33, mechanisms=["SCRAM-SHA-512", "GSSAPI"]))
     with pytest.raises(KctlError) as error:
         authenticate(broker.exchange, ALICE)
-    assert error.value.what == "the broker does not take PLAIN; it takes SCRAM-SHA-512, GSSAPI"
+    assert error.value.what == "the broker does not support PLAIN; it supports SCRAM-SHA-512, GSSAPI"
     assert error.value.exit_code is Exit.UNAUTHORIZED
 
 

@@ -125,8 +125,8 @@ def test_mechanism_that_is_not_enabled(kctl: Kctl, ports: dict[str, int], author
     [
         ("PLAINTEXT", "SSL", 4, ["TLS handshake failed: the broker closed the connection", "a plaintext port?"]),
         ("SASL_PLAINTEXT", "SASL_SSL", 4, ["TLS handshake failed: the broker closed the connection"]),
-        ("SSL", "PLAINTEXT", 4, ["does not speak Kafka's protocol here", "a TLS port?"]),
-        ("SASL_SSL", "SASL_PLAINTEXT", 4, ["does not speak Kafka's protocol here", "a TLS port?"]),
+        ("SSL", "PLAINTEXT", 4, ["does not speak the Kafka protocol", "a TLS port?"]),
+        ("SASL_SSL", "SASL_PLAINTEXT", 4, ["does not speak the Kafka protocol", "a TLS port?"]),
         ("SASL_PLAINTEXT", "PLAINTEXT", 4, ["broke off", "a port that wants a login?"]),
         ("SASL_SSL", "SSL", 4, ["broke off", "a port that wants a login?"]),
         ("PLAINTEXT", "SASL_PLAINTEXT", 5, ["the broker takes no SASL on this port", "security.protocol is PLAINTEXT"]),

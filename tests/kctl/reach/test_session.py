@@ -132,7 +132,7 @@ def test_a_connection_that_the_broker_closed_is_opened_again(session: Session) -
 
 
 def test_a_broker_that_is_not_there(session: Session) -> None:
-    with pytest.raises(KctlError, match="broker 77 is not there") as told:
+    with pytest.raises(KctlError, match="broker 77 does not exist") as told:
         session.metadata(())
         session.connection(77)
     assert told.value.exit_code == Exit.NOT_FOUND
@@ -172,7 +172,7 @@ def test_something_else_than_kafka() -> None:
         with pytest.raises(KctlError) as told:
             connect_first([Address("127.0.0.1", server.getsockname()[1])], Access(), time.monotonic() + 10)
         thread.join()
-    assert "does not speak Kafka's protocol" in "\\n".join(told.value.hints)
+    assert "does not speak the Kafka protocol" in "\\n".join(told.value.hints)
 
 
 class Flaky:

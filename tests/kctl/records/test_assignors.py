@@ -178,10 +178,10 @@ def test_names() -> None:
     [
         ("return {'a': [('t', 0)], 'b': []}", ""),
         ("return {'a': [('t', 0)]}", ""),
-        ("return None", "gave no mapping"),
-        ("return {'a': [1]}", "gave no mapping"),
-        ("return {'a': [('t', 5)]}", r"gave out what there is not: \('t', 5\)"),
-        ("return {'z': []}", "gave out what there is not: z"),
+        ("return None", "did not return a mapping"),
+        ("return {'a': [1]}", "did not return a mapping"),
+        ("return {'a': [('t', 5)]}", r"assigned a member or partition that does not exist: \('t', 5\)"),
+        ("return {'z': []}", "assigned a member or partition that does not exist: z"),
         ("return partitions['absent']", "failed with KeyError: 'absent'"),
     ],
 )

@@ -101,10 +101,10 @@ def test_callable_decides() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("kctl_test_rules:wrong", "chose 4; the topic has partitions 0 to 3"),
+        ("kctl_test_rules:wrong", "returned 4, but the topic has partitions 0 to 3"),
         ("kctl_test_rules:absent", "cannot load"),
         ("kctl_no_such_module:f", "cannot load"),
-        ("kctl_test_rules:number", "is no callable"),
+        ("kctl_test_rules:number", "is not callable"),
         (":f", "cannot load"),
     ],
 )

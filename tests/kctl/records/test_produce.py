@@ -168,7 +168,7 @@ def test_too_large_records_are_told_and_the_others_sent(on_broker: Kctl, topic: 
         (["consume"], 2, "no topic is named"),
         (["consume", "TOPIC", "--partitions", "1,7"], 3, "has no partition 7, only 0 to 1"),
         (["consume", "TOPIC", "--from", "yesterday"], 2, '--from "yesterday" is not'),
-        (["consume", "TOPIC", "--follow", "--to", "5"], 2, "--follow has no end"),
+        (["consume", "TOPIC", "--follow", "--to", "5"], 2, "--follow never ends"),
         (["consume", "TOPIC", "--last", "5", "--from", "3"], 2, "--last stands alone"),
         (["consume", "TOPIC", "-f", "%y"], 2, "%y is none of"),
         (["consume", "TOPIC", "--group", "g", "--last", "5"], 2, "leave out --partitions and --last"),
@@ -341,7 +341,7 @@ def test_partitioner_that_goes_wrong_is_told_with_what_was_sent(
     feed("0\n1\n2\n1\n")
     ran = on_broker("produce", name, "--partitioner", "kctl_too_far:choose")
     assert ran.code == 1
-    assert "partitioner kctl_too_far:choose chose 2; the topic has partitions 0 to 1" in ran.err
+    assert "partitioner kctl_too_far:choose returned 2, but the topic has partitions 0 to 1" in ran.err
     assert "before it 2 records were delivered" in ran.err
 
 

@@ -107,7 +107,7 @@ def test_truncate_refuses(on_broker: Kctl, arguments: list[str], code: Exit, tol
 def test_truncate_asks(on_broker: Kctl, tmp_path: Path) -> None:
     filled(on_broker, "cut-asked", tmp_path)
     ran = on_broker("topics", "truncate", "cut-asked", "--all")
-    assert (ran.code, "nobody is there to confirm: Delete 20 records" in ran.err) == (Exit.REFUSED, True)
+    assert (ran.code, "no terminal to confirm on: Delete 20 records" in ran.err) == (Exit.REFUSED, True)
     assert starts(on_broker, "cut-asked") == [0, 0]
 
 

@@ -69,7 +69,7 @@ def test_too_few_brokers() -> None:
     with pytest.raises(KctlError, match="replication 9 needs 9 brokers, 3 are alive") as caught:
         check_brokers(Wanted("a", 1, 9), [1, 2, 3])
     assert (caught.value.exit_code, caught.value.code) == (Exit.FAILED, "INVALID_REPLICATION_FACTOR")
-    with pytest.raises(KctlError, match="broker 4 is not there"):
+    with pytest.raises(KctlError, match="broker 4 does not exist"):
         check_brokers(Wanted("a", placement=[[1, 4]]), [1, 2, 3])
     check_brokers(Wanted("a"), [1])
 

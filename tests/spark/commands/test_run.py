@@ -31,7 +31,7 @@ def test_the_script_for_clones_names_itself(tmp_path: Path) -> None:
     assert f"Example: {script} orders.yaml" in asked.stdout
     assert "kctl etl run" not in asked.stdout
     wrong = subprocess.run([script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (wrong.returncode, f"{script} --help says what there is" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, f"{script} --help lists what is available" in wrong.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("state", [False, True])
