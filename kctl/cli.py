@@ -42,7 +42,7 @@ COMMANDS = {
     "doctor": ("kctl.doctor.command:doctor", "Check the whole cluster, and report problems."),
     "etl": (
         "kafkad_etl.commands:etl",
-        "Run jobs that Spark does: data from topics through SQL to files, tables and other topics.",
+        "Run Spark jobs that move data from topics through SQL to files, tables and other topics.",
     ),
     "dump-segment": ("kctl.segments.dump_segment:dump_segment", "Print the contents of log files."),
     "dump-index": ("kctl.segments.dump_index:dump_index", "Print indexes, producer snapshots and checkpoints."),

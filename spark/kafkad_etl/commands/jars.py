@@ -24,7 +24,7 @@ jars = Noun(
         "list": ("kafkad_etl.commands.jars:list_jars", "List the jars that jobs may need."),
         "verify": ("kafkad_etl.commands.jars:verify", "Check the jars against their locked checksums."),
     },
-    help="Download and check the jars that jobs need beside Spark's own.",
+    help="Download and check the jars that jobs need in addition to Spark's own.",
 )
 
 COLUMNS = (
