@@ -165,7 +165,7 @@ def test_a_watchers_for_bytes_and_is_answered_when_they_come(frames: Frames) -> 
     assert not other.watchers
 
 
-def test_a_watchers_until_there_is_enough(frames: Frames) -> None:
+def test_a_fetch_waits_until_there_is_enough(frames: Frames) -> None:
     frames.broker.create("t")
     assert frames.begin(request(frames, 12, {0: 0}, max_wait_ms=60_000, min_bytes=300), 12) is None
     for enough in (False, False, True):
