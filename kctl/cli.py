@@ -73,7 +73,7 @@ MEANT = {
     "delete": "kctl topics delete, kctl groups delete",
     "spark-submit": "kctl etl run JOB.yaml; on a cluster spark/submit JOB.yaml -- --master yarn",
 }
-"""What people type at the root who remember a command without its noun, or by another tool's name."""
+"""Hints for words typed at the root: a command without its noun, or the name that another tool has for it."""
 
 
 root = LazyGroup(
@@ -175,7 +175,7 @@ def _told(error: Exception) -> KctlError:
 
 
 def _meant(error: click.UsageError) -> tuple[str, ...]:
-    """What the command says to an option that it has not, but another tool for the same work has."""
+    """The hint for an option that the command does not have, but another tool for the same work has."""
     option = error.option_name if isinstance(error, click.NoSuchOption) else ""
     known = error.ctx.command.foreign if error.ctx and isinstance(error.ctx.command, KctlCommand) else {}
     return (known[option],) if option in known else ()

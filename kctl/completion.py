@@ -154,7 +154,7 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def complete(root: click.Command, instruction: str) -> int:
-    """What the shell's script asks for. A line that makes no sense yet completes to nothing, and says nothing."""
+    """Answers the shell's completion script. A line that makes no sense yet completes to nothing, without an error."""
     for known in _SHELLS.values():
         add_completion_class(known)
     try:

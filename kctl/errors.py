@@ -1,4 +1,4 @@
-"""How a command fails: an exit code that scripts can rely on, and what a person reads."""
+"""Failures of commands: exit codes that scripts can rely on, and errors that people read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkad.errors import ErrorCode
 
 
 class Exit(IntEnum):
-    """What every command's exit code means."""
+    """The exit codes, with the same meaning in every command."""
 
     DONE = 0
     FAILED = 1
@@ -28,7 +28,7 @@ class Exit(IntEnum):
 
 
 class KctlError(Exception):
-    """What is wrong and where, in one line; `code` as the broker names it; `hints` say what to do next."""
+    """An error in one line, with its place; `code` is the broker's name for it; `hints` say what to do next."""
 
     def __init__(
         self, what: str, *, exit_code: IntEnum = Exit.FAILED, code: str = "", hints: Sequence[str] = ()
@@ -133,7 +133,7 @@ _NEXT = {
     "records",
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the first broker of its replicas is down or lags: kctl brokers list",
 }
-"""What to do after a broker's refusal, where the command knows nothing better."""
+"""The hint after a broker's refusal, where the command knows nothing better."""
 
 
 def code_name(code: int) -> str:
@@ -144,7 +144,7 @@ def code_name(code: int) -> str:
 
 
 def exit_of(code: int) -> Exit:
-    """What kctl exits with after a broker answered `code`."""
+    """The exit code after a broker answered `code`."""
     if code in _NOT_FOUND:
         return Exit.NOT_FOUND
     if code in _UNREACHABLE:
@@ -166,7 +166,7 @@ def next_step(code: int) -> tuple[str, ...]:
 
 
 def of_file(error: OSError) -> KctlError:
-    """What the system said of a file."""
+    """The error of a file operation, in the system's words."""
     code = Exit.NOT_FOUND if isinstance(error, FileNotFoundError) else Exit.FAILED
     return KctlError(f"{os.fsdecode(error.filename)}: {error.strerror}", exit_code=code)
 

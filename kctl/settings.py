@@ -1,4 +1,4 @@
-"""What the options of a command line say, for one run."""
+"""The options of one command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMPLETION = "_KCTL_COMPLETE"
 
 
 class Settings:
-    """What the options say, for one run. The defaults are those of a command line without any of them.
+    """The options of one run. The defaults are those of a command line without any of them.
 
     `command` is the one that runs, as json and yaml name it: `topics list`; `changed` what is to be said of its changes
     when it is interrupted now.
@@ -68,11 +68,11 @@ class Settings:
 
     @property
     def is_text(self) -> bool:
-        """Whether a person reads the output, rather than a program."""
+        """True if a person reads the output, rather than a program."""
         return self.output in ("table", "wide")
 
     def colored(self, stream: Any = None) -> bool:
-        """Whether to colour what goes to `stream` (standard output): asked for, or a terminal that can and may."""
+        """True if output to `stream` (standard output) is coloured: on request, or on a terminal that can and may."""
         if self.color != "auto":
             return self.color == "always"
         if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":

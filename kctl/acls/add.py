@@ -58,7 +58,7 @@ def add(session: Session, meant: Meant, producer: bool, consumer: bool, idempote
 
 
 def _bundle(meant: Meant, producer: bool, consumer: bool, idempotent: bool) -> Iterator[tuple[Resource, str]]:
-    """What Kafka's tool gives for --producer, --consumer and --idempotent."""
+    """The ACLs that Kafka's tool adds for --producer, --consumer and --idempotent."""
     of = {kind: [r for r in meant.resources if r.type == kind] for kind in ("topic", "group", "transactional-id")}
     if consumer and not of["group"]:
         raise KctlError("a consumer needs a group", exit_code=Exit.USAGE, hints=("--group NAME, or --group '*'",))

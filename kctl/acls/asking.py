@@ -149,7 +149,7 @@ class Meant(NamedTuple):
     operations: tuple[str, ...]
 
     def filters(self) -> Iterator[Filter]:
-        """What matches any of it; what was not said matches everything."""
+        """Filters that match any of it; what is not given matches everything."""
         resources: Sequence[Resource] = self.resources or (Resource(ANY, "", ANY),)
         whom = [("allow", name) for name in self.allow] + [("deny", name) for name in self.deny] or [(ANY, "")]
         for resource, (permission, principal), host, operation in product(

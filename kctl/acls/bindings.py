@@ -1,4 +1,4 @@
-"""What an ACL is, and which of them decides. Pure.
+"""ACLs, and the decision among them. Pure.
 
 Kafka's authorizer: a superuser may do everything; then one matching deny is enough to refuse, one matching allow is
 enough to permit, and where no ACL speaks of the resource at all `allow.everyone.if.no.acl.found` decides.
@@ -71,7 +71,7 @@ def adding(binding: Binding) -> str:
 
 
 def removing(bindings: Sequence[Binding], others: Collection[Binding]) -> list[str]:
-    """What removes these ACLs and none of the others: one command, or where that is not enough one for each."""
+    """Commands that remove these ACLs and no others: a single one, or where that is not possible one for each."""
     whom = {(binding.permission, binding.principal) for binding in bindings}
     hosts = list(dict.fromkeys(binding.host for binding in bindings))
     meant = product({b.resource for b in bindings}, whom, hosts, {b.operation for b in bindings})
@@ -129,7 +129,7 @@ def decide(
     superusers: Iterable[str] = (),
     allow_without_acl: bool | None = False,
 ) -> Verdict:
-    """Whether `principal` at `host` may do `operation` on the one thing that `resource` names; `allow_without_acl` is
+    """The verdict on `principal` at `host` doing `operation` on the thing that `resource` names; `allow_without_acl` is
     None where the brokers hide it."""
     if principal in superusers:
         return Verdict(True, f"{principal} is a superuser")

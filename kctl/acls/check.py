@@ -79,7 +79,7 @@ def _resource(text: str) -> Resource:
 
 
 def _authorizer(session: Session) -> dict[str, str | None]:
-    """What a broker tells of its authorizer's settings: Kafka takes them for secrets, and says only that they are."""
+    """The authorizer's settings that a broker shows: Kafka treats them as secrets, and tells only that they are set."""
     from kafkad.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
     broker = next(iter(session.cluster.brokers))

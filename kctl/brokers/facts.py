@@ -1,4 +1,4 @@
-"""What the brokers of a cluster lead and hold, those too that are down but still named in replica lists."""
+"""Leaders and replicas of each broker of a cluster, also of those that are down but still in replica lists."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class BrokerFacts(NamedTuple):
     state: str
 
     def row(self) -> Row:
-        """What list and describe both print."""
+        """The columns that list and describe both print."""
         return {
             "id": self.id,
             "host": self.host,

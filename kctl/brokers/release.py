@@ -1,4 +1,4 @@
-"""Which release a broker is of, by the APIs it serves: brokers do not say it themselves. Pure."""
+"""The release of a broker, told by the APIs it serves: brokers do not say it themselves. Pure."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def release(versions: Mapping[int, tuple[int, int]]) -> str:
 
 
 def caps_min_isr(versions: Mapping[int, tuple[int, int]]) -> bool:
-    """Whether it never asks for more replicas in sync than a partition has: brokers since 3.7 (KIP-966)."""
+    """True if it never asks for more replicas in sync than a partition has: brokers since 3.7 (KIP-966)."""
     return versions.get(_PRODUCE, (0, -1))[1] >= 10

@@ -39,5 +39,5 @@ class EmbeddedReader:
 
 
 def first_with_journal(directories: Iterable[str]) -> str | None:
-    """Where on this machine a journal is."""
+    """The first of the directories that holds a journal on this machine."""
     return next((place for place in directories if os.path.exists(os.path.join(place, FILE_NAME))), None)

@@ -1,11 +1,11 @@
-"""Whether a cluster keeps its metadata in ZooKeeper or in a KRaft quorum, by the APIs it serves. Pure."""
+"""The mode of a cluster, ZooKeeper or KRaft quorum, told by the APIs it serves. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 _LEADER_AND_ISR = 4
-"""What a controller that stands on ZooKeeper sends to brokers."""
+"""A request that only a controller on ZooKeeper sends to brokers."""
 _DESCRIBE_QUORUM = 55
 
 

@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 def store_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Where the store is: options `zookeeper` and `data`."""
+    """Adds the options that locate the store: `zookeeper` and `data`."""
     address = click.option(
         "--zookeeper",
         metavar="HOST:PORT,…[/CHROOT]",
@@ -34,7 +34,7 @@ def store_options(command: Callable[..., R]) -> Callable[..., R]:
 
 @contextmanager
 def metadata_store(session: Session, zookeeper: str | None, data: str | None) -> Iterator[MetadataStore]:
-    """What --zookeeper and --data name, or else that of the cluster. Of brokers nothing is asked where it is named."""
+    """The store that --zookeeper or --data names, or else the cluster's own. If one is named, no broker is asked."""
     if data is not None:
         if zookeeper is not None:
             raise KctlError("--zookeeper and --data are different stores: give only one", exit_code=Exit.USAGE)

@@ -1,1 +1,1 @@
-"""What every command of kctl is made of: options, help, names of things, confirmation, --watch, completion."""
+"""The common parts of all commands: options, help, names of things, confirmation, --watch, completion."""

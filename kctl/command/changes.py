@@ -1,4 +1,4 @@
-"""What every command that changes something does: show the effect, ask, act, say what became of it.
+"""The steps of every command that changes something: show the effect, ask, act, report the result.
 
 What only adds, and is undone by one command, is done without asking. Whatever becomes of the reader of the output, a
 change is carried out, and the exit code says how.
@@ -41,7 +41,7 @@ class Change:
 
     @property
     def code(self) -> IntEnum:
-        """What to exit with if nothing is changed: with --dry-run, for what could not be done anyway."""
+        """The exit code if nothing is changed: with --dry-run, that of what could not have been done anyway."""
         return exit_code(self._errors)
 
     def confirmed(self, question: str, *, type_this: str = "", only_adds: bool = False) -> bool:

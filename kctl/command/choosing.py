@@ -1,4 +1,4 @@
-"""Which things a command is about: by name, by pattern, or as lines of standard input."""
+"""Choice of the things that a command works on: by name, by pattern, or as lines of standard input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Choice:
-    """What was asked for. Names are meant literally: `a.b` is not a pattern."""
+    """The names and patterns that were asked for. Names are literal: `a.b` is not a pattern."""
 
     def __init__(self, kind: str, names: Sequence[str], match: Sequence[str], regex: Sequence[str]) -> None:
         self.kind = kind
@@ -36,7 +36,7 @@ class Choice:
 
     @property
     def literal(self) -> bool:
-        """Whether names alone decide, so that nobody needs to know all there are."""
+        """True if names alone decide, so that the list of all things is not needed."""
         return bool(self.names) and not (self.match or self.regex)
 
     def of(self, known: Iterable[str]) -> tuple[list[str], list[KctlError]]:

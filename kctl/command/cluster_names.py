@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FRESH_SECONDS = 30
 LIVE_SECONDS = 0.3
-"""How long a shell, and who types in it, waits for brokers."""
+"""Longest time that a shell, and whoever types in it, waits for brokers."""
 
 
 def topic_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -75,7 +75,7 @@ def _names(context: click.Context, kind: str) -> list[str]:
 
 
 def within(seconds: float, find: Callable[[], list[str]]) -> list[str] | None:
-    """What `find` returns; None if it fails or takes longer, and it is left alone: the process ends soon."""
+    """The result of `find`; None if it fails or takes longer. It is then left running: the process ends soon."""
     from threading import Thread
 
     found: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""What help looks like: a command's own options first, those that all commands have below in few lines."""
+"""The layout of help: a command's own options first, those that all commands have below in few lines."""
 
 from __future__ import annotations
 

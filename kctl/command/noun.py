@@ -91,4 +91,4 @@ class LazyGroup(click.Group):
 
 
 class Noun(LazyGroup):
-    """What can be done with one kind of thing: `kctl topics …`."""
+    """The group of commands for one kind of thing: `kctl topics …`."""

@@ -127,7 +127,7 @@ def fitted(title: str, lines: Sequence[str], notes: Sequence[str], height: int) 
 
 
 class _Terminal(io.StringIO):
-    """What is printed to a terminal, with its colours and cut to its width."""
+    """Output for a terminal, with its colours and cut to its width."""
 
     def isatty(self) -> bool:
         return True

@@ -104,7 +104,7 @@ def change_settings(session: Session, resources: Sequence[Resource], changes: Se
 def plan_all(
     found: Mapping[Resource, Sequence[Entry]], changes: Sequence[Assignment]
 ) -> tuple[dict[Resource, list[Row]], list[KctlError]]:
-    """What the changes do to each resource, and why they cannot be made on others."""
+    """The planned changes of each resource, and the errors of those that cannot change."""
     planned: dict[Resource, list[Row]] = {}
     errors = []
     for resource, entries in found.items():
@@ -116,7 +116,7 @@ def plan_all(
 
 
 def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignment]) -> list[Row]:
-    """What each change does to a resource. KctlError names a setting that is misspelt or cannot change."""
+    """The rows of one resource's changes. KctlError names a setting that is misspelt or cannot change."""
     known = {entry.name: entry for entry in entries}
     rows: list[Row] = []
     for change in changes:
@@ -145,7 +145,7 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
 
 
 def default_of(entry: Entry | None) -> str | None:
-    """What a setting goes back to: the value of the next place that sets it."""
+    """The value that a setting falls back to: that of the next place that sets it."""
     if entry is None:
         return None
     if entry.is_default:
@@ -155,7 +155,7 @@ def default_of(entry: Entry | None) -> str | None:
 
 
 def is_so(session: Session, rows: Sequence[Row], resources: Sequence[Resource]) -> bool:
-    """Whether the settings show as planned."""
+    """True if the settings read back as planned."""
     found, _ = described(session, resources)
     now = {(str(resource), entry.name): entry.value for resource, entries in found.items() for entry in entries}
     return all(

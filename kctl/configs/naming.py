@@ -1,4 +1,4 @@
-"""What a shell completes of `topic/orders retention.ms`."""
+"""Shell completion of `topic/orders retention.ms`."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _API, _VERSION = 32, 4
 _KINDS = 64
-"""How many different sets of settings are kept for comparison."""
+"""Number of different sets of settings that are kept for comparison."""
 
 
 class TopicSettings(NamedTuple):

@@ -1,4 +1,4 @@
-"""What has settings: topics, brokers, loggers, groups, client metrics; users, clients and addresses have quotas."""
+"""Resources: topics, brokers, loggers, groups and client metrics have settings; users, clients and addresses quotas."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
     read_only: bool
     sensitive: bool
     synonyms: tuple[tuple[str, str, str | None], ...] = ()
-    """Where else it is set: source, name there, value; the first one counts."""
+    """Other places that set it: source, name there, value; the first one counts."""
     doc: str | None = None
 
     @property

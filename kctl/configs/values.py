@@ -11,7 +11,7 @@ from kctl.texts.output import duration_text, size_text
 from kctl.texts.parsing import parse_duration_ms, parse_size
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-"""What IncrementalAlterConfigs can do with a setting."""
+"""The operations of IncrementalAlterConfigs."""
 
 _OPERATIONS = {"": SET, "+": APPEND, "-": SUBTRACT}
 _ASSIGNMENT = re.compile(r"\s*([^\s=+-][^\s=+]*?)\s*([+-]?)=(.*)", re.DOTALL)
@@ -108,7 +108,7 @@ def misspelt(name: str, known: Sequence[str]) -> KctlError | None:
 
 
 def effect(name: str, old: str | None, new: str | None) -> str | None:
-    """What a person should know before a topic's setting changes; `new` None: back to its default."""
+    """A warning to give before a topic's setting changes, or None; `new` is None for its default."""
     before, after = _number(old), _number(new)
     is_less = after is not None and after >= 0 and (before is None or before < 0 or after < before)
     if name in ("retention.ms", "retention.bytes") and is_less:

@@ -1,4 +1,4 @@
-"""Which context a command about contexts means."""
+"""The context that a command about contexts means."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def save(settings: Settings, contexts: Contexts, what: str) -> None:
 
 
 def undo_of_new(settings: Settings, name: str) -> None:
-    """How to be rid of a context that was not there before."""
+    """Prints the command that deletes a context which was not there before."""
     if not settings.dry_run:
         note(settings, f"undo: kctl contexts delete {name}")
 

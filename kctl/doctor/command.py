@@ -80,7 +80,7 @@ def doctor(session: Session, only: str | None, skip: str | None, fail_on: str, s
 
 
 def look(facts: Facts, checks: Sequence[Check]) -> list[Found]:
-    """What the checks find, the worst first."""
+    """The findings of all checks, the worst first."""
     found = [(check, finding) for check in checks for finding in folded(check.find(facts))]
     return sorted(found, key=lambda one: -one[1].severity)
 

@@ -1,4 +1,4 @@
-"""What the checks look at, asked of the cluster in as few rounds of requests as there can be."""
+"""The facts that the checks look at, read from the cluster in as few rounds of requests as possible."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ class Facts(NamedTuple):
     broker_settings: Mapping[int, Settings] = {}
     groups: Mapping[str, GroupLag] = {}
     starts: Mapping[TopicPartition, int] = {}
-    """Where partitions begin that groups have committed to."""
+    """Log start offsets of the partitions that groups have committed to."""
     soon_gone: Mapping[TopicPartition, int] = {}
-    """Where a group lags: records below this offset are about to be deleted for their age."""
+    """Of partitions on which a group lags: records below this offset are about to be deleted for their age."""
     waited_for: Mapping[TopicPartition, int] = {}
-    """Where members lag: records below this offset have been there for `SILENT_MS`."""
+    """Of partitions on which members lag: records below this offset have been there for `SILENT_MS`."""
     recent: Mapping[str, Recent] = {}
-    """What groups with such records committed in this time."""
+    """Commits of groups that have such records, within this time."""
     suspects: Mapping[str, tuple[str, ...]] = {}
     """Of groups in a rebalance: members that are not known to have joined."""
     newest: Mapping[TopicPartition, int] = {}
@@ -92,7 +92,7 @@ class Facts(NamedTuple):
     damaged: Mapping[int, tuple[str, ...]] = {}
     """Damaged places in logs, of each broker that says them at /health."""
     unseen: Mapping[str, tuple[KctlError, ...]] = {}
-    """What checks need and could not be looked at, or not wholly."""
+    """Facts that checks need and that could not be read, or not all of them, with the errors."""
 
     def without(self, need: str, errors: Iterable[KctlError]) -> Facts:
         """The same, where these kept somebody from seeing all that is needed."""
@@ -218,7 +218,7 @@ def _with_retention(session: Session, facts: Facts) -> Facts:
 
 
 def _reached(facts: Facts, found: Mapping[TopicPartition, OffsetAt]) -> dict[TopicPartition, int]:
-    """Where no record is so young, the end of the partition."""
+    """The offset found for each partition; the partition's end if no record is that young."""
     ends = {lag.where: lag.end for look in facts.groups.values() for lag in look.lags}
     return {where: at.offset if at.offset >= 0 else ends[where] or 0 for where, at in found.items()}
 
@@ -252,7 +252,7 @@ def _with_progress(session: Session, facts: Facts) -> Facts:
 
 
 def is_late(lag: PartitionLag, waited_for: Mapping[TopicPartition, int]) -> bool:
-    """Whether what its member reads next has been there for long."""
+    """True if the record that its member reads next has been there for long."""
     return lag.member is not None and lag.committed is not None and lag.committed < waited_for.get(lag.where, 0)
 
 
@@ -265,7 +265,7 @@ def retention_ms(settings: Settings) -> int | None:
 
 
 def deletes(settings: Settings) -> bool:
-    """Whether retention removes anything, by age or by size."""
+    """True if retention removes records, by age or by size."""
     by_size = "delete" in (settings.get("cleanup.policy") or "") and int(settings.get("retention.bytes") or -1) >= 0
     return by_size or retention_ms(settings) is not None
 

@@ -1,4 +1,4 @@
-"""What a check finds, and what a check is."""
+"""The types of a check and of a finding."""
 
 from __future__ import annotations
 

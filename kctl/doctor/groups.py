@@ -77,7 +77,7 @@ def old_clients(facts: Facts) -> Iterator[Finding]:
 
 
 def lost(facts: Facts) -> Iterator[Finding]:
-    """What a group would read next is gone. Where nobody reads, nobody misses it."""
+    """Groups whose next records are gone. A partition that nobody reads is left out: nobody misses them."""
     unread: dict[str, int] = {}
     for name, group_lag in facts.groups.items():
         gone = {
@@ -149,7 +149,7 @@ def deleted_topics(facts: Facts) -> Iterator[Finding]:
 
 
 def coordinators(facts: Facts) -> Iterator[Finding]:
-    """Which broker coordinates follows from the group's name; a crowd on one broker is a partition of many names."""
+    """Brokers that coordinate too many groups: the coordinator follows from a hash of the group's name."""
     load = Counter(
         group_lag.group.coordinator for group_lag in facts.groups.values() if group_lag.group.coordinator is not None
     )

@@ -1,4 +1,4 @@
-"""What a kafkad broker says of itself at /health: damaged logs among it. Kafka's protocol has no place for that."""
+"""The /health report of a kafkad broker, with damaged logs in it: Kafka's protocol has no place for that."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ANY = ("", "0.0.0.0", "::", "[::]")
 
 
 def listener_of(setting: str | None, broker_host: str) -> tuple[str, int] | None:
-    """Where to ask, by the broker's setting http.listener; a broker that listens everywhere, at its own address."""
+    """The address to ask, from the setting http.listener; the broker's own host if it listens on all interfaces."""
     text = (setting or "").removeprefix("http://").rstrip("/")
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit():

@@ -32,7 +32,7 @@ Commits = dict[TopicPartition, Commit]
 
 
 def committed(session: Session, groups: Iterable[str]) -> dict[str, Commits | KctlError]:
-    """What each group has committed; nothing for one that is not there."""
+    """The commits of each group; none for a group that does not exist."""
     names = list(dict.fromkeys(groups))
     if all((_version(session, broker) or 0) >= _SEVERAL_FROM for broker in _places(session, names)):
         return session.ask_coordinators(names, _request, _read)

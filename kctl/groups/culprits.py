@@ -1,4 +1,4 @@
-"""Who holds up a rebalance, as far as it can be known from outside. Pure.
+"""Suspects of holding up a rebalance, as far as they can be known from outside. Pure.
 
 While a classic group waits for its members to join again, its coordinator tells who they are, but not which of them
 have joined. The members of the last generation are in `__consumer_offsets`: whoever is not among them can only be
@@ -102,7 +102,7 @@ def suspects(judged: Sequence[Judged]) -> list[Judged]:
 
 
 class Fate(NamedTuple):
-    """What became of a member: `now` is it as it is after the rebalance, perhaps under another id."""
+    """A member before and after a rebalance: `now` is the same member, perhaps under another id."""
 
     before: Member | None
     now: Member | None

@@ -55,17 +55,17 @@ class Group(NamedTuple):
 
     @property
     def commits(self) -> bool:
-        """Whether it is of a type that commits offsets."""
+        """True if it is of a type that commits offsets."""
         return self.type != "share"
 
     @property
     def is_active(self) -> bool:
-        """Whether members may commit: then nobody else may."""
+        """True if members may commit: then nobody else may."""
         return bool(self.members) or self.state not in (EMPTY, DEAD)
 
 
 class Listed(NamedTuple):
-    """What ListGroups says of a group; the state is empty where the broker is too old to tell."""
+    """A group in ListGroups; the state is empty where the broker is too old to tell."""
 
     name: str
     state: str

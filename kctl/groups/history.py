@@ -1,4 +1,4 @@
-"""What a group's coordinator wrote down last: `__consumer_offsets` has the time of each commit, and the members of the
+"""A group's last records by its coordinator: `__consumer_offsets` has the time of each commit, and the members of the
 last generation that came about, with what was assigned to them.
 
 Whoever may not read that topic learns less, never something wrong. It is read from its end backwards, as far as
@@ -46,10 +46,10 @@ class LastGeneration(NamedTuple):
 
 class History(NamedTuple):
     commit_ms: dict[TopicPartition, int]
-    """When the last commit of each partition was made."""
+    """The time of each partition's last commit."""
     generation: LastGeneration | None
     problem: str = ""
-    """Why there is nothing here, where that is not because nothing was found."""
+    """The reason that nothing is here, unless it is that nothing was found."""
 
 
 def read_history(session: Session, group: str, partitions: Iterable[TopicPartition]) -> History:
@@ -78,7 +78,7 @@ def steps(first: int, last: int) -> Iterator[tuple[int, int]]:
 
 
 class _Found:
-    """What is newer than what is read next stays."""
+    """The records found so far. They are read backwards, so those found first are the newest and stay."""
 
     def __init__(self, group: str, partitions: frozenset[TopicPartition]) -> None:
         self._group = group
@@ -140,7 +140,7 @@ def _generation(value: Any) -> LastGeneration:
 
 
 def homes(session: Session, groups: Iterable[str]) -> dict[str, TopicPartition]:
-    """Where each group's records are."""
+    """The partition that holds each group's records."""
     (topic,) = session.metadata([GROUPS_TOPIC])
     if topic.error_code:
         raise failure(topic.error_code, f"{GROUPS_TOPIC} cannot be read")

@@ -60,7 +60,7 @@ _BY: dict[str, set[str]] = {
     "partition": {"partitions", "lagging", "uncommitted"},
     "member": {"topic", "partition"},
 }
-"""What the rows of each kind do not have."""
+"""The columns that the rows of each kind do not have."""
 
 
 @click.command("lag", cls=KctlCommand, columns=COLUMNS, watches=True)

@@ -180,7 +180,7 @@ def _request(group: str, offsets: Mapping[TopicPartition, int], metadata: str) -
 
 
 def _read(group: str, response: OffsetCommitResponse) -> Iterator[tuple[str, int, dict[TopicPartition, int]]]:
-    """What is wrong with the group is said of each partition."""
+    """The error code of each partition; an error of the whole group stands at each of them."""
     codes = {
         TopicPartition(topic.name, partition.partition_index): partition.error_code
         for topic in response.topics
@@ -191,7 +191,7 @@ def _read(group: str, response: OffsetCommitResponse) -> Iterator[tuple[str, int
 
 
 def verify(session: Session, wanted: Mapping[str, Mapping[TopicPartition, int]]) -> list[KctlError]:
-    """What is not there now as it should be."""
+    """Errors for offsets that are not as they should be when read back."""
     now = read_commits(session, wanted)
     return [
         KctlError(f"group {name}, {where}: offset {offset} was accepted, but cannot be read back")

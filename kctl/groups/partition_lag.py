@@ -1,4 +1,4 @@
-"""How far behind a group is on each of its partitions. Pure."""
+"""The lag of a group on each of its partitions. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DELETED, NO_COMMIT, OUT_OF_REACH, UNREAD = "deleted", "no commit", "no leader", 
 
 
 class Range(NamedTuple):
-    """Where a partition begins (only asked where nothing is committed) and ends."""
+    """A partition's log start (only read where nothing is committed) and end."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""How fast a group reads, and when it will have caught up: arithmetic on samples. Pure.
+"""The rates of a group, and when it will have caught up: arithmetic on samples. Pure.
 
 Groups commit now and then, clients by default every 5 seconds: between two commits nothing is known. So rates are taken
 from commit to commit, of what is read and of what is written over the same time.
@@ -16,7 +16,7 @@ LEAST_SAMPLES = 5
 STALLED_AFTER = 3
 """Samples without a commit, while there is something to read."""
 _AUTO_COMMIT_S = 5.0
-"""How often clients commit by default (auto.commit.interval.ms)."""
+"""The interval at which clients commit by default (auto.commit.interval.ms)."""
 _STEADY = 0.05
 """Rates that differ by less than this part of the larger one keep the lag as it is."""
 
@@ -95,7 +95,7 @@ def _since_it_was_set_back(seen: _Seen) -> _Seen:
 
 
 def _pace(lag: int, consumed: float, produced: float, gap: float, *, is_stalled: bool) -> Pace:
-    """What the next commits take anyway is no lag that grows or shrinks."""
+    """The pace of a group. Lag that its next commits will take anyway neither grows nor shrinks."""
     if is_stalled and lag:
         return Pace(lag, consumed, produced, STALLED)
     keeps_up = bool(consumed) and lag <= 2 * gap * consumed

@@ -56,7 +56,7 @@ _LOOK_SECONDS = 1.0
 _RETURN_SECONDS = 5.0
 """Clients learn with their next heartbeat, by default every 3 seconds, that they are no members any more."""
 _JOIN_SECONDS = 3.0
-"""How long the others have to complete a rebalance once a suspect is gone."""
+"""Time for the others to complete a rebalance once a suspect is gone."""
 
 
 @click.command("rebalance", cls=KctlCommand, columns=COLUMNS, watchable=True)
@@ -240,7 +240,7 @@ def _act(session: Session, group: Group, chosen: Sequence[Judged], reason: str, 
 
 
 def _settled(before: Group, removed: set[str]) -> Callable[[Group], bool]:
-    """Whether the rebalance is over, and who was removed is back or has had time for it."""
+    """A test that the rebalance is over, and that the removed members are back or have had time for it."""
     calm_since: float | None = None
 
     def enough(now: Group) -> bool:

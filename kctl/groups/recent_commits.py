@@ -1,4 +1,4 @@
-"""What groups committed lately, out of `__consumer_offsets`, of which each partition is read once for all groups."""
+"""Recent commits of groups, from `__consumer_offsets`, of which each partition is read once for all groups."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def recent(session: Session, groups: Iterable[str], since_ms: int) -> dict[str, 
 
 
 def seen(groups: Iterable[str], records: Iterable[Record]) -> dict[str, Recent]:
-    """What the records say of these groups. Pure."""
+    """The recent commits of these groups, from the records. Pure."""
     from kctl.segments.decoders import decode_offsets
 
     commits: dict[str, set[TopicPartition]] = {group: set() for group in groups}

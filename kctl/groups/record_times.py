@@ -23,7 +23,7 @@ def fetch_request(where: TopicPartition, offset: int, max_bytes: int) -> FetchRe
 
 
 def times_of(session: Session, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """When the first record at or after each offset was written, of those where there is one to be had."""
+    """The time of the first record at or after each offset; offsets without one that can be read are left out."""
     leaders = session.leaders(offsets)
     wanted = [(where, place) for where, place in leaders.items() if not isinstance(place, KctlError)]
     answers = session.call_many([(place, fetch_request(where, offsets[where], 1)) for where, place in wanted])

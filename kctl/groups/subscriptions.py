@@ -1,4 +1,4 @@
-"""What members of a classic group put into its opaque bytes. Pure.
+"""The opaque bytes in which members of a classic group put their subscriptions and assignments. Pure.
 
 A newer protocol only adds fields at the end, and librdkafka leaves bytes behind them: what is there to read is read.
 """

@@ -1,4 +1,4 @@
-"""Where a group's offsets are to go: which partitions, and to which offset of each. Pure."""
+"""The targets of a group's offsets: which partitions, and which offset for each. Pure."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _clamped(where: TopicPartition, current: int | None, wanted: int, there: Ran
 
 
 def effect(plan: Iterable[Planned]) -> str:
-    """What a group does with it, in a few words."""
+    """The effect of the plan on the group, in a few words."""
     back = ahead = fresh = 0
     for one in plan:
         change = one.change

@@ -40,7 +40,7 @@ COLUMNS = (
 
 
 class Options(NamedTuple):
-    """How a plan is carried out; `rate` is in bytes a second."""
+    """The options of carrying out a plan; `rate` is in bytes a second."""
 
     rate: int | None = None
     batch: int = 20

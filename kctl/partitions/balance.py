@@ -44,7 +44,7 @@ class _TopicCounts:
         return self.counts[broker], self.model.counts[broker]
 
     def gain(self, at: int, giver: int, taker: int) -> tuple[int, ...] | None:
-        """What orders the replicas that might move, the best being least; None: it makes nothing more even."""
+        """A sort key for replicas that might move, the best being the least; None if it would even out nothing."""
         return (self.model.partitions[at].size,) if self.counts[giver] - self.counts[taker] >= 2 else None
 
 

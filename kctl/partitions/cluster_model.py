@@ -37,7 +37,7 @@ RACKS = ("strict", "prefer", "off")
 
 
 class Goal(NamedTuple):
-    """What is asked of the partitions of `topics` (None: of all).
+    """The goal for the partitions of `topics` (None: of all).
 
     `rf`: how many replicas; with `drain` and all topics the most for partitions that leave a broker.
     `to`: the only brokers that receive; with nothing else asked, those that hold every replica in the end.
@@ -121,5 +121,5 @@ class ClusterModel:
         return [broker for broker in able if not goal.to or broker in goal.to]
 
     def rack_limit(self, replicas: int) -> int:
-        """How many of a partition's replicas a rack holds when they are spread as well as the cluster allows."""
+        """The most replicas of one partition in a rack when they are spread as well as the cluster allows."""
         return -(-replicas // max(len({self.rack(broker) for broker in self.brokers}), 1))

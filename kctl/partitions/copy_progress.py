@@ -103,7 +103,7 @@ def progress_line(report: Report, batch: str, moving: int, done: int, throttle: 
 
 
 def stall_reason(target_alive: bool, leader: int | None, amount: Amount, throttle: int | None) -> str:
-    """Why a copy may have stopped growing, as far as the cluster shows it."""
+    """The reason that a copy may have stopped growing, as far as the cluster shows it."""
     if not target_alive:
         return "its new broker is down"
     if leader is None:

@@ -40,7 +40,7 @@ def write_settings(session: Session, values: Mapping[Setting, str | None]) -> li
 
 
 def are_so(session: Session, values: Mapping[Setting, str | None]) -> bool:
-    """Whether they read as they were written, as far as they can be read: brokers hear of a change a moment later."""
+    """True if the settings read back as written, where they can be read: brokers learn of changes a moment later."""
     now, _ = read_settings(session, values)
     return all(now[setting] == value for setting, value in values.items() if setting in now)
 

@@ -54,7 +54,7 @@ def _free_after(broker: Broker, growth: int) -> int | None:
 
 
 def seconds(effects: Iterable[Effect], rate: int) -> float:
-    """How long the copies take when each broker gives and receives at most so many bytes a second."""
+    """The time the copies take when each broker sends and receives at most `rate` bytes a second."""
     return max((max(each.incoming, each.outgoing) / rate for each in effects), default=0.0)
 
 

@@ -46,7 +46,7 @@ class Election(NamedTuple):
 
 
 def preferred(partition: Partition, isr: tuple[int, ...], alive: Iterable[int]) -> Election:
-    """What an election of the first replica would do."""
+    """The election of the first replica, and its result if it were held."""
     first = partition.replicas[0]
     if partition.leader == first:
         return Election(partition, isr, None, "leads already")
@@ -58,7 +58,7 @@ def preferred(partition: Partition, isr: tuple[int, ...], alive: Iterable[int]) 
 
 
 def unclean(partition: Partition, isr: tuple[int, ...], alive: Iterable[int]) -> Election:
-    """What an election of anyone would do; only partitions without a leader have one."""
+    """The election of any living replica, and its result; only a partition without a leader can have one."""
     if partition.leader is not None:
         return Election(partition, isr, None, "has a leader")
     there = set(alive)
@@ -186,7 +186,7 @@ def _rows(session: Session, elections: Sequence[Election], kind: str) -> list[Ro
 
 
 def _ends(session: Session, elections: Sequence[Election]) -> dict[TopicPartition, dict[int, int]]:
-    """Where the logs of the living replicas end, of partitions that can elect one of them."""
+    """The log ends of the living replicas, for partitions that can elect one of them."""
     held: dict[int, list[TopicPartition]] = {}
     for each in elections:
         for broker in each.partition.replicas if each.new is not None else ():

@@ -24,7 +24,7 @@ class Copy(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What is to become of a partition; `planned` is None if it cannot be had, and `help` then says what would."""
+    """A partition's planned replicas; `planned` is None if there are none, and `help` then says what would help."""
 
     partition: Partition
     planned: tuple[int, ...] | None
@@ -200,7 +200,7 @@ def _move(model: ClusterModel, at: int, goal: Goal, refused: Impossible | None) 
 
 
 def _reasons(model: ClusterModel, partition: Partition, planned: tuple[int, ...], goal: Goal) -> tuple[str, ...]:
-    """Why the replicas change; nothing if they do not."""
+    """The reasons that the replicas change; empty if they do not."""
     now = partition.replicas
     if planned == now:
         return ()

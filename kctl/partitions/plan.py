@@ -214,7 +214,7 @@ def _plan(session: Session, drained: frozenset[int], balance: str | None, asked:
 
 
 def _repairs(racks: str | None, drained: frozenset[int], balance: str | None) -> bool:
-    """Whether replicas move for the sake of racks alone: if that was asked for, or everything is evened out."""
+    """True if replicas move for the sake of racks alone: when that was asked for, or everything is balanced."""
     if drained or racks == "off":
         return False
     return racks is not None or balance in ("count", "bytes")

@@ -29,11 +29,11 @@ _LOOK_SECONDS = 1.0
 _SETTLE_SECONDS = 10.0
 """Brokers hear of the end of a move one after another; until then one may still tell of the old replicas."""
 _PATIENCE_SECONDS = 60.0
-"""How long a cluster may give no answer at all before the watching ends; the moves do not."""
+"""Longest time without any answer from the cluster before watching ends; the moves go on."""
 
 
 class PlanStatus(NamedTuple):
-    """What was seen at one time."""
+    """The state of a plan at one moment."""
 
     snapshot: Snapshot
     entries: list[PlanEntry]
@@ -44,7 +44,7 @@ class PlanStatus(NamedTuple):
 
 
 def plan_status(session: Session, places: Mapping[TopicPartition, Place]) -> PlanStatus:
-    """How the partitions of a plan stand; those that do not exist are left out."""
+    """The state of a plan's partitions; those that do not exist are left out."""
     return _judged(take(session, by_topic(places)), places)
 
 
@@ -196,12 +196,12 @@ class PlanExecution:
 
 
 def _passes(error: KctlError) -> bool:
-    """Whether it is for the moment only: until a broker is back, or another one is the controller."""
+    """True if the error is temporary: it ends when a broker is back, or another one is the controller."""
     return error.exit_code == Exit.UNREACHABLE or error.code == ErrorCode.NOT_CONTROLLER.name
 
 
 def copies(seen: PlanStatus) -> dict[Copying, Amount]:
-    """What every new replica under way has, of what its leader has."""
+    """Progress of every new replica that is being filled: its bytes, out of those of its leader."""
     sizes = replica_sizes(seen.snapshot.directories)
     amounts: dict[Copying, Amount] = {}
     for each in seen.entries:

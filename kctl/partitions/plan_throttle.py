@@ -148,7 +148,7 @@ class PlanThrottle:
         return errors
 
     def _forget_but(self, left: dict[Setting, str | None], errors: list[KctlError]) -> None:
-        """What brokers that are down still have has to wait for them."""
+        """Keeps settings of brokers that are down in the state file, to take them off when the brokers are back."""
         assert self._throttle is not None  # take_off has looked
         if left:
             self._state.write(self._throttle._replace(before=left))

@@ -19,7 +19,7 @@ Places = Mapping[TopicPartition, "Place"]
 
 
 class Place(NamedTuple):
-    """Where a partition is to be; `log_dirs` is empty, or has one for each replica."""
+    """The target of one partition; `log_dirs` is empty, or has one for each replica."""
 
     replicas: tuple[int, ...]
     log_dirs: tuple[str, ...] = ()

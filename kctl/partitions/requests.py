@@ -103,7 +103,7 @@ def begin_moves(session: Session, replicas: Mapping[TopicPartition, tuple[int, .
 
 
 def elect_leaders(session: Session, partitions: Iterable[TopicPartition], kind: int = PREFERRED) -> Failures:
-    """What could not be elected; a partition that has the leader it should have is no failure."""
+    """Runs elections; returns the failures. A partition that already has the right leader is none of them."""
     from kafkad.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
     asked = [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
@@ -182,5 +182,5 @@ def _list(replicas: tuple[int, ...] | None) -> list[int] | None:
 
 
 def _patience(session: Session) -> int:
-    """How long the controller may take: less than what this end waits for its answer."""
+    """The time-out given to the controller, in ms: shorter than ours, so that its answer is not missed."""
     return int(session.settings.timeout * 900)

@@ -58,7 +58,7 @@ def _size(
     metadata: MetadataResponsePartition,
     sizes: Mapping[tuple[TopicPartition, int], int],
 ) -> int:
-    """What its leader has; without one that tells the most that any replica has."""
+    """The size of the leader's replica; if no leader tells it, the largest size that any replica has."""
     if leader is not None and (name, leader) in sizes:
         return sizes[name, leader]
     return max((sizes.get((name, broker), 0) for broker in metadata.replica_nodes), default=0)

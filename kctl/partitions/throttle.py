@@ -43,7 +43,7 @@ _CHANGES = tuple(column._replace(machine=False) for column in COLUMNS)
 
 
 class Throttles(NamedTuple):
-    """What is set, of that what no move needs, the moves, and what could not be asked."""
+    """All throttles that are set, those of them that no move needs, the moves, and what could not be read."""
 
     values: dict[Setting, str]
     left: dict[Setting, str]
@@ -97,7 +97,7 @@ def _between_directories(session: Session) -> Iterator[Transfer]:
 
 
 def left_over_lines(session: Session) -> Iterator[str]:
-    """What to say of throttles that no move needs."""
+    """Lines that report the throttles that no move needs."""
     left = throttles(session).left
     for setting, value in left.items():
         yield f"left-over throttle: {setting} = {value}"

@@ -115,7 +115,7 @@ def without(listed: str, partitions: Iterable[int]) -> str | None:
 
 
 class Throttle(NamedTuple):
-    """What was set for a reassignment, and what was there `before`: the content of `plan.json.state`."""
+    """The throttle set for a reassignment and the values there `before`: the content of `plan.json.state`."""
 
     cluster_id: str
     rate: int
@@ -129,7 +129,7 @@ class Throttle(NamedTuple):
         return self._replace(now={**others.now, **self.now}, before={**self.before, **others.before})
 
     def to_restore(self, current: Values) -> tuple[dict[Setting, str | None], list[Setting]]:
-        """What to put back, and the settings to leave as they are since somebody else changed them meanwhile."""
+        """The values to put back, and the settings to leave alone because somebody else has changed them since."""
         foreign = [
             setting
             for setting, before in self.before.items()

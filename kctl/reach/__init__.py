@@ -1,1 +1,1 @@
-"""How kctl reaches a cluster: where it is and as whom to log in, connections, and questions that many commands ask."""
+"""Access to a cluster: its address and login, connections, and questions that many commands ask."""

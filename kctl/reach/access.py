@@ -1,4 +1,4 @@
-"""How a cluster is reached, and as whom: a value, made of flags, the environment, a context and defaults.
+"""The address of a cluster and the login for it: one value, made of flags, the environment, a context and defaults.
 
 Nearest wins: flags (-b, then -X, then --command-config), KCTL_* variables, the chosen context, defaults. Which cluster
 it is follows the same order, so that no context's password goes to an address that is not the context's: -b or
@@ -69,7 +69,7 @@ class Access(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What a person calls it: the context's name, or else the first address."""
+        """The name that a person uses for it: the context's, or else the first address."""
         host, port = self.bootstrap[0]
         return self.context or f"{host}:{port}"
 
@@ -83,7 +83,7 @@ class Access(NamedTuple):
 
 
 class Asked(Protocol):
-    """What of the settings decides here."""
+    """The part of the settings that decides here."""
 
     context: str
     bootstrap: str
@@ -96,7 +96,7 @@ VARIANTS = {f"{secret}{end}": secret for secret in SECRETS for end in ("", "_com
 """The names under which a secret is given, and the secret."""
 _PLAIN_FIELDS = tuple(name for name in Access._fields if name not in SECRETS and name != "context")
 FIELDS = (*_PLAIN_FIELDS, *VARIANTS)
-"""What a context may say; KCTL_ and the name in capitals is its variable."""
+"""The fields of a context; the variable for each is KCTL_ with its name in capitals."""
 
 Layer = Mapping[str, Any]
 """Some of the fields, as one place gives them."""

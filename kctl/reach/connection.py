@@ -35,7 +35,7 @@ _LONGEST_FRAME = 512 * 1024 * 1024
 _SMALL_FRAME = 4 * 1024 * 1024
 """Larger ones are records, for the most part; they stay in the buffer that they were received in."""
 _TLS_ALERTS = {0x150300, 0x150301, 0x150302, 0x150303}
-"""What TLS answers to something else begins with, read as a length: over 336 MB."""
+"""The first bytes of a TLS alert, read as a length: over 336 MB. A TLS port answers so to anything but TLS."""
 _OTHER_PORT = ("a TLS port? -X security.protocol=SSL or SASL_SSL", "or the port of something else?")
 _SASL_HANDSHAKE = 17
 _LENGTH = Struct(">i")
@@ -67,7 +67,7 @@ class Disconnected(KctlError):
 
 
 def only_reads(key: int) -> bool:
-    """Whether this API changes nothing, and may be asked twice."""
+    """True if this API changes nothing, so that a request may be sent twice."""
     return APIS[key].name.startswith(_READING)
 
 
@@ -193,7 +193,7 @@ class Connection:
         return self._socket.fileno()
 
     def certificate_days(self, now_ms: int) -> float | None:
-        """How long the broker's certificate is still good; None without TLS."""
+        """Days until the broker's certificate expires; None without TLS."""
         certificate: dict[str, str] = getattr(self._socket, "getpeercert", dict)()
         if not certificate:
             return None
@@ -202,7 +202,7 @@ class Connection:
         return (ssl.cert_time_to_seconds(certificate["notAfter"]) - now_ms / 1000) / 86400
 
     def is_stale(self) -> bool:
-        """Whether the broker has closed it, or sent what nobody asked for, since the last answer."""
+        """True if the broker has closed the connection since the last answer, or sent something nobody asked for."""
         return not self._sent and bool(select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:

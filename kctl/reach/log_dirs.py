@@ -20,7 +20,7 @@ class ReplicaSize(NamedTuple):
     partition: int
     size: int
     lag: int
-    """How far it is behind: of a follower its high watermark, of a future replica the one it shall replace."""
+    """Lag: of a follower behind its high watermark, of a future replica behind the one it will replace."""
     future: bool
 
 

@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 BACKOFF_SECONDS = 0.1
 _LEADERLESS_SECONDS = 1.0
-"""How long a partition without a leader is waited for: an election takes less, a dead broker much more."""
+"""Time to wait for a partition without a leader: an election takes less, a dead broker much more."""
 _RETRIABLE = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -63,7 +63,7 @@ class Rounds(Generic[K, R, V]):
         clock: Callable[[], float],
         pause: Callable[[], None],
     ) -> dict[K, V | KctlError]:
-        """What became of each key, in their order."""
+        """The result for each key, in their order."""
         order = list(dict.fromkeys(keys))
         pending = order
         begin = clock()

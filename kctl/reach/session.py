@@ -79,7 +79,7 @@ class Session:
         self._first: Connection | None = None
         self._cluster: Cluster | None = None
         self._known: list[Address] = []
-        """Where brokers were when one last said so."""
+        """The addresses of the brokers, as one of them last told."""
         self._leaders: dict[TopicPartition, int | KctlError] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._silent: dict[int, float] = {}
@@ -240,7 +240,7 @@ class Session:
 
     @property
     def _has_others(self) -> bool:
-        """Whether another broker may be asked. A single address that never answered is a wrong one, not an outage."""
+        """True if another broker may be asked. A single address that never answered is a wrong one, not an outage."""
         return bool(self._known) or len(self.access.bootstrap) > 1
 
     def _usable(self, address: Address) -> Connection | None:
@@ -271,7 +271,7 @@ class Session:
     # --- who is responsible
 
     def ask_controller(self, request: Request[R], codes: Callable[[R], Iterable[int]]) -> R:
-        """What changes the cluster is asked of its controller, or in KRaft of any broker, which passes it on."""
+        """Sends a request that changes the cluster to its controller; in KRaft to any broker, which passes it on."""
         deadline = self._clock() + self.settings.timeout
         while True:
             controller = self.cluster.controller_id
@@ -380,7 +380,7 @@ class Session:
         }
 
     def wait_until(self, condition: Callable[[], bool]) -> bool:
-        """Whether a change can be seen within the time-out: brokers learn of it one after another."""
+        """True once a change can be seen, False after the time-out: brokers learn of it one after another."""
         deadline = self._clock() + self.settings.timeout
         while not condition():
             if self._clock() >= deadline:
@@ -390,7 +390,7 @@ class Session:
 
     @property
     def broker_timeout_ms(self) -> int:
-        """What a broker may take for a change: less than the time-out, so that its answer is not missed."""
+        """The time-out given to a broker for a change: shorter than ours, so that its answer is not missed."""
         return int(self.settings.timeout * 900)
 
     def ask_all(self, request: Request[R]) -> list[R]:

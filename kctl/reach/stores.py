@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _PEM_BEGIN = "-----BEGIN "
 _KINDS = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS", b"\x30": "PKCS12"}
-"""What files begin with."""
+"""Kinds of key stores, by the first bytes of the file."""
 
 
 @lru_cache

@@ -1,4 +1,4 @@
-"""Who of a group reads which partition, as Kafka's own assignors share them out.
+"""Assignors: they divide partitions among the members of a group as Kafka's own do.
 
 An assignor is a function of the members' subscriptions and the topics' numbers of partitions, and so can be anyone's:
 `--assignor module:callable`.
@@ -17,7 +17,7 @@ Partition = tuple[str, int]
 
 
 class Subscription(NamedTuple):
-    """What a member wants, and what it had in which generation (-1: not known)."""
+    """A member's topics, and the partitions it owned in which generation (-1: not known)."""
 
     topics: tuple[str, ...]
     owned: tuple[Partition, ...] = ()
@@ -154,7 +154,7 @@ def _deal_out(assignment: Assignment, wanted: Sequence[Partition]) -> None:
 
 
 def _kept(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> Assignment:
-    """What members have and may keep; of two that claim the same, the one of the later generation."""
+    """The owned partitions that members may keep; of two that claim the same one, the later generation has it."""
     owner: dict[Partition, str] = {}
     for member, subscription in subscriptions.items():
         for topic, index in subscription.owned:

@@ -26,7 +26,7 @@ NO_LIMIT = 2**63
 
 
 class Producer(NamedTuple):
-    """Who the broker takes us for; -1 without idempotence."""
+    """Our producer id and epoch at the broker; -1 without idempotence."""
 
     id: int = -1
     epoch: int = -1
@@ -153,7 +153,7 @@ class PartitionQueue:
         return None if last.tries or (self.in_flight and len(self.batches) == 1) else last
 
     def is_due(self, now: float, linger: float) -> bool:
-        """Whether its first batch is to be sent: full (another one waits behind it), or old enough."""
+        """True if its first batch is to be sent: it is full (another one waits behind it), or old enough."""
         if self.in_flight or not self.batches:
             return False
         return len(self.batches) > 1 or self.batches[0].tries > 0 or now - self.batches[0].since >= linger

@@ -23,7 +23,7 @@ FOR_EVER = 2**63 - 1
 
 
 class Extent(NamedTuple):
-    """Where a partition's log starts and ends now."""
+    """The first and end offsets of a partition now."""
 
     start: int
     end: int

@@ -22,7 +22,7 @@ R = TypeVar("R")
 class Answer(NamedTuple, Generic[T, R]):
     broker: int
     tag: T
-    """What came with the request."""
+    """The value that the caller gave with the request."""
     response: R | KctlError
     sent: bool = True
     """False when the broker surely has not got the request as a whole."""
@@ -56,7 +56,7 @@ class Channels(Generic[T, R]):
         seconds: float,
         version: int | None = None,
     ) -> None:
-        """What keeps a request from going out is told by `wait`, as an answer. `seconds`: how long one may take."""
+        """Sends a request; `wait` returns an error in sending it, as an answer. `seconds`: how long one may take."""
         try:
             connection = self._connection(broker)
             connection.send(build(connection), version)

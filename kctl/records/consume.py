@@ -159,7 +159,7 @@ def _chunks(
 def _searched(
     session: Session, search: Search, growth: Growth, limits: Range, options: dict[str, Any], key: str | None
 ) -> Generator[Chunk]:
-    """Where the key belongs, and everywhere else if it is not there."""
+    """Reads the partition in which the key belongs, then all others if it is not there."""
     partitions = partitions_to_read(growth.topics, options["partitions"], key)
     added = Additions(session, growth, limits, partitions, key) if limits.follow and not options["partitions"] else dict
     others = set(partitions_to_read(growth.topics, options["partitions"], None)) - set(partitions)

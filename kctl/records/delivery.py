@@ -40,7 +40,7 @@ _LATEST = 2**63
 
 
 class Wishes(NamedTuple):
-    """How to deliver. Of `key`, `headers`, `partition` and `timestamp` a record's own come first."""
+    """The options of delivery. A record's own `key`, `headers`, `partition` and `timestamp` come first."""
 
     key: bytes | None = None
     headers: Headers = ()
@@ -185,7 +185,7 @@ class Delivery:
 
     @property
     def takes_values(self) -> bool:
-        """Whether no more is wished of a record than its value and where it goes, as `send_values` has it."""
+        """True if records have only values, and partitions that do not depend on them, as `send_values` needs."""
         wishes = self._wishes
         stays = wishes.partition is not None or isinstance(self._choose, Sticky)
         return stays and wishes.key is None and not wishes.headers and wishes.timestamp is None
@@ -231,7 +231,7 @@ class Delivery:
 
     @property
     def over(self) -> bool:
-        """Whether it is useless to go on, or not wanted any more."""
+        """True if it is useless to go on, or the user has interrupted."""
         return self._interrupts.asked or self._sender.broken is not None
 
     def finish(self, *, commit: bool = True) -> None:

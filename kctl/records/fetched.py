@@ -1,4 +1,4 @@
-"""What one Fetch brought of one partition: how far it goes, at once, and its records, when they are wanted."""
+"""One partition's part of a Fetch response: how far it goes, at once, and its records, when they are wanted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Fetched:
         return KctlError(f"{self.where} has a damaged batch at offset {self.next}: {why}", code="CORRUPT_MESSAGE")
 
     def check(self) -> int:
-        """How many records there are, by the batches' headers; KctlError when a checksum does not fit."""
+        """The number of records, by the batches' headers; KctlError when a checksum is wrong."""
         count = 0
         for at, header in self._batches:
             self._check(at, header)

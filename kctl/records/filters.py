@@ -1,4 +1,4 @@
-"""Which records are wanted: `--key`, `--value` and `--header` globs, `--grep`, `--filter`, all of which must hold."""
+"""Filters of records: `--key`, `--value` and `--header` globs, `--grep`, `--filter`, all of which must hold."""
 
 from __future__ import annotations
 

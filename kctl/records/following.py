@@ -16,7 +16,7 @@ from kctl.records.bounds import FOR_EVER, Span
 from kctl.records.offset_ranges import Range, partitions_to_read, spans
 
 LOOK_SECONDS = 5.0
-"""How old metadata may become: Java's consumers have 5 minutes (metadata.max.age.ms), too long for who watches."""
+"""Greatest age of metadata. Java's consumers allow 5 minutes (metadata.max.age.ms): too long for somebody watching."""
 
 
 class Growth:
@@ -40,11 +40,11 @@ class Growth:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many partitions each topic has."""
+        """The number of partitions of each topic."""
         return {name: len(topic.partitions) for name, topic in self.topics.items()}
 
     def look(self, besides: Mapping[str, int] = MappingProxyType({})) -> bool:
-        """Whether topics or partitions have come since the last look; `besides` are topics that matter too, with the
+        """True if topics or partitions have come since the last look; `besides` are topics that matter too, with the
         partitions they had. What is deleted stays: its reader says so."""
         if self._clock() < self._next:
             return False

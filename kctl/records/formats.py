@@ -85,7 +85,7 @@ def unescaped(text: str) -> bytes:
 
 
 def formatter(text: str) -> Callable[[Located], bytes]:
-    """What prints a record as `text` says; nothing is added at its end."""
+    """A function that formats a record as `text` says; it adds nothing at the end."""
     template = b""
     getters: list[Callable[[Located], bytes | int]] = []
     for verb, plain in _pieces(text):
@@ -103,7 +103,7 @@ def formatter(text: str) -> Callable[[Located], bytes]:
 
 
 class Parsed(NamedTuple):
-    """What an input says of a record; None where it does not say."""
+    """The parts of a record that an input gives; None for those that it does not."""
 
     key: bytes | None
     value: bytes | None
@@ -117,7 +117,7 @@ class Parsed(NamedTuple):
 
 
 def line_reader(text: str) -> Callable[[bytes], Parsed]:
-    """What reads a line (without its end) as `text` says; ValueError when a line is not like that."""
+    """A function that reads a line (without its end) as `text` says; ValueError when a line does not match."""
     pattern = b""
     seen: set[str] = set()
     for verb, plain in _pieces(text):

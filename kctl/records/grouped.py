@@ -44,7 +44,7 @@ def read_as_member(
 
 
 class _Share:
-    """What one member has of the topics, and how far it is."""
+    """One member's share of the topics, and how far it has read."""
 
     def __init__(self, session: Session, search: Search, growth: Growth, limits: Range, member: Member) -> None:
         self._session = session

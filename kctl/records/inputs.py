@@ -1,4 +1,4 @@
-"""What `produce` reads: lines as they come, so that a slow pipe's first record does not wait for its second."""
+"""Inputs of `produce`: lines as they come, so that a slow pipe's first record does not wait for its second."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class Member:
     # --- being a member
 
     def beat(self) -> None:
-        """When it is time to. Evicted when the group has gone on without us."""
+        """Sends a heartbeat when it is due. Raises Evicted if the group has gone on without us."""
         from kafkad.wire.messages.heartbeat import HeartbeatRequest
 
         if self.must_join or self._clock() < self._next_beat:
@@ -210,7 +210,7 @@ class Member:
             self._out_or_raise(code)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Evicted when it is too late for that."""
+        """Commits offsets. Raises Evicted when it is too late for that."""
         from kafkad.wire.messages.offset_commit import (
             OffsetCommitRequest,
             OffsetCommitRequestPartition,

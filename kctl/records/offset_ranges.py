@@ -57,7 +57,7 @@ def partitions_to_read(topics: Mapping[str, Any], numbers: str | None, key: str 
 def extents(
     session: Session, partitions: Iterable[TopicPartition], committed: bool
 ) -> tuple[dict[TopicPartition, Extent], dict[TopicPartition, KctlError]]:
-    """Where the partitions begin and end now, and what is wrong with those of which nobody knows."""
+    """The first and end offsets of the partitions now, and the errors of those whose offsets nobody knows."""
     asked = list(partitions)
     starts = offsets_at(session, dict.fromkeys(asked, EARLIEST))
     ends = offsets_at(session, dict.fromkeys(asked, LATEST), committed=committed)

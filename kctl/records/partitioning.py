@@ -1,4 +1,4 @@
-"""Which partition a record goes to: by its key as Java's clients do, or without one, or as a callable says."""
+"""Choice of a record's partition: by its key as Java's clients do, without one, or by a callable."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """Where Java's default partitioner puts records with this key."""
+    """The partition in which Java's default partitioner puts records with this key."""
     return (murmur2(key) & _POSITIVE) % partitions
 
 
 def partitions_of_key(key: bytes, partitions: int) -> set[int]:
-    """Where the default partitioners put records with this key: Java's, and librdkafka's by its CRC-32."""
+    """The partitions in which the default partitioners put this key: Java's, and librdkafka's by its CRC-32."""
     from zlib import crc32
 
     return {partition_of_key(key, partitions), crc32(key) % partitions}

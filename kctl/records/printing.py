@@ -44,7 +44,7 @@ def _encoder(settings: Settings, line_format: str | None) -> Encode | None:
 
 
 def prints_values(settings: Settings, line_format: str | None) -> bool:
-    """Whether values are all that is printed."""
+    """True if nothing but values is printed."""
     return _encoder(settings, line_format) is _values
 
 

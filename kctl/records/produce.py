@@ -25,7 +25,7 @@ _PATIENCE_SECONDS = 0.02
 
 
 class Lines(NamedTuple):
-    """What came at once, and the number of its first line."""
+    """Lines that came at once, and the number of the first one."""
 
     first: int
     records: list[Parsed]
@@ -39,7 +39,7 @@ class Values(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where records come from, and what came; None when nothing did for a while."""
+    """An input by name, and what comes from it; None when nothing came for a while."""
 
     name: str
     records: Iterator[Lines | Values | None]

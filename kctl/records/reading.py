@@ -36,7 +36,7 @@ _PASSING = {
     ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.KAFKA_STORAGE_ERROR,
 }
-"""What a partition answers while its leader moves."""
+"""Errors that a partition answers while its leader moves."""
 
 
 class _Partition:
@@ -99,7 +99,7 @@ class Reader:
         self._channels.close()
 
     def poll(self, seconds: float) -> list[Fetched]:
-        """What has come by now, or within that time. Empty when nothing has, or everything is read."""
+        """The records that arrive within that time. Empty when none have, or when everything is read."""
         self._find_leaders()
         for broker in {state.leader for state in self._partitions.values()}:
             if broker is not None and not self._channels.is_busy(broker):

@@ -92,7 +92,7 @@ class Sender:
     ) -> None:
         self.undelivered: list[Undelivered] = []
         self.broken: KctlError | None = None
-        """What makes it useless to send more."""
+        """The error that makes it useless to send more."""
         self._session = session
         self._options = options
         self._producer = producer
@@ -134,7 +134,7 @@ class Sender:
         return queue
 
     def _make_room(self) -> None:
-        """When a batch has just become full."""
+        """Sends what is due after a batch has become full, and waits while too much is buffered."""
         self.poll(0)
         while self._buffered > _BUFFERED_BYTES and self.broken is None:
             self.poll(0.1)

@@ -11,7 +11,7 @@ from kctl.errors import Exit, KctlError
 
 
 def load_callable(name: str) -> Callable[..., Any]:
-    """What goes wrong in it is told as its fault."""
+    """The user's callable. Errors in it are reported as its own."""
     called = _loaded(name)
 
     def call(*arguments: Any) -> Any:

@@ -24,7 +24,7 @@ class AvroError(ValueError):
 
 
 def compile_schema(text: str) -> Avro:
-    """What turns bytes of this schema into plain values; AvroError when the schema is none."""
+    """A decoder for bytes of this schema into plain values; AvroError when the schema is not valid."""
     try:
         schema = json.loads(text)
     except ValueError as error:

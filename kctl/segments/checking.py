@@ -177,7 +177,7 @@ def _leftovers(directory: str, bases: set[int], in_use_at: float | None) -> Iter
 
 
 def _is_fresh(path: str, in_use_at: float | None) -> bool:
-    """Whether a running broker may still be at it: a rename, which marks it for deletion, counts as a change."""
+    """True if a running broker may still be using it: a rename, which marks it for deletion, counts as a change."""
     try:
         return in_use_at is not None and in_use_at - os.stat(path).st_ctime < _DELAY_S
     except FileNotFoundError:
@@ -214,7 +214,7 @@ def _shortened(findings: list[Finding]) -> Iterator[Finding]:
 
 
 class LogDirectory(NamedTuple):
-    """What the files of a log directory say; of a partition's directory, those in the one above it."""
+    """The files that describe a log directory; for a partition's directory, those of the directory above it."""
 
     path: str
     clean: bool
@@ -299,7 +299,7 @@ def _check_offsets(path: str, ends: Mapping[TopicPartition, int | None]) -> Iter
 
 
 def check_together(directories: Mapping[str, Mapping[str, Checked]]) -> Iterator[Finding]:
-    """What the directories of one broker say of each other."""
+    """Findings across the directories of one broker: those that contradict each other."""
     seen: dict[TopicPartition, str] = {}
     first: dict[str, tuple[str, str]] = {}
     for directory, checked in directories.items():

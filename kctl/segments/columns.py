@@ -1,4 +1,4 @@
-"""What `kctl dump-segment` prints of a record, of a decoded one, and of a batch."""
+"""The columns that `kctl dump-segment` prints of a record, of a decoded one, and of a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the records in Kafka's own topics mean: committed offsets and groups, and transactions.
+"""Decoders of the records in Kafka's own topics: committed offsets and groups, and transactions.
 
 A version nobody knows, or bytes that make no sense, decode to None, and the record is shown as it is.
 """

@@ -210,7 +210,7 @@ class _Dump:
         self.findings += len(complaints)
 
     def complain(self) -> None:
-        """What Kafka's tool says last of all."""
+        """Prints the complaints with which Kafka's tool ends."""
         sys.stdout.flush()
         for line in self._complaints:
             print(line, file=sys.stderr)

@@ -20,7 +20,7 @@ FILES = Files()
 
 _CHUNK = 4 << 20
 _CANDIDATE = rb"(?s)(?=\x00\x00.{6}(?!\x00{4})[\x00-\x3f].{3}.{4}[\x00-\x02])"
-"""What may be the beginning of a batch: an offset below 2^48, a length that is not 0, a magic that exists."""
+"""Bytes that may begin a batch: an offset below 2^48, a length that is not 0, a magic that exists."""
 
 
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint\b")
@@ -112,7 +112,7 @@ def snapshot_of(path: str) -> tuple[int, int] | None:
 
 
 def segments_of(path: str) -> list[Segment]:
-    """What a command line names: a segment, a partition's directory, or a log directory."""
+    """The segments that a command line names: one, or those of a partition's directory or a log directory."""
     if not os.path.isdir(path):
         base = base_of(os.path.basename(path))
         os.stat(path)
@@ -147,7 +147,7 @@ def read_batches(file: LogFile, start: int = 0, end: int | None = None) -> Itera
 
 
 def _damage(file: LogFile, bad: BadBatch, suspect: int | None, limit: int) -> Damage:
-    """Where the next sound batch begins. A batch with a bad CRC before may have had a wrong length: look inside too."""
+    """A damaged stretch, up to the next sound batch. A batch with a bad CRC may have a wrong length: look inside."""
     if _only_zeros(file, bad.position, limit):
         return Damage(bad.position, limit, "zeros to the end of the file")
     following = find_batch(file, bad.position + 1 if suspect is None else suspect + 1, limit)

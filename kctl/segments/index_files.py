@@ -18,7 +18,7 @@ Rows = list[dict[str, Any]]
 
 
 class FileKind(NamedTuple):
-    """How a kind of file is read. `read` raises ValueError for one that makes no sense."""
+    """A kind of file and its reader. `read` raises ValueError for a file that makes no sense."""
 
     name: str
     columns: tuple[Column, ...]
@@ -26,7 +26,7 @@ class FileKind(NamedTuple):
 
     @property
     def is_of_segment(self) -> bool:
-        """Whether it lies beside a segment, and Kafka's own dump tool reads it."""
+        """True if it lies beside a segment, and Kafka's own dump tool reads it."""
         return self.name in _SEGMENT_FILES
 
 

@@ -98,7 +98,7 @@ def time_index_text(segment: Segment, path: str, *, verify_only: bool) -> IndexT
 
 
 def sanity_problem(segment: Segment, path: str) -> str | None:
-    """What a starting broker would have against the index, without looking at the log; None: nothing."""
+    """The problem that a starting broker would see in the index without looking at the log; None if there is none."""
     kind, entry_size = ("time index", TIME_ENTRY_SIZE) if ".timeindex" in path else ("index", OFFSET_ENTRY_SIZE)
     data = FILES.read(path)
     if len(data) % entry_size:

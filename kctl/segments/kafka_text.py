@@ -71,7 +71,7 @@ class LogText:
                 yield "".join(lines)
 
     def gaps(self) -> list[str]:
-        """What Kafka's tool says at its end of offsets that do not follow one another."""
+        """The lines with which Kafka's tool ends if offsets do not follow one another."""
         if not self._gaps:
             return []
         pairs = [f"  {before} is followed by {after}" for before, after in reversed(self._gaps)]
@@ -200,7 +200,7 @@ def _batch_lines(headers: Iterable[Header], position: int, valid: bytes = b"true
 
 @lru_cache(maxsize=1024)
 def _line(length: int, epoch: int, attributes: int, producer: int, its_epoch: int, count: int, horizon: int) -> bytes:
-    """What many batches of a segment have alike, with room for what they have not."""
+    """The part of a batch's line that many batches of a segment share, with room for the rest."""
     return (
         f"baseOffset: %d lastOffset: %d count: {count} baseSequence: %d lastSequence: %d "
         f"producerId: {producer} producerEpoch: {its_epoch} partitionLeaderEpoch: {epoch} "

@@ -1,4 +1,4 @@
-"""How a broker searches an index: the newest entries first, where most readers are, then the others."""
+"""Look-ups in an index as a broker does them: the newest entries first, where most readers are, then the others."""
 
 from __future__ import annotations
 

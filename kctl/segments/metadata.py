@@ -1,4 +1,4 @@
-"""What is in `__cluster_metadata-0` and its snapshots: the records of a KRaft cluster, and the control records of its
+"""Decoders of `__cluster_metadata-0` and its snapshots: the records of a KRaft cluster, and the control records of its
 quorum. A kind or version nobody knows decodes to None, as in decoders."""
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def type_of(cls: type[Any]) -> str:
 
 
 def _subject(value: Any) -> str:
-    """What the record is about, as far as it says so."""
+    """The thing that the record is about, as far as it says so."""
     if hasattr(value, "partition_id"):
         return f"{id_text(value.topic_id)}-{value.partition_id}"
     for name in ("name", "resource_name", "topic_name"):
@@ -66,7 +66,7 @@ def _subject(value: Any) -> str:
 
 
 def control_text(record: Record, *, camel: bool) -> str | None:
-    """What a control record of the quorum says: its kind and its fields."""
+    """A control record of the quorum as text: its kind and its fields."""
     if record.key is None or len(record.key) < 4 or record.value is None or len(record.value) < 2:
         return None
     _, kind = struct.unpack_from(">hh", record.key)

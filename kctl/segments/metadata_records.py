@@ -99,7 +99,7 @@ class ConfigRecord:
 
 @message(key=5, versions="0-2", flexible="0+")
 class PartitionChangeRecord:
-    """What changed of a partition; None is as before."""
+    """A change of a partition; fields that are None stay as they were."""
 
     partition_id: int = int32(default=-1)
     topic_id: bytes = uuid()
@@ -197,7 +197,7 @@ class ProducerIdsRecord:
 
 @message(key=17, versions="0-3", flexible="0+")
 class BrokerRegistrationChangeRecord:
-    """What changed of a broker; 0 is as before."""
+    """A change of a broker's registration; fields that are 0 stay as they were."""
 
     broker_id: int = int32()
     broker_epoch: int = int64()
@@ -235,7 +235,7 @@ class NoOpRecord:
 
 @message(key=21, versions="0", flexible="0+")
 class ZkMigrationStateRecord:
-    """How far the move from ZooKeeper is."""
+    """The state of the migration from ZooKeeper."""
 
     zk_migration_state: int = int8()
 
@@ -250,19 +250,19 @@ class RemoveUserScramCredentialRecord:
 
 @message(key=23, versions="0", flexible="0+")
 class BeginTransactionRecord:
-    """What follows counts only once it is ended."""
+    """The beginning of a transaction: the records that follow count only once it ends."""
 
     name: str | None = string(nullable="0+", default=None, tag=0)
 
 
 @message(key=24, versions="0", flexible="0+")
 class EndTransactionRecord:
-    """What came since the begin counts."""
+    """The end of a transaction: the records since its beginning count."""
 
 
 @message(key=25, versions="0", flexible="0+")
 class AbortTransactionRecord:
-    """What came since the begin does not count."""
+    """The abort of a transaction: the records since its beginning do not count."""
 
     reason: str | None = string(nullable="0+", default=None, tag=0)
 
@@ -315,7 +315,7 @@ class Voter:
 
 @message(versions="0-1", flexible="0+")
 class LeaderChangeMessage:
-    """Who leads the quorum from here on."""
+    """The leader of the quorum from here on."""
 
     version: int = int16()
     leader_id: int = int32()
@@ -369,7 +369,7 @@ class QuorumVoter:
 
 @message(versions="0", flexible="0+")
 class VotersRecord:
-    """Who votes in the quorum."""
+    """The voters of the quorum."""
 
     version: int = int16()
     voters: list[QuorumVoter] = array(QuorumVoter)

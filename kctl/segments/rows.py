@@ -18,7 +18,7 @@ Contents = Callable[[BatchHeader, Record], dict[str, Any]]
 
 
 class Shown(NamedTuple):
-    """How keys and values are shown, and the names of the columns that will be looked at."""
+    """The display of keys and values, and the names of the columns that will be looked at."""
 
     key: Render
     value: Render
@@ -112,7 +112,7 @@ def _header_name(name: str) -> str:
 
 
 def _of_batch(segment: Segment, batch: Batch) -> dict[str, Any]:
-    """What its records have in common."""
+    """The columns that all records of a batch share."""
     header = batch.header
     return {
         "file": segment.path,

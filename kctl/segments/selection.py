@@ -1,4 +1,4 @@
-"""Which segments, batches and records of a log are asked for, read one after the other, around whatever is damaged."""
+"""Selection of segments, batches and records of a log, read one after the other, around whatever is damaged."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Selection(NamedTuple):
     offsets: Range = EVERYTHING
     times: Range = EVERYTHING
     key: Accept | None = None
-    """Whether a record is wanted for its key."""
+    """A test of a record's key."""
     producer: int | None = None
     max_bytes: int | None = None
 
     @property
     def is_everything(self) -> bool:
-        """Whether every batch is wanted, as far as the bytes go."""
+        """True if every batch is wanted, as far as the bytes go."""
         return self == Selection(max_bytes=self.max_bytes)
 
     def wants(self, header: BatchHeader) -> bool:
-        """Whether the batch may hold such records. A message that wraps others tells only its last offset."""
+        """True if the batch may hold such records. A message that wraps others tells only its last offset."""
         wrapper = header.magic < 2 and header.codec
         if header.last_offset < self.offsets.start or (header.base_offset >= self.offsets.end and not wrapper):
             return False
@@ -38,7 +38,7 @@ class Selection(NamedTuple):
         return header.max_timestamp >= self.times.start or self.times is EVERYTHING
 
     def accept(self, header: BatchHeader) -> Accept | None:
-        """What the records of a batch have to pass; None when all of them do."""
+        """The test that a batch's records have to pass; None when all of them do."""
         if self.key is not None or self.times is not EVERYTHING:
             return self._accepts
         inside = header.base_offset >= self.offsets.start and header.last_offset < self.offsets.end
@@ -66,7 +66,7 @@ class Reading:
         self._tell = damaged
         self.segments = self.records = self.damages = 0
         self.torn = 0
-        """How many bytes at the end of the segment that was read last are no batch."""
+        """Bytes at the end of the last segment read that form no batch."""
 
     def batches(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, Batch]]:
         for segment in self.chosen(segments):
@@ -86,7 +86,7 @@ class Reading:
         return self.stretch(segment, self.stretch_of(segment))
 
     def stretch_of(self, segment: Segment) -> Stretch:
-        """Where in it is what may be wanted."""
+        """The stretch of a segment that may hold wanted records."""
         wanted = self.selection
         file = FILES.open_log_file(segment.path, os.O_RDONLY)
         time_ms = None if wanted.times is EVERYTHING else wanted.times.start
@@ -125,7 +125,7 @@ class Reading:
             self.broken(segment, batch, error)
 
     def summary(self) -> str:
-        """What was read, in a line."""
+        """One line about what was read."""
         damage = f"{counted(self.damages, 'place')} damaged" if self.damages else "nothing damaged"
         return f"{counted(self.records, 'record')} in {counted(self.segments, 'segment')} read, {damage}"
 

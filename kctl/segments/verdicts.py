@@ -1,4 +1,4 @@
-"""What a finding means: what a broker does with it at its next start, and what is safe to do. Pure.
+"""The meaning of findings: what a broker does about one at its next start, and what is safe to do. Pure.
 
 Both brokers check after a stop that was not clean only what is not below the recovery point, and then from the
 beginning of the segment that holds it. Kafka cuts the log at the first thing that is wrong there. kafkad does so only
@@ -13,7 +13,7 @@ from kafkad.log.names import Kind
 
 
 class Start(NamedTuple):
-    """What the next start will find of a partition: `clean` says whether the broker was stopped cleanly, `in_use`
+    """The conditions of the next start: `clean` says whether the broker was stopped cleanly, `in_use`
     that it is still running: then it is the start after it was killed."""
 
     clean: bool
@@ -23,7 +23,7 @@ class Start(NamedTuple):
     """Records below it are deleted, though their segments may still be there."""
 
     def recovers(self, following: int | None) -> bool:
-        """Whether a segment is checked; `following` is where the next one begins."""
+        """True if the start checks a segment; `following` is where the next segment begins."""
         return not self.clean and (following is None or following > self.recovery_point)
 
 

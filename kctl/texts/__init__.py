@@ -1,1 +1,1 @@
-"""What kctl prints and what it reads of people: tables, JSON, YAML, times, sizes, progress."""
+"""Output for people and input from them: tables, JSON, YAML, times, sizes, progress."""

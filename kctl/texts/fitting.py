@@ -1,4 +1,4 @@
-"""How the columns of a table fit a screen. Pure; widths are counted in places on the screen, not in characters."""
+"""Fitting the columns of a table to a screen. Pure; widths are counted in places on the screen, not in characters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NARROWEST = 12
 
 
 def places(text: str) -> int:
-    """How many a text takes: Chinese signs two each, accents by themselves none."""
+    """The width of a text on the screen: two for each Chinese character, none for combining accents."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width

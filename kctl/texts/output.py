@@ -56,7 +56,7 @@ class Column(NamedTuple):
 
 
 class Document(NamedTuple):
-    """What json and yaml wrap the rows in. A stream is one object a line instead, without it."""
+    """The envelope of rows in json and yaml. A stream has none: it is one object a line."""
 
     command: str
     stream: bool = False
@@ -113,7 +113,7 @@ def rfc3339(milliseconds: int) -> str | None:
 
 
 def text_of(column: Column, utc: bool = False) -> Callable[[Any], str]:
-    """What makes of a value in this column what a table has of it, on one line."""
+    """A function that turns a value of this column into a table's text, on one line."""
     match column.kind:
         case "number":
             return lambda value: "-" if value is None else str(value)
@@ -287,7 +287,7 @@ class Writer:
             yield [make(get(name)) for name, make in makers]
 
     def _liner(self, widths: list[int]) -> Callable[[Sequence[str]], str]:
-        """What puts the cells of a row into a line; on a terminal into one that fits, into a pipe nothing is cut."""
+        """A function that joins cells into a line: one that fits on a terminal, an uncut one into a pipe."""
         kept, narrowed = list(range(len(widths))), set[int]()
         if sys.stdout.isatty():
             import shutil
@@ -332,7 +332,7 @@ class Writer:
         return click.style(padded, fg=color) if color and self._colored else padded
 
     def _page(self, lines: Iterator[str]) -> None:
-        """What is longer than the screen goes through $PAGER."""
+        """Prints lines; those of a table longer than the screen go through $PAGER."""
         if self.settings.no_pager or not (sys.stdout.isatty() and sys.stdin.isatty()):
             print_lines(lines)
             return
@@ -369,7 +369,7 @@ def keep_writing() -> None:
 
 
 def drop(stream: TextIO) -> None:
-    """What cannot be written, for whoever read has gone or the disk is full, is to be tried no more."""
+    """Redirects a stream that can no longer be written (its reader is gone, or the disk is full) to /dev/null."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

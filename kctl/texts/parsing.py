@@ -1,4 +1,4 @@
-"""What people write for times, durations and sizes."""
+"""Parsers of times, durations and sizes as people write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far long work is: a line on a terminal that changes, else a line every ten seconds; always on standard error."""
+"""Progress of long work: one changing line on a terminal, else a line every ten seconds; always on standard error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BAR_WIDTH = 24
 
 
 def bar(share: float) -> str:
-    """What is done of the whole, as a bar and a number."""
+    """A share as a bar and a percentage."""
     share = min(max(share, 0.0), 1.0)
     filled = round(share * _BAR_WIDTH)
     return f"{'█' * filled}{'░' * (_BAR_WIDTH - filled)} {share:4.0%}"

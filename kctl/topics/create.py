@@ -151,7 +151,7 @@ def _read(file: str) -> list[Wanted]:
 
 
 def _over(topic: Wanted, base: Wanted) -> Wanted:
-    """What the topic leaves open is as `base` says."""
+    """`topic`, with what it leaves open taken from `base`."""
     placed = topic.placement is not None
     return Wanted(
         topic.name,
@@ -163,7 +163,7 @@ def _over(topic: Wanted, base: Wanted) -> Wanted:
 
 
 def model_of(session: Session, name: str) -> Wanted:
-    """What another topic takes over from this one: not where its replicas are."""
+    """An existing topic as the model of another: all of it but the placement of its replicas."""
     (topic,) = session.metadata([name])
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise unknown("topic", name, [topic.name for topic in session.metadata()])
@@ -266,7 +266,7 @@ def _conflicts(session: Session, wanted: Sequence[Wanted], there: Placements) ->
 
 
 def check(session: Session, wanted: Sequence[Wanted]) -> dict[str, KctlError]:
-    """What is wrong with which topics, by our own knowledge first, then by the broker's."""
+    """The errors of topics that cannot be created: those that we can see ourselves, then those of the broker."""
     alive = list(session.cluster.brokers)
     unfit: dict[str, KctlError] = {}
     for topic in wanted:
@@ -329,7 +329,7 @@ def request(session: Session, wanted: Sequence[Wanted], *, validate_only: bool) 
 
 
 def read_back(session: Session, names: Sequence[str]) -> Placements:
-    """Where the brokers say the replicas of new topics are, once all of them know."""
+    """The placement of new topics' replicas as the brokers tell it, once all of them know."""
     from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
     found: Placements = {}

@@ -220,7 +220,7 @@ def _headline(topic: TopicDetails) -> str:
 
 
 def health_line(topic: TopicDetails, cluster: Cluster) -> str:
-    """What is wrong with how many partitions, because of whom, and what it means for who writes."""
+    """One line: what is wrong with how many partitions, which brokers cause it, and what producers notice of it."""
     counts = Counter(word for partition in topic.partitions for word in partition.health if word != "ok")
     if not counts:
         return "ok" if topic.replication > 1 else "ok, but each partition has a single replica"

@@ -64,7 +64,7 @@ class TopicDetails(NamedTuple):
     replication: int
     min_isr: int | None
     needed: int | None
-    """How many of its replicas have to be in sync for acks=all: brokers since 3.7 ask for no more than there are."""
+    """Replicas that have to be in sync for acks=all: brokers since 3.7 ask for no more than there are."""
     partitions: list[PartitionDetails]
     configs: list[Entry]
 
@@ -94,7 +94,7 @@ def total(parts: Any) -> int | None:
 class Found(NamedTuple):
     topics: list[TopicDetails]
     notes: list[str]
-    """What is not known, and why, each once."""
+    """Facts that are not known, each once with the reason."""
 
 
 def topic_details(

@@ -1,4 +1,4 @@
-"""Whether a partition is well, from what Metadata says of it. Pure."""
+"""The health of partitions, from Metadata. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class TopicHealth(NamedTuple):
-    """How many partitions of a topic are in which trouble; `under_min_isr` None: the setting was not asked for."""
+    """Numbers of a topic's partitions by trouble; `under_min_isr` is None if the setting was not asked for."""
 
     offline: int
     under_replicated: int
@@ -34,7 +34,7 @@ class TopicHealth(NamedTuple):
 
 
 class Needed(NamedTuple):
-    """What min.insync.replicas asks of a partition; None: the setting is not known. Brokers since 3.7 are `capped`:
+    """The in-sync replicas that min.insync.replicas asks for; None: not known. Brokers since 3.7 are `capped`:
     they never ask for more in sync than there are replicas."""
 
     min_isr: int | None
@@ -58,7 +58,7 @@ def topic_health(partitions: Sequence[MetadataResponsePartition], needed: Needed
 
 
 class TopicHealthFacts(NamedTuple):
-    """What decides whether a partition is well, beside the partition itself."""
+    """Everything that a partition's health depends on, beside the partition itself."""
 
     needed: Needed
     racks: Mapping[int, str | None]
@@ -68,7 +68,7 @@ class TopicHealthFacts(NamedTuple):
 
 
 def partition_health(partition: MetadataResponsePartition, facts: TopicHealthFacts) -> list[str]:
-    """What is to say of a partition, the worst first; `ok` if nothing is."""
+    """The words for a partition's health, the worst first; `ok` if nothing is wrong."""
     in_sync, replicas = len(partition.isr_nodes), partition.replica_nodes
     words = []
     if partition.leader_id < 0:
@@ -90,7 +90,7 @@ def partition_health(partition: MetadataResponsePartition, facts: TopicHealthFac
 
 
 def is_rack_unaware(replicas: Sequence[int], racks: Mapping[int, str | None]) -> bool:
-    """Whether replicas share a rack although there are racks enough; not to be said where some rack is unknown."""
+    """True if replicas share a rack although there are racks enough; False if some rack is unknown."""
     if len(replicas) < 2 or None in racks.values() or any(broker not in racks for broker in replicas):
         return False
     return len({racks[broker] for broker in replicas}) < min(len(replicas), len(set(racks.values())))

@@ -51,7 +51,7 @@ COLUMNS = (
     ),
 )
 _ALWAYS = ("min.insync.replicas",)
-"""What health needs to know."""
+"""The settings that health depends on."""
 _WIDE = ("cleanup.policy", "retention.ms")
 
 
@@ -128,7 +128,7 @@ def _sizes(session: Session, topics: Mapping[str, Topic] | None) -> tuple[Sizes,
 def _row(
     topic: Topic, sizes: Sizes, configs: Configs, extra: Sequence[str], deaf: Collection[int], capped: bool
 ) -> dict[str, Any]:
-    """What the table shows; `deaf` are the brokers that do not answer."""
+    """The columns of the table; `deaf` are the brokers that do not answer."""
     health = topic_health(topic.partitions, Needed(_number(configs.get("min.insync.replicas")), capped))
     own = sizes.get(topic.name, {})
     size: int | None = 0
@@ -154,7 +154,7 @@ def _row(
 
 
 def _rest(topic: Topic, configs: Configs) -> dict[str, Any]:
-    """What only programs and the wide table have: a long list is quicker without it."""
+    """The columns that only programs and the wide table have: without them a long list is quicker."""
     leaders = Counter(partition.leader_id for partition in topic.partitions)
     retention = configs.get("retention.ms")
     return {

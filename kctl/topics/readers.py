@@ -1,4 +1,4 @@
-"""Which groups read a topic, and how far behind they are."""
+"""The groups that read a topic, and their lag."""
 
 from __future__ import annotations
 

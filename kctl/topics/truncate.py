@@ -211,7 +211,7 @@ def _truncate(session: Session, cuts: list[Cut], shown: list[Cut], unable: list[
 
 
 def _delete(session: Session, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KctlError]:
-    """Where each partition begins afterwards."""
+    """Deletes records; returns the log start offset of each partition afterwards."""
     from kafkad.wire.messages.delete_records import (
         DeleteRecordsPartition,
         DeleteRecordsRequest,

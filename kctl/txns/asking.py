@@ -1,4 +1,4 @@
-"""What coordinators say of transactions, and partitions of those who write to them."""
+"""Requests about transactions: coordinators on their state, partition leaders on their producers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def described(session: Session, ids: Iterable[str]) -> dict[str, Transaction | K
 def producers_of(
     session: Session, partitions: Iterable[TopicPartition], broker: int | None = None
 ) -> dict[TopicPartition, list[Producer] | KctlError]:
-    """Who writes to each partition, as its leader remembers, or its replica on this broker."""
+    """The producers of each partition, as its leader remembers them, or its replica on `broker`."""
     from kafkad.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
     def build(asked: list[TopicPartition]) -> DescribeProducersRequest:

@@ -60,7 +60,7 @@ def described(session: Session, users: Sequence[str] = ()) -> tuple[list[Credent
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """What the broker keeps of a password: RFC 5802's SaltedPassword."""
+    """The salted password that the broker stores: RFC 5802's SaltedPassword."""
     from hashlib import pbkdf2_hmac
 
     return pbkdf2_hmac(_HASHES[mechanism], password.encode(), salt, iterations)
@@ -71,7 +71,7 @@ def altered(
     deletions: Iterable[ScramCredentialDeletion] = (),
     upsertions: Iterable[ScramCredentialUpsertion] = (),
 ) -> list[KctlError]:
-    """What the controller refused."""
+    """Changes credentials; returns the controller's refusals."""
     from kafkad.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 
     request = AlterUserScramCredentialsRequest(deletions=list(deletions), upsertions=list(upsertions))

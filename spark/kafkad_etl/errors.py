@@ -28,7 +28,7 @@ class EtlExit(IntEnum):
 
 
 class EtlError(KctlError):
-    """What is wrong, where (`orders.yaml:14 sink.path`) and, as hints, what to do.
+    """An error: what is wrong, its place (`orders.yaml:14 sink.path`) and, as hints, what to do.
 
     `key` stands for the place until it is known: code that has the job file fills it in with `locate`.
     """

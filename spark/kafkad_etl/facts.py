@@ -45,7 +45,7 @@ def is_streaming(job: Job) -> bool:
 
 
 def is_stateful(job: Job) -> bool:
-    """Whether Spark keeps groups or rows from one batch to the next. Only then are windows, watermarks and
+    """True if Spark keeps groups or rows from one batch to the next. Only then are windows, watermarks and
     deduplication part of the streaming query; otherwise all SQL runs over one batch."""
     transform = job.transform
     within = transform.deduplicate is not None and bool(transform.deduplicate.within)
@@ -65,12 +65,12 @@ def source_text(job: Job) -> str:
 
 
 def has_scheme(path: str) -> bool:
-    """Whether a path is a URL such as hdfs:/data or s3a://bucket/data. A one-letter scheme would be a Windows drive."""
+    """True if a path is a URL such as hdfs:/data or s3a://bucket/data. A one-letter scheme would be a Windows drive."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path) is not None
 
 
 def is_elsewhere(path: str) -> bool:
-    """Whether a path is on another file system than the local one."""
+    """True if a path is on another file system than the local one."""
     return has_scheme(path) and not path.startswith("file:")
 
 

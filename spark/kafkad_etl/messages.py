@@ -113,7 +113,7 @@ class Batch(Struct, frozen=True, tag="batch", kw_only=True):
     open_groups: int = 0
     """Groups whose window the watermark has not passed, which are not written yet."""
     replayed: bool = False
-    """Whether an earlier run wrote it but ended before committing; nothing was written again."""
+    """True if an earlier run wrote it but ended before committing; nothing was written again."""
 
 
 class OpenWindows(Struct, frozen=True, tag="open-windows", kw_only=True):

@@ -1,4 +1,4 @@
-"""What the measurements share: a topic that goes when they end, payloads, and how results are shown."""
+"""Shared parts of the measurements: a topic that is deleted at their end, payloads, and the display of results."""
 
 from __future__ import annotations
 

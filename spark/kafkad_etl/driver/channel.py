@@ -24,7 +24,7 @@ class Channel:
         self._sending = threading.Lock()
         self._stop: Stop | None = None
         self.front_is_gone = False
-        """Whether the front has disappeared."""
+        """True once the front has disappeared."""
         self.plan: Plan = plan_of(self._lines.readline())
         threading.Thread(target=self._listen, name="channel", daemon=True).start()
 

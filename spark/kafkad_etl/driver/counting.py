@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from kafkad_etl.driver.terms import DataFrame
 
 PATIENCE_MS = 10_000
-"""How long to wait for Spark to report an observation, which it does shortly after the action."""
+"""Time to wait for Spark to report an observation, which it does shortly after the action."""
 
 
 class Counted(NamedTuple):

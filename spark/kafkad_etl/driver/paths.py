@@ -66,7 +66,7 @@ def parent_and_name(path: str) -> tuple[str, str]:
 
 
 def hidden(relative: str) -> bool:
-    """Whether Spark, Hive and others ignore the file because of a name anywhere below the table's directory."""
+    """True if Spark, Hive and others ignore the file because of a name anywhere below the table's directory."""
     return any(part.startswith(("_", ".")) for part in relative.split("/"))
 
 
@@ -163,7 +163,7 @@ class HadoopFiles:
         return int(self._system.getStatus(self._path(path)).getRemaining())
 
     def on_one_device(self, one: str, other: str) -> bool:
-        """Whether files can be renamed from one of two existing directories to the other."""
+        """True if files can be renamed from one of two existing directories to the other."""
         if self.scheme != "file":
             return True
         return os.stat(self._local(one)).st_dev == os.stat(self._local(other)).st_dev

@@ -70,7 +70,7 @@ def _may_be_brought(job: Job, words: Sequence[str], environ: Mapping[str, str]) 
 
 
 def _defaults(environ: Mapping[str, str]) -> bool:
-    """Whether this machine's own Spark configuration adds jars."""
+    """True if this machine's own Spark configuration adds jars."""
     file = Path(environ.get("SPARK_CONF_DIR") or "/nonexistent") / "spark-defaults.conf"
     text = file.read_text(errors="replace") if file.is_file() else ""
     return bool(environ.get("SPARK_DIST_CLASSPATH")) or any(name in text for name in _BRINGS_JARS)

@@ -1,4 +1,4 @@
-"""Whether jobs can run on this machine, one thing at a time: what is missing does not hide the rest."""
+"""Checks that jobs can run on this machine, one thing at a time: what is missing does not hide the rest."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class JobFile(NamedTuple):
     sets: Sequence[str] = ()
     mode: Mode | None = None
     is_one_of_several: bool = False
-    """Whether some of `variables` may be meant for other files."""
+    """True if some of `variables` may be meant for other files."""
 
 
 class Loaded(NamedTuple):

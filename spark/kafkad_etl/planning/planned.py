@@ -52,7 +52,7 @@ class PlannedRun(NamedTuple):
     standing: Standing = Standing()
     record: Record | None = None
     is_new: bool = True
-    """Whether the checkpoint has no batch yet."""
+    """True if the checkpoint has no batch yet."""
     resets: bool = False
     creations: tuple[TopicCreation, ...] = ()
     lost: tuple[Gap, ...] = ()
@@ -68,7 +68,7 @@ class PlannedRun(NamedTuple):
 
     @property
     def has_nothing_new(self) -> bool:
-        """Whether Spark would find nothing to do: a local checkpoint without unfinished work, and no new offsets.
+        """True if Spark would find nothing to do: a local checkpoint without unfinished work, and no new offsets.
         For files, and for groups waiting in Spark's state, only Spark knows."""
         return (
             self.plan.mode == "available-now"

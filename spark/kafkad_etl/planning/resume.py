@@ -21,7 +21,7 @@ class ResumePoint(NamedTuple):
     """The record to write; None if no progress is kept."""
     standing: Standing = Standing()
     is_new: bool = True
-    """Whether the checkpoint has no batch yet."""
+    """True if the checkpoint has no batch yet."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -32,7 +32,7 @@ class ResumePoint(NamedTuple):
 def resume_point(
     checkpoint: Checkpoint, job: Job, asked: RunOptions, ids: Mapping[str, str], now: float
 ) -> ResumePoint:
-    """Where the job resumes. `ids` are its topics' ids. Raises EtlError CHECKPOINT if it may not use this
+    """The point at which the job resumes. `ids` are its topics' ids. Raises EtlError CHECKPOINT if it may not use this
     checkpoint."""
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
     fresh = checkpoints.record_of(job, _new_id(), made, ids, asked.spark)

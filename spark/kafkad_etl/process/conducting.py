@@ -67,7 +67,7 @@ class Conductor:
 
     @property
     def was_cut_off(self) -> bool:
-        """Whether the driver may have done more than it reported; valid at the end."""
+        """True if the driver may have done more than it reported; valid at the end."""
         return not isinstance(self._last, Ended)
 
     def warn(self, text: str) -> None:
@@ -183,7 +183,7 @@ def settle(launched: Launched, interruptions: Interruptions, clock: Callable[[],
 
 
 def was_killed(last: LastEvent, status: int | None) -> bool:
-    """Whether the JVM was killed or ended without a last event; all its driver reports then is the lost JVM."""
+    """True if the JVM was killed or ended without a last event; all its driver reports then is the lost JVM."""
     return last is None or (isinstance(last, Failed) and signal_of(status) is not None)
 
 

@@ -157,7 +157,7 @@ def _text(value: Scalar) -> str:
 
 
 def is_brief(plan: Plan, master: str) -> bool:
-    """Whether the JVM will exit before optimised compilation pays off, which takes half of a short run's CPU time."""
+    """True if the JVM will exit before optimised compilation pays off, which takes half of a short run's CPU time."""
     reading = plan.reading
     if reading is None or plan.mode == "continuous" or not is_local(master):
         return False

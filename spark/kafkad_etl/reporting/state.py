@@ -64,7 +64,7 @@ class State(Struct, frozen=True, kw_only=True):
     samples: tuple[Sample, ...] = ()
     application: str = ""
     reading: bool = False
-    """Whether Spark has started and the query runs."""
+    """True once Spark has started and the query runs."""
     batches: int = 0
     replayed: int = 0
     read: int = 0
@@ -80,7 +80,7 @@ class State(Struct, frozen=True, kw_only=True):
     tasks: Tasks | None = None
     batch_seconds: float = 0.0
     batch_ended: float | None = None
-    """When the last batch was committed, by the same clock as `began`."""
+    """The time at which the last batch was committed, by the same clock as `began`."""
     failures: int = 0
     """Failed batches."""
     retries: int = 0

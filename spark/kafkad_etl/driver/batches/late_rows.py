@@ -26,7 +26,7 @@ class Group(NamedTuple):
     """The key's index."""
     is_window: bool
     is_sliding: bool
-    """Whether a row belongs to several windows."""
+    """True if a row belongs to several windows."""
 
 
 def groups_of(stream: DataFrame) -> list[Group]:

@@ -27,7 +27,7 @@ class StatelessBatches:
         self._warn = warn
         self._tally = Tally(plan.job.value.bad_rows)
         self._cuts_short = True
-        """Whether not all rows may pass, so that they cannot be counted on the way: a LIMIT, or the console's first
+        """True if not all rows may pass, so that they cannot be counted on the way: a LIMIT, or the console's first
         few."""
 
     def prepare(self, empty: DataFrame) -> list[tuple[str, str]]:
@@ -100,7 +100,7 @@ ATOMIC = (*FILES, "jdbc", "none")
 
 
 def needs_one_look(plan: Plan) -> bool:
-    """Whether it is early enough to find bad rows on the way to the sink."""
+    """True if it is early enough to find bad rows on the way to the sink."""
     policy = plan.job.value.bad_rows
     if plan.job.value.registry or plan.job.key.registry:  # a schema that is unknown may be there when it is asked for
         return False
@@ -110,7 +110,7 @@ def needs_one_look(plan: Plan) -> bool:
 
 
 def met_bad_row(error: BaseException | None) -> bool:
-    """Whether a bad row caused the error; sinks may have wrapped it in errors of their own."""
+    """True if a bad row caused the error; sinks may have wrapped it in errors of their own."""
     while error is not None:
         if MET_BAD_ROW in str(error) or (isinstance(error, JobFailed) and MET_BAD_ROW in error.failed.trace):
             return True

@@ -57,7 +57,7 @@ def result(source: DataFrame, job: Job) -> DataFrame:
 
 
 def has_limit(out: DataFrame) -> bool:
-    """Whether the SQL contains a limit anywhere, as Spark understands it: TABLESAMPLE (n ROWS) is one too."""
+    """True if the SQL contains a limit anywhere, as Spark understands it: TABLESAMPLE (n ROWS) is one too."""
     limit = out.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.LIMIT()
     return bool(out._jdf.queryExecution().analyzed().containsPattern(limit))
 

@@ -12,7 +12,7 @@ TIMES = {
 
 
 def nested(kind: str) -> bool:
-    """Whether csv does not support this type."""
+    """True if csv does not support this type."""
     return kind.startswith(("array", "map", "struct", "binary", "variant"))
 
 

@@ -82,7 +82,7 @@ def topic_name(topic: str, path: str) -> Iterator[Mistake]:
 
 
 def reads(source: Source, topic: str) -> bool:
-    """Whether the job reads this topic."""
+    """True if the job reads this topic."""
     if topic in source.topics or topic in source.partitions:
         return True
     try:

@@ -184,7 +184,7 @@ def _has_aggregate(select: exp.Select) -> bool:
 
 
 def groups_by_time(select: exp.Select, column: str) -> bool:
-    """Whether groups can become final as time passes."""
+    """True if groups can become final as time passes."""
     group = select.args.get("group")
     if group is None:
         return False

@@ -40,7 +40,7 @@ class Queries:
         self.from_source = {"source"}
         """Views derived from the stream."""
         self.may_aggregate = False
-        """Whether a step aggregates or cannot be parsed."""
+        """True if a step aggregates or cannot be parsed."""
 
     def steps(self, views: Mapping[str, Columns], result: Columns) -> Generator[Finding, None, Columns]:
         """Checks the steps in order. Returns the columns of the last one, or `result` if there are none."""

@@ -110,7 +110,7 @@ def directories_of(names: list[str]) -> list[str]:
 
 
 def redone(manifest: Manifest, start: Offsets, end: Offsets, source: str) -> bool:
-    """Whether a reader of this range reads again everything that the manifest's batch has read."""
+    """True if a reader of this range reads again everything that the manifest's batch has read."""
     if not manifest.end:
         return manifest.source == source
 

@@ -75,7 +75,7 @@ class Merging:
         self._swaps = Swaps(files, manifest_files, join(notes, "swap.json"), join(layout.staging, "swap"))
         self.staging = join(layout.staging, "merging")
         self.was_seen = False
-        """Whether readers could see rows twice, because a directory could not be exchanged atomically."""
+        """True if readers could see rows twice, because a directory could not be exchanged atomically."""
 
     def settle(self) -> None:
         """Completes what a dead process left unfinished."""

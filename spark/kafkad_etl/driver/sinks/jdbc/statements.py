@@ -19,7 +19,7 @@ class Dialect(NamedTuple):
     """The driver's class, since the JVM only discovers drivers on its own class path."""
     quote: str = '"'
     upserts: bool = False
-    """Whether ON CONFLICT is known to work and tested."""
+    """True if ON CONFLICT is known to work and tested."""
     staging: str = ""
     """Statement that creates a table of the same types; without it, Spark chooses the types."""
     times_as_text: bool = False
