@@ -5,4 +5,4 @@ from time import monotonic
 __version__ = "0.1.0"
 
 STARTED = monotonic()
-"""When this process began to be kafkad: what it imports counts for those who wait for it."""
+"""The start of this process, before its imports: for those who wait for it, they are part of the start."""

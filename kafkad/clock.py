@@ -1,4 +1,4 @@
-"""Time, passed in: whoever needs to know the time is handed a Clock, so that a test can move it."""
+"""Time as a parameter: code that needs to know the time is handed a Clock, so that a test can move it."""
 
 from __future__ import annotations
 

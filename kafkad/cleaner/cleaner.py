@@ -70,7 +70,7 @@ class CleanerProbe:
 
 
 class _Mark(NamedTuple):
-    """Why a log is left alone, and the settings with which it was tried."""
+    """A log that is left alone: the reason, and the settings with which it was tried."""
 
     log: Log
     config: LogConfig

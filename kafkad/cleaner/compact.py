@@ -68,7 +68,7 @@ class Extent(NamedTuple):
 
 
 def grouped(extents: Sequence[Extent], segment_bytes: int, index_bytes: int) -> list[list[Extent]]:
-    """Neighbours that surely fit into one new segment, by what they are now."""
+    """Neighbours that fit into one new segment for certain, by their present sizes."""
     groups: list[list[Extent]] = []
     for extent in extents:
         group = groups[-1] if groups else []
@@ -87,7 +87,7 @@ def grouped(extents: Sequence[Extent], segment_bytes: int, index_bytes: int) -> 
 
 
 class Compaction:
-    """One job. `spend` is told of all bytes read and written: it waits, to hold the rate, or raises, to break off."""
+    """One job. `spend` is called with all bytes read and written: it waits, to hold the rate, or raises to stop."""
 
     def __init__(
         self, job: CompactionJob, files: Files, clock: Clock, spend: Callable[[int], None], offer: Offer

@@ -17,7 +17,7 @@ from kafkad.log.worker import Worker
 MODULE = "kafkad.cleaner.worker"
 """By name: what compacts is imported by the worker alone."""
 NICENESS = 19
-"""What requests need of the processors goes first, and at once: with 10, the kernel lets one request in a hundred wait
+"""The lowest priority, so that requests get the processor at once: with 10, the kernel lets one in a hundred wait
 twice as long, and a few for milliseconds."""
 
 

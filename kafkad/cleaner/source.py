@@ -47,7 +47,7 @@ class Source:
 
     @property
     def times_ns(self) -> tuple[int, int]:
-        """When the file was last read and changed."""
+        """The times at which the file was last read and changed."""
         assert self._file is not None
         status = os.fstat(self._file.fd)
         return status.st_atime_ns, status.st_mtime_ns

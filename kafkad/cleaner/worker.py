@@ -60,7 +60,7 @@ def _run(job: CompactionJob) -> CompactionAnswer:
         return error
     except AbandonedError:
         raise
-    except Exception as error:  # a fault of ours must stop the compaction of this log only
+    except Exception as error:  # a bug must stop the compaction of this log only
         traceback.print_exc()
         return UncleanableError(job.directory, 0, f"{type(error).__name__}: {error}")
 

@@ -45,7 +45,7 @@ class FinalizedFeatures:
             log.warning("cannot read %s: %s", Features.path(), error)
 
     async def _read(self) -> None:
-        """The watch is set first: what is written between the two is told of."""
+        """The watch is set first, so that a write between the two is noticed."""
         levels: Mapping[str, int] = {}
         epoch = UNKNOWN_EPOCH
         if await self._store.exists(Features.path(), self._changed) is not None:

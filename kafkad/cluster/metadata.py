@@ -26,7 +26,7 @@ class TopicMetadata:
 class MetadataCache:
     def __init__(self) -> None:
         self.on_topic_gone: list[Callable[[str], None]] = []
-        """Told of topics that are deleted, and of those made anew under the same name."""
+        """Called with topics that are deleted, and with those recreated under the same name."""
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self.controller_id = -1
@@ -52,7 +52,7 @@ class MetadataCache:
         return gone
 
     def derived(self, what: str) -> dict[str, Any]:
-        """What a reader has worked out of topics, by their names; each goes when its topic changes, all when brokers
+        """A reader's own results about topics, by their names; each goes when its topic changes, all when brokers
         come and go."""
         return self._derived.setdefault(what, {})
 

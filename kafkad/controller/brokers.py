@@ -38,7 +38,7 @@ class Brokers:
         self._deletions = deletions
 
     async def changed(self, now: dict[int, BrokerInfo]) -> list[int]:
-        """Compares `now` with what was known; says who is new. A higher epoch is a broker that died and came back."""
+        """Compares `now` with what was known; returns new brokers. A higher epoch means it died and came back."""
         before = self._state.brokers
         bounced = {b for b in now if b in before and now[b].epoch > before[b].epoch}
         dead = (before.keys() - now.keys()) | bounced
@@ -61,7 +61,7 @@ class Brokers:
         await self.repair(affected)
 
     async def _came(self, brokers: list[BrokerInfo]) -> None:
-        """The newcomer hears of all brokers and partitions before it is told which ones it has, the others of it."""
+        """A new broker learns of all brokers and partitions first, then of its own replicas; the others learn of it."""
         for broker in brokers:
             self._lead.add_broker(broker)
         ids = [broker.id for broker in brokers]

@@ -101,7 +101,7 @@ class Controller:
             await answers.own_answers()
 
     async def stop(self) -> None:
-        """Ends the term, if any, and refuses what still waits. `/controller` goes with the session."""
+        """Ends the term, if any, and refuses what still waits. `/controller` disappears with the session."""
         self._stopped = True
         if self._retry is not None:
             self._retry.cancel()

@@ -15,7 +15,7 @@ class Elected(NamedTuple):
     recovering: bool = False
 
     def state(self, before: PartitionState, controller_epoch: int) -> PartitionState:
-        """The next content of the partition's znode; its version is the one that the decision rests on."""
+        """The next content of the partition's znode; its version is the one that the decision was based on."""
         return replace(
             before,
             leader=self.leader,

@@ -41,6 +41,6 @@ def _transactions(config: Config, brokers: int) -> NewTopic:
 
 
 def _replicas(setting: str, config: Config, brokers: int) -> int:
-    """Kafka's default of 3 is met as far as the cluster goes; what somebody has asked for is met or refused."""
+    """Kafka's default of 3 is met as far as the cluster allows; a number that somebody has set is met or refused."""
     wanted = config.int(setting)
     return wanted if config.is_set(setting) else max(min(wanted, brokers), 1)

@@ -75,7 +75,7 @@ class Leadership:
     async def change(
         self, partitions: Iterable[TopicPartition], decide: Decide
     ) -> dict[TopicPartition, PartitionState | None]:
-        """Writes what `decide` says for each partition, and says it. Decides again where somebody else wrote first."""
+        """Writes what `decide` says for each partition and announces it; decides again if somebody else wrote first."""
         partitions = list(partitions)
         outcomes = await asyncio.gather(*[self._change(tp, decide) for tp in partitions])
         return dict(zip(partitions, outcomes, strict=True))
@@ -105,7 +105,7 @@ class Leadership:
             raise ControllerMoved
 
     def repaired(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
-        """After replicas came or went: a live leader if there can be one, and nobody in sync who is not there.
+        """After replicas came or went: elects a live leader if there can be one, and drops dead brokers from the ISR.
 
         With nobody left in sync the ISR stays as it is, for only its members have all records.
         """

@@ -54,7 +54,7 @@ class RequestBatch:
         self._stops: dict[int, dict[TopicPartition, tuple[int, bool]]] = defaultdict(dict)
         self._replica_states: dict[tuple[TopicPartition, bool], LeaderAndIsrPartitionState] = {}
         self._partition_states: dict[TopicPartition, UpdateMetadataPartitionState] = {}
-        """Made once, for all brokers that are told of the partition."""
+        """Built once, for all brokers that are to learn of the partition."""
 
     def leader_and_isr(
         self, brokers: Iterable[int], tp: TopicPartition, *, is_new: bool = False, tell_all: bool = True

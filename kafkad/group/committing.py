@@ -160,7 +160,7 @@ class OffsetCommitter:
         return found
 
     async def delete(self, group: str, positions: Sequence[Position]) -> Codes:
-        """The fate of each offset; KafkaError when none may be deleted. An empty group goes with its last offset."""
+        """The result for each offset; KafkaError when none may be deleted. An empty group ends with its last offset."""
         if not group:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group has a name")
         machine = self._coordination.shard(group).machine

@@ -159,7 +159,7 @@ class Group:
 
     @property
     def deadline_ms(self) -> float:
-        """When `expire` is to be called next, if nothing else happens before."""
+        """The time at which `expire` is to be called next, if nothing else happens before."""
         return self._deadlines.next
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: float) -> ErrorCode:

@@ -33,7 +33,7 @@ OnEnd = Callable[[KafkaError | None], None]
 WriteRecords = Callable[[Sequence[GroupRecord], OnEnd], None]
 
 _ANSWERS_A_TURN = 32
-"""A generation of a thousand members is told in pieces, so that others get their turn in between."""
+"""Members of a large generation are answered so many in a turn, so that others get their turn in between."""
 _TOMBSTONES_A_BATCH = 1000
 
 _AS_GROUPS_SEE_IT = {
@@ -178,7 +178,7 @@ class GroupMachine:
         self._write_in_batches(tombstones, partial(self._deleted, group, on_end))
 
     def forget_offsets(self, name: str, positions: set[Position], on_end: OnEnd) -> None:
-        """A group without members goes with its last offset."""
+        """A group without members is deleted with its last offset."""
         there = self.offsets.positions(name)
         gone = there & positions
         group = self.group(name)
@@ -256,7 +256,7 @@ class GroupMachine:
             alarm.cancel()
 
     def _write_in_batches(self, tombstones: Sequence[GroupRecord], on_end: OnEnd) -> None:
-        """A group may have more offsets than one batch can hold. The group itself goes with the last of them."""
+        """A group may have more offsets than one batch can hold. The group itself is deleted with the last of them."""
         step = _TOMBSTONES_A_BATCH
         batches = [tombstones[at : at + step] for at in range(0, len(tombstones), step)]
         ends: list[KafkaError | None] = []

@@ -107,7 +107,7 @@ def read_keys(body: Body, base_offset: int, count: int) -> Iterator[Keys]:  # no
 def count_alike(
     data: bytes, start: int, timestamp_at: int, delta_at: int, size_at: int, key_at: int, stop: int, most: int
 ) -> int:
-    """The number of records from `stop` on that surely have the layout of data[start:stop]; 0 when only few may."""
+    """The number of records from `stop` on that certainly have the layout of data[start:stop]; 0 when only few may."""
     stride = stop - start
     most = min(most, _MOST)
     same = (*range(start, timestamp_at - 1), *range(size_at, key_at))

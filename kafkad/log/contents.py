@@ -147,7 +147,7 @@ def _read_wide(data: bytes | memoryview, cursor: int) -> tuple[int, int]:
 
 
 def _alike(data: bytes | memoryview, first: _Layout, index: int, most: int) -> tuple[int, int]:
-    """The number of records behind the first that surely have its layout and numbers from `index` on, and their largest
+    """The number of records behind the first that must have its layout and numbers from `index` on, and their largest
     timestamp delta; (0, _) when only few may."""
     start, body, offset, key_size, key, value_size, value, stop = first
     stride = stop - start

@@ -85,11 +85,11 @@ class Files:
             self.sync_directory(os.path.dirname(path))
 
     def set_times(self, path: str, times_ns: tuple[int, int]) -> None:
-        """When it was last read and last changed."""
+        """Sets the times at which the file was last read and last changed."""
         os.utime(path, ns=times_ns)
 
     def changed_ms(self, path: str) -> int:
-        """When its inode changed last: for a directory that nobody uses, when it got its name."""
+        """The time at which its inode changed last: that of its renaming, for a directory that nobody uses."""
         return os.stat(path).st_ctime_ns // 1_000_000
 
     def opened(self, holder: Any) -> None:
@@ -234,7 +234,7 @@ def may_pass(error: StorageError) -> bool:
 
 @contextlib.contextmanager
 def as_far_as_there_is_room() -> Iterator[None]:
-    """Write what can be made anew from the log: where the disk is full, do without."""
+    """Write a file that can be rebuilt from the log: where the disk is full, do without."""
     try:
         yield
     except (OSError, StorageError) as error:

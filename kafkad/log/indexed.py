@@ -81,7 +81,7 @@ class IndexedFile:
         self._times: TimeIndex | StoredTimeIndex | None = None
         self._rebuilt = False
         self.used = 0
-        """When its files were used: `Files.opens` at that time."""
+        """Its files' last use, as the value of `Files.opens` at that time."""
 
     def path(self, suffix: str) -> str:
         return segment_path(self.directory, self.base, suffix)
@@ -155,7 +155,7 @@ class IndexedFile:
             self._times = TimeIndex(whole_entries(self.files.read(self.path(TIME_INDEX)), TIME_ENTRY_SIZE))
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the headers of the batches, as Kafka does, and store them."""
+        """Rebuild both indexes from the headers of the batches, as Kafka does, and store them."""
         self._rebuilt = True
         self.start_indexes()
         size = self.size
@@ -167,7 +167,7 @@ class IndexedFile:
                         raise BadBatch(position, f"a batch with offset {header[BASE_OFFSET]} in segment {self.base}")
                     self.note(header)
         except BadBatch:
-            pass  # what comes after cannot be indexed; whoever reads there meets it again
+            pass  # what follows cannot be indexed; readers will get the error themselves
         finally:
             self.size = size
         self.complete_indexes()

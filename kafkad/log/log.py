@@ -530,7 +530,7 @@ class Log:
             self.truncate_fully_at(end)  # only records that had been deleted are left
 
     def truncate_fully_at(self, offset: int) -> None:
-        """Drop everything and begin anew at `offset`."""
+        """Drop everything and start an empty log at `offset`."""
         with disk_errors(self.directory, "truncating"):
             self._segments.active.seal()
             self._remove(self._segments.all)

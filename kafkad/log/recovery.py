@@ -359,7 +359,7 @@ def _marker(view: memoryview, at: int, header: Header, position: int) -> Control
 
 
 def rebuild_transactions(snapshots: Snapshots, segments: Sequence[Segment], now_ms: int) -> None:
-    """Make the transaction index of the last of `segments` anew: who had open what when it began, and its markers.
+    """Rebuild the transaction index of the last of `segments`: from what was open when it began, and its markers.
 
     BadBatch when damage may hide a marker: then the index stays as it is, for half of one would show aborted records.
     """

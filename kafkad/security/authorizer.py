@@ -1,4 +1,4 @@
-"""What may be done to what, by whom: the words of Kafka's ACLs, and who decides."""
+"""Authorization: the words of Kafka's ACLs, and the interface of authorizers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ REFUSALS: Final = {
         "Transactional Id authorization failed.",
     ),
 }
-"""What those are told who may not, in the words of Kafka's clients."""
+"""The error for a resource that is refused, in the words of Kafka's clients."""
 
 
 class Principal(NamedTuple):

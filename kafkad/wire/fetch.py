@@ -64,7 +64,7 @@ class FetchFrame(NamedTuple):
     topics: list[WantedTopic]
     forgotten: list[tuple[str | bytes, list[int]]]
     repeats: tuple[int, int] | None = None
-    """Where in the frame the session epoch and the offset stand, all that changes when a fetch of one partition is
+    """Positions in the frame of the session epoch and the offset, all that changes when a fetch of one partition is
     repeated; None for other fetches, and for versions without sessions."""
 
 

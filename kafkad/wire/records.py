@@ -380,7 +380,7 @@ def build_batch(
 
 
 def assemble_batch(header: BatchHeader, body: bytes) -> bytearray:
-    """`header` in front of `body`, records already compressed as it says; its length and CRC are computed anew."""
+    """`header` in front of `body`, records already compressed as it says; its length and CRC are computed again."""
     length = HEADER_SIZE - PREFIX_SIZE + len(body)
     batch = bytearray(BATCH_HEADER.pack(*header._replace(length=length, crc=0)))
     batch += body

@@ -8,7 +8,7 @@ from kafkad.wire.schema import array, bytes_, int8, int32, int64, message, neste
 
 @message(versions="3")
 class ConsumerGroupMetadataKey:
-    """Which group."""
+    """The group's id."""
 
     group_id: str = string("3")
 
@@ -23,7 +23,7 @@ class ConsumerGroupMetadataValue:
 
 @message(versions="4")
 class ConsumerGroupPartitionMetadataKey:
-    """Which group."""
+    """The group's id."""
 
     group_id: str = string("4")
 
@@ -51,7 +51,7 @@ class ConsumerGroupPartitionMetadataValue:
 
 @message(versions="5")
 class ConsumerGroupMemberMetadataKey:
-    """Which member."""
+    """The group's id and the member's."""
 
     group_id: str = string("5")
     member_id: str = string("5")
@@ -71,7 +71,7 @@ class ClassicMemberMetadata:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """What a member told about itself."""
+    """A member's subscription, as it told it."""
 
     instance_id: str | None = string(nullable="0+")
     rack_id: str | None = string(nullable="0+")
@@ -86,7 +86,7 @@ class ConsumerGroupMemberMetadataValue:
 
 @message(versions="6")
 class ConsumerGroupTargetAssignmentMetadataKey:
-    """Which group."""
+    """The group's id."""
 
     group_id: str = string("6")
 
@@ -101,7 +101,7 @@ class ConsumerGroupTargetAssignmentMetadataValue:
 
 @message(versions="7")
 class ConsumerGroupTargetAssignmentMemberKey:
-    """Which member."""
+    """The group's id and the member's."""
 
     group_id: str = string("7")
     member_id: str = string("7")
@@ -115,14 +115,14 @@ class TopicPartition:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMemberValue:
-    """What a member shall own."""
+    """The target assignment of a member."""
 
     topic_partitions: list[TopicPartition] = array(TopicPartition)
 
 
 @message(versions="8")
 class ConsumerGroupCurrentMemberAssignmentKey:
-    """Which member."""
+    """The group's id and the member's."""
 
     group_id: str = string("8")
     member_id: str = string("8")
@@ -137,7 +137,7 @@ class TopicPartitions:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """What a member owns, and what it has still to give up."""
+    """The current assignment of a member, and the partitions it has still to give up."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
@@ -148,7 +148,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
 @message(versions="16")
 class ConsumerGroupRegularExpressionKey:
-    """Which pattern of which group (from Kafka 4.0)."""
+    """The group's id and the pattern (from Kafka 4.0)."""
 
     group_id: str = string("16")
     regular_expression: str = string("16")

@@ -29,7 +29,7 @@ class OffsetCommitValue:
 
 @message(versions="2")
 class GroupMetadataKey:
-    """Which group."""
+    """The group's id."""
 
     group: str = string("2")
 

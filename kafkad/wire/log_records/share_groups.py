@@ -9,7 +9,7 @@ from kafkad.wire.schema import array, int8, int32, int64, message, nested, strin
 
 @message(versions="10")
 class ShareGroupMemberMetadataKey:
-    """Which member."""
+    """The group's id and the member's."""
 
     group_id: str = string("10")
     member_id: str = string("10")
@@ -17,7 +17,7 @@ class ShareGroupMemberMetadataKey:
 
 @message(versions="0", flexible="0+")
 class ShareGroupMemberMetadataValue:
-    """What a member told about itself."""
+    """A member's subscription, as it told it."""
 
     rack_id: str | None = string(nullable="0+")
     client_id: str = string()
@@ -27,7 +27,7 @@ class ShareGroupMemberMetadataValue:
 
 @message(versions="11")
 class ShareGroupMetadataKey:
-    """Which group."""
+    """The group's id."""
 
     group_id: str = string("11")
 
@@ -42,7 +42,7 @@ class ShareGroupMetadataValue:
 
 @message(versions="12")
 class ShareGroupTargetAssignmentMetadataKey:
-    """Which group."""
+    """The group's id."""
 
     group_id: str = string("12")
 
@@ -57,7 +57,7 @@ class ShareGroupTargetAssignmentMetadataValue:
 
 @message(versions="13")
 class ShareGroupTargetAssignmentMemberKey:
-    """Which member."""
+    """The group's id and the member's."""
 
     group_id: str = string("13")
     member_id: str = string("13")
@@ -65,14 +65,14 @@ class ShareGroupTargetAssignmentMemberKey:
 
 @message(versions="0", flexible="0+")
 class ShareGroupTargetAssignmentMemberValue:
-    """What a member shall read."""
+    """The target assignment of a member."""
 
     topic_partitions: list[TopicPartition] = array(TopicPartition)
 
 
 @message(versions="14")
 class ShareGroupCurrentMemberAssignmentKey:
-    """Which member."""
+    """The group's id and the member's."""
 
     group_id: str = string("14")
     member_id: str = string("14")
@@ -80,7 +80,7 @@ class ShareGroupCurrentMemberAssignmentKey:
 
 @message(versions="0", flexible="0+")
 class ShareGroupCurrentMemberAssignmentValue:
-    """What a member reads."""
+    """The current assignment of a member."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
@@ -90,7 +90,7 @@ class ShareGroupCurrentMemberAssignmentValue:
 
 @message(versions="15")
 class ShareGroupStatePartitionMetadataKey:
-    """Which group."""
+    """The group's id."""
 
     group_id: str = string("15")
 

@@ -7,7 +7,7 @@ from kafkad.wire.schema import array, int8, int16, int32, int64, message, nested
 
 @message(versions="0")
 class TransactionLogKey:
-    """Which transactional id."""
+    """The transactional id."""
 
     transactional_id: str = string("0")
 

@@ -39,7 +39,7 @@ class ResponseEntryData:
 
 @message(key=49, versions="0-1", flexible="1+")
 class AlterClientQuotasResponse:
-    """What became of each entity."""
+    """The result for each entity."""
 
     throttle_time_ms: int = int32()
     entries: list[ResponseEntryData] = array(ResponseEntryData)

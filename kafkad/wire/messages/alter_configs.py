@@ -34,7 +34,7 @@ class AlterConfigsResourceResponse:
 
 @message(key=33, versions="0-2", flexible="2+")
 class AlterConfigsResponse:
-    """What became of each resource."""
+    """The result for each resource."""
 
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

@@ -39,7 +39,7 @@ class ReassignableTopicResponse:
 
 @message(key=45, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsResponse:
-    """What became of each move."""
+    """The result of each move."""
 
     throttle_time_ms: int = int32()
     allow_replication_factor_change: bool = boolean("1+", default=True, ignorable=True)

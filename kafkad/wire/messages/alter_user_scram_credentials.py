@@ -35,7 +35,7 @@ class AlterUserScramCredentialsResult:
 
 @message(key=51, versions="0", flexible="0+")
 class AlterUserScramCredentialsResponse:
-    """What became of each user."""
+    """The result for each user."""
 
     throttle_time_ms: int = int32()
     results: list[AlterUserScramCredentialsResult] = array(AlterUserScramCredentialsResult)

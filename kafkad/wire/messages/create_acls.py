@@ -29,7 +29,7 @@ class AclCreationResult:
 
 @message(key=30, versions="0-3", flexible="2+")
 class CreateAclsResponse:
-    """What became of each ACL, in the order asked."""
+    """The result for each ACL, in the order of the request."""
 
     throttle_time_ms: int = int32()
     results: list[AclCreationResult] = array(AclCreationResult)

@@ -33,7 +33,7 @@ class CreatePartitionsTopicResult:
 
 @message(key=37, versions="0-3", flexible="2+")
 class CreatePartitionsResponse:
-    """What became of each topic."""
+    """The result for each topic."""
 
     throttle_time_ms: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

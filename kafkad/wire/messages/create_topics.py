@@ -56,7 +56,7 @@ class CreatableTopicResult:
 
 @message(key=19, versions="0-7", flexible="5+")
 class CreateTopicsResponse:
-    """What became of each topic; from v5 with its configuration."""
+    """The result for each topic; from v5 with its configuration."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)

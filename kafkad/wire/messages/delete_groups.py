@@ -19,7 +19,7 @@ class DeletableGroupResult:
 
 @message(key=42, versions="0-3", flexible="2+")
 class DeleteGroupsResponse:
-    """What became of each group."""
+    """The result for each group."""
 
     throttle_time_ms: int = int32()
     results: list[DeletableGroupResult] = array(DeletableGroupResult)

@@ -28,7 +28,7 @@ class DeletableTopicResult:
 
 @message(key=20, versions="0-6", flexible="4+")
 class DeleteTopicsResponse:
-    """What became of each topic."""
+    """The result for each topic."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)

@@ -33,7 +33,7 @@ class ReplicaElectionResult:
 
 @message(key=43, versions="0-2", flexible="2+")
 class ElectLeadersResponse:
-    """How each election went."""
+    """The result of each election."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16("1+")

@@ -35,7 +35,7 @@ class AlterConfigsResourceResponse:
 
 @message(key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsResponse:
-    """What became of each resource."""
+    """The result for each resource."""
 
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

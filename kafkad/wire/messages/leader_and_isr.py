@@ -64,7 +64,7 @@ class LeaderAndIsrTopicError:
 
 @message(key=4, versions="0-7", flexible="4+")
 class LeaderAndIsrResponse:
-    """Which of the partitions the broker could not take over."""
+    """The result for each partition: an error if the broker could not take it over."""
 
     error_code: int = int16()
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, "0-4")

@@ -28,7 +28,7 @@ class MemberResponse:
 
 @message(key=13, versions="0-5", flexible="4+")
 class LeaveGroupResponse:
-    """How each leave went."""
+    """The result for each member."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()

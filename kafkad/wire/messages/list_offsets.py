@@ -19,7 +19,7 @@ class ListOffsetsTopic:
 
 @message(key=2, versions="0-11", flexible="6+")
 class ListOffsetsRequest(Request["ListOffsetsResponse"]):
-    """Which offset a partition has at a timestamp; negative timestamps are special (earliest, latest, ...)."""
+    """Asks for partitions' offsets at a timestamp; negative timestamps are special (earliest, latest, ...)."""
 
     replica_id: int = int32()
     isolation_level: int = int8("2+")

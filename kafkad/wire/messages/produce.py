@@ -67,7 +67,7 @@ class NodeEndpoint:
 
 @message(key=0, versions="0-13", flexible="9+")
 class ProduceResponse:
-    """Where each partition's batch was put, or why it was not."""
+    """The base offset of each partition's batch, or the error that refused it."""
 
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32("1+", ignorable=True)

@@ -13,7 +13,7 @@ class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"]):
 
 @message(key=39, versions="0-2", flexible="2+")
 class RenewDelegationTokenResponse:
-    """When the token now expires."""
+    """The token's new time of expiry."""
 
     error_code: int = int16()
     expiry_timestamp_ms: int = int64()

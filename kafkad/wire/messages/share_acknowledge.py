@@ -63,7 +63,7 @@ class NodeEndpoint:
 
 @message(key=79, versions="0-2", flexible="0+")
 class ShareAcknowledgeResponse:
-    """How each acknowledgement went."""
+    """The result of each acknowledgement."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

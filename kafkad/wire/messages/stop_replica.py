@@ -51,7 +51,7 @@ class StopReplicaPartitionError:
 
 @message(key=5, versions="0-4", flexible="2+")
 class StopReplicaResponse:
-    """How each replica was stopped."""
+    """The result for each replica."""
 
     error_code: int = int16()
     partition_errors: list[StopReplicaPartitionError] = array(StopReplicaPartitionError)

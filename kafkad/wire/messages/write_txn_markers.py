@@ -46,6 +46,6 @@ class WritableTxnMarkerResult:
 
 @message(key=27, versions="0-2", flexible="1+")
 class WriteTxnMarkersResponse:
-    """Which markers were written."""
+    """The result of each marker."""
 
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)
