@@ -203,10 +203,7 @@ class Connection:
         if self._awaited or self.closed:
             return
         replies, self._replies = self._replies, _NO_REPLIES
-        settled = [each.reply if type(each) is DeferredReply else each for each in replies]
-        ready: list[Reply] = [each for each in settled if each is not None]  # type: ignore[misc]
-        if ready:
-            self._send(ready[0] if len(ready) == 1 else joined(ready))
+        self._send_together(replies)
         self._go_on()
 
     def own(self, frame: memoryview) -> memoryview:
@@ -292,8 +289,10 @@ class Connection:
             return False
         if self._awaited:
             self._replies = replies
-        elif replies:
-            self._send(replies[0] if len(replies) == 1 else joined(replies))  # type: ignore[arg-type]
+        elif len(replies) == 1 and type(replies[0]) is not DeferredReply:
+            self._send(replies[0])  # type: ignore[arg-type]
+        else:
+            self._send_together(replies)
         return self._rest is not None
 
     def _hand_over(self, view: memoryview, have: int, replies: list[Reply | DeferredReply], until: float) -> int:
@@ -306,7 +305,9 @@ class Connection:
             if end > have or size < _SMALLEST_FRAME:
                 self._check_size(size)
                 break
-            if at and (replied > _MOST_REPLIED or self._muted is not None or self.listener.lane.clock() >= until):
+            if at and (
+                self.closed or replied > _MOST_REPLIED or self._muted is not None or self.listener.lane.clock() >= until
+            ):
                 break
             reply = dispatch(self, view, at + 4, end)
             at = end
@@ -348,6 +349,7 @@ class Connection:
         if not left:
             self._partial = self._rest = None
             if self._keeps and self._busy:
+                self.listener.queued.leave(self)
                 return
             self._keeps = False
             if self._large is not None:
@@ -385,7 +387,8 @@ class Connection:
 
     def _give_back(self) -> None:
         if self._large is not None:
-            self.listener.buffers.give(self._large)
+            if not self._keeps:  # else whoever works on the request still reads it
+                self.listener.buffers.give(self._large)
             self._large = None
             self.listener.queued.leave(self)
             if not self.closed:
@@ -426,6 +429,13 @@ class Connection:
             self.listener.loop.remove_reader(self.fd)
 
     # -- replies ---------------------------------------------------------------------------------------------------
+
+    def _send_together(self, replies: list[Reply | DeferredReply]) -> None:
+        """Replies that are all there, in their order; serving one request may settle the reply to one before it."""
+        settled = [each.reply if type(each) is DeferredReply else each for each in replies]
+        ready: list[Reply] = [each for each in settled if each is not None]  # type: ignore[misc]
+        if ready:
+            self._send(ready[0] if len(ready) == 1 else joined(ready))
 
     def _send(self, reply: Reply) -> None:
         if self._out:

@@ -91,6 +91,86 @@ def test_a_later_reply_keeps_its_place_and_lets_what_came_with_it_go_on() -> Non
     run(dispatch, scenario)
 
 
+@pytest.mark.parametrize("second", [b"at once 2", b"nothing 2", b"later  2", b"pending 2"])
+def test_a_later_reply_that_comes_while_the_next_request_is_served_leaves_in_its_place(second: bytes) -> None:
+    """Serving the second may be what the first one waited for: an append, or a disk that fails."""
+    laters: list[DeferredReply] = []
+    pending: list[Connection] = []
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | DeferredReply | Pending | None:
+        body = bytes(view[at:end])
+        if not laters:
+            laters.append(DeferredReply(connection))
+            return laters[0]
+        if laters[0].reply is None:
+            laters[0].settle(frame(b"later  1"))
+        if body.startswith(b"later"):
+            laters.append(DeferredReply(connection))
+            return laters[-1]
+        if body.startswith(b"pending"):
+            pending.append(connection)
+            return PENDING
+        return None if body.startswith(b"nothing") else frame(body)
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        writer.write(frame(b"later  1") + frame(second))
+        while not laters or laters[0].reply is None:
+            await asyncio.sleep(0)
+        for later in laters[1:]:
+            later.settle(frame(second))
+        for connection in pending:
+            connection.reply(frame(second))
+        expected = [b"later  1"] if second == b"nothing 2" else [b"later  1", second]
+        assert [await read_frame(reader) for _ in expected] == expected
+        writer.write(frame(b"at once 3"))
+        assert await read_frame(reader) == b"at once 3"
+
+    run(dispatch, scenario)
+
+
+def test_nothing_is_served_any_more_of_what_came_with_a_request_that_closed_its_connection() -> None:
+    served = []
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | None:
+        served.append(bytes(view[at:end]))
+        connection.close()
+        return None
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        writer.write(frame(b"closes 1") + frame(b"late   2"))
+        assert await reader.read() == b""
+        assert served == [b"closes 1"]
+
+    run(dispatch, scenario)
+
+
+def test_a_large_request_that_is_worked_on_keeps_its_bytes_when_its_connection_closes() -> None:
+    owned: list[memoryview] = []
+    large = 1 << 20
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending:
+        if owned:
+            return frame(b"echo")
+        owned.append(connection.own(view[at:end]))
+        return PENDING
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        _, writer = await connect()
+        writer.write(frame(b"a" * large))
+        while not owned:
+            await asyncio.sleep(0)
+        [connection] = server.connections()
+        connection.close()
+        reader, writer = await connect()
+        writer.write(frame(b"b" * large))
+        assert await read_frame(reader) == b"echo"
+        assert owned[0] == b"a" * large
+
+    run(dispatch, scenario)
+
+
 def test_pipelined_frames_are_answered_in_order() -> None:
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         reader, writer = await connect()
@@ -215,6 +295,37 @@ def test_who_stalls_while_others_wait_for_memory_is_closed(
         assert "its large request stalled" in caplog.text
 
     run(echo, scenario, Limits(queued_bytes=1_000_000))
+
+
+def test_a_large_request_that_has_arrived_stands_in_nobodys_way_while_it_is_worked_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kafkad.net.queued._STALLED_S", 0.05)
+    working: list[Connection] = []
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending:
+        if working:
+            return frame(b"answered")
+        connection.own(view[at:end])
+        working.append(connection)
+        return PENDING
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        slow, writer = await connect()
+        writer.write(struct.pack(">i", 4_000_000) + bytes(1_600_000))
+        while not server.queued.full:
+            await asyncio.sleep(0.001)
+        writer.write(bytes(2_400_000))  # first in line
+        while not working:
+            await asyncio.sleep(0.001)
+        reader, other = await connect()
+        other.write(frame(bytes(2_000_000)))
+        assert await read_frame(reader) == b"answered"
+        await asyncio.sleep(0.2)
+        working[0].reply(frame(b"done"))
+        assert await read_frame(slow) == b"done"
+
+    run(dispatch, scenario, Limits(queued_bytes=1_000_000))
 
 
 def test_without_memory_one_connection_is_closed_and_says_so_once(
