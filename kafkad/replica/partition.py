@@ -105,7 +105,8 @@ class Partition:
         self.following: Following | None = None
         self.stopped = False
         """Deleted here, or handed over to another broker."""
-        self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
+        self.high_watermark = high_watermark
+        self.clip_high_watermark()
         self.watchers: dict[Watcher, None] = {}
         """Told, once, when the high watermark moves."""
         self.end_watchers: dict[Watcher, None] = {}
@@ -249,8 +250,8 @@ class Partition:
     # -- committed -------------------------------------------------------------------------------------------------
 
     def clip_high_watermark(self) -> None:
-        """The log has been cut."""
-        self.high_watermark = min(self.high_watermark, self.log.end_offset)
+        """The log has been cut, or begins anew."""
+        self.high_watermark = min(max(self.high_watermark, self.log.start_offset), self.log.end_offset)
 
     def when_committed(self, end: int, on_committed: OnCommitted) -> None:
         """Call back, once, when what was appended before `end` is committed: the high watermark is there and, with
@@ -261,13 +262,21 @@ class Partition:
         """
         if end > self.high_watermark:
             if self.is_leader and self.failure is None:
-                self.commit_waits.append((end, on_committed))
+                self._await_commit(end, on_committed)
             else:
                 on_committed(self._not_leading())
         elif self._acks_fsync:
             self._parts.durable.sync(self.log, partial(self._committed, on_committed))
         else:
             self._committed(on_committed, None)
+
+    def _await_commit(self, end: int, on_committed: OnCommitted) -> None:
+        """In the order of offsets: a batch that is sent again stands before others that wait already."""
+        waits = self.commit_waits
+        place = len(waits)
+        while place and waits[place - 1][0] > end:
+            place -= 1
+        waits.insert(place, (end, on_committed))
 
     def _committed(self, on_committed: OnCommitted, error: KafkaError | None) -> None:
         if error is None and self.is_leader and not self.enough_in_sync:

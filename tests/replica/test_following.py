@@ -21,7 +21,7 @@ from kafkad.replica.following import Following, Position, cut_offset
 from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.replica.waits import Waits
 from kafkad.timers import Timers
-from kafkad.wire.records import Record, build_batch
+from kafkad.wire.records import MAGIC_AT, Record, build_batch
 from tests.fakes import FakeClock, HeldDisk
 
 TP = TopicPartition("t", 0)
@@ -71,6 +71,19 @@ def test_what_does_not_fit_is_refused_and_what_came_before_it_stays(partition: P
     assert (follower.position.offset, partition.high_watermark) == (3, 3)
 
 
+@pytest.mark.parametrize("magic", [3, 0])
+def test_what_is_malformed_is_refused_and_what_came_before_it_stays(partition: Partition, magic: int) -> None:
+    follower = following(partition)
+    malformed = bytearray(sent(3, 1, 4))
+    malformed[MAGIC_AT] = magic
+    with pytest.raises(KafkaError) as refused:
+        follower.append(memoryview(bytes(sent(0, 3, 4)) + malformed), 9, 0)
+    assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert (follower.position.offset, partition.high_watermark) == (3, 3)
+    follower.append(sent(3, 1, 4), 4, 0)
+    assert (follower.position.offset, partition.high_watermark) == (4, 4)
+
+
 def test_what_the_leader_never_had_is_cut_off(partition: Partition) -> None:
     follower = following(partition)
     for base, epoch in ((0, 1), (3, 2), (6, 4)):
@@ -90,6 +103,7 @@ def test_a_leader_whose_log_is_shorter_or_begins_later(partition: Partition) -> 
     assert (follower.position.offset, partition.high_watermark) == (3, 3)
     follower.start_again(100)
     assert (follower.position.offset, partition.log.start_offset) == (100, 100)
+    assert partition.high_watermark == 100, "what was dropped before the start of a log was committed"
     follower.append(sent(100, 1, 4), 101, 100)
     assert partition.high_watermark == 101
 

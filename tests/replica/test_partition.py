@@ -296,6 +296,21 @@ def test_who_waits_for_the_high_watermark_is_called_when_it_is_there(made: Made)
     assert heard[3:] == [("five", ErrorCode.NOT_LEADER_OR_FOLLOWER)]
 
 
+def test_who_waits_for_less_than_those_before_is_called_as_soon_as_it_is_there(made: Made) -> None:
+    """A producer that sends a batch again waits for where it stands already."""
+    heard: list[int] = []
+    made.partition.become(WITH_FOLLOWER)
+    made.append(6)
+    for end in (4, 6, 2, 4, 1):
+        made.partition.when_committed(end, lambda error, end=end: heard.append(end))  # type: ignore[misc]
+    made.partition.fetched_by(2, 3, 0)
+    assert heard == [1, 2]
+    made.partition.fetched_by(2, 5, 0)
+    assert heard == [1, 2, 4, 4]
+    made.partition.fetched_by(2, 6, 0)
+    assert heard == [1, 2, 4, 4, 6]
+
+
 Heard = list[ErrorCode | None]
 WITH_FOLLOWER = replace(LEADER, isr=(ME, 2), replicas=(ME, 2))
 
