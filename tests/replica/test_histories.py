@@ -281,7 +281,7 @@ def test_what_is_acknowledged_is_with_all_that_are_in_sync(history: list[tuple[i
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@settings(max_examples=1_000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(history=HISTORIES, min_isr=st.sampled_from([1, 2, 3]))
 def test_many_histories(history: list[tuple[int, int]], min_isr: int) -> None:
     run(history, min_isr)
