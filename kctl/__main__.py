@@ -16,7 +16,7 @@ _INTERRUPTED = 130
 
 
 def _open_what_is_closed() -> None:
-    """Whoever closed a standard stream wants nothing of it; the next file or socket to be opened must not become it."""
+    """Opens /dev/null for closed standard streams, so that no file or socket opened later takes their number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))

@@ -86,7 +86,7 @@ root = LazyGroup(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code of a command line; everything that fails is told on standard error."""
+    """Runs a command line and returns its exit code; every failure is reported on standard error."""
     settings = Settings()
     streams = sys.stdout, sys.stderr
     try:

@@ -161,7 +161,7 @@ def failure(code: int, what: str, message: str | None = None, hints: Sequence[st
 
 
 def next_step(code: int) -> tuple[str, ...]:
-    """A hint for whoever got this code from a broker; none for codes that explain themselves."""
+    """A hint for a code that a broker answered; none for codes that explain themselves."""
     return (_NEXT[code],) if code in _NEXT else ()  # type: ignore[index]  # an ErrorCode is its number
 
 

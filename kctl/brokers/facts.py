@@ -86,7 +86,7 @@ def broker_facts(session: Session, topics: Iterable[Topic]) -> tuple[list[Broker
 
 
 def kafkad_versions(session: Session, brokers: Iterable[BrokerFacts]) -> dict[int, str]:
-    """Of those that are kafkad and say so, to whoever may ask for their settings."""
+    """The versions of those brokers that are kafkad, where we may read their settings."""
     from kctl.configs.resources import Resource, described
 
     asked = [Resource("broker", str(broker.id)) for broker in brokers if broker.release is not None]

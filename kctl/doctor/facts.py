@@ -229,7 +229,7 @@ def _suspects(session: Session, group: Group) -> tuple[str, ...]:
 
 
 def _with_progress(session: Session, facts: Facts) -> Facts:
-    """Whoever may not read `__consumer_offsets` is not told who is stuck, only that it could not be seen."""
+    """Adds the progress of groups. Without access to `__consumer_offsets`, the facts say only that it was not seen."""
     waiting = {name: look.group for name, look in facts.groups.items() if look.group.state in REBALANCING}
     facts = facts._replace(suspects={name: _suspects(session, group) for name, group in waiting.items()})
     held = {

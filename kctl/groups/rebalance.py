@@ -256,7 +256,7 @@ def _settled(before: Group, removed: set[str]) -> Callable[[Group], bool]:
 
 
 def _joined(group: Group) -> bool:
-    """A new member of the consumer protocol is told at once what it gets; it is the giving up that takes time."""
+    """True if all have joined. The consumer protocol assigns at once; what takes time is the revocation."""
     return group.state not in REBALANCING if group.type == NEW else group.state != PREPARING
 
 

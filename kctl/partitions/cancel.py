@@ -103,7 +103,7 @@ def _rows(seen: PlanStatus, chosen: Sequence[PlanEntry]) -> list[Row]:
 
 
 def _cancel(session: Session, chosen: Sequence[PlanEntry]) -> list[KctlError]:
-    """A replica on its way to another directory stays if it is told to go where it is."""
+    """Cancels moves. A replica on its way to another directory stays if it is assigned the one that it is in."""
     stay = {
         Directory(each.partition.name, broker): path
         for each in chosen

@@ -49,7 +49,7 @@ def plan_status(session: Session, places: Mapping[TopicPartition, Place]) -> Pla
 
 
 def under_way(session: Session) -> PlanStatus:
-    """All that moves, between brokers or between directories of one, whoever began it."""
+    """All moves, between brokers or between directories of one, no matter who started them."""
     snapshot = take(session)
     places = {where: Place(active.target) for where, active in snapshot.active.items()}
     partitions = snapshot.by_name()

@@ -123,7 +123,7 @@ class PlanThrottle:
         self._missing |= {setting: now[setting] for setting in unsure if setting.kind == BROKER}
 
     def take_off(self) -> list[KctlError]:
-        """Puts back what was there before; what could not be is told, and stays remembered in the state file."""
+        """Puts back what was there before; settings that could not be are reported, and kept in the state file."""
         if self._throttle is None:
             return []
         current, unread = read_settings(self._session, self._throttle.before)

@@ -44,7 +44,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 def active_moves(
     session: Session, partitions: Mapping[str, Iterable[int]] | None = None
 ) -> dict[TopicPartition, Active]:
-    """All moves under way, or those of these partitions, whoever began them."""
+    """All moves under way, or those of these partitions, no matter who started them."""
     from kafkad.wire.messages.list_partition_reassignments import (
         ListPartitionReassignmentsRequest,
         ListPartitionReassignmentsTopics,

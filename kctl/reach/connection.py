@@ -349,7 +349,7 @@ class _Attempts:
         return self._finished.get()
 
     def abandon(self) -> None:
-        """Whoever comes now comes too late."""
+        """Closes connections that are already there; any that come later are closed at once."""
         with self._lock:
             self._abandoned = True
         while not self._finished.empty():

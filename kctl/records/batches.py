@@ -174,7 +174,7 @@ class PartitionQueue:
         self.batches.extendleft((whole.part(middle, whole.count), whole.part(0, middle)))
 
     def drop(self) -> Batch:
-        """Give up the first batch, which the broker surely has not taken: its numbers are free again."""
+        """Drops the first batch, which the broker certainly has not taken: its numbers are free again."""
         batch = self.batches.popleft()
         if batch.sequence >= 0:
             self._next_sequence = batch.sequence

@@ -25,7 +25,7 @@ class Answer(NamedTuple, Generic[T, R]):
     """The value that the caller gave with the request."""
     response: R | KctlError
     sent: bool = True
-    """False when the broker surely has not got the request as a whole."""
+    """False when the broker certainly has not got the request as a whole."""
 
 
 class _Waiting(NamedTuple, Generic[T]):

@@ -94,7 +94,7 @@ def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
 
 
 def _copy(delivery: Delivery, chunks: Iterable[Chunk], *, flush: bool) -> list[KctlError]:
-    """Until there are no more, or they cannot be sent; what was sent before an error is told with it."""
+    """Copies until there are no more records, or they cannot be sent; an error also says what was sent before it."""
     try:
         for chunk in chunks:
             _send(delivery, chunk)

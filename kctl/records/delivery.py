@@ -64,7 +64,7 @@ class _Taken:
 
 
 def confirm_protected(session: Session, what: str) -> None:
-    """Before anything is written, which then goes on whoever reads; -y does not spare anybody a protected cluster."""
+    """Asks before anything is written to a protected cluster, even with -y. Writing then goes on without a reader."""
     keep_writing()
     if session.access.protected:
         label = session.access.label

@@ -116,7 +116,7 @@ class Fetched:
         return [record.value for record in self._records_of(at, header)]
 
     def _is_asked_for(self, header: BatchHeader) -> bool:
-        """All of it, as its header says surely; a message of an old format may hold others."""
+        """True if its header shows that all of it is wanted; a message of an old format may hold other records."""
         return header.magic == 2 and header.base_offset >= self.start and header.last_offset < self.end
 
 

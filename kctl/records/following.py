@@ -78,7 +78,7 @@ class Additions:
         partitions: Iterable[TopicPartition],
         key: str | None = None,
     ) -> None:
-        """`partitions` are read already; with `key` those where it may be now are read besides."""
+        """`partitions` are being read already; with `key`, those in which it may be now are read as well."""
         self._session = session
         self._growth = growth
         self._limits = limits

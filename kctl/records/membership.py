@@ -97,7 +97,7 @@ class Member:
         self._topics = dict(topics)
 
     def lose_everything(self) -> None:
-        """After an eviction: whoever is in the group now may have our partitions."""
+        """Gives up all partitions after an eviction: other members may have them now."""
         self.owned = []
         self._generation = _NO_GENERATION
         self.must_join = True
@@ -318,7 +318,7 @@ class Member:
     def _ask_patiently(
         self, request: Request[R], codes: Callable[[R], set[int]], *, last_version: int | None = None
     ) -> R:
-        """The answer of whoever coordinates in the end: it may move, or be away, as long as the time-out."""
+        """The coordinator's answer, wherever it is in the end: it may move, or be away, for as long as the time-out."""
         deadline = self._clock() + self._session.settings.timeout
         while True:
             try:

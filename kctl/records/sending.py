@@ -77,7 +77,7 @@ class Delivered(NamedTuple):
 
 
 class Sender:
-    """`on_delivered` is told of each batch as it is taken."""
+    """Sends records to brokers, in batches. `on_delivered` is called for each batch when it is acknowledged."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ _DELAY_S = 90
 """Files wait a minute for their deletion (file.delete.delay.ms), and a moment more for its turn."""
 _BLOCK = 512
 _MOST_OF_A_FILE = 5
-"""So many findings of one file are told; the others are counted."""
+"""Findings of one file that are reported one by one; the others are counted."""
 _ATTEMPTS = 3
 """A running broker removes files between their names and their contents being read."""
 

@@ -59,7 +59,7 @@ class Stretch(NamedTuple):
 
 
 class Reading:
-    """Reads what is selected and counts it; `damaged` is told what is wrong, with the file."""
+    """Reads what is selected and counts it; `damaged` is called with each segment and its damage."""
 
     def __init__(self, selection: Selection, damaged: Callable[[Segment, str], None]) -> None:
         self.selection = selection

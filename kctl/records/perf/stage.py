@@ -108,7 +108,7 @@ def show(
 
 
 def exit_code(interrupts: Interrupts, code: int) -> int:
-    """After `show`: whoever ended a measurement with Ctrl-C hears what its numbers are of."""
+    """The exit code; call it after `show`. After Ctrl-C it also prints that the numbers end there."""
     if not interrupts.asked:
         return code
     print("interrupted: these are the numbers until then", file=sys.stderr)
