@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from kafkad.api.prepared import NOTHING_PREPARED, Grounds, PreparedAnswers
 from kafkad.security.authorizer import ANONYMOUS, Authorizer, Operation, Principal, ResourceType
 
-_NO_TOPICS: frozenset[str] = frozenset()
-
 
 class Peer:
     """Made when a connection opens, and told when it closes."""
@@ -41,7 +39,7 @@ class Peer:
         self.prepared: Mapping[int, PreparedAnswers] = NOTHING_PREPARED
         """By API: its own, and shared with nobody. Other peers may not do what this one may."""
         self._grounds = grounds
-        self._rests_on: set[str] | frozenset[str] = _NO_TOPICS
+        self._rests_on: set[str] | None = None
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         return self.authorizer.allows(self.principal, self.host, operation, resource, name)
@@ -51,13 +49,15 @@ class Peer:
         nothing may have been waited for since."""
         if self._grounds.rest(self, topic):
             self.prepared = {**self.prepared, key: answers}
-            self._rests_on |= {topic}
+            if self._rests_on is None:
+                self._rests_on = set()
+            self._rests_on.add(topic)
 
     def forget(self) -> None:
         """All prepared answers."""
-        for topic in self._rests_on:
+        for topic in self._rests_on or ():
             self._grounds.leave(self, topic)
-        self.prepared, self._rests_on = NOTHING_PREPARED, _NO_TOPICS
+        self.prepared, self._rests_on = NOTHING_PREPARED, None
 
     def closed(self) -> None:
         """Called by the connection, once."""

@@ -7,16 +7,20 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import process_time
 from typing import Any, cast
 
 import pytest
 
+from kafkad.api.peer import Peer
+from kafkad.api.prepared import Grounds, PreparedAnswers
 from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import FETCH, OFFSET_COMMIT, PRODUCE
 from kafkad.cluster.metadata import MetadataCache
 from kafkad.errors import StorageError
 from kafkad.names import TopicId
 from kafkad.net.connection import Connection
+from kafkad.security.authorizer import ALLOW_ALL
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkad.wire.messages.offset_commit import (
@@ -163,6 +167,15 @@ def test_peers_that_ask_nothing_more_keep_nothing_of_a_deleted_topic(broker: One
     delete(broker, frames, "t")
     gc.collect()
     assert partition() is None
+
+
+def test_a_peer_of_very_many_topics_pays_no_more_for_the_last_than_for_the_first() -> None:
+    peer = Peer("PLAINTEXT", "host", ALLOW_ALL, Grounds())
+    answers = cast(PreparedAnswers, object())
+    before = process_time()
+    for number in range(20_000):
+        peer.prepare(PRODUCE, answers, f"topic-{number}")
+    assert process_time() - before < 1
 
 
 def test_a_topic_made_anew_under_its_name_is_told_of() -> None:
