@@ -30,6 +30,7 @@ _SIZE = Struct(">i")
 _ERROR_CODE = Struct(">h")
 _UNSUPPORTED_VERSION = 35
 _RECEIVED_AT_ONCE = 256 * 1024
+_CLOSED = "is not asked any more: the client is closed"
 
 
 class LinkError(OSError):
@@ -106,20 +107,24 @@ class BrokerClient:
         if self._opening is not None:
             self._opening.cancel()
         if self._connection is not None:
-            self._connection.close("the client is closed")
+            self._connection.close(_CLOSED)
 
     async def _connected(self, deadline_ms: float) -> ClientConnection:
         if self._closed:
-            raise self._failed("is not asked any more: the client is closed")
+            raise self._failed(_CLOSED)
         connection = self._connection
         if connection is not None and not connection.closed:
             return connection
-        if self._opening is None:
-            self._opening = asyncio.get_running_loop().create_task(self._open())
-            self._opening.add_done_callback(self._opened)
-        return await _in_time(
-            asyncio.shield(self._opening), deadline_ms, self._timers, f"{self} did not accept in time"
-        )
+        opening = self._opening
+        if opening is None:
+            opening = self._opening = asyncio.get_running_loop().create_task(self._open())
+            opening.add_done_callback(self._opened)
+        try:
+            return await _in_time(asyncio.shield(opening), deadline_ms, self._timers, f"{self} did not accept in time")
+        except asyncio.CancelledError:
+            if not opening.cancelled():
+                raise
+            raise self._failed(_CLOSED) from None
 
     def _opened(self, task: asyncio.Task[ClientConnection]) -> None:
         self._opening = None
@@ -128,6 +133,8 @@ class BrokerClient:
         else:
             self._connection = task.result()
             self._failures = 0
+            if self._closed:
+                self._connection.close(_CLOSED)
         wait_ms = min(self._options.backoff_ms << min(self._failures, 16), self._options.longest_backoff_ms)
         self._not_before_ms = self._clock.monotonic_ms() + wait_ms
 
@@ -141,6 +148,10 @@ class BrokerClient:
             sock = await _in_time(opening, deadline_ms, self._timers, f"{self} did not accept in time")
         except OSError as error:
             raise self._failed(f"cannot be reached: {_reason(error)}") from error
+        except asyncio.CancelledError:
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                opening.result().close()  # it was connected in the very turn in which the client was closed
+            raise
         connection = ClientConnection(sock, self.endpoint, self._options, self._timers)
         try:
             await connection.ask_versions(deadline_ms)

@@ -342,6 +342,21 @@ def test_a_connection_is_logged_in_before_it_is_used_and_a_refused_login_is_told
     with_broker(scenario)
 
 
+def test_who_waits_for_a_connection_is_told_that_the_client_is_closed_and_not_cancelled() -> None:
+    async def scenario(broker: Broker) -> None:
+        for turns in range(12):  # from before the connection is begun until after it is open
+            client = broker.client()
+            waiting = ask(client)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            client.close()
+            with pytest.raises(LinkError, match="the client is closed"):
+                await waiting
+            assert client._connection is None or client._connection.closed
+
+    with_broker(scenario)
+
+
 def test_nothing_is_asked_through_a_closed_client() -> None:
     async def scenario(broker: Broker) -> None:
         client = broker.client()
