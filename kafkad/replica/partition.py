@@ -157,10 +157,11 @@ class Partition:
         self._tell_watchers()
 
     def take_log(self, log: Log) -> None:
-        """The same records in another log directory; go on there."""
+        """The same records in another log directory, where all of them are on the disk; go on there."""
         self.log = log
         log.on_start_moved = self._tell_watchers
         self._settle()
+        self._tell_watchers()
 
     def fail(self, error: KafkaError) -> None:
         """Its directory is gone: every request from now on, and every one that waits, gets this error."""

@@ -274,6 +274,25 @@ def test_followers_are_told_of_appends_and_consumers_of_what_is_committed(made: 
     assert (consumer.heard[2:], follower.heard[1:]) == (["watermark"], ["end"])
 
 
+def test_consumers_are_told_when_the_log_has_moved_for_all_of_a_copy_is_on_the_disk(tmp_path: Path) -> None:
+    made = Made(tmp_path, LogConfig(read_flushed_only=True))
+    partition = made.partition
+    partition.become(LEADER)
+    made.append()
+    consumer = Told()
+    partition.watchers[consumer] = None
+    assert partition.visible(False)[2] == 0
+    copy = Log.open(str(tmp_path / "copy"), made.log.config, Files(), made.clock, topic_partition=TP)
+    [segment] = made.log.segments
+    copy.append_copied(memoryview(Path(segment.path(".log")).read_bytes()))
+    copy.flush()
+    partition.take_log(copy)
+    assert partition.visible(False)[2] == 3
+    assert consumer.heard == ["watermark"]
+    made.log.close()
+    copy.close()
+
+
 def test_who_waits_for_the_high_watermark_is_called_when_it_is_there(made: Made) -> None:
     heard: list[tuple[str, ErrorCode | None]] = []
 
