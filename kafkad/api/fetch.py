@@ -168,10 +168,9 @@ class FetchApi:
             if not len(found) & _PIECE:
                 yield
             try:
-                partition = self._found(followed)
+                answer = self._read(frame, followed, self._found(followed), left, not total, arrives)
                 if watch:
                     followed.watch()
-                answer = self._read(frame, followed, partition, left, not total, arrives)
             except KafkaError as error:
                 answer = self._failed(followed, error)
             if answer.error_code or answer.diverging:
@@ -212,7 +211,9 @@ class FetchApi:
         if follower >= 0:
             high_watermark, upto = partition.high_watermark, log.end_offset
         records = None
+        quiet = False
         if left > 0 or at_least_one:
+            quiet = wanted.offset >= upto
             records = partition.read(wanted.offset, min(wanted.max_bytes, left), upto, at_least_one)
             partition.probe.total_fetch += 1
             if records is not None and follower < 0:
@@ -220,7 +221,6 @@ class FetchApi:
         aborted = None
         if frame.read_committed:
             aborted = log.aborted_transactions(wanted.offset, upto) if records is not None else []
-        quiet = wanted.offset >= upto
         return Found(followed, 0, high_watermark, stable, log.start_offset, aborted, records, None, quiet)
 
     def _found(self, followed: Followed) -> Partition:
@@ -267,6 +267,7 @@ class _Attempt:
         self._arrives = True
         self._frame = frame
         self._session = session
+        session.busy = True
         self._version = version
         self._correlation_id = correlation_id
         self._watches = bool(session.id) or len(session.followed) > _MANY_PARTITIONS
@@ -290,9 +291,11 @@ class _Attempt:
 
     def leave(self) -> None:
         """Nobody is there any more to be answered."""
-        self._session.wait = None
-        if not self._session.id:
-            at_once(self._session.close())
+        session = self._session
+        session.wait = None
+        session.busy = False
+        if session.closed or not session.id:
+            at_once(session.close())
 
     def reply(self, final: bool) -> Pieces[Reply | None]:
         """At first all that the request is about, later what has moved since."""
@@ -306,6 +309,9 @@ class _Attempt:
             return None
         if not whole and not session.incremental:
             found, _, _ = yield from self._look(everything, False)
+        session.busy = False
+        if session.closed or (self._watches and not session.id):
+            yield from session.close()
         if session.id:
             session.rotate(answer.followed for answer in found if answer.records is not None)
             news = []
@@ -316,8 +322,6 @@ class _Attempt:
                     news.append(answer)
             if session.incremental:
                 found = news
-        elif self._watches:
-            yield from session.close()
         return (yield from self._pack(found))
 
     def _look(self, wanted: Iterable[Followed], arrives: bool) -> Pieces[tuple[list[Found], int, bool]]:

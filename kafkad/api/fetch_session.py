@@ -82,7 +82,9 @@ class Session:
     """
 
     __slots__ = (
+        "busy",
         "by_id",
+        "closed",
         "epoch",
         "followed",
         "id",
@@ -101,6 +103,9 @@ class Session:
         self.moved: dict[Followed, None] = {}
         self.wait: FetchWait | None = None
         """The fetch that waits."""
+        self.busy = False
+        """A fetch is looking at its partitions, or waits for them."""
+        self.closed = False
         self.restless = False
         """Something has moved since the last look began, and nobody waited."""
         self.epoch = 1
@@ -153,7 +158,10 @@ class Session:
             moved[each] = None
 
     def close(self) -> Pieces[None]:
-        """Nobody comes back to it."""
+        """Nobody comes back to it. What a fetch is still to be answered from watches until then."""
+        self.closed = True
+        if self.busy:
+            return
         for number, followed in enumerate(self.followed.values()):
             followed.unwatch()
             if not number & _PIECE:

@@ -16,6 +16,7 @@ import pytest
 from kafkad.api.fetch import FetchApi
 from kafkad.api.fetch_session import FetchSessions
 from kafkad.config import LogConfig
+from kafkad.errors import ErrorCode
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.metrics import RequestProbe, TopicProbe
@@ -81,7 +82,11 @@ class Made:
             partition = Partition(TopicPartition("t", index), log, self.parts, TopicProbe(), 0)
             partition.become(role)
             self.partitions.append(partition)
-        replicas = SimpleNamespace(waits=self.parts.waits, get=lambda topic, index: self.partitions[index])
+        replicas = SimpleNamespace(
+            waits=self.parts.waits,
+            get=lambda topic, index: self.partitions[index],
+            find=lambda topic, index: self.partitions[index],
+        )
         sessions = FetchSessions(10, 120_000, Random(1))
         self.api = FetchApi(
             cast(ReplicaManager, replicas),
@@ -260,6 +265,82 @@ def test_a_session_that_is_given_up_watches_nothing(tmp_path: Path) -> None:
         made.epoch = -1
         await made.fetch(FOLLOWER, {0: 0})
         assert not any(partition.end_watchers or partition.watchers for partition in made.partitions)
+        made.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_follower_whose_own_fetch_moved_the_high_watermark_is_told_when_it_moves_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        made = Made(tmp_path, 2)
+        partition = made.partitions[0]
+        partition.become(Role(leader=1, leader_epoch=1, isr=(1, FOLLOWER, 3), replicas=(1, FOLLOWER, 3)))
+        made.append(0)
+        made.append(0)
+        partition.fetched_by(3, 1, 0)
+        assert (await made.fetch(FOLLOWER, {0: 2, 1: 0}))[0].high_watermark == 1
+        partition.fetched_by(3, 2, 0)
+        assert {index: told.high_watermark for index, told in (await made.fetch(FOLLOWER, {})).items()} == {0: 2}
+        assert await made.fetch(FOLLOWER, {}) == {}
+        made.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_offset_out_of_range_is_told_once_there_is_room_for_a_look(tmp_path: Path) -> None:
+    """The partition before it had filled the answer."""
+
+    async def scenario() -> None:
+        made = Made(tmp_path, 2)
+        made.append(0)
+        made.partitions[0].fetched_by(FOLLOWER, 1, 0)
+        made.api.max_bytes = 1
+        assert [told.error_code for told in (await made.fetch(CONSUMER, {0: 0, 1: 5})).values()] == [0, 0]
+        told = await made.fetch(CONSUMER, {0: 1})
+        assert told[1].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        made.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("count", [2, 300])
+def test_a_fetch_that_waits_is_woken_though_its_session_was_given_up(tmp_path: Path, count: int) -> None:
+    async def scenario() -> None:
+        made = await open_session(tmp_path, CONSUMER, count)
+        assert made.begin(CONSUMER, {}) is None
+        for _ in range(5):
+            await asyncio.sleep(0)
+        waiting, made.client = made.client, Client()
+        made.epoch = 0
+        assert await made.fetch(CONSUMER, {0: 0}) != {}, "with the id of the other, which ends with that"
+        made.append(1)
+        made.partitions[1].fetched_by(FOLLOWER, 1, 0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert [list(made.read(reply)) for reply in waiting.replies] == [[1]]
+        assert not any(partition.watchers for partition in made.partitions[1:])
+        assert made.parts.waits.fetches == 0
+        made.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("count", [2, 300])
+def test_a_fetch_whose_session_was_given_up_watches_nothing_after_its_connection_closed(
+    tmp_path: Path, count: int
+) -> None:
+    async def scenario() -> None:
+        made = await open_session(tmp_path, CONSUMER, count)
+        assert made.begin(CONSUMER, {}) is None
+        for _ in range(5):
+            await asyncio.sleep(0)
+        waiting, made.client = made.client, Client()
+        made.epoch = -1
+        await made.fetch(CONSUMER, {0: 0})
+        assert waiting.peer.on_close is not None
+        waiting.peer.on_close()
+        assert not any(partition.watchers for partition in made.partitions)
+        assert made.parts.waits.fetches == 0
         made.close()
 
     asyncio.run(scenario())
