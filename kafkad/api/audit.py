@@ -1,4 +1,4 @@
-"""The audit trail: one INFO line of the logger `kafkad.audit` for each change that a client made, and who asked for it.
+"""The audit trail: one INFO line of the logger `kafkad.audit` for each change that a client made, and its principal.
 
 What was changed is read off the request and its answer, so that a handler need not know of this. Every API in `routes`
 is either in CHANGES or in the list of tests/api/test_audit.py of those that change nothing an operator looks after.
@@ -187,7 +187,7 @@ def _offsets_deleted(message: Any, response: Any) -> Lines:
 
 
 def _offsets_set(message: Any, response: Any) -> Lines:
-    """By somebody who is no member: a reset, or a consumer that assigns itself its partitions."""
+    """Commits of clients that are no members: a reset, or a consumer that assigns itself its partitions."""
     if message.member_id or message.generation_id_or_member_epoch >= 0:
         return ()
     return _offsets(message, response)

@@ -37,7 +37,7 @@ A = TypeVar("A")
 
 
 def check_own_broker(broker_id: int, name: str) -> None:
-    """Raises INVALID_REQUEST: a broker knows and changes its own settings and loggers, nobody else's."""
+    """Raises INVALID_REQUEST for another broker: a broker knows and changes only its own settings and loggers."""
     if name != str(broker_id):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

@@ -37,12 +37,12 @@ class Context:
     cluster_id: str
     broker_id: int
     between_brokers: tuple[Route, ...]
-    """What is served to other brokers: nothing where there can be none."""
+    """The APIs served to other brokers: none where there can be no other broker."""
     config: Config
     clock: Clock
     replicas: ReplicaManager
     controller: Controller
-    """Of this broker, for requests that only the active one answers; `controller_link` asks whoever that is."""
+    """Of this broker, for requests that only the active one answers; `controller_link` asks the active one."""
     controller_link: ControllerLink
     configs: DynamicConfigs
     alterer: ConfigAlterer

@@ -1,4 +1,4 @@
-"""DescribeProducers, 0: who writes to a partition, idempotent or in transactions (KIP-664)."""
+"""DescribeProducers, 0: the producers of a partition, idempotent or transactional (KIP-664)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 _Answer = Reply | DeferredReply | Pending | None
 LOGIN: Final = frozenset({API_VERSIONS, 17, 36})
-"""ApiVersions, SaslHandshake and SaslAuthenticate: all that is heard of those who have not said who they are."""
+"""ApiVersions, SaslHandshake and SaslAuthenticate: the only requests accepted before authentication."""
 
 
 class Dispatcher:
@@ -77,12 +77,12 @@ class Dispatcher:
         return Peer(name, connection.host, self._authorizer, self._grounds, must_authenticate=must_authenticate)
 
     def permissions_changed(self) -> None:
-        """What the authorizer says may be something else from now on."""
+        """Drops all prepared answers: the authorizer may decide differently from now on."""
         self._grounds.everything_changed()
 
     @property
     def idle(self) -> bool:
-        """No handler is at work, and nobody waits for what one promised."""
+        """True if no handler is at work, and no reply that one has promised is still due."""
         return not self._waiting
 
     def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> _Answer:

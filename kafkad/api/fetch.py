@@ -271,7 +271,7 @@ class _Attempt:
         self._version = version
         self._correlation_id = correlation_id
         self._watches = bool(session.id) or len(session.followed) > _MANY_PARTITIONS
-        """What it looks at tells it when it moves; of a small fetch without a session only what it has to wait for."""
+        """True if its partitions notify it when they move; without a session, a small fetch has that only in a wait."""
         self.is_large = len(session.followed) > _MANY_PARTITIONS
         self.due_ms = api.now_ms() + (frame.max_wait_ms if session.followed else 0) if self.is_large else 0.0
 
@@ -290,7 +290,7 @@ class _Attempt:
         self._session.wait = None
 
     def leave(self) -> None:
-        """Nobody is there any more to be answered."""
+        """The client has gone: there is nothing to answer any more."""
         session = self._session
         session.wait = None
         session.busy = False

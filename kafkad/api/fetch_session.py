@@ -28,7 +28,7 @@ class Followed:
         self.session = session
         self.key = key
         self.partition: Partition | None = None
-        """Where it was found last."""
+        """The replica here, as the last look found it."""
         self.wanted = wanted
         self.high_watermark = -1
         self.log_start_offset = -1
@@ -49,7 +49,7 @@ class Followed:
                 partition.end_watchers.pop(self, None)
 
     def watermark_moved(self) -> None:
-        """A follower is told of it with its next records: it does not wait for that."""
+        """The high watermark moved. A follower learns of it with its next records, and does not wait for it."""
         session = self.session
         session.moved[self] = None
         if session.replica_id < 0:
@@ -107,7 +107,7 @@ class Session:
         """A fetch is looking at its partitions, or waits for them."""
         self.closed = False
         self.restless = False
-        """Something has moved since the last look began, and nobody waited."""
+        """True if a partition has moved since the last look began, when no fetch was waiting."""
         self.epoch = 1
         self.by_id = by_id
         self.used_ms = used_ms
@@ -158,7 +158,7 @@ class Session:
             moved[each] = None
 
     def close(self) -> Pieces[None]:
-        """Nobody comes back to it. What a fetch is still to be answered from watches until then."""
+        """Ends the session: no request will name it again. Partitions of a fetch under way stay watched until then."""
         self.closed = True
         if self.busy:
             return

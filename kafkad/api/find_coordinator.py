@@ -67,7 +67,7 @@ def _find(context: Context, listener: str, key: str) -> Coordinator:
 
 
 def _refused(key: str, error: KafkaError) -> Coordinator:
-    """Why there is no coordinator is for operators, in the log: clients only ask again."""
+    """The answer without a coordinator. The reason is logged for operators: clients only ask again."""
     words = "" if error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE else error.message or ""
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=words)
 

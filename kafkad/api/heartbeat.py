@@ -18,5 +18,5 @@ def handle(context: Context, request: Request, message: HeartbeatRequest) -> Hea
 
 @cache
 def _response(error: ErrorCode) -> HeartbeatResponse:
-    """Nobody changes an answer: one for each error will do."""
+    """A response shared by all requests with this error: it is never changed."""
     return HeartbeatResponse(error_code=error)

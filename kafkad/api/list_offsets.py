@@ -33,7 +33,7 @@ _FIRST_WITH_EPOCHS = 4
 _READ_COMMITTED = 1
 _CONSUMER = -1
 _ANY_REPLICA = -2
-"""A replica id of debugging tools: whoever is asked answers, leader or not."""
+"""A replica id of debugging tools: the broker that is asked answers, leader or not."""
 
 _NOTHING: TimestampedOffset = (-1, -1, -1)
 

@@ -1,4 +1,4 @@
-"""Metadata, 0 to 13: brokers, topics, leaders; and topics that are created because somebody asked for them."""
+"""Metadata, 0 to 13: brokers, topics, leaders; and topics that are created on demand."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def handle(context: Context, request: Request, message: MetadataRequest) -> Piec
 
 
 def _is_malformed(topics: list[MetadataRequestTopic], version: int) -> bool:
-    """Versions 10 and 11 have a field for ids that nobody may use (KAFKA-13276); later a topic has a name or an id."""
+    """Versions 10 and 11 have ids that clients may not use (KAFKA-13276); later a topic has a name or an id."""
     if version < _FIRST_WITH_TOPIC_IDS:
         return any(topic.name is None or topic.topic_id != NO_TOPIC_ID for topic in topics)
     return any(topic.name is None and topic.topic_id == NO_TOPIC_ID for topic in topics)

@@ -75,7 +75,7 @@ def _remember(context: Context, request: Request, message: OffsetCommitRequest, 
 def _sorted_out(
     context: Context, message: OffsetCommitRequest, by_id: bool
 ) -> tuple[OffsetCommitResponse, list[OffsetToCommit], Answers]:
-    """What can be asked of the group, and its places in the response; topics that nobody knows have their answer.
+    """The commits to ask the group for, with their places in the response; unknown topics already have their answer.
 
     Of a partition that is named twice the last offset counts, and it is answered once; so is a topic. One without
     partitions is not answered.

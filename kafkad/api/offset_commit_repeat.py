@@ -44,7 +44,7 @@ Said = tuple[int, int, str]
 
 
 class _Known(NamedTuple):
-    """What a request is that begins with certain bytes, and the answer around its correlation id and throttle time."""
+    """A commit known by the bytes it begins with, and the answer around its correlation id and throttle time."""
 
     commit: StandingCommit
     answer: Struct

@@ -74,7 +74,7 @@ def _of_one_group(found: Iterable[Fetched]) -> Pieces[OffsetFetchResponse]:
 
 
 async def _from_store(context: Context, group: str, positions: Sequence[Position]) -> OffsetFetchResponse:
-    """There an offset that nobody has committed is an error; so is a partition that does not exist."""
+    """Offsets in the store (version 0), which has an error for partitions without a commit, or that do not exist."""
     known = context.replicas.metadata.topics
     found = []
     for position in positions:

@@ -1,4 +1,4 @@
-"""The other end of a connection, as the APIs see it: who it is, what it said of itself, what is prepared for it."""
+"""The other end of a connection, as the APIs see it: its principal, its client software, its prepared answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Peer:
         """Name and version of the client, if it has said so (KIP-511)."""
         self.on_close: Callable[[], None] | None = None
         self.prepared: Mapping[int, PreparedAnswers] = NOTHING_PREPARED
-        """By API: its own, and shared with nobody. Other peers may not do what this one may."""
+        """By API: this peer's own, never shared. Other peers may not do what this one may."""
         self._grounds = grounds
         self._rests_on: set[str] | None = None
 
@@ -45,7 +45,7 @@ class Peer:
         return self.authorizer.allows(self.principal, self.host, operation, resource, name)
 
     def prepare(self, key: int, answers: PreparedAnswers, topic: str) -> None:
-        """`answers` has got another one, which rests on what has just been seen of the topic and of this peer's rights;
+        """`answers` has another one, which depends on what has just been seen of the topic and of this peer's rights;
         nothing may have been waited for since."""
         if self._grounds.rest(self, topic):
             self.prepared = {**self.prepared, key: answers}

@@ -1,9 +1,9 @@
 """Prepared answers: to requests that a peer sends again and again, recognised by their bytes.
 
-A prepared answer rests on what was looked at when it was prepared: the roles of partitions, topics that exist, what
-its peer may do. None of that is asked again when it is given. Instead, whatever changes one of these is told to
-Grounds, and all that rest on it forget their answers before anything else is served. So nothing is kept alive by an
-answer that is never asked for again, either.
+A prepared answer depends on what was checked when it was prepared: the roles of partitions, topics that exist, the
+rights of its peer. None of that is checked again when it is given. Instead, Grounds is called on every change of one
+of these, and the peers whose answers depend on it drop them before anything else is served. So an answer that is never
+asked for again keeps nothing alive, either.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Resting(Protocol):
 
 
 class Grounds:
-    """What prepared answers rest on, by topic, and who is to forget them when it changes."""
+    """The topics that prepared answers depend on, and the peers that must drop their answers when one changes."""
 
     def __init__(self) -> None:
         self._resting: dict[str, set[Resting]] = {}
         self._prepared = 0
 
     def rest(self, peer: Resting, topic: str) -> bool:
-        """Whether there is room for another answer of this peer, which rests on the topic; if not, nobody has any."""
+        """True if this peer may prepare another answer that depends on the topic; if not, all have been dropped."""
         self._prepared += 1
         if self._prepared > _MOST_PREPARED:
             self.everything_changed()
@@ -68,7 +68,7 @@ class Grounds:
             peer.forget()
 
     def everything_changed(self) -> None:
-        """What somebody may do has changed, and nobody looks whose answers that concerns."""
+        """Permissions have changed: every peer drops its answers, without a look at whom the change concerns."""
         self._prepared = 0
         while self._resting:
             for peer in self._resting.popitem()[1]:

@@ -81,7 +81,7 @@ _WITH_START_OFFSET = frozenset(
 )
 _ADMIN_CLIENT = "__admin_client"
 _QUICK_UNTIL = 512 * 1024
-"""Where in a request batches begin that are not ordinary any more: what came before took the event loop long enough."""
+"""From this position in a request on, batches take the general path: those before took the event loop long enough."""
 
 
 class ProduceApi:
@@ -296,7 +296,7 @@ class ProduceApi:
         return await written if isinstance(written, Coroutine) else written
 
     async def _finish(self, connection: Connection, work: Work) -> None:
-        """Complete what waits, all of it side by side; a request that takes too long is told so, as Kafka does."""
+        """Complete what waits, all of it side by side; one that takes too long gets a time-out error, as in Kafka."""
         timeout = max(work.request.timeout_ms, 0) / 1000
         places = list(work.waiting)
         indexes = work.indexes()

@@ -34,7 +34,7 @@ _ACKS_ALL, _ACKS_NONE = -1, 0
 
 
 class Target:
-    """Where a repeated request goes, and the response it gets."""
+    """The target of a repeated request, and the response to it."""
 
     __slots__ = ("acks", "fill", "partition", "request")
 

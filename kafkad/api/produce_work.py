@@ -1,4 +1,4 @@
-"""One Produce request under way: what its partitions are told, now or later."""
+"""One Produce request under way: the answers for its partitions, given now or later."""
 
 from __future__ import annotations
 

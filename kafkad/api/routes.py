@@ -1,4 +1,4 @@
-"""THE list: every request this broker answers, its versions, the rights it needs, and who answers it.
+"""THE list: every request this broker answers, its versions, the rights it needs, and its handler.
 
 A handler is named as text and imported at its first request, so that starting costs nothing for what nobody asks.
 It is `handle(context, request, message)` and returns the response message, or a coroutine or a future of it. Produce
@@ -23,7 +23,7 @@ class Route(NamedTuple):
     first: int
     last: int
     permissions: tuple[Permission, ...]
-    """What the whole request needs is asked for by `dispatch`, the rest by the handler."""
+    """The rights that the whole request needs, checked by `dispatch`; the handler checks the others."""
     handler: str = IN_PLACE
     items: int = 20_000
     """The most items a request may name, in all its arrays together; more where they are answered in pieces."""

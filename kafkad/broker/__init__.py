@@ -10,7 +10,7 @@ from kafkad.config import Config
 
 
 def run(config: Config, read_config: Callable[[], Config]) -> int:
-    """Serve until told to stop; the exit code. `read_config` reads the configuration anew, for a reload."""
+    """Serve until told to stop; the exit code. `read_config` reads the configuration again, for a reload."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(config, read_config))
 

@@ -196,7 +196,7 @@ class Daemon:
     # -- while it runs ---------------------------------------------------------------------------------------------
 
     def _reload(self, parts: Parts) -> None:
-        """SIGHUP: read the configuration anew; what cannot change while running waits for a restart, and is named."""
+        """SIGHUP: read the configuration again; what cannot change while running waits for a restart, and is named."""
         self._notifier.reloading()
         try:
             reload = self._settings.static.with_file(self._read_config())

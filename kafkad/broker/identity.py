@@ -14,7 +14,7 @@ from kafkad.meta.znodes import LogDirs
 
 
 class StartError(Exception):
-    """Why the broker cannot start, for a person to read."""
+    """The reason that the broker cannot start, in words for people."""
 
 
 async def choose_broker_id(session: MetaStore, config: Config, known: int | None) -> int:

@@ -28,7 +28,7 @@ class Lifecycle:
         self.doing = doing
 
     def health(self) -> Condition:
-        """A broker that loads its logs is healthy, however long that takes: nobody shall kill it for that."""
+        """A broker that loads its logs is healthy, however long that takes, so that no liveness probe kills it."""
         return Condition(True, self.doing or "ok")
 
     def ready(self) -> Condition:

@@ -19,7 +19,7 @@ READ_AT_ONCE = 500
 
 T = TypeVar("T")
 Limit = Callable[[], int]
-"""kafkad.metrics.max.partitions: how many are told one by one."""
+"""kafkad.metrics.max.partitions: the most partitions that have series of their own."""
 
 
 class LogSample(NamedTuple):

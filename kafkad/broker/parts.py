@@ -91,7 +91,7 @@ class Platform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """Who this broker is and by which settings it goes; its logs are open.
+    """This broker's identity and settings; its logs are open.
 
     `was_here` says that its log directories were this broker's before.
     """
@@ -177,7 +177,7 @@ class Parts:
 
     @property
     def idle(self) -> bool:
-        """Nobody waits for an answer that is still being worked out."""
+        """True if no answer is still being worked out."""
         return self.dispatcher.idle and self.produce.idle
 
     async def stop(self) -> None:

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 _FEWEST_FILES = 64
 _MOST_RESOLVED = 1000
-"""Sets of overrides: whoever changes a topic's settings again and again leaves one behind each time."""
+"""Sets of overrides that are kept: each change of a topic's settings leaves one behind."""
 
 
 class Settings:

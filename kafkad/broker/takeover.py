@@ -86,7 +86,7 @@ def tell_of_damage(tp: TopicPartition, damage: Damage) -> None:
 
 
 def tell_of_strays(logs: LogManager, replicas: ReplicaManager) -> None:
-    """Of partitions on disk that the store does not know: they are left alone, and may be somebody's only copy."""
+    """Names partitions on disk that the store does not know: they are left alone, and may be the only copy."""
     strays = sorted(log.directory for tp, log in logs.logs.items() if replicas.find(*tp) is None)
     if strays:
         log.warning("the metadata store has no topic for %s; these directories are left alone", _some(strays))

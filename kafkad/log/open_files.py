@@ -11,7 +11,7 @@ from typing import Protocol
 from kafkad.log.files import Files
 
 _SHARE = 8
-"""When there are too many, this part of the limit is closed at once, so that not every open has to close one."""
+"""The part of the limit that is closed at once when it is exceeded, so that not every open has to close one."""
 _AT_WORK = 4
 """Owners that used their files within so many opens may still be using them, and keep them."""
 

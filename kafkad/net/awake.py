@@ -14,8 +14,8 @@ from typing import Final
 
 NEVER: Final = float("-inf")
 SOON_S: Final = 100e-6
-"""Long enough for a client that is woken, reads 64 KB and asks for more. Who sends on one connection every 100 us
-keeps a core busy, but it yields to whoever needs it; at half that pace nothing is polled for."""
+"""Long enough for a client that is woken, reads 64 KB and asks for more. A client that sends on one connection
+every 100 us keeps a core busy, but the loop yields it when others need it; at half that pace there is no polling."""
 
 
 class Awake:

@@ -51,7 +51,7 @@ _SMALLEST_FRAME = 8  # api key, version, correlation id
 _SMALL_FRAME = 64 * 1024
 """Copying what has arrived of such a frame costs less than a buffer of its own."""
 _MOST_REPLIED = 256 * 1024
-"""When the replies to requests that arrived together have so many bytes, they are sent before the next is answered."""
+"""Replies to requests that arrived together are sent once they have so many bytes, before the next is answered."""
 _WORTH_WAKING = 256 * 1024
 
 
@@ -115,7 +115,7 @@ class Connection:
         self.closed = False
         self.last_active = listener.tick
         self.peer: Any = None
-        """Who is there; kept for the dispatcher, which has made it."""
+        """The peer, created by the dispatcher and kept for it."""
         self.on_reply: Callable[[], None] | None = None
         """Called when the answer to a PENDING request is there."""
         self._transport = transport
@@ -387,7 +387,7 @@ class Connection:
 
     def _give_back(self) -> None:
         if self._large is not None:
-            if not self._keeps:  # else whoever works on the request still reads it
+            if not self._keeps:  # otherwise its handler still reads it
                 self.listener.buffers.give(self._large)
             self._large = None
             self.listener.queued.leave(self)

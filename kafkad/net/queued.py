@@ -1,4 +1,4 @@
-"""Memory for what stands between the sockets and the handlers: requests that have come in part, replies nobody reads.
+"""Memory for what stands between the sockets and the handlers: incomplete requests, and replies not yet read.
 
 It is counted over all connections together. When requests hold as much as `queued.max.request.bytes`, of those that
 have a large one under way only the first in line is read on; small requests are served as always. When replies hold as
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _SHARE_OF_MEMORY: Final = 16
 _LARGEST_DEFAULT: Final = 64 << 20
 _STALLED_S: Final = 10.0
-"""The first in line is closed when so long nothing came of its request: others wait for it."""
+"""The first in line is closed when nothing of its request has come for so long: others wait for it."""
 _CGROUP_LIMIT: Final = "/sys/fs/cgroup/memory.max"
 
 
@@ -75,7 +75,7 @@ class Queued:
             self._let_go_on()
 
     def may_go_on(self, connection: Queuer) -> bool:
-        """When full: whether it is the first in line; if not, it is resumed when that changes."""
+        """True unless the limit is reached and others are before it in line; it is then resumed when that changes."""
         self._waiting.setdefault(connection)
         if not self._watching:
             self._watching = True

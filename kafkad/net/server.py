@@ -217,7 +217,7 @@ class Listener:
         return self.accepted - len(self.connections)
 
     def forget(self, connection: Connection) -> None:
-        """A connection of ours has closed itself."""
+        """Called by a connection of this listener that has closed."""
         server = self.server
         if self.connections.pop(connection.fd, None) is not None:
             server.total -= 1

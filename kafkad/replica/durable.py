@@ -28,7 +28,7 @@ class Durable:
         await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def sync(self, log: Log, on_done: OnDone) -> None:
-        """Call `on_done` once the records that are in `log` now are on the disk, with whoever else waits for that."""
+        """Call `on_done` once the records now in `log` are on the disk; all that wait share one fsync."""
         self._group.fsync(log, on_done)
 
     def _run_in_thread(self, work: Callable[[], None], on_done: OnDone) -> None:

@@ -60,7 +60,7 @@ class Following:
         self._cut(leader_end)
 
     def start_again(self, offset: int) -> None:
-        """The leader's log starts after the end of ours: nothing here is of use any more."""
+        """Empties the log and starts it at `offset`: the leader's log starts after the end of ours."""
         self._partition.log.truncate_fully_at(offset)
         self._partition.clip_high_watermark()
 
@@ -70,7 +70,7 @@ class Following:
 
 
 def cut_offset(epochs: LeaderEpochs, log_end: int, epoch: int, leader_end: int) -> int:
-    """Where to cut a log whose leader has records of `epoch` up to `leader_end`, and none of a later one below."""
+    """The offset to cut a log at whose leader has records of `epoch` up to `leader_end`, and no later epoch below."""
     own_epoch, own_end = epochs.end_offset_for(epoch, log_end)
     if own_epoch < 0:
         return min(leader_end, log_end)

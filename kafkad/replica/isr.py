@@ -20,7 +20,7 @@ class Follower(NamedTuple):
     """The end of its log: the offset it asked for last."""
     start_offset: int = UNKNOWN_OFFSET
     caught_up_ms: float = -inf
-    """When it last had everything that the leader had."""
+    """The last time at which it had everything that the leader had."""
     fetched_ms: float = -inf
     leader_end: int = UNKNOWN_OFFSET
     """The end of the leader's log at its last fetch."""
@@ -71,6 +71,6 @@ def may_join(follower: Follower, high_watermark: int, epoch_start: int) -> bool:
 def high_watermark(
     now_at: int, leader_end: int, maximal: Iterable[int], followers: Mapping[int, Follower], joining: Iterable[int] = ()
 ) -> int:
-    """Where everybody of the maximal ISR is, and whoever is about to join it; it never goes back."""
+    """The offset that all members of the maximal ISR have, and all that are about to join it; it never goes back."""
     ends = [followers[broker].end_offset for broker in {*maximal, *joining} if broker in followers]
     return max(now_at, min([leader_end, *ends]))

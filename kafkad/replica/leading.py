@@ -29,7 +29,7 @@ class Leading:
         self.isr = isr
         self.followers = followers
         self.epoch_start = epoch_start
-        """Where the log ended when the epoch began: who joins the ISR has come so far."""
+        """The end of the log when the epoch began: a replica must have come so far to join the ISR."""
         self.proposed: tuple[int, ...] | None = None
         """The ISR that the controller has been asked for; until it answers, either may be the true one."""
         self._lag_ms = lag_ms

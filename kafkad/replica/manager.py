@@ -68,14 +68,14 @@ class ReplicaManager:
         self._without_room: dict[TopicPartition, tuple[bytes, bool]] = {}
         """Replicas that a full disk did not allow, offline for the controller: topic id, and whether it is new."""
         self.on_topics_deleted: list[Callable[[list[str]], None]] = []
-        """Told of topics that the cluster has no more."""
+        """Called with topics that the cluster has no more."""
         self.on_topic_changed: list[Callable[[str], None]] = []
-        """Told of a topic when a partition of it that is here gets another role, is taken away or loses its disk, and
-        when the topic is deleted, or made anew under the same name."""
+        """Called with a topic when a partition of it that is here gets another role, is taken away or loses its disk,
+        and when the topic is deleted, or recreated under the same name."""
         self.on_replicas_changed: Callable[[], None] = lambda: None
-        """Told that replicas are gone with their log directory, or are here after all."""
+        """Called when replicas are gone with their log directory, or are here after all."""
         self.role_watchers: dict[str, Callable[[Partition], None]] = {}
-        """By topic, who is told when a partition of it changes its role here, is taken away, or loses its disk."""
+        """Callbacks by topic, for a partition of it that changes its role here, is taken away, or loses its disk."""
         logs.on_failure = self._directory_lost
 
     # -- look-ups --------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class ReplicaManager:
         return self._partitions.get(topic, _NOTHING)
 
     def get(self, topic: str, index: int) -> Partition:
-        """The replica here; NOT_LEADER_OR_FOLLOWER when only other brokers have it, UNKNOWN_... when nobody has."""
+        """The replica here; NOT_LEADER_OR_FOLLOWER when only other brokers have it, UNKNOWN_... when none has."""
         partition = self.find(topic, index)
         if partition is None:
             self.metadata.partition(topic, index)

@@ -1,4 +1,4 @@
-"""One replica of one partition on this broker: its role, its high watermark, and who waits for it.
+"""One replica of one partition on this broker: its role, its high watermark, and the requests that wait for it.
 
 Written only from the event loop. The role comes from the controller (LeaderAndIsr). What only a leader does about its
 followers is in `leading`, what only a follower does in `following`; here is what every produce and fetch asks for.
@@ -189,7 +189,7 @@ class Partition:
         self._alone_in_sync = self.is_leader and self.role.isr == (self.broker_id,)
         self._acks_fsync = config.acks_fsync
         self.commits_at_once = self._alone and not config.acks_fsync
-        """What is appended is committed when `append` returns: nobody has to ask `when_committed`."""
+        """True if records are committed when `append` returns, so that `when_committed` is not needed."""
         self.flushed_only = config.read_flushed_only
         if self.flushed_only:
             self.log.on_flushed = self._flushed
@@ -251,7 +251,7 @@ class Partition:
     # -- committed -------------------------------------------------------------------------------------------------
 
     def clip_high_watermark(self) -> None:
-        """The log has been cut, or begins anew."""
+        """The log has been cut, or was emptied to start at another offset."""
         self.high_watermark = min(max(self.high_watermark, self.log.start_offset), self.log.end_offset)
 
     def when_committed(self, end: int, on_committed: OnCommitted) -> None:

@@ -72,7 +72,7 @@ class Waits:
         self._call_soon = call_soon
         self._stirred: list[FetchWait] = []
         self.fetches = 0
-        """How many wait."""
+        """The number of fetches that wait."""
 
     def fetch(self, max_wait_ms: int, attempt: Callable[[bool], bool]) -> FetchWait:
         wait = FetchWait(self, attempt)
