@@ -166,12 +166,17 @@ class _Answer:
         )
 
     def _partitions(self, topic: TopicMetadata) -> list[MetadataResponsePartition]:
-        """Kept from one answer to the next: with ten thousand partitions this is most of the work."""
+        """Kept from one answer to the next: with ten thousand partitions this is most of the work.
+
+        An answer in pieces may come to a topic after it was deleted, and another was made under its name.
+        """
         if self.request.version == 0:
             return self._live_partitions(topic)
         made = self._made.get(topic.name)
         if made is None:
-            made = self._made[topic.name] = self._all_partitions(topic)
+            made = self._all_partitions(topic)
+            if self._context.replicas.metadata.topics.get(topic.name) is topic:
+                self._made[topic.name] = made
         return made
 
     def _all_partitions(self, topic: TopicMetadata) -> list[MetadataResponsePartition]:

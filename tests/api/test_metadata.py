@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
+from kafkad.api.context import Request
+from kafkad.api.metadata import handle
 from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode
+from kafkad.net.connection import Connection
+from kafkad.turns import at_once
+from kafkad.wire.frames import RequestHeader
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.one_broker import CLUSTER_ID, OneBroker
 
@@ -39,6 +46,23 @@ def test_a_missing_topic_is_created_and_described_at_once(broker: OneBroker, ver
         assert partition.leader_epoch == 0
     if version >= 10:
         assert topic.topic_id == broker.replicas.metadata.topics["new"].id
+
+
+def test_what_an_answer_in_pieces_saw_of_a_deleted_topic_is_not_kept_for_the_next_of_its_name(
+    broker: OneBroker,
+) -> None:
+    for name in ("first", "second"):
+        broker.create(name)
+    header = RequestHeader(MetadataRequest.__schema__.key, 12, 1, "test")
+    asked = Request(header, cast(Connection, broker.connection), memoryview(b""))
+    answer = handle(broker.context, asked, MetadataRequest(topics=None))
+    next(answer)
+    [deleted] = broker.run(broker.controller.delete_topics(["second"], timeout_ms=5_000))
+    assert deleted.error is None
+    broker.create("second", partitions=2)
+    at_once(answer)
+    [topic] = ask(broker, 12, "second").topics
+    assert [partition.partition_index for partition in topic.partitions] == [0, 1]
 
 
 def test_nothing_is_created_for_who_does_not_want_it(broker: OneBroker) -> None:
