@@ -270,6 +270,16 @@ def test_address_in_use(tmp_path: Path) -> None:
         assert "Traceback" not in second.log
 
 
+def test_http_address_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        kafkad = KafkadProcess(tmp_path, {"http.listener": address}).start(wait=False)
+        assert kafkad.process is not None
+        assert kafkad.process.wait(SECONDS) == 1
+        assert f"cannot start: cannot serve HTTP on {address}: Address already in use; see" in kafkad.log
+        assert not kafkad.log_directory().exists()
+
+
 def test_bad_configuration_touches_no_data(tmp_path: Path) -> None:
     kafkad = KafkadProcess(tmp_path, {"log.segment.bytes": "many"}).start(wait=False)
     assert kafkad.process is not None

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from errno import EADDRINUSE
 from random import Random
 from time import monotonic
 
@@ -128,7 +129,10 @@ class Daemon:
         try:
             return await http.serve(address, endpoints)
         except OSError as error:
-            raise StartError(f"cannot serve HTTP on {address}: {error.strerror}; see http.listener") from error
+            where = config.value("http.listener")
+            # of an address that is taken asyncio says a whole sentence
+            why = os.strerror(EADDRINUSE) if error.errno == EADDRINUSE else error.strerror or error
+            raise StartError(f"cannot serve HTTP on {where}: {why}; see the setting http.listener") from error
 
     async def _open_store(self, directory: str) -> EmbeddedStore:
         refuse_lost_store(directory, self._logs.directories)
