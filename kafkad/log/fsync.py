@@ -15,7 +15,7 @@ from kafkad.log.flush import sync_place, sync_records
 from kafkad.log.log import Log
 
 OnDone = Callable[[StorageError | None], None]
-RunInThread = Callable[[Callable[[], None], OnDone], None]
+RunInThread = Callable[[Callable[[], None], OnDone], object]
 """Runs the first in a thread, and then the second on the loop, with the StorageError that the first raised or None."""
 
 

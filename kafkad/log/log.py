@@ -684,7 +684,7 @@ class Log:
     def start_flush(self) -> Flush:
         """Everything that must reach the disk before the recovery point may move to the present end.
 
-        `Flush.sync` does the work and may run in a thread; on success, `end_flush` follows on the event loop.
+        `Flush.sync` does the work and may run in a thread; `end_flush` or `flush_failed` follows on the event loop.
         """
         active = self._segments.active
         with disk_errors(self.directory, "flushing"):
@@ -718,6 +718,11 @@ class Log:
             self._flushed_size = max(self._flushed_size, flush.size)
         self.records_flushed(flush.upto, flush.truncations)
 
+    def flush_failed(self, flush: Flush) -> None:
+        """What it was to put on the disk, beside records, is left to the next."""
+        self._new_names = self._new_names or flush.names
+        self.epochs.dirty = self.epochs.dirty or self.epochs.path in flush.paths
+
     def records_flushed(self, upto: int, truncations: int) -> None:
         """The records before `upto` are on the disk, unless the log was cut back since it counted `truncations`."""
         if truncations == self._truncations and upto > self.flushed_until:
@@ -727,7 +732,11 @@ class Log:
     def flush(self) -> None:
         """Flush all of it and wait for the disk."""
         flush = self.start_flush()
-        flush.sync()
+        try:
+            flush.sync()
+        except StorageError:
+            self.flush_failed(flush)
+            raise
         self.end_flush(flush)
 
     # -- close and rename ------------------------------------------------------------------------------------------

@@ -12,16 +12,31 @@ from kafkad.log.fsync import GroupFsync, OnDone
 from kafkad.log.log import Log
 
 
+def _nobody_listens(error: StorageError) -> None:
+    pass
+
+
 class Durable:
     def __init__(self, files: Files, threads: Executor) -> None:
         self._threads = threads
         self._group = GroupFsync(files, self._run_in_thread)
+        self.on_failure: Callable[[StorageError], None] = _nobody_listens
+        """Told of each flush and fsync that fails, for who waited for it may have given up meanwhile."""
 
     async def flush(self, log: Log) -> None:
-        """Put the log and its indexes on the disk, and its recovery point behind them; StorageError."""
+        """Put the log and its indexes on the disk, and its recovery point behind them; StorageError.
+
+        It goes on to its end if its caller gives up.
+        """
         flush = log.start_flush()
-        await self.run(flush.sync)
-        log.end_flush(flush)
+
+        def end(error: StorageError | None) -> None:
+            if error is None:
+                log.end_flush(flush)
+            else:
+                log.flush_failed(flush)
+
+        await asyncio.shield(self._run_in_thread(flush.sync, end))
 
     async def run(self, work: Callable[[], None]) -> None:
         """Do what waits for a disk in a thread."""
@@ -31,7 +46,7 @@ class Durable:
         """Call `on_done` once the records now in `log` are on the disk; all that wait share one fsync."""
         self._group.fsync(log, on_done)
 
-    def _run_in_thread(self, work: Callable[[], None], on_done: OnDone) -> None:
+    def _run_in_thread(self, work: Callable[[], None], on_done: OnDone) -> asyncio.Future[None]:
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
 
         def done(finished: asyncio.Future[None]) -> None:
@@ -39,5 +54,8 @@ class Durable:
             if error is not None and not isinstance(error, StorageError):
                 raise error
             on_done(error)
+            if error is not None:
+                self.on_failure(error)
 
         running.add_done_callback(done)
+        return running

@@ -54,6 +54,7 @@ class ReplicaManager:
         self.metadata.on_topic_gone.append(self._topic_changed)
         self.waits = parts.waits
         self.durable = parts.durable
+        self.durable.on_failure = self.directory_failed
         self.probes = TopicProbes()
         self._topic_config = topic_config
         self._load_configs = load_configs

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -222,6 +224,40 @@ def test_a_failed_fsync_is_told_whether_the_request_repeats_or_not(
         disk.setattr(frames.broker.replicas.logs.files, "sync", refuse)
         answer = produce(frames, batch())
     assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+
+@pytest.mark.parametrize("settings", [{"kafkad.acks.fsync": "true"}, {"flush.messages": "1"}])
+def test_a_failed_fsync_takes_its_directory_offline_though_its_producer_waits_no_more(
+    frames: Frames, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]
+) -> None:
+    """The kernel has dropped the records, and the next fsync would say that all is well."""
+    frames.broker.create("t", configs=settings)
+    hangs, refused = threading.Event(), threading.Event()
+
+    def refuse_once_and_late(fd: int) -> None:
+        if not refused.is_set():
+            hangs.wait(20)
+            refused.set()
+            raise OSError(errno.EIO, "the disk is gone")
+
+    impatient = request(frames, 9, {0: batch()})
+    impatient.timeout_ms = 1
+    partition = frames.broker.replicas.get("t", 0)
+    with monkeypatch.context() as disk:
+        disk.setattr(frames.broker.replicas.logs.files, "sync", refuse_once_and_late)
+        assert frames.begin(impatient, 9) is None
+
+        def answered() -> bool:
+            frames.broker.timers.expire(frames.broker.context.clock.monotonic_ms())
+            return bool(frames.connection.replies)
+
+        frames.broker.run_until(answered)
+        assert [answer.error_code for answer in answers(frames)] == [ErrorCode.REQUEST_TIMED_OUT]
+        assert partition.failure is None
+        hangs.set()
+        deadline = time.monotonic() + 20
+        frames.broker.run_until(lambda: partition.failure is not None or time.monotonic() > deadline)
+    assert produce(frames, batch()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def with_follower(frames: Frames, epoch: int, **change: object) -> None:

@@ -89,6 +89,29 @@ def test_the_recovery_point_stays_where_a_sync_failed(home: Home) -> None:
     assert log.recovery_point == 0
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_a_failed_flush_has_left_out_is_left_to_the_next(home: Home, whole: bool) -> None:
+    """Too many open files are no reason to take the directory offline."""
+    log = home.open()
+    fill(log, 1)
+    home.files.fail("open", errno.EMFILE)
+    with pytest.raises(StorageError):
+        if whole:
+            log.flush()
+        else:
+            flush = log.start_flush()
+            try:
+                flush.sync()
+            except StorageError:
+                log.flush_failed(flush)
+                raise
+    assert log.recovery_point == 0
+    home.files.synced.clear()
+    log.flush()
+    assert {log.directory, log.epochs.path} <= set(home.files.synced)
+    assert log.recovery_point == 1
+
+
 def test_a_flush_syncs_every_segment_since_the_recovery_point_and_the_names(home: Home) -> None:
     log = home.open()
     fill(log, 40)
