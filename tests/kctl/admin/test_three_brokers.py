@@ -157,7 +157,7 @@ def test_a_transaction_that_is_looked_after(on_three: Kctl, three: Three) -> Non
     time.sleep(0.01)
     assert on_three("txns", "hanging", "txn-open", "--max-timeout", "1ms") == (Exit.DONE, *_headers(on_three))
     refused = on_three("-y", "txns", "abort", "txn-open:0", "--start-offset", "0")
-    assert refused.code == Exit.REFUSED and "still looks after" in refused.err
+    assert refused.code == Exit.REFUSED and "still manages" in refused.err
     assert on_three("-y", "txns", "abort", "txn-open:0", "--start-offset", "5").code == Exit.NOT_FOUND
     producer.abort_transaction()
     until(lambda: items(on_three, "txns", "producers", "txn-open", "--open") == [], "the marker is written")

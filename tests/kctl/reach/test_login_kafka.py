@@ -117,7 +117,9 @@ def test_mechanism_that_is_not_enabled(kctl: Kctl, ports: dict[str, int], author
     login = ["-X", "sasl.username=bob", "-X", "sasl.password=sesame"]
     ran = kctl("-b", f"localhost:{ports['PLAIN_ONLY']}", *flags, *login, "topics", "list")
     assert ran.code == Exit.UNAUTHORIZED
-    assert ran.err.startswith("error: the broker does not take SCRAM-SHA-256; it takes PLAIN (UNSUPPORTED_SASL_MECHAN")
+    assert ran.err.startswith(
+        "error: the broker does not support SCRAM-SHA-256; it supports PLAIN (UNSUPPORTED_SASL_MECHAN"
+    )
 
 
 @pytest.mark.parametrize(
