@@ -1,4 +1,4 @@
-"""What every test shares: the rule that continuous integration skips nothing unseen, and where its time goes."""
+"""Shared parts of all tests: the rule that continuous integration skips nothing unseen, and where its time goes."""
 
 from __future__ import annotations
 

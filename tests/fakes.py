@@ -146,7 +146,7 @@ class MortalFiles(Files):
 
 
 def read_slice(file: LogFile, position: int, length: int) -> bytes:
-    """What a consumer would be sent."""
+    """The bytes that a consumer would be sent."""
     return os.pread(file.fd, length, position)
 
 

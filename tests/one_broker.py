@@ -218,7 +218,7 @@ class OneBroker:
 
 
 async def handled(context: Context, message: Any, version: int, connection: object) -> Any:
-    """What the handler answers."""
+    """The handler's answer."""
     key = message.__schema__.key
     request = decode(type(message), version, encode(message, version))
     route = BY_KEY.get(key) or next(route for route in context.between_brokers if route.key == key)

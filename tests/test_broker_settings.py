@@ -1,4 +1,4 @@
-"""What the parts of a broker are told of its settings."""
+"""The settings that are handed to the parts of a broker."""
 
 from __future__ import annotations
 

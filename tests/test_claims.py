@@ -13,7 +13,7 @@ from kctl.cli import root
 
 ROOT = Path(__file__).parents[1]
 PARTS = {"cluster", "ZooKeeper", "TLS", "transactions", "programs of one's own on PySpark"}
-"""What is not there yet: a claim may wait for nothing else."""
+"""Parts that do not exist yet: a claim may wait for no others."""
 
 
 class Claim(NamedTuple):

@@ -1,4 +1,4 @@
-"""What an installation has to bring: dependencies, extras, and the wheel itself."""
+"""The parts of an installation: dependencies, extras, and the wheel itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make` installs, and that it does not install it again. Python is played: no package is fetched."""
+"""The installations of `make`, each done only once. Python is played: no package is fetched."""
 
 from __future__ import annotations
 

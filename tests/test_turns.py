@@ -16,7 +16,7 @@ class Loop:
         self.lane = Lane(self._soon.append, lambda: self.now)
 
     def turn(self) -> float:
-        """How long it took."""
+        """The time it took."""
         begin, soon = self.now, self._soon[:]
         self._soon.clear()
         for callback in soon:

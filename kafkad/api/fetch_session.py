@@ -158,7 +158,7 @@ class Session:
             moved[each] = None
 
     def close(self) -> Pieces[None]:
-        """Ends the session: no request will name it again. Partitions of a fetch under way stay watched until then."""
+        """Ends the session: no request will name it again. A fetch under way still watches its partitions."""
         self.closed = True
         if self.busy:
             return

@@ -85,7 +85,7 @@ class RemoteChannel(Channel):
 class BrokerQueue:
     """Requests to one broker in their order; each is sent again until it is answered, or the broker is gone.
 
-    An error that is not the network's is a fault of ours: it is logged, and must not hold up all other requests.
+    An error that is not the network's is a bug: it is logged, and must not hold up all other requests.
     """
 
     def __init__(self, broker: int, channel: Channel, sleep: Sleep) -> None:

@@ -318,7 +318,7 @@ def test_an_append_wakes_a_waiting_follower_though_nothing_is_committed(frames: 
 
 
 def test_a_wait_does_not_tell_again_how_far_the_follower_has_come(frames: Frames) -> None:
-    """What it waited with says nothing about the time at which it is answered."""
+    """The offset of the request that waited must not be noted again when it is answered."""
     frames.broker.create("t")
     partition = replicate(frames, (1, 2))
     asked: list[int] = []

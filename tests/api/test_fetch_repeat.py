@@ -28,7 +28,7 @@ _topics = count()
 
 @dataclass(frozen=True)
 class Reader:
-    """How one consumer fetches; the numbers that stay the same from fetch to fetch."""
+    """The parameters of one consumer's fetches that stay the same from fetch to fetch."""
 
     version: int
     in_session: bool

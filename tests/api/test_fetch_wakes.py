@@ -158,7 +158,7 @@ async def open_session(directory: Path, replica: int, count: int) -> Made:
 
 
 async def cost_of_a_wake(directory: Path, replica: int, count: int) -> int:
-    """How many functions are called from an append to the answer of the fetch that waits for it."""
+    """The number of function calls from an append to the answer of the fetch that waits for it."""
     made = await open_session(directory, replica, count)
     assert made.begin(replica, {}) is None
     await asyncio.sleep(0)

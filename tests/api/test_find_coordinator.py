@@ -105,7 +105,7 @@ def test_other_kinds_of_keys_are_refused(
 def test_more_replicas_than_there_are_brokers_are_refused_when_somebody_asked_for_them(
     tmp_path: Path, version: int, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Why is said in the log."""
+    """The reason is in the log."""
     broker = OneBroker(tmp_path, "offsets.topic.replication.factor=3")
     for _ in range(2):
         [(_, *answer)] = ask(broker, version, "g")

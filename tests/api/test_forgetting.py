@@ -1,4 +1,4 @@
-"""What clients name and do must not stay for ever: deleted topics, long names, settings that were tried."""
+"""Traces of clients that must not stay for ever: deleted topics, long names, settings that were tried."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def known_topics(broker: OneBroker, request: Any, answer: Any) -> None:
 
 
 def metadata(broker: OneBroker, request: Any, answer: Any) -> None:
-    """Where Kafka says that the topic it creates has no leader yet, kafkad has waited for it."""
+    """Kafka says that the topic it creates has no leader yet; kafkad has waited for one."""
     known_topics(broker, request, answer)
     created = [topic.name for topic in answer.topics if topic.error_code == 5]
     answer.topics = [topic for topic in answer.topics if topic.error_code != 5]

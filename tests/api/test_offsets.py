@@ -78,7 +78,7 @@ def topic_id_of(broker: OneBroker, name: str) -> bytes:
 def fetch(
     broker: OneBroker, version: int, group: str, *asked: tuple[str, int], stable: bool = False
 ) -> list[tuple[str, int, int, int, str, ErrorCode]] | ErrorCode:
-    """What is known of some partitions, or of all when none is named; the group's error when it has one."""
+    """The committed offsets of some partitions, or of all when none is named; the group's error when it has one."""
     if version < 8:
         wanted = [OffsetFetchRequestTopic(name=name, partition_indexes=[index]) for name, index in asked]
         answer = broker.ask(OffsetFetchRequest(group_id=group, topics=wanted or None, require_stable=stable), version)

@@ -72,7 +72,7 @@ DOCUMENTED = """
 """Of the table "Operations and Resources on Protocols" in the documentation of Kafka 3.9."""
 
 NOT_ASKED_FOR = {("Produce", "IdempotentWrite Cluster")}
-"""What is documented, but no broker asks for any more (KIP-679)."""
+"""Rights that are documented, but that no broker asks for any more (KIP-679)."""
 UNDOCUMENTED = {
     ("CreateTopics", "DescribeConfigs Topic"),  # for the settings in the answer
     ("DeleteTopics", "Describe Topic"),  # or a topic that is given by its id has no name in the answer

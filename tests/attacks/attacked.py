@@ -26,13 +26,13 @@ MOST_MEMORY_MB = 200.0
 WATCHDOG_S = 4.0
 """Asked for; kafkad speaks twice as often. systemd's unit asks for 30."""
 TOLERANCE = float(os.environ.get("KAFKAD_ATTACK_TOLERANCE", "10"))
-"""How many times 100 ms of wall time are allowed, since other things run meanwhile; of the broker's CPU, 100 ms are.
+"""Multiple of 100 ms of wall time that is allowed, since other things run meanwhile; of the broker's CPU, 100 ms are.
 On an idle machine, 1 holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suffered:
-    """What an attack did."""
+    """The effect of an attack."""
 
     name: str
     longest_ms: float
@@ -41,7 +41,7 @@ class Suffered:
     memory_mb: float
     silent_s: float
     kafka_ms: float | None = None
-    """How long the honest client of a Kafka 3.9.2 waited, where that was measured."""
+    """The time that the honest client of a Kafka 3.9.2 waited, where that was measured."""
 
     def __str__(self) -> str:
         kafka = "" if self.kafka_ms is None else f"  Kafka {self.kafka_ms:5.0f} ms"
@@ -79,7 +79,7 @@ class Honest:
 
 
 class Watchdog(threading.Thread):
-    """What systemd would hear: the longest silence."""
+    """A stand-in for systemd's watchdog: measures the longest silence."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(daemon=True)

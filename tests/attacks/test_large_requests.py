@@ -72,7 +72,7 @@ def _plain(field: Field, number: int) -> Any:
 
 
 def depth_of(cls: type[Any], version: int) -> int:
-    """How deep arrays stand in arrays."""
+    """The depth of nested arrays."""
     arrays = [field for field in cls.__schema__.fields if field.kind == "array" and within(version, field.versions)]
     inside = [depth_of(field.item, version) if isinstance(field.item, type) else 0 for field in arrays]
     return max((1 + depth for depth in inside), default=0)

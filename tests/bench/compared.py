@@ -32,11 +32,11 @@ class Promise:
     unit: str
     limit: float | None = None
     at_least: bool = False
-    """Whether more is better."""
+    """True if more is better."""
     ratio: float | None = None
 
     def line(self, mine: float | None, kafkas: float | None) -> tuple[str, bool]:
-        """What is printed, and whether the promise is kept."""
+        """The line to print, and True if the promise is kept."""
         ratio = None
         if mine and kafkas:
             ratio = mine / kafkas if self.at_least else kafkas / mine

@@ -40,7 +40,7 @@ class Figure:
     limit: float
     unit: str
     at_least: bool = False
-    """Whether the limit is the least that is good, not the most."""
+    """True if the limit is the least that is good, not the most."""
 
     @property
     def good(self) -> bool:

@@ -78,7 +78,7 @@ def figures(bootstrap: str, runs: int, only: str) -> Iterator[Figure]:
 
 
 def of_records(bootstrap: str, directory: Path, runs: int, only: str) -> Iterator[Figure | str]:
-    """What 100 MB of lines cost, there and then back, and what they cost kcat where it is."""
+    """The cost of 100 MB of lines, there and then back, and kcat's where it is installed."""
     if only not in "produce and consume 100 MB of lines":
         return
     lines = directory / "lines"

@@ -1,4 +1,4 @@
-"""What a bench needs of the machine: the load generator, and a broker's CPU and memory as the kernel counts them."""
+"""The machine as a bench needs it: the load generator, and a broker's CPU and memory as the kernel counts them."""
 
 from __future__ import annotations
 

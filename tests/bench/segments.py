@@ -35,7 +35,7 @@ class Cost(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """What kctl is called with, and Kafka's tool; `promise` says of CPU seconds or, of `size` bytes, of MB/s."""
+    """The arguments of kctl and of Kafka's tool; `promise` is in CPU seconds or, of `size` bytes, in MB/s."""
 
     promise: Promise
     kctl: Sequence[str]

@@ -35,7 +35,7 @@ KAFKAD = f"{sys.executable} -m kafkad --set listeners=PLAINTEXT://127.0.0.1:{{po
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 JAVA_RECORDS = 300_000
 FETCH_MB_S = 8
-"""Which of consumer-perf's columns."""
+"""The column of consumer-perf's output."""
 
 Row = dict[str, float]
 Table = dict[str, dict[str, Row]]
@@ -181,7 +181,7 @@ def _output(command: Sequence[str]) -> str:
 
 
 def ratios(mine: Row, others: Sequence[Row]) -> Row:
-    """How far ahead of the best of the others: more of what should be high, less of what should be low."""
+    """The lead over the best of the others: more of what should be high, less of what should be low."""
     ahead = {"mb_s": mine["mb_s"] / max(other["mb_s"] for other in others)}
     for column in ("cpu_us_req", "p50", "p99", "p999"):
         if column in mine:

@@ -77,7 +77,7 @@ PAUSE_S = 0.02
 """Between two rounds of a load: it is to last, not to be fast."""
 SAMPLES = 90
 ALLOWED_MB, ALLOWED_SHARE, ALLOWED_DESCRIPTORS, ALLOWED_THREADS = 3.0, 0.05, 8, 1
-"""What the last sixth of the last two thirds may have more than their first."""
+"""The most that the last sixth of the last two thirds may have above their first."""
 
 _numbers = itertools.count(1)
 
@@ -287,7 +287,7 @@ def sample(pid: int, second: float) -> Sample:
 
 
 def grown(samples: Sequence[Sample], slack: float = 1.0) -> list[str]:
-    """What was more at the end of the last two thirds than at their beginning, by the medians of a sixth of them."""
+    """The growth over the last two thirds, by the medians of their first and last sixth."""
     late = samples[len(samples) // 3 :]
     some = max(len(late) // 6, 1)
     found = []

@@ -202,7 +202,7 @@ class Instant(NamedTuple):
 
 
 def at_file(front: subprocess.Popen[bytes], path: Path) -> Instant:
-    """When the file is there."""
+    """The time and CPU time at which the file appeared."""
     while not path.exists():
         assert front.poll() is None, f"the run ended before {path.name}"
         time.sleep(0.02)

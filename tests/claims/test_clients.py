@@ -1,4 +1,4 @@
-"""What docs/claims.md says of producers, consumers and groups, with clients that everybody uses."""
+"""The claims of docs/claims.md about producers, consumers and groups, with clients that everybody uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/claims.md says of files: what is written, flushed, indexed, sent, and what of it is kept in memory."""
+"""The claims of docs/claims.md about files: what is written, flushed, indexed, sent, and kept in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compaction reports, and single rules of it that the model does not spell out."""
+"""Reports of a compaction, and single rules of it that the model does not spell out."""
 
 from __future__ import annotations
 

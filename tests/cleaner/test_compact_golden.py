@@ -16,7 +16,7 @@ from tests.wire.dump import LOGS
 
 LAST_OF_PRODUCER = {"compact-tx-0": {9: LastOfProducer(235, 0)}}
 SEGMENT_BYTES = {"compact-zstd-0": 4096, "compact-tx-0": 3000}
-"""What the topics were made with: it says which segments become one."""
+"""The settings that the topics were created with: they decide which segments become one."""
 CLEANED_ONCE = sorted(SEGMENT_BYTES)
 CLEANED_AGAIN = ["compact-0", "compact-tomb0-0"]
 

@@ -1,4 +1,4 @@
-"""Which segments become one."""
+"""Grouping of segments: those that compaction merges into one."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class Work:
         assert [problem for problem in problems if Path(problem.path).exists()] == []
 
     def readable(self) -> Iterator[Record]:
-        """What a reader of committed records gets, by the transaction indexes."""
+        """The records that a reader of committed records gets, by the transaction indexes."""
         aborted = self.partition.aborted()
         expected = 0
         for header, records in self.partition.batches():
@@ -198,7 +198,7 @@ class Work:
 
 
 def final(records: dict[int, Record]) -> dict[bytes | None, bytes | None]:
-    """What somebody who reads everything and goes by the keys ends up with."""
+    """The last value of each key, for a reader of everything."""
     state = {record.key: record.value for _, record in sorted(records.items()) if record.key is not None}
     return {key: value for key, value in state.items() if value is not None}
 

@@ -120,7 +120,7 @@ def clean_with_kafka(data: Path, works: dict[str, Work]) -> None:
 
 
 def forget(data: Path) -> None:
-    """What would tell Kafka that it belongs to another cluster, and that nothing came behind the recovery point."""
+    """Removes files that would tell Kafka that this is another cluster, or that nothing follows the recovery point."""
     for name in ("meta.properties", ".kafka_cleanshutdown"):
         (data / name).unlink()
     for path in data.glob("*/partition.metadata"):

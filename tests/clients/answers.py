@@ -1,4 +1,4 @@
-"""What real Kafka answered to every probe in every version, kept in answers.jsonl.
+"""Real Kafka's answers to every probe in every version, kept in answers.jsonl.
 
     python -m tests.clients.answers     asks real Kafka 3.9, and 4.3 for the versions that 3.9 does not serve, and
                                         writes the file anew (a long test holds it against them)

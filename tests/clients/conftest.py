@@ -14,7 +14,7 @@ from tests.oracle.kafka import Kafka, missing
 
 
 class Broker(Protocol):
-    """What the suites use of a running broker, kafkad or real."""
+    """The parts of a running broker, kafkad or real, that the suites use."""
 
     @property
     def bootstrap(self) -> str: ...

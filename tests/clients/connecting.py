@@ -15,7 +15,7 @@ from typing import Any, Self
 from tests.oracle.kafka import free_port, tool
 
 SECONDS = 90
-"""How long anything may take on a busy machine, the end of a session among it."""
+"""Longest time for anything on a busy machine, the end of a session among it."""
 STORES = ("configs", "offsets", "status")
 """The compacted topics in which workers keep what they know: `connect-` and one of these."""
 

@@ -18,7 +18,7 @@ from typing import Any
 from tests.oracle.kafka import tool
 
 SECONDS = 60
-"""How long a group may take for what it normally does at once."""
+"""Longest time for what a group normally does at once."""
 SESSION_MS = 45_000
 SHORT_SESSION_MS = 10_000
 """Of members that get killed: not so short that a busy machine ends it before."""

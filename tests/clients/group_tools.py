@@ -119,7 +119,7 @@ KAFKA_4_SAYS = {
     "describe the members of a group that is not there": _NOT_FOUND,
     "describe the state of a group that is not there": _NOT_FOUND,
 }
-"""What the tools of 4.3 say to a broker that answers in versions that Kafka 3.9 does not have, as real Kafka 4.3 does."""
+"""Output of 4.3's tools at a broker that answers in versions that Kafka 3.9 does not have, as real Kafka 4.3 does."""
 
 GROUP_SESSION = [*CONSUMERS, *AT_REST, *IN_USE, *AT_THE_END]
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class LeftBehind(NamedTuple, Generic[T]):
-    """What one Kafka wrote; a test takes a copy."""
+    """A directory that one Kafka wrote; a test takes a copy."""
 
     root: Path
     told: T

@@ -1,4 +1,4 @@
-"""What Kafka's own tools print with real Kafka 3.9, kept in printed.jsonl.
+"""Output of Kafka's own tools with real Kafka 3.9, kept in printed.jsonl.
 
     python -m tests.clients.printed     runs the whole session with the tools of each release at real Kafka 3.9, and
                                         writes the file anew (a long test holds it against them)

@@ -331,7 +331,7 @@ def answers(asker: Asker, api: str, version: int) -> dict[str, Plain]:
 
 
 COORDINATOR_LOAD_IN_PROGRESS = 14
-"""What real Kafka says while it fetches its first block of producer ids."""
+"""The error code of real Kafka while it fetches its first block of producer ids."""
 
 ANY = "..."
 """Stands for a value that is not compared."""

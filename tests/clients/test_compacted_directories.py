@@ -33,7 +33,7 @@ SETTINGS = {
     "log.segment.bytes": "20000",
 }
 GAPS = re.compile(r"Non-consecutive offsets in .*\n(  -?\d+ is followed by \d+\n)*")
-"""Which compaction leaves."""
+"""The gaps that compaction leaves, as Kafka's tool names them."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(300)]
 

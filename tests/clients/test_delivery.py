@@ -1,4 +1,4 @@
-"""How often a record is delivered when the program that reads it crashes between its steps (delivering.py)."""
+"""Deliveries of a record when the program that reads it crashes between its steps (delivering.py)."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ TOO_LONG = "m" * 5000
 
 @pytest.fixture
 def admin(broker: Broker) -> AdminClient:
-    """When groups are coordinated."""
+    """An admin client, once groups are coordinated."""
     asker = Asker(int(broker.bootstrap.rpartition(":")[2]))
     with contextlib.closing(asker.client):
         wait_for_coordinator(asker, "any")

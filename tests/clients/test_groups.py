@@ -123,7 +123,7 @@ def one_of_two_crashes(group: Group, start: Callable[[str, int], consumers.Consu
 
 @pytest.mark.parametrize(("client", "strategy", "commits"), cases("{strategy}, a member crashes", of="range".__eq__))
 def test_a_member_crashes(group: Group, client: str, strategy: str, commits: str) -> None:
-    """When its session is over the other one goes on where it had committed, and loses nothing."""
+    """When its session is over, the other member goes on from its committed offset, and loses nothing."""
     one_of_two_crashes(group, lambda name, session_ms: group.start(name, client, strategy, commits, session_ms))
 
 

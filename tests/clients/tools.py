@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a user saw, without what differs from one run to the next."""
+    """The output that a user saw, without what differs from one run to the next."""
 
     status: int
     stdout: str

@@ -1,4 +1,4 @@
-"""What a broker knows of topics, and how long what was worked out from it holds."""
+"""A broker's knowledge of topics, and how long results that were worked out from it are valid."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ HEAD = """\
 # configs tool.
 """
 LIVE = {"http.listener": "127.0.0.1:9404"}
-"""What this file sets, because a service wants it although a kafkad without a file does not."""
+"""The settings in this file that a service wants, although a kafkad without a file does not have them."""
 
 
 def render() -> str:

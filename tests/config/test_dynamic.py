@@ -1,4 +1,4 @@
-"""What AlterConfigs of a broker may change, with the sentences a real Kafka 3.9.2 answered."""
+"""The settings of a broker that AlterConfigs may change, with the sentences a real Kafka 3.9.2 answered."""
 
 import pytest
 

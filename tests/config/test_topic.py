@@ -1,4 +1,4 @@
-"""What a topic's logs obey, and which overrides a topic may have."""
+"""The settings that a topic's logs obey, and the overrides that a topic may have."""
 
 import pytest
 

@@ -185,7 +185,7 @@ class Cluster:
 
     @property
     def violations(self) -> list[str]:
-        """What no controller may tell a broker."""
+        """Messages to brokers that no controller may send."""
         return [violation for fake in self.fakes for violation in fake.violations]
 
     async def kill(self, broker: int) -> None:

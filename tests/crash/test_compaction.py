@@ -53,7 +53,7 @@ def stored(directory: Path) -> Iterator[Record]:
 
 
 def compare(directory: Path, partition: int, writer: KeyedWriter) -> int:
-    """What must hold of a compacted partition, given what was acknowledged; how many records are there."""
+    """Checks a compacted partition against what was acknowledged; returns its number of records."""
     there = list(stored(directory))
     written = {offset: value for (number, offset), value in writer.acknowledged.items() if number == partition}
     offsets = [record.offset for record in there]

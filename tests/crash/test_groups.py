@@ -99,7 +99,7 @@ def test_stable_group(kafkad: KafkadProcess) -> None:
 
 
 def test_group_whose_members_join(kafkad: KafkadProcess) -> None:
-    """What is written is the generation before: there the members find themselves again."""
+    """The generation on disk is the one before, and has both members."""
     with stable_group(kafkad.port, GROUP, "first", "second") as (first, second):
         assert first.commit(TOPIC, 7) == ErrorCode.NONE
         first.start_join()
@@ -113,7 +113,7 @@ def test_group_whose_members_join(kafkad: KafkadProcess) -> None:
 
 
 def test_group_whose_leader_has_not_synchronised(kafkad: KafkadProcess) -> None:
-    """What is written is the generation before, in which the second member was not there."""
+    """The generation on disk is the one before, which did not have the second member."""
     with asking(kafkad) as asker:
         answer = asker.ask("OffsetCommit", COMMIT, commit(TOPIC, 7) | {"group_id": GROUP})
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE

@@ -222,7 +222,7 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, count: int) -> None:
 
 
 def checked(after: KafkadProcess, expected: Acknowledged) -> list[str]:
-    """What is wrong with the broker that is started on an image."""
+    """The faults of the broker that is started on an image."""
     try:
         after.start()
         said: list[Any] = list(problems(after, expected))

@@ -61,7 +61,7 @@ def last(word: str) -> str:
 
 
 def context(into: Path) -> None:
-    """What .dockerignore lets through."""
+    """The files that .dockerignore lets through."""
     for line in (HERE / ".dockerignore").read_text().splitlines():
         if line.startswith("!"):
             source, target = HERE / line[1:], into / line[1:]

@@ -41,7 +41,7 @@ def request(message: Any, version: int, correlation_id: int = 1) -> bytes:
 
 
 def sentinel() -> bytes:
-    """What is sent after something wild: it is answered, or the connection was closed."""
+    """A request sent after something wild: it is answered, or the connection was closed."""
     return framed(request(ApiVersionsRequest(), 0, SENTINEL))
 
 

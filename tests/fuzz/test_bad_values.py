@@ -1,4 +1,4 @@
-"""What clients get wrong most, end to end: each has its error code, and the connection stays."""
+"""Values that clients get wrong most, end to end: each has its error code, and the connection stays."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ BLOCKS = [
 ]
 BLOCK = 60
 LEADER_EPOCH = range(12, 16)
-"""What no checksum covers and nothing follows from."""
+"""Bytes that no checksum covers and that affect nothing."""
 
 
 def victim(dice: random.Random, tmp_path: Path) -> tuple[Partition, Path]:

@@ -1,4 +1,4 @@
-"""What fuzzing has found, so that it stays found."""
+"""Defects that fuzzing has found, so that they stay found."""
 
 from __future__ import annotations
 

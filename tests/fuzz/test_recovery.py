@@ -171,7 +171,7 @@ def leave_over(path: Path, dice: random.Random) -> None:
 
 
 def turn_over(path: Path, dice: random.Random) -> None:
-    """What it was is gone, and its name says what was to become of it."""
+    """Renames a file as if an interrupted change had left it."""
     path.rename(f"{path}{dice.choice(('.swap', '.cleaned', '.deleted'))}")
 
 

@@ -101,7 +101,7 @@ class Offsets(Life):
             return error.code
 
     def expire(self) -> set[tuple[str, str, int]]:
-        """What goes when all groups are looked through now."""
+        """Looks through all groups now; returns the offsets that it removes."""
         before = self.everything()
         self.run(self.expiry.forget_expired())
         return before - self.everything()

@@ -61,7 +61,7 @@ class Life:
         self.timers = Timers()
         self.log: list[GroupRecord] = []
         self.batches: list[int] = []
-        """How many records were written at once, each time."""
+        """The number of records in each write."""
         self.hold = False
         self.failure: ErrorCode | None = None
         self.refused = False
@@ -94,13 +94,13 @@ class Life:
         on_end(None)
 
     def commit(self) -> None:
-        """What was held back is committed."""
+        """Commits the writes that were held back."""
         while self._held:
             self._commit(*self._held.popleft())
         self.turn()
 
     def refuse(self, error: ErrorCode) -> None:
-        """What was held back never will be."""
+        """Fails the writes that were held back."""
         self.refused = self.refused or bool(self._held)
         while self._held:
             _, on_end = self._held.popleft()

@@ -1,4 +1,4 @@
-"""When offsets and groups are forgotten (KIP-211). Retention in these tests is ten minutes."""
+"""Expiry of offsets and groups (KIP-211). Retention in these tests is ten minutes."""
 
 from __future__ import annotations
 

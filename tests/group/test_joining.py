@@ -1,4 +1,4 @@
-"""How members join a classic group, on a clock that a test moves."""
+"""Members that join a classic group, on a clock that a test moves."""
 
 from __future__ import annotations
 

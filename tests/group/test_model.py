@@ -47,7 +47,7 @@ class Client:
 
 
 class Model:
-    """What the clients see, and what must be true of it. An era ends when the group is deleted, a term when the broker
+    """The clients' view of a group, and its invariants. An era ends when the group is deleted, a term when the broker
     is restarted: generations that were not written are counted again after that."""
 
     def __init__(self) -> None:
@@ -68,11 +68,11 @@ class Model:
         self.newest = 0
         self.restored = 0
         self.holder: dict[str, Client] = {}
-        """Who came last under an instance id: all others are fenced."""
+        """The latest client of each instance id: all others are fenced."""
         self.announced: dict[tuple[int, int, int], set[str]] = defaultdict(set)
         self.given: dict[tuple[int, int], dict[int, str]] = defaultdict(dict)
         self.dictated: dict[tuple[int, int], list[dict[str, bytes]]] = defaultdict(list)
-        """What those who led a generation have said, by whose it is."""
+        """The assignments that leaders sent, by the generation that they are of."""
         self.leaders: dict[tuple[int, int, int], str] = {}
 
     # Steps
@@ -99,7 +99,7 @@ class Model:
             self.holder[client.instance_id] = client
 
     def poll(self, number: int) -> None:
-        """What a sound consumer does next."""
+        """Takes the next step of a well-behaved consumer."""
         client = self.client(number)
         if client.joining is not None or client.syncing is not None:
             return

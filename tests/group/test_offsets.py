@@ -46,7 +46,7 @@ def committed(group: str, partition: int, offset: int, metadata: str = "") -> Of
 
 
 def outcome(log: list[Event], at: int, producer: int) -> bool | None:
-    """How the transaction ended to which the commit at `at` belongs."""
+    """The end of the transaction to which the commit at `at` belongs."""
     for event in log[at:]:
         if isinstance(event, Marker) and event.producer == producer:
             return event.committed
@@ -129,7 +129,7 @@ def test_an_offset_comes_back_whole() -> None:
 
 
 def test_an_offset_is_small() -> None:
-    """What one of very many offsets costs beside the entry of its dict."""
+    """The memory of one of very many offsets, beside the entry of its dict."""
     offsets = Offsets()
     offsets.apply(committed("g", 1000, 1 << 40))
     [[(position, value)]] = [of_group.items() for of_group in vars(offsets)["_committed"].values()]

@@ -115,7 +115,7 @@ def test_answers_and_records_are_kafkas(tmp_path: Path) -> None:
 
 
 def asked(port: int, directory: Path) -> tuple[list[Plain], list[Batch]]:
-    """What is answered, and the batches that are there when all that has to be forgotten is."""
+    """The answers, and the batches that are there when all that has to be forgotten is."""
     asker = Asker(port)
     with contextlib.closing(asker.client):
         for topic in ("t", "deleted"):
@@ -145,7 +145,7 @@ def forgotten(found: list[Batch]) -> set[tuple[str, str]]:
 
 
 def in_order(found: list[Batch]) -> list[Batch]:
-    """What is asked for keeps its order; what a look at all groups writes comes in any, and maybe meanwhile."""
+    """Requested changes keep their order; those of a look at all groups come in any order, and perhaps in between."""
     later = {"short", "aged", "only", "first"}
     asked_for = [batch for batch in found if not {group_of(record) for record in batch.records} & later]
     return asked_for + sorted((batch for batch in found if batch not in asked_for), key=str)

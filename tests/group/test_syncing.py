@@ -1,4 +1,4 @@
-"""How a generation gets its assignment."""
+"""SyncGroup: the assignment of a generation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What groups take whose members have opposite preferences: real Kafka 3.9's choices."""
+"""The protocols of groups whose members have opposite preferences: real Kafka 3.9's choices."""
 
 from __future__ import annotations
 

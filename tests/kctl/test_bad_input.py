@@ -1,4 +1,4 @@
-"""What people hand over that makes no sense: told what, where and what next, and never taken for a defect of kctl."""
+"""Input that makes no sense: the error says what, where and what next, and never takes it for a defect of kctl."""
 
 from __future__ import annotations
 

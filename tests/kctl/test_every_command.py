@@ -1,4 +1,4 @@
-"""What holds of every command that asks a broker: nobody there, somebody else there, nothing of that name, no terminal.
+"""Rules for every command that asks a broker: nobody there, somebody else there, nothing of that name, no terminal.
 
 A command without a line in the tables below fails the first test.
 """

@@ -1,4 +1,4 @@
-"""What kctl says to people who typed what there is not, and to those whom a broker refuses."""
+"""The hints of kctl for names that do not exist, and for refusals by a broker."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def installed(shell: str) -> str:
 
 @pytest.fixture
 def bash(environment: dict[str, str]) -> Offers:
-    """What bash would offer at the end of a line."""
+    """The completions that bash would offer at the end of a line."""
 
     def offered(line: str) -> list[str]:
         script = f"""
@@ -60,7 +60,7 @@ def bash(environment: dict[str, str]) -> Offers:
 
 @pytest.fixture
 def fish(environment: dict[str, str], tmp_path: Path) -> Offers:
-    """What fish would offer, each with a tab and its description where it has one."""
+    """The completions that fish would offer, each with a tab and its description where it has one."""
     script = 'kctl completion fish | source; cd $HOME; complete -C "$argv"'
 
     def offered(line: str) -> list[str]:

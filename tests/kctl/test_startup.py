@@ -1,4 +1,4 @@
-"""What kctl imports before it does something: that is most of what a short command costs. No clock is needed to see it
+"""The imports of kctl before it does something: most of what a short command costs. No clock is needed to see it
 grow."""
 
 from __future__ import annotations

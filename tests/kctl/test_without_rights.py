@@ -1,4 +1,4 @@
-"""What commands say of what they may not see, on a real broker with an authorizer: that it was not seen."""
+"""Commands without the rights to see something, on a real broker with an authorizer: they say that it was not seen."""
 
 from __future__ import annotations
 

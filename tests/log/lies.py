@@ -40,7 +40,7 @@ class Lie(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a broker made of a batch: its code, how far the end of the log moved, and the max timestamp it stored."""
+    """A broker's verdict on a batch: its code, how far the end of the log moved, and the max timestamp it stored."""
 
     code: int
     moved: int
@@ -61,7 +61,7 @@ def answers() -> dict[str, dict[str, Told]]:
 
 
 def readable(lie: Lie) -> bool:
-    """Whether consumers get past it: every record whole, numbered from 0 on, in numbers that fit their types."""
+    """True if consumers get past it: every record whole, numbered from 0 on, in numbers that fit their types."""
     view = memoryview(lie.batch)
     header = read_header(view, 0)
     try:

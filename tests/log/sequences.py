@@ -1,4 +1,4 @@
-"""What idempotent producers may send one after the other, and what Kafka 3.9.2 answers to each.
+"""Sequences of batches that idempotent producers may send, and Kafka 3.9.2's answer to each batch.
 
 `test_producers` holds our states against these answers, `test_producers_oracle` holds the answers against a running
 Kafka.

@@ -1,4 +1,4 @@
-"""What Kafka's rules say of logs made of numbers."""
+"""Kafka's rules for the dirt of logs, with logs made of numbers."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ TOLD_OTHERWISE = {
     "zstd: last 9 bytes missing": ErrorCode.INVALID_RECORD,
     "zstd: last byte missing": ErrorCode.INVALID_RECORD,
 }
-"""Where `readable` cannot tell why we differ."""
+"""Batches of which `readable` cannot tell why we differ."""
 
 
 def told(topic: str, lie: Lie) -> tuple[int, BatchHeader | None]:

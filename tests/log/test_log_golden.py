@@ -183,14 +183,14 @@ SEGMENT_BYTES = {
     "__transaction_state-1": 100 << 20,
     "large-0": 100 << 20,
 }
-"""What the topics were made with; all others in `main` with 5000 bytes."""
+"""The segment sizes that the topics were created with; all others in `main` have 5000 bytes."""
 OTHERWISE = {
     "epochs-0": {f"{94:020d}.index"},
     "murmur-0": {f"{0:020d}.timeindex"},
 }
 """Files that show a restart of the broker between the appends."""
 FORGOTTEN = {"epochs-0", "murmur-0", "idempotent-0"}
-"""Where such a restart forgot producers that had been silent for a day, or left a snapshot of its own."""
+"""Partitions for which such a restart forgot producers that had been silent for a day, or left another snapshot."""
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_the_same_appends_give_kafkas_files(partition: Path, tmp_path: Path) -> 
 
 
 def producers(directory: Path) -> dict[str, set[ProducerEntry]]:
-    """What the snapshots say; Kafka's are in the order of a hash map."""
+    """The contents of the snapshots; Kafka's are in the order of a hash map."""
     return {path.name: set(decode(path.read_bytes())) for path in directory.glob("*.snapshot")}
 
 

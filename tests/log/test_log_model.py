@@ -32,7 +32,7 @@ class Model:
     end: int = 0
     batches: list[Batch] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=list)
-    """Where each began, whatever was cleaned away since."""
+    """The first offset of each epoch, whatever was cleaned away since."""
 
     def append(self, keyed: list[Record], epoch: int) -> None:
         found = [record._replace(offset=self.end + i) for i, record in enumerate(keyed)]
@@ -56,12 +56,12 @@ class Model:
         self.end = max(last + 1, active_base, self.start)
 
     def keep(self, offsets: set[int]) -> None:
-        """What compaction left."""
+        """Leaves the records that compaction kept."""
         kept = [b._replace(records=[record for record in b.records if record.offset in offsets]) for b in self.batches]
         self.batches = [b for b in kept if b.records]
 
     def latest(self, upto: int) -> set[int]:
-        """What compaction of everything before `upto` should leave, and everything from there on."""
+        """The records that compaction of everything before `upto` should leave, and everything from there on."""
         everything = [record for b in self.batches for record in b.records]
         last = {record.key: record.offset for record in everything if record.offset < upto}
         return {record.offset for record in everything if record.offset >= upto or last[record.key] == record.offset}
@@ -73,7 +73,7 @@ class Model:
         return next(((r.timestamp, r.offset) for r in self.records() if r.timestamp >= timestamp), None)
 
     def epoch_end(self, epoch: int, first_kept: int) -> int | None:
-        """Where `epoch` ends, if batches of it and of a later one are there."""
+        """The end of `epoch`, if batches of it and of a later one are there."""
         if not any(b.epoch == epoch for b in self.batches if b.base >= first_kept):
             return None
         return next((start for later, start in self.epochs if later > epoch), self.end)
@@ -160,7 +160,7 @@ class Work:
             os.unlink(path)
 
     def refill(self) -> None:
-        """What a follower does that is too far behind."""
+        """Starts the log again at another offset, as a follower does that is too far behind."""
         if self.random.random() < 0.1:
             offset = self.model.end + self.random.randrange(50)
             self.log.truncate_fully_at(offset)

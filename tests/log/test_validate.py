@@ -1,4 +1,4 @@
-"""What a leader refuses, rewrites and lets pass, against the codes that Kafka 3.9.2 answers."""
+"""Batches that a leader refuses, rewrites or lets pass, against the codes that Kafka 3.9.2 answers."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_bomb_is_refused() -> None:
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
 def test_kafkas_own_recompression_needs_none(compression: str) -> None:
-    """What Kafka's leader wrote for `compression.type` passes ours as it stands, and ours agrees in all fields."""
+    """Batches that Kafka's leader wrote for `compression.type` pass ours as they are, and ours agree in all fields."""
     config = replace(PLAIN, compression_type=compression)
     for path in sorted((LOGS / "main" / f"broker-{compression}-0").glob("*.log")):
         view = memoryview(path.read_bytes())

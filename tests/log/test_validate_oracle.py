@@ -71,7 +71,7 @@ def kafka_with_topics() -> Iterator[RawClient]:
 
 
 def ready(client: RawClient, topics: list[CreatableTopic]) -> bool:
-    """Whether all topics are there, created if need be, and take batches: no batch at all is refused as such."""
+    """True if all topics are there, created if need be, and take batches: no batch at all is refused as such."""
     answers = ask(client, CREATE_TOPICS, 4, CreateTopicsRequest(topics=topics)).topics
     if any(answer.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS) for answer in answers):
         return False

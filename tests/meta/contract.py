@@ -1,4 +1,4 @@
-"""What every MetaStore has to do, whoever implements it. A store's test module subclasses `MetaStoreContract`."""
+"""The contract of every MetaStore. A store's test module subclasses `MetaStoreContract`."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def dump(tree: Tree) -> dict[str, tuple[object, ...]]:
 
 
 class Model:
-    """What the paths hold: data, version, owner. Refuses what ZooKeeper refuses."""
+    """A model of the tree: data, version and owner of each path. It refuses what ZooKeeper refuses."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[bytes, int, int]] = {"/": (b"", 0, 0)}

@@ -20,7 +20,7 @@ ALERTS = HERE / "deploy/prometheus/kafkad-alerts.yaml"
 OPERATE = HERE / "docs/operate.md"
 
 OF_PROMETHEUS = {"up", "instance", "job"}
-"""What Prometheus itself makes, or adds to every sample."""
+"""Names that Prometheus itself makes, or adds to every sample."""
 
 _METRIC = re.compile(r"\b(up|(?:kafka|kafkad|process)_\w+)(\{[^}]*\})?")
 _LABEL = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"')

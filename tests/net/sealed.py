@@ -15,7 +15,7 @@ RECORD = 16 * 1024
 _AT_ONCE = 4 * RECORD
 FIRST_KEY = 0x5A
 HELLO = b"hello, these are my certificates " * 3_000
-"""What the server says first, more than a small socket takes at once."""
+"""The server's greeting, more than a small socket takes at once."""
 
 
 def seal(data: bytes | memoryview, key: int, kind: int = DATA) -> bytes:
@@ -32,7 +32,7 @@ class Opener:
         self._sealed = bytearray()
 
     def open(self, data: bytes) -> tuple[bytes, list[int]]:
-        """What the records that are complete now hold, and the new keys among them."""
+        """The contents of the records that are complete now, and the new keys among them."""
         self._sealed += data
         opened, keys = bytearray(), []
         while len(self._sealed) >= 3:
@@ -62,7 +62,7 @@ class SealedTransport:
         self._key = FIRST_KEY
         self._opened = bytearray()
         self._sealed = bytearray()
-        """What has to leave; `_held` bytes of what was given to `send` are in it."""
+        """The bytes that have to leave; `_held` bytes of what was given to `send` are in it."""
         self._held = 0
         self._greeted = False
 

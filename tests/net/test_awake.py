@@ -14,7 +14,7 @@ class Loop:
         self.awake = Awake(self.ready.append, lambda: self.now)
 
     def turn(self) -> bool:
-        """Whether anything was to be done: if not, a loop would sleep."""
+        """True if anything was to be done: if not, a loop would sleep."""
         ready, self.ready[:] = self.ready[:], []
         for each in ready:
             each()

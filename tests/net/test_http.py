@@ -11,7 +11,7 @@ from kafkad.net.http import Condition, Endpoints, HttpServer
 
 
 class Broker:
-    """What the endpoints ask."""
+    """The interface that the endpoints ask."""
 
     def __init__(self) -> None:
         self.problem: str | None = None

@@ -1,4 +1,4 @@
-"""Who is let in, who is turned away, and who is closed for being idle."""
+"""Connections that are accepted, refused, or closed for being idle."""
 
 from __future__ import annotations
 

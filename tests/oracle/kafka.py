@@ -74,7 +74,7 @@ MOVED = {
         "dump-log": "org.apache.kafka.tools.DumpLogSegments",
     }
 }
-"""Where a tool's class stands in releases after 3.9."""
+"""Classes of tools that have moved in releases after 3.9."""
 
 
 class OracleError(Exception):
@@ -90,7 +90,7 @@ BROKER_JAR = "kafka_2.13"
 
 
 def missing(version: str, jar: str = BROKER_JAR) -> str | None:
-    """Why what needs this jar of real Kafka cannot run here; None when it can, perhaps after a fetch."""
+    """The reason that tests with this jar of real Kafka cannot run here; None when they can, perhaps after a fetch."""
     if shutil.which("java") is None:
         return "java is not installed"
     if not _fetched(version, jar) and shutil.which("mvn") is None:

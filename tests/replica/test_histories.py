@@ -40,7 +40,7 @@ LAG_MS = 1_000
 
 @dataclass(frozen=True)
 class Answer:
-    """What a leader sent to a follower, and the epoch in which it was asked for."""
+    """A leader's answer to a follower, and the epoch in which it was asked."""
 
     epoch: int
     records: bytes

@@ -49,7 +49,7 @@ class Hadoop:
 
     def __init__(self, directory: Path, spark_home: Path, java_home: Path, jars: list[Path]) -> None:
         self.conf = directory / "conf"
-        """What is to be HADOOP_CONF_DIR."""
+        """The directory for HADOOP_CONF_DIR."""
         self._directory = directory
         self._java_home = java_home
         self._jars = [*jars, *(path for name in OF_PYSPARK for path in (spark_home / "jars").glob(f"{name}.jar"))]

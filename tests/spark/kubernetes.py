@@ -67,7 +67,7 @@ class Kubernetes:
         return pod
 
     def _run(self, name: str, given: Mapping[str, str]) -> None:
-        """What entrypoint.sh does with `executor`."""
+        """Runs an executor as entrypoint.sh does for `executor`."""
         place = self._directory / name
         place.mkdir(parents=True)
         memory = given["SPARK_EXECUTOR_MEMORY"]
@@ -123,5 +123,5 @@ class Kubernetes:
             process.wait()
 
     def ended(self, seconds: float) -> bool:
-        """Whether all executors end by themselves."""
+        """True if all executors end by themselves."""
         return all(process.wait(seconds) is not None for process in self._processes)

@@ -1,4 +1,4 @@
-"""What becomes of a cluster while a job runs, with real Spark: each story is one run or two, since they are dear."""
+"""Faults of a cluster while a job runs, with real Spark: each story is one run or two, since they are dear."""
 
 from __future__ import annotations
 

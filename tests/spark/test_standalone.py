@@ -29,7 +29,7 @@ SECONDS = 240
 class Standalone(NamedTuple):
     url: str
     work: Path
-    """Where the worker has a directory for each application, with one for each executor."""
+    """The worker's directory: in it each application has one, with one for each executor."""
 
 
 @pytest.fixture

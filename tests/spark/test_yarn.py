@@ -90,7 +90,7 @@ def run(*words: str) -> tuple[int, str]:
 
 
 def ids(hadoop: Hadoop, directory: Path) -> tuple[Any, ...]:
-    """How many there are, how many different ones, and in how many files."""
+    """The numbers of rows, of different rows, and of files."""
     name = (directory / "name").read_text()
     copied = hadoop.fetch(f"/lake/{name}", directory / f"copy-{time.monotonic_ns()}")
     (found,) = rows(f"SELECT count(*), count(DISTINCT id) FROM '{copied}/*.parquet'")

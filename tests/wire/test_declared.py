@@ -81,7 +81,7 @@ def test_declared_as_kafka_does(cls: type[Any], release: str) -> None:
 
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
 def test_drops_what_kafka_drops(cls: type[Any]) -> None:
-    """Which fields are left out in silence where a version does not have them."""
+    """The fields that are left out in silence in versions that do not have them."""
     definition = definitions("4.3").get(cls.__name__)
     if definition is None or "fields" not in definition:
         definition = definitions("3.9")[cls.__name__]

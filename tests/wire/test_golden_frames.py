@@ -39,7 +39,7 @@ def test_responses(api: str) -> None:
 
 
 def differences(message: Any, expected: dict[str, Any], version: int) -> list[str]:
-    """Where a message is not what Kafka's JSON says; that JSON names no tagged field that is at its default."""
+    """Messages that differ from Kafka's JSON; that JSON names no tagged field that is at its default."""
     found = []
     fields = {field.name.replace("_", ""): field for field in message.__schema__.fields}
     for name, value in expected.items():

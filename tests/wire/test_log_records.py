@@ -1,4 +1,4 @@
-"""What real Kafka wrote into its internal topics: every key and value read, and written again to the same bytes."""
+"""Records of real Kafka's internal topics: every key and value is read, and written again to the same bytes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_transaction_state() -> None:
 
 
 def test_groups_of_the_new_protocols() -> None:
-    """What no classic metadata is stands as a null in a tagged field; a member that said nothing of it has none."""
+    """Metadata that is not classic is a null in a tagged field; a member without any has none."""
     kinds = Counter[int]()
     for record in records_of("__consumer_offsets", NEW_GROUPS):
         assert record.key is not None

@@ -32,7 +32,7 @@ def batch_of(records: list[Record], codec: int = 0) -> bytes:
 
 
 def both(data: bytes) -> tuple[list[bytes | None] | str, list[bytes | None] | str]:
-    """What the records say, and what their values alone say."""
+    """The values from the records, and from the reader of values alone."""
     view = memoryview(data)
     header = read_header(view, 0)
     found: list[list[bytes | None] | str] = []

@@ -33,7 +33,7 @@ class Cluster(NamedTuple):
         return len(self.bootstrap.split(","))
 
     def does(self, *words: object) -> Ran:
-        """What succeeds."""
+        """Runs a command that must succeed."""
         ran = self.kctl(*words)
         assert ran.code == Exit.DONE, (words, ran)
         return ran

@@ -1,4 +1,4 @@
-"""What other command lines for Kafka were seen to do wrong: each a test, so that kctl never does."""
+"""Defects that other command lines for Kafka were seen to have: each a test, so that kctl never has it."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_refused_port_is_told_at_once(tmp_path: Any) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("cluster", ["three"], indirect=True)
 def test_a_broker_that_is_down_is_a_note(cluster: Cluster, topic: NewTopic, three: Any, tmp_path: Any) -> None:
-    """What others can answer is answered, what only it knows is "-", and one note says so."""
+    """Everything that the other brokers can answer is answered, the rest is "-", and one note says so."""
     group = "accept-down"
     for name, placed in (("accept-down", "0=3,1;1=1,2;2=2,3"), ("accept-down-alone", "0=3")):
         cluster.does("topics", "create", name, "--replicas", placed, "-y", "--config", "min.insync.replicas=1")

@@ -1,4 +1,4 @@
-"""What only a cluster without ZooKeeper has: its quorum, features, and groups of the new protocol."""
+"""Features of a cluster without ZooKeeper: its quorum, features, and groups of the new protocol."""
 
 from __future__ import annotations
 

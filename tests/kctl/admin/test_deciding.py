@@ -1,4 +1,4 @@
-"""Which ACL and which quota decides, and what a password becomes."""
+"""The ACL and the quota that decide, and the stored form of passwords."""
 
 from __future__ import annotations
 

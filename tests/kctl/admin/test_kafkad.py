@@ -1,4 +1,4 @@
-"""What kafkad does not serve yet is said so, and what is wrong with a command line before anybody is asked."""
+"""Errors for requests that kafkad does not serve yet, and for wrong command lines before any broker is asked."""
 
 from __future__ import annotations
 

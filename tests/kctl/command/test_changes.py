@@ -1,4 +1,4 @@
-"""What is asked before something is changed."""
+"""Questions that are asked before something is changed."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def test_groups(check: str, lags_of_groups: GroupLag, severity: Severity, told: 
 
 
 def test_who_removed_what_was_not_read() -> None:
-    """Where retention removes nothing, somebody did."""
+    """If retention removes nothing, somebody deleted the records."""
     facts = HEALTHY._replace(groups={"g": group("Stable", PartitionLag(WHERE, 5, 20, 15))}, starts={WHERE: 8})
     kept = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
     for settings, told in (

@@ -1,4 +1,4 @@
-"""Who holds up a rebalance, judged from what a coordinator tells and has written down."""
+"""Suspects of holding up a rebalance, from what a coordinator answers and has written down."""
 
 from __future__ import annotations
 

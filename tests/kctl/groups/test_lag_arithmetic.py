@@ -1,4 +1,4 @@
-"""What is worked out from commits, ends and samples, without a broker."""
+"""Figures worked out from commits, ends and samples, without a broker."""
 
 from __future__ import annotations
 

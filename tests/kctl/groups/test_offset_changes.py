@@ -1,4 +1,4 @@
-"""What changes offsets and groups, on kafkad."""
+"""Changes of offsets and groups, on kafkad."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_waits_until_it_is_empty(groups: Kctl, port: int, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]]:
-    """What happens while somebody thinks about the question."""
+    """Changes that happen while somebody thinks about the question."""
     happens: list[Callable[[], object]] = []
     confirmed = Change.confirmed
 

@@ -1,4 +1,4 @@
-"""Who committed lately, by records as coordinators write them."""
+"""Recent commits, from records as coordinators write them."""
 
 from __future__ import annotations
 

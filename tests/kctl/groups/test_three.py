@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.java]
 
 
 def consumer_groups(three: Three, *words: str) -> list[str]:
-    """What Kafka's tool prints."""
+    """The output of Kafka's tool."""
     command = tool("3.9", "consumer-groups", "--bootstrap-server", three.bootstrap, *words)
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     return [line.strip() for line in done.stdout.splitlines() if line.strip()]

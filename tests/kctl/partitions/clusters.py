@@ -19,7 +19,7 @@ RECORD = b"x" * 10_000
 
 
 def kafka(cluster: Kafka, name: str, *arguments: str) -> str:
-    """What one of Kafka's own tools prints."""
+    """The output of one of Kafka's own tools."""
     command = tool(cluster.version, name, "--bootstrap-server", cluster.bootstrap, *arguments)
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 

@@ -1,4 +1,4 @@
-"""Where the address and the password come from, and which of several wins."""
+"""Sources of the address and the password, and which of several wins."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def tls_server(identity: Identity, clients: Authority | None = None) -> Any:
 
 
 def said_through(port: int, access: Access, host: str = "localhost", timeout: float = 10) -> bytes:
-    """What comes back through TLS."""
+    """The bytes that come back through TLS."""
     with (
         socket.create_connection(("127.0.0.1", port)) as plain,
         secure(plain, host, access, time.monotonic() + timeout) as secured,

@@ -59,7 +59,7 @@ def test_sticky_moves_only_what_evens_out() -> None:
 
 
 class TestTenPartitionsAndThreeMembersOfWhomOneLeaves:
-    """What each assignor gives before and after, as Kafka's own assignors do."""
+    """The assignment before and after, from each assignor, as from Kafka's own."""
 
     def assigned(self, name: str, members: dict[str, Subscription]) -> dict[str, list[int]]:
         chosen = assignor(name)

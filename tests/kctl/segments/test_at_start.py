@@ -1,4 +1,4 @@
-"""What check-log says that a broker does at its next start, beside what Kafka did with the same damage."""
+"""check-log's prediction of a broker's next start, beside what Kafka did with the same damage."""
 
 from __future__ import annotations
 

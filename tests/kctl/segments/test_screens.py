@@ -1,4 +1,4 @@
-"""What people see of the offline commands, as it was approved; and bad surroundings."""
+"""The output of the offline commands, as it was approved; and bad surroundings."""
 
 from __future__ import annotations
 

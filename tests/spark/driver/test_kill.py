@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1500)]
 ROWS = 12_000
 BEGIN = 1_760_000_040
 KILLS = [1, pytest.param(3, marks=pytest.mark.long)]
-"""How often a job is killed before it may come to its end."""
+"""The number of times that a job is killed before it may end."""
 SPARK = {"driver_memory": "700m", "master": "local[2]"}
 
 

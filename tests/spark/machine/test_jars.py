@@ -30,7 +30,7 @@ class Repository(ThreadingHTTPServer):
         self.status = 200
         self.moved_to = ""
         self.asked: list[tuple[str, str]] = []
-        """What was asked for, and by whom."""
+        """The paths that were requested, with the Authorization header of each request."""
 
     @property
     def url(self) -> str:

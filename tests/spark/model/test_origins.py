@@ -1,4 +1,4 @@
-"""Whether a column of the result is, row by row, one of the source's."""
+"""Columns of the result that are, row by row, columns of the source."""
 
 from __future__ import annotations
 

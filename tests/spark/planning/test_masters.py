@@ -13,7 +13,7 @@ from tests.spark.machine.test_hadoop import conf
 
 
 class Net:
-    """Where only some addresses answer."""
+    """A network in which only some addresses answer."""
 
     def __init__(self, *answering: tuple[str, int]) -> None:
         self.answering = answering

@@ -48,7 +48,7 @@ def backlog(broker: KafkadProcess) -> list[Row]:
 
 
 def recomputed(checkpoint: Path, rows: list[Row], width: int, step: int) -> list[int]:
-    """How many rows of each batch were late for one of their windows, by the watermark of the batch before."""
+    """The number of late rows in each batch, for any of their windows, by the watermark of the batch before."""
     late, before, watermark = [], {"0": 0, "1": 0}, 0
     for batch in range(len(list((checkpoint / "offsets").glob("[0-9]*")))):
         _, metadata, offsets = (checkpoint / "offsets" / str(batch)).read_text().splitlines()

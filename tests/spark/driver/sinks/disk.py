@@ -83,7 +83,7 @@ class Disk:
         return nullcontext()
 
     def lose_power(self) -> None:
-        """What nobody kept is gone, and what nobody kept away is back."""
+        """Goes back to the state that was last synced: unsynced files are gone, and unsynced removals undone."""
         self.files = dict(self._kept)
 
     def _is_gone_from(self, directory: str, path: str) -> bool:

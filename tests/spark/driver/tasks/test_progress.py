@@ -1,4 +1,4 @@
-"""What Spark says of a batch, and of its looks between batches."""
+"""Spark's reports of a batch, and of its looks between batches."""
 
 from __future__ import annotations
 

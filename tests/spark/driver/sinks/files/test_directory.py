@@ -52,7 +52,7 @@ def rows_in(number: int, shape: dict[str, int]) -> Counter[str]:
 
 
 def seen(disk: Disk) -> Counter[str]:
-    """What a reader of `/lake/orders/**` reads: it would stumble over part of a file."""
+    """The files that a reader of `/lake/orders/**` reads: part of a file would be an error for it."""
     rows: Counter[str] = Counter()
     for entry in disk.under(TARGET):
         content = disk.read(f"{TARGET}/{entry.path}").decode()
