@@ -19,8 +19,7 @@ _FALLOC_FL_KEEP_SIZE = 1
 _SYNC_FILE_RANGE_WRITE = 2
 _PIECE = 32 << 10
 _READ = 32 << 10
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_PASSING = _FULL | {errno.EMFILE, errno.ENFILE}
+_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 
 class LogFile:
@@ -229,19 +228,19 @@ def may_pass(error: StorageError) -> bool:
 
     A full disk that shows at an fsync is no such case: see `sync_records`.
     """
-    return isinstance(error.__cause__, OSError) and error.__cause__.errno in _PASSING
+    return _passes(error)
 
 
 @contextlib.contextmanager
 def as_far_as_there_is_room() -> Iterator[None]:
-    """Write a file that can be rebuilt from the log: where the disk is full, do without."""
+    """Write a file that can be rebuilt from the log: on a full disk, or with too many open files, do without."""
     try:
         yield
     except (OSError, StorageError) as error:
-        if not _is_full(error):
+        if not _passes(error):
             raise
 
 
-def _is_full(error: BaseException) -> bool:
+def _passes(error: OSError | StorageError) -> bool:
     cause = error.__cause__ if isinstance(error, StorageError) else error
-    return isinstance(cause, OSError) and cause.errno in _FULL
+    return isinstance(cause, OSError) and cause.errno in _PASSING

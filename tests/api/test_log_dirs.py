@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 
 import pytest
 
@@ -169,3 +170,20 @@ def test_a_topic_made_on_a_full_disk_is_there_once_there_is_room(
     broker.run_until(lambda: leader() == 1)
     assert broker.append("t", 0, Record(0, 1, None, b"first")) == 0
     assert broker.run(try_again()) == 0
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_a_leader_epoch_begins_although_its_file_cannot_be_written_for_now(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(path: str, data: bytes, *, durable: bool) -> None:
+        raise OSError(number, os.strerror(number), path)
+
+    broker.create("t")
+    broker.lead("t", 0, leader=2)
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.replicas.logs.files, "write_file", refuse)
+        broker.lead("t", 0, leader=1)
+    partition = broker.replicas.leader("t", 0)
+    assert broker.append("t", 0, Record(0, 1, None, b"committed at once")) == 0
+    assert (partition.high_watermark, partition.log.epochs.entries) == (1, [(2, 0)])
