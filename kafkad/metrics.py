@@ -210,9 +210,9 @@ class RequestProbe:
         self.remote_us = 0
         self.errors: dict[str, int] = {}
         self._buckets: list[int] = []
-        """Of requests that were answered on the spot."""
+        """Times of requests that were answered on the spot."""
         self._waited: dict[str, list[int]] = {}
-        """Of the others, by phase."""
+        """Times of the other requests, by phase."""
         self._windows = {phase: _Window() for phase in (TOTAL, LOCAL, REMOTE)}
 
     def record(self, us: int) -> None:

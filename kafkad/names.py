@@ -37,7 +37,7 @@ def java_hash(text: str) -> int:
 
 
 def home_partition(key: str, count: int) -> int:
-    """Of a coordinator's topic with so many partitions, the one for this group or transactional id.
+    """The partition of a coordinator's topic with `count` partitions that is home to this group or transactional id.
 
     By the absolute value of its hash, which Kafka takes to be 0 for the smallest number.
     """

@@ -21,7 +21,7 @@ Step = Callable[[float], None]
 
 
 class Turns:
-    """Made when the work begins; `give_way` stands between its pieces, and costs nothing until a turn is over."""
+    """The turns of one piece of long work; call `give_way` between its parts: it costs nothing until a turn is over."""
 
     __slots__ = ("_end",)
 

@@ -199,7 +199,7 @@ class Compaction:
     def _keys_of(
         self, source: Source, data: bytes, at: int, header: Header, transactions: Transactions
     ) -> Sequence[Keys]:
-        """All that a batch has, or nothing: where a part of it cannot be read, readers get none of it."""
+        """The keys of a whole batch, or none: where a part of it cannot be read, readers get none of it."""
         try:
             return _readable_keys(data, at, header, transactions)
         except _UNREADABLE as error:
@@ -230,7 +230,7 @@ class Compaction:
     # -- second pass ----------------------------------------------------------------------------------------------
 
     def _old_horizon_ms(self, extents: Sequence[Extent]) -> int:
-        """In segments last changed before that, tombstones of formats v0 and v1 have stayed long enough."""
+        """A time: in segments last changed before it, tombstones of formats v0 and v1 have stayed long enough."""
         clean = [extent for extent in extents if extent.base < self._job.first_dirty]
         if not clean:
             return 0
@@ -277,7 +277,7 @@ class Compaction:
 
 
 def _readable_keys(data: bytes, at: int, header: Header, transactions: Transactions) -> Sequence[Keys]:
-    """Of the batch at data[at], if it is no marker and was not aborted. One of _UNREADABLE if it makes no sense."""
+    """The keys of the batch at data[at], unless a marker or aborted; one of _UNREADABLE if it makes no sense."""
     if header[MAGIC] < 2:
         return [old_formats.read_keys(data, at)]
     kind = header[ATTRIBUTES] & (CONTROL | TRANSACTIONAL)

@@ -15,7 +15,7 @@ from kafkad.log.compaction import (
 from kafkad.log.worker import Worker
 
 MODULE = "kafkad.cleaner.worker"
-"""By name: what compacts is imported by the worker alone."""
+"""A name and no import: only the worker imports the code that compacts."""
 NICENESS = 19
 """The lowest priority, so that requests get the processor at once: with 10, the kernel lets one in a hundred wait
 twice as long, and a few for milliseconds."""

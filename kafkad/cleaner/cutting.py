@@ -143,7 +143,7 @@ def _staying(body: Body, count: int, verdicts: bytes | bytearray) -> list[_Place
 
 
 def _stretches(places: list[_Place]) -> list[tuple[int, int]]:
-    """From where to where they are, neighbours as one."""
+    """The stretches of bytes that the places cover, with neighbours joined."""
     stretches: list[tuple[int, int]] = []
     first, end = places[0].start, places[0].start
     for start, _, stop in places:

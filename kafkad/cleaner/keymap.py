@@ -21,7 +21,7 @@ _SCAN = 3 << 16
 
 
 class KeyMap:
-    """Of the offsets [first, latest], taken in in order."""
+    """The last offset of each key, over the offsets [first, latest], which are added in order."""
 
     __slots__ = ("_mask", "_salt", "_table", "capacity", "first", "latest", "size")
 

@@ -10,7 +10,7 @@ _LARGEST_BUFFER = 2**31 - 1
 
 
 class CleanerSettings(NamedTuple):
-    """Of the broker; what a topic says is in its LogConfig."""
+    """The broker's settings for compaction; those of a topic are in its LogConfig."""
 
     enabled: bool
     threads: int

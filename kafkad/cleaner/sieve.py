@@ -66,7 +66,7 @@ def is_spent(data: bytes, at: int, header: Header, transactions: Transactions) -
 
 
 class Sieve:
-    """To be given every batch of the log in order, from its start."""
+    """Decides which records are kept. It must be given every batch of the log in order, from its start."""
 
     def __init__(self, job: CompactionJob, keys: KeyMap, transactions: Transactions) -> None:
         self.records_kept = 0
@@ -79,7 +79,7 @@ class Sieve:
         self._known_from = keys.first
         horizon = job.now_ms + job.delete_retention_ms
         self._horizon = horizon if horizon <= LONG_MAX else None
-        """Of tombstones and needless markers met for the first time; None when they are to stay for ever."""
+        """The horizon of tombstones and needless markers found for the first time; None when they stay for ever."""
 
     def sift(self, data: bytes, at: int, header: Header) -> Kept | None:
         """The part of the batch at data[at] that is kept. ValueError when it is damaged."""
@@ -134,12 +134,12 @@ class Sieve:
         return self._known[start : start + count]
 
     def _is_last_of_round(self, header: Header) -> bool:
-        """Before the first offset that must not be cleaned: without it, readers would wait for ever before a gap that
+        """True if it ends at the first offset that must not be cleaned: without it, readers would wait at a gap that
         ends where nothing was written yet."""
         return header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1 == self._job.upto
 
     def _is_last_of_producer(self, header: Header) -> bool:
-        """Of one that the partition still remembers: then its header stays, with its sequence or at least its epoch."""
+        """True for the last batch of a producer still remembered: its header stays, for the sequence or the epoch."""
         last = self._job.last_of_producer.get(header[PRODUCER_ID]) if header[PRODUCER_ID] >= 0 else None
         if last is None:
             return False

@@ -28,7 +28,7 @@ class Source:
         self.base = base
         self.end = end
         self.position = 0
-        """Of the batch read last; when all are read, the size."""
+        """The position of the batch read last; when all are read, the size."""
         self._files = files
         self._file: LogFile | None = None
 

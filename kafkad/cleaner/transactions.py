@@ -14,7 +14,7 @@ from kafkad.wire.records import BASE_OFFSET, LAST_OFFSET_DELTA, PRODUCER_ID, Hea
 
 
 class Transactions:
-    """To be told of every batch in order."""
+    """The transactions that are open or aborted while a log is read; it must be given every batch in order."""
 
     def __init__(self) -> None:
         self._kept: list[AbortedTransaction] = []
@@ -29,7 +29,7 @@ class Transactions:
             heappush(self._to_come, (transaction.first_offset, transaction))
 
     def is_aborted(self, header: Header) -> bool:
-        """Of a transactional batch of data."""
+        """True if the transaction of this batch of data was aborted."""
         self._begin(header)
         self._met.add(header[PRODUCER_ID])
         return header[PRODUCER_ID] in self._aborted

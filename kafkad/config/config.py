@@ -168,7 +168,7 @@ class Config:
     def with_overrides(
         self, *, cluster_wide: Mapping[_Str, _Str | None], per_broker: Mapping[_Str, _Str | None]
     ) -> Config:
-        """With the dynamic settings of the metadata store. What cannot be used is left out and named in `warnings`."""
+        """This configuration with the store's dynamic settings. Unusable ones are left out, and named in `warnings`."""
         warnings: list[_Str] = []
         layers = {
             **self._layers,

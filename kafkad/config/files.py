@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
 
 def is_properties(path: str, content: str) -> bool:
-    """By its ending, and without a telling one by its first line that says something: Kafka's has `=`, YAML `:`."""
+    """True for Kafka's format: by the ending, or else by the first line with content: Kafka's has `=`, YAML `:`."""
     ending = os.path.splitext(path)[1].lower()
     if ending in (".properties", ".yaml", ".yml"):
         return ending == ".properties"

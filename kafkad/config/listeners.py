@@ -23,7 +23,7 @@ def protocol_map(pairs: str) -> dict[str, str]:
 
 
 def parse_listeners(text: str, protocols: dict[str, str]) -> tuple[Endpoint, ...]:
-    """In the order given; names in capitals; an empty host stays empty. Raises ValueError."""
+    """The endpoints in the order given; names in capitals; an empty host stays empty. Raises ValueError."""
     endpoints: list[Endpoint] = []
     for listener in filter(None, map(str.strip, text.split(","))):
         match = _LISTENER.fullmatch(listener)

@@ -9,7 +9,7 @@ from kafkad.config.setting import INT_MAX, LONG_MAX, ConfigType, Setting, Value
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-"""Of what Java reads as a double, all that is a number: NaN would pass every range."""
+"""The numbers among what Java reads as a double: NaN would pass every range."""
 _RANGES = {
     ConfigType.SHORT: 2**15 - 1,
     ConfigType.INT: INT_MAX,

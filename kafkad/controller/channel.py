@@ -51,7 +51,7 @@ class Replicas(Protocol):
 
 
 class LocalChannel(Channel):
-    """To the broker in this process: no bytes, the same objects."""
+    """The channel to the broker in this process: no bytes, the same objects."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -68,7 +68,7 @@ class LocalChannel(Channel):
 
 
 class RemoteChannel(Channel):
-    """To a broker in another process."""
+    """The channel to a broker in another process."""
 
     def __init__(self, link: Link, timeout_ms: int) -> None:
         self._link = link

@@ -163,7 +163,7 @@ def _altered(kind: ResourceKind, before: Overrides, entries: Sequence[ConfigEntr
 
 
 def _members(kind: ResourceKind, overrides: Overrides, name: str, verb: str) -> list[str]:
-    """Of a list setting; its default where it is not set. Only lists can be altered so."""
+    """The members of a list setting; its default where it is not set. Only lists can be altered so."""
     setting: Setting | None = TOPIC_SETTINGS.get(name) if kind is ResourceKind.TOPIC else find_setting(name)
     if setting is None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"There is no {kind.name.lower()} setting {name}")

@@ -55,7 +55,7 @@ Event = Callable[[], Awaitable[None]]
 
 
 class DeletedTopic(NamedTuple):
-    """Of one topic in a request to delete. The name is None for an unknown id."""
+    """The result for one topic in a request to delete. The name is None for an unknown id."""
 
     name: str | None
     topic_id: TopicId = NO_TOPIC_ID
@@ -134,7 +134,7 @@ class Controller:
         return await self._in_time(results, answers, timeout_ms, validate_only)
 
     async def delete_topics(self, topics: Sequence[str | TopicId], *, timeout_ms: int) -> list[DeletedTopic]:
-        """By name or id. Without error, the topic is gone, or gone but for brokers that are down."""
+        """Deletes topics by name or id. Without error, the topic is gone, except on brokers that are down."""
         results, waiting = await self._operate(lambda term: self._delete(term, topics))
         done = await _within(_all_set(waiting), timeout_ms)
         return results if done else [_late_deletion(result) for result in results]
@@ -377,7 +377,7 @@ class Controller:
                 self._queue.put_nowait(term.end)
 
     async def session_renewed(self) -> None:
-        """After the broker has registered again: it may stand for election."""
+        """Called after the broker has registered again: it may stand for election."""
         self._queue.put_nowait(self._look)
 
 

@@ -27,7 +27,7 @@ class Elected(NamedTuple):
 
 
 def first_leader(replicas: Sequence[int], live: Collection[int]) -> Elected | None:
-    """Of a partition that was never online: the first live replica leads, and all live ones are in sync."""
+    """The first leader of a partition that was never online: the first live replica; all live ones are in sync."""
     alive = tuple(r for r in replicas if r in live)
     return Elected(alive[0], alive) if alive else None
 
@@ -69,7 +69,7 @@ def for_shutdown(
 
 
 def without_replica(state: PartitionState, replica: int, controller_epoch: int, *, unclean: bool) -> PartitionState:
-    """After the loss of `replica`: it neither leads nor is in sync.
+    """The state after the loss of `replica`: it neither leads nor is in sync.
 
     The last one in sync is kept as such, since only it has all records; unless the topic prefers any leader to none.
     """

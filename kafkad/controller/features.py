@@ -22,7 +22,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """To `level`; a level below 1 with a downgrade removes the feature."""
+    """A change of a feature to `level`; a level below 1 with a downgrade removes the feature."""
 
     name: str
     level: int

@@ -179,7 +179,7 @@ class Answers:
         return Answers([*self._own, *other._own])
 
     async def own_answers(self) -> None:
-        """Until the broker in this process has carried out all of it: from then on it answers clients accordingly."""
+        """Waits until the broker in this process has carried out all of it, so that it answers clients accordingly."""
         if self._own:
             await asyncio.wait(self._own)
 

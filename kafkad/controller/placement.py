@@ -92,7 +92,7 @@ def _check(candidates: Sequence[Candidate], partitions: int, replication_factor:
 
 
 def _in_order(candidates: Sequence[Candidate]) -> list[int]:
-    """By id; with racks, the first of each rack, then the second of each, ..."""
+    """The brokers by id; with racks, the first of each rack, then the second of each, ..."""
     by_rack: dict[str, list[int]] = {}
     for broker, rack in sorted(candidates, key=lambda c: c.broker):
         by_rack.setdefault(rack or "", []).append(broker)

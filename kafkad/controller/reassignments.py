@@ -64,7 +64,7 @@ class Reassignments:
             await self._lead.write([Delete(ReassignmentsNode.PATH)])
 
     async def go_on(self, brokers: Collection[int] | None = None) -> None:
-        """After an election, or because `brokers` came."""
+        """Continues reassignments after an election, or because `brokers` came."""
         for tp in sorted(self._state.reassigning):
             assignment = self._state.entry(tp).assignment
             if brokers is None or not set(brokers).isdisjoint(assignment.replicas):

@@ -193,7 +193,7 @@ class Term:
         await self.reassignments.take_over(self._watch(self._reassignments_asked))
 
     async def _elections_asked(self) -> None:
-        """By a tool of before Kafka 2.4, which waits for the node to go."""
+        """Runs elections requested by a tool from before Kafka 2.4, which waits for the node to disappear."""
         if await self.lead.store.exists(PreferredElections.PATH, self._watch(self._elections_asked)):
             data, _ = await self.lead.store.get(PreferredElections.PATH)
             await self.elections.elect(ElectionKind.PREFERRED, PreferredElections.decode(data))

@@ -30,7 +30,7 @@ from kafkad.turns import Turns
 MAX_NAME = 249
 CLUSTER_METADATA = "__cluster_metadata"
 MAX_NEW_PARTITIONS = 10_000
-"""Of one request, as in Kafka with KRaft: more would keep the controller from everything else for seconds."""
+"""The limit for one request, as in Kafka with KRaft: more would block the controller for seconds."""
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _OPERATIONS_PER_WRITE = 2_000
 _PARTITIONS_PER_TURN = 100
@@ -65,7 +65,7 @@ class NewTopic(NamedTuple):
 
 
 class TopicResult(NamedTuple):
-    """Of one topic in a request. With `error`, nothing else is set."""
+    """The result for one topic in a request. With `error`, nothing else is set."""
 
     name: str
     topic_id: TopicId = NO_TOPIC_ID
@@ -157,7 +157,7 @@ class Topics:
         )
 
     def _entry(self, replicas: tuple[int, ...]) -> PartitionEntry:
-        """With its first state, if any of its replicas is there."""
+        """A new partition's entry, with its first state if any of its replicas is there."""
         elected = first_leader(replicas, self._state.live)
         state = elected and PartitionState(
             leader=elected.leader, leader_epoch=0, isr=elected.isr, controller_epoch=self._lead.epoch
@@ -167,7 +167,7 @@ class Topics:
     async def _write(
         self, operations: Sequence[Operation], topic: str, partitions: Mapping[int, PartitionEntry]
     ) -> None:
-        """In one transaction where a ZooKeeper would take it. What is left to do after a crash is done at election."""
+        """Writes in one transaction where ZooKeeper would take it. The next election completes it after a crash."""
         pending = list(operations)
         for partition, entry in partitions.items():
             if entry.state is not None:
@@ -369,7 +369,7 @@ def _check_collision(name: str, others: _Planned) -> None:
 
 
 def _in_groups(results: Sequence[TopicResult]) -> Iterator[list[TopicResult]]:
-    """Of few partitions each, in the same order."""
+    """The results in groups of few partitions each, in the same order."""
     group: list[TopicResult] = []
     partitions = 0
     for result in results:

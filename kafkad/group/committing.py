@@ -103,7 +103,7 @@ class OffsetCommitter:
         self.settings = settings
         self.probe = OffsetProbe()
         self.waiting: dict[str, Counter[Position]] = {}
-        """By group, what is being committed: it is written, but does not count yet."""
+        """Positions being committed, by group: written, but not in effect yet."""
         self._coordination = coordination
         self._clock = clock
         self._timers = timers
@@ -212,7 +212,7 @@ class OffsetCommitter:
     def _wait(
         self, group: str, records: Sequence[OffsetCommitted], writing: Writing, fits: Sequence[bool]
     ) -> asyncio.Future[Codes]:
-        """Until it is committed, but not longer than `offsets.commit.timeout.ms`; what was written may still hold."""
+        """Waits for the commit, at most `offsets.commit.timeout.ms`; the records may still be committed later."""
         answer: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
         positions = Counter((record.topic, record.partition) for record in records)
         self.waiting.setdefault(group, Counter()).update(positions)

@@ -23,7 +23,7 @@ class Moment(NamedTuple):
 
 
 class State(Enum):
-    """By the names that Kafka gives them in its answers."""
+    """The states of a group, by the names that Kafka gives them in its answers."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"

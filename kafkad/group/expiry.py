@@ -18,7 +18,7 @@ from kafkad.timers import Timer, Timers
 from kafkad.turns import Turns
 
 _MOST_AT_ONCE = 500
-"""So many offsets of a group are looked at before others get their turn."""
+"""Number of a group's offsets that are looked at before others get their turn."""
 
 Choose = Callable[[GroupMachine, str, Sequence[Position]], set[Position]]
 """Chooses those of a group's offsets that are to be removed."""

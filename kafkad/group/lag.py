@@ -25,7 +25,7 @@ class _Row(NamedTuple):
 
 
 def lag_families(machines: Iterable[GroupMachine], end_of: EndOf, limit: int) -> Iterator[Family | None]:
-    """Of every partition that a group committed to; of no more than `limit` one by one, the sums are over all."""
+    """The lag of each partition that a group committed to; at most `limit` have series of their own, sums cover all."""
     rows: list[_Row] = []
     sums: Counter[tuple[str, str]] = Counter()
     members: list[tuple[Labels | str, float]] = []

@@ -91,7 +91,7 @@ def _nobody(answer: object) -> None:
 
 
 class Members:
-    """In the order they came. The first one leads until it goes."""
+    """The members of a group, in the order they joined. The first one leads until it leaves."""
 
     __slots__ = ("_by_id", "_by_instance", "_knowing", "joining", "leader")
 

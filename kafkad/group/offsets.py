@@ -81,7 +81,7 @@ class Offsets:
         return set[Position]().union(*self._pending.get(group, {}).values())
 
     def positions(self, group: str) -> set[Position]:
-        """Of all that is committed or pending: what has to be forgotten when the group goes."""
+        """The positions of all that is committed or pending: what has to be deleted with the group."""
         return self.pending(group).union(self._committed.get(group, ()))
 
     def apply(self, record: OffsetCommitted | OffsetForgotten, producer_id: int = -1) -> None:
@@ -104,7 +104,7 @@ class Offsets:
             self._supersede(group, position, self._order)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """All that is pending of this producer holds now, or never did."""
+        """Ends this producer's transaction: its pending offsets take effect, or are dropped."""
         for group in self._groups_of_producer.pop(producer_id, ()):
             ended = self._pending[group].pop(producer_id)
             if not self._pending[group]:

@@ -22,9 +22,9 @@ from kafkad.wire.primitives import MalformedError
 
 NO_TIMESTAMP = -1
 _MOST_KEYS = 4096
+"""Most keys of offsets that are kept as bytes: 1 MB."""
 _LONGEST_KEPT = 512
 """Clients choose the names; keys with longer ones are made each time."""
-"""Of offsets, remembered as bytes: 1 MB."""
 
 _OFFSET_KEY, _GROUP_KEY = 1, 2
 _OFFSET_VALUE, _EXPIRING_OFFSET_VALUE, _GROUP_VALUE = 3, 1, 3
@@ -235,7 +235,7 @@ def _member(member: MemberWritten) -> MemberMetadata:
 
 
 def _read_member(said: MemberMetadata, version: int) -> MemberWritten:
-    """Before version 1 a member had as long to rejoin as its session lasts."""
+    """A member's record. Before version 1 a member had as long to rejoin as its session lasts."""
     rebalance_timeout = said.session_timeout if version == 0 else said.rebalance_timeout
     return MemberWritten(
         said.member_id,

@@ -32,11 +32,11 @@ class Body(NamedTuple):
 
 
 Keys = tuple[list[bytes | None], list[int]]
-"""Of some records the key, and the offset: doubled, plus one for a tombstone."""
+"""Keys of some records, and their offsets: doubled, plus one for a tombstone."""
 
 
 def read_keys(body: Body, base_offset: int, count: int) -> Iterator[Keys]:  # noqa: C901
-    """Of `count` records, some thousand at a time. RecordsError or IndexError when they are not as they should be."""
+    """The keys of `count` records, some thousand at a time. RecordsError or IndexError for malformed records."""
     data, cursor, end = body
     keys: list[bytes | None] = []
     entries: list[int] = []

@@ -33,7 +33,7 @@ MISSING = "is missing"
 
 
 class Problem(NamedTuple):
-    """Of a `.log` file also the first offset that it concerns, and whether the file could not be read on from there."""
+    """A defect of a file; in a `.log` file with its offset, and whether reading could not go on from there."""
 
     path: str
     text: str

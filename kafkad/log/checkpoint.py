@@ -122,7 +122,7 @@ def write_topic_id(path: str, topic_id: bytes, files: Files, *, durable: bool = 
 
 @dataclass(frozen=True, kw_only=True)
 class MetaProperties:
-    """Whose log directory this is. `others` are properties kafkad has no use for and keeps."""
+    """The identity of a log directory. `others` are properties that kafkad has no use for and keeps."""
 
     broker_id: int
     cluster_id: str | None

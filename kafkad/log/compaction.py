@@ -15,11 +15,11 @@ CLEANED = ".cleaned"
 class SegmentToClean(NamedTuple):
     base: int
     size: int
-    """Of the `.log` file: what lies behind is not read."""
+    """The size of the `.log` file that is read: what lies behind it is not."""
 
 
 class LastOfProducer(NamedTuple):
-    """Of a producer the partition still remembers: the batch that keeps its sequence, or failing that its epoch.
+    """The last batch of a producer that the partition remembers: it keeps the sequence, or failing that the epoch.
 
     It outlives its records, or a restart from the log alone would forget the producer.
     """
@@ -61,7 +61,7 @@ class Replacement(NamedTuple):
 
 
 Offer = Callable[[Replacement], None]
-"""Told of each new segment as soon as it may take its place, from the start of the log on."""
+"""Called with each new segment as soon as it may take its place, from the start of the log on."""
 
 
 class CompactionStats(NamedTuple):
@@ -83,7 +83,7 @@ class Poison(NamedTuple):
     """A batch with the right checksum whose records cannot be read: its keys are unknown, so it stays as it is."""
 
     path: str
-    """Of the segment in which it was found; behind compaction it may stand in another."""
+    """The path of the segment in which it was found; after compaction it may be in another."""
     position: int
     offset: int
     following: int

@@ -40,7 +40,7 @@ class Damage(NamedTuple):
 
 
 class Damages:
-    """All that was found since the start, each place once. A thread may add while the loop reads."""
+    """All damage found since the start, each place once. A thread may add while the loop reads."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, int], tuple[TopicPartition, Damage]] = {}

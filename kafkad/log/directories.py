@@ -203,7 +203,7 @@ class LogDirectory:
             self._checkpoints[write.name] = write.offsets
 
     def forget_checkpoints(self, new: Collection[TopicPartition]) -> list[CheckpointWrite]:
-        """To be written before partitions are made: what is said of their predecessors must not be believed of them."""
+        """Writes to be done before partitions are created, so that no predecessor's checkpoint is taken for theirs."""
         return [
             self.checkpoint(name, {known: offset for known, offset in offsets.items() if known not in new})
             for name, offsets in self._checkpoints.items()

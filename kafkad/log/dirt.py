@@ -27,7 +27,7 @@ class DatedSegment(Protocol):
 
     @property
     def oldest_timestamp_ms(self) -> int:
-        """Of the first batch; not positive when it has none."""
+        """The timestamp of the first batch; not positive when it has none."""
 
 
 class Dirt(NamedTuple):
@@ -42,7 +42,7 @@ class Dirt(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of a log that is empty so far, nothing."""
+        """The dirty share of the bytes; 0 for an empty log."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
@@ -73,7 +73,7 @@ def assess(
 
 
 def _from(closed: Sequence[DatedSegment], offset: int, end: int) -> Sequence[DatedSegment]:
-    """From the one that holds `offset` on."""
+    """The segments from the one that holds `offset` on."""
     if offset >= end:
         return ()
     return closed[max(bisect_right(closed, offset, key=_base) - 1, 0) :]

@@ -58,7 +58,7 @@ class LeaderEpochs:
         self._stored = True
 
     def catch_up(self) -> None:
-        """Before a flush: write what a full disk had no room for."""
+        """Called before a flush: writes what a full disk had no room for."""
         if not self._stored:
             self._write()
 

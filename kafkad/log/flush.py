@@ -12,7 +12,7 @@ from kafkad.log.files import Files, LogFile, disk_errors
 
 @dataclass(slots=True, kw_only=True)
 class Flush:
-    """Made by `Log.start_flush`; it holds the files open, so rolling and deleting may go on meanwhile."""
+    """A flush begun by `Log.start_flush`; it holds the files open, so rolling and deleting may go on meanwhile."""
 
     directory: str
     files: Files

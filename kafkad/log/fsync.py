@@ -82,7 +82,7 @@ class GroupFsync:
 
 
 def _unflushed_files(log: Log) -> list[LogFile]:
-    """Of the segments from the recovery point on; they stay open for as long as they are being flushed."""
+    """The files of the segments from the recovery point on; they stay open while they are being flushed."""
     files = []
     for segment in reversed(log.segments):
         files.append(segment.file)

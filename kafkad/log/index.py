@@ -51,7 +51,7 @@ class TimeEntries(Protocol):
 
 
 class OffsetIndex:
-    """In memory, of the segment that is written to. `stored` entries are in the file already."""
+    """The offset index of the active segment, in memory. `stored` entries are in the file already."""
 
     __slots__ = ("offsets", "positions", "stored")
 
@@ -94,7 +94,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """In memory, of the segment that is written to."""
+    """The time index of the active segment, in memory."""
 
     __slots__ = ("offsets", "stored", "timestamps")
 
@@ -132,7 +132,7 @@ class TimeIndex:
 
 
 class StoredOffsetIndex:
-    """In the file, of a segment that is no longer written to.
+    """The offset index of a closed segment, read from its file.
 
     Where the last search ended some entries are kept: a reader that goes on from there finds its way among them.
     """
@@ -179,7 +179,7 @@ class StoredOffsetIndex:
 
 
 class StoredTimeIndex:
-    """In the file, of a segment that is no longer written to."""
+    """The time index of a closed segment, read from its file."""
 
     __slots__ = ("_count", "_file", "_files")
 

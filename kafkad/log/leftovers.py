@@ -33,7 +33,7 @@ def clear(files: Files, directory: str, names: list[str]) -> list[str]:
 
 
 def _complete(files: Files, directory: str, swaps: list[str]) -> None:
-    """In an order that may be broken off: the old segments go first, while the `.log.swap` says which; then the log."""
+    """Completes a swap; a crash may end it: old segments go first, while the `.log.swap` names them; then the log."""
     first, end = _range(files, directory, swaps)
     for name in files.listdir(directory):
         base = base_of(name)

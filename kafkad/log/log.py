@@ -142,7 +142,7 @@ class Log:
         self.found = loaded.damage
         """Damage found when the log was opened."""
         self.on_damage: Callable[[TopicPartition, Damage], None] = _nobody_listens
-        """Told of damage that a read runs into."""
+        """Called with damage that a read runs into."""
         self.retired = False
         """Taken out of the broker: deleted, or replaced by its copy in another log directory."""
 

@@ -291,12 +291,12 @@ class LogManager:
         return log
 
     def forget_predecessors(self, partitions: Iterable[TopicPartition]) -> list[CheckpointWrite]:
-        """Of many partitions that are about to be made: `create` would write for each of them, on the loop."""
+        """Drops checkpoints of many partitions before they are created: `create` would write once for each."""
         new = {tp for tp in partitions if tp not in self.logs}
         return [write for directory in self.live for write in directory.forget_checkpoints(new)]
 
     def _places_for(self, topic_partition: TopicPartition, wanted: str | None, is_new: bool) -> list[LogDirectory]:
-        """At least one, the best first."""
+        """The log directories for a partition: at least one, the best first."""
         broken = self.broken.get(topic_partition)
         if broken is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{broken.path} cannot be opened: {broken.reason}")

@@ -52,7 +52,7 @@ class LimitedFiles(Files):
             self._close_oldest(self.limit - self.limit // _SHARE)
 
     def close_none(self) -> None:
-        """From now on: the logs are being closed, in several threads."""
+        """Closes no more files, from now on: the logs are being closed, in several threads."""
         self.limit = None
 
     def _look(self) -> None:

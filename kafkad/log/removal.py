@@ -91,6 +91,6 @@ class Removal:
 
 
 def _log_directory(path: str) -> str:
-    """Of a partition's directory that waits, or of a segment's file in one."""
+    """The log directory of a waiting partition's directory, or of a segment's file in one."""
     parent = os.path.dirname(path)
     return parent if path.endswith(Kind.DELETED.value) else os.path.dirname(parent)

@@ -59,7 +59,7 @@ def find(log: Log, offset: int, reason: str) -> Damage:
 
 
 def _scan_segment(segment: Segment, offset: int, following: int, report: Report) -> Iterator[tuple[bytes, int, Header]]:
-    """From the batch that holds `offset` on, as far as the segment reaches now."""
+    """The batches from the one that holds `offset` on, as far as the segment reaches now."""
     file, size = segment.file, segment.size  # held open, should the segment be deleted meanwhile
     position = _start(segment, offset)
     while position < size:

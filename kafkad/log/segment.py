@@ -86,7 +86,7 @@ class Segment(IndexedFile):
 
     @property
     def open_files(self) -> int:
-        """At most so many: those of indexes, and of transactions, may not be open yet, or no longer."""
+        """The most files that may be open: those of indexes and of transactions may not be open yet, or no longer."""
         indexes = (self._offsets, self._times)
         kept = sum(index is not None and not isinstance(index, OffsetIndex | TimeIndex) for index in indexes)
         return kept + (self._file is not None) + (self._transactions is not None)

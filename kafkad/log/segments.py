@@ -10,7 +10,7 @@ from kafkad.log.timestamps import Timestamps
 
 
 class Segments:
-    """At least one segment, in the order of their offsets; the last is active, the only one that is written to."""
+    """A log's segments in the order of their offsets, at least one; the last is active, the only one written to."""
 
     __slots__ = ("_bases", "active", "all", "damaged_from", "timestamps")
 

@@ -218,7 +218,7 @@ class Demands(NamedTuple):
     partition: str
     keys: bool
     codec: int | None
-    """Of the batch to write; None keeps the producer's."""
+    """The codec of the batch to write; None keeps the producer's."""
     level: int | None
     earliest_ms: int | None
     latest_ms: int | None

@@ -100,7 +100,7 @@ class Check(NamedTuple):
 
 Operation = Create | Set | Delete | Check
 Result = str | Stat | None
-"""Of one operation in a `multi`: the path of a Create, the Stat of a Set, None of the others."""
+"""The result of one operation in a `multi`: the path of a Create, the Stat of a Set, None of the others."""
 
 
 class Change(Enum):

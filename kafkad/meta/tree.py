@@ -136,7 +136,7 @@ class Tree:
         return applied
 
     def end_all_sessions(self, now_ms: int) -> Applied:
-        """After a restart: no session of before can still be there."""
+        """Called after a restart: no earlier session can still be there."""
         applied = Applied()
         self._drop_ephemerals(list(self._ephemerals), applied, now_ms)
         applied.entry = _entry(ALL_SESSIONS_END, self.zxid, now_ms, 0, [])

@@ -12,7 +12,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class Operation(IntEnum):
-    """With its number in requests, which is also its bit in authorized operations (KIP-430)."""
+    """Operations by their number in requests, which is also their bit in authorized operations (KIP-430)."""
 
     READ = 3
     WRITE = 4

@@ -153,7 +153,7 @@ class _Compiler:
         self.source.line(f"piece = {PIECE}; yield" if self.in_pieces else "pass")
 
     def end_of_item(self) -> None:
-        """At the end of the body of a loop over items."""
+        """Writes the end of the body of a loop over items."""
         if self.in_pieces:
             self.source.line("piece -= 1")
             self.source.line(f"if not piece: piece = {PIECE}; yield")

@@ -24,4 +24,4 @@ def _load() -> ModuleType:
 
 
 crc32c: Callable[[bytes | bytearray | memoryview], int] = _load().crc32c
-"""Of any bytes-like object; releases the GIL for large ones."""
+"""The CRC-32C of any bytes-like object; releases the GIL for large ones."""

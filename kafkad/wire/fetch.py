@@ -14,7 +14,7 @@ from kafkad.wire.produce import read_count, read_text, uvarint
 
 FIRST_FLEXIBLE: Final = 12
 MOST_PARTITIONS: Final = 100_000
-"""In one request."""
+"""The limit for one request."""
 _PIECE: Final = 63
 """A bit mask: requests are read in pieces of so many topics or partitions and one."""
 FIRST_WITH_TOPIC_IDS: Final = 13
@@ -190,7 +190,7 @@ def _read_forgotten(
 
 
 def _read_replica_state(frame: memoryview, at: int, replica_id: int) -> int:
-    """From version 15 on a follower says who it is in tagged field 1."""
+    """The replica id. From version 15 on a follower sends it in tagged field 1."""
     count, at = get_tag_count(frame, at)
     for _ in range(count):
         tag, at = get_uvarint(frame, at)
@@ -244,7 +244,7 @@ def _pack_aborted_flexible(aborted: list[tuple[int, int]] | None) -> bytes:
 def pack_start(
     version: int, correlation_id: int, error_code: int, session_id: int, topics: int, throttle_ms: int = 0
 ) -> bytes:
-    """From the correlation id to the number of topics; the caller puts the length in front."""
+    """The head of a response, from the correlation id to the number of topics; the caller puts the length in front."""
     flexible = version >= FIRST_FLEXIBLE
     out = _I32.pack(correlation_id) + (b"\x00" if flexible else b"") + _I32.pack(throttle_ms)
     if version >= 7:

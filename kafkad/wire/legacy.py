@@ -114,7 +114,7 @@ def _unwrap(inner: memoryview, at: int, outer: BatchHeader) -> Iterator[tuple[Ba
 
 
 def _offset_shift(outer: BatchHeader, last: int) -> int:
-    """In v1 the wrapper's offset is that of its last record, whatever the inner ones count from."""
+    """The shift of inner offsets. In v1 a wrapper has its last record's offset; inner ones count from anywhere."""
     return outer.base_offset - last if outer.magic else 0
 
 

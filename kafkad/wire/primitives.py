@@ -193,7 +193,7 @@ def _repeated(item: str, count: int) -> str:
 
 
 class ArrayPackers(dict[int, Callable[..., bytes]]):
-    """By length: a packer of an array of fixed-size items, count included, so that one call writes the whole array."""
+    """Packers of arrays of fixed-size items, by length, count included, so that one call writes the whole array."""
 
     def __init__(self, item: str, compact: bool) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ from kafkad.wire.primitives import (
 
 FIRST_FLEXIBLE: Final = 9
 MOST_PARTITIONS: Final = 20_000
-"""In one request."""
+"""The limit for one request."""
 FIRST_WITH_TOPIC_IDS: Final = 13
 
 _I16 = struct.Struct(">h")

@@ -75,7 +75,7 @@ class RecordsError(ValueError):
 
 
 class BatchHeader(NamedTuple):
-    """In formats v0 and v1 `base_offset` is the message's own: of one that wraps others, the last one's."""
+    """A batch header. In formats v0 and v1 `base_offset` is the message's own; of a wrapper, its last record's."""
 
     base_offset: int
     length: int

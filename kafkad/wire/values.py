@@ -17,7 +17,7 @@ from kafkad.wire.records import (
 )
 
 _PATIENCE = 64
-"""Of records that are not alike every so many are tried."""
+"""Records that are not alike are tried once in so many."""
 _FEWEST_ALIKE = 4
 """Fewer cost more to find out than to read."""
 _FINAL, _CONTINUED = bytes(range(128)), bytes(range(128, 256))
@@ -25,7 +25,7 @@ _FINAL, _CONTINUED = bytes(range(128)), bytes(range(128, 256))
 
 
 def values_of(view: memoryview, at: int, header: Header) -> list[bytes | None]:
-    """Of the v2 batch at `at`, of which `header` was unpacked; RecordsError where `iter_records` raises it. Of bytes
+    """The values of the v2 batch at `at` with `header`; RecordsError where `iter_records` raises it. Of bytes
     that are not compressed nothing is copied but the values."""
     whole = view.obj
     if header[ATTRIBUTES] & CODEC_MASK or not isinstance(whole, bytes) or len(whole) != len(view):
@@ -35,7 +35,7 @@ def values_of(view: memoryview, at: int, header: Header) -> list[bytes | None]:
 
 
 def parse_values(data: bytes, count: int, cursor: int, stop: int, at: int = 0) -> list[bytes | None]:
-    """Of `count` records in data[cursor:stop]; `at` is where errors say that their batch stands.
+    """The values of `count` records in data[cursor:stop]; `at` is where errors say that their batch stands.
 
     Records one after the other are often laid out alike: then their values stand at regular distances.
     """
@@ -138,7 +138,7 @@ def _alike(data: bytes, start: int, end: int, stop: int, most: int) -> list[byte
 
 
 def _beginning(data: bytes, at: int, stride: int, most: int, allowed: bytes) -> int:
-    """In how many of the next records, at first, one of these bytes stands where data[at] does."""
+    """The number of next records, from the first on, that have one of these bytes where data[at] is."""
     column = data[at + stride : at + stride * most + 1 : stride]
     return len(column) - len(column.lstrip(allowed))
 

@@ -8,7 +8,7 @@ from kafkad.wire.schema import array, bytes_, int32, int64, message, nested, str
 
 @message(versions="0-1")
 class OffsetCommitKey:
-    """Whose offset it is."""
+    """The group, topic and partition of a committed offset."""
 
     group: str = string("0-1")
     topic: str = string("0-1")

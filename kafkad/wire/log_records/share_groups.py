@@ -110,7 +110,7 @@ class TopicInfo:
 
 @message(versions="0", flexible="0+")
 class ShareGroupStatePartitionMetadataValue:
-    """Of which partitions the share coordinators keep state for a group."""
+    """The partitions for which the share coordinators keep state for a group."""
 
     initializing_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)
     initialized_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)
