@@ -7,7 +7,7 @@ from functools import partial
 
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.replica.partition import Partition
+from kafkad.replica.partition import OnCommitted, Partition
 from kafkad.timers import Timers
 
 Failures = Mapping[int, KafkaError]
@@ -24,19 +24,23 @@ class Commit:
 
     def __init__(self, deadline_ms: float, parked: set[Commit]) -> None:
         self._parked = parked
-        self.waiting: set[int] = set()
+        self.waiting: dict[int, tuple[Partition, OnCommitted]] = {}
         self.deadline_ms = deadline_ms
         self.failures = _NO_FAILURES
         self._on_end: Callable[[], None] | None = None
 
     def wait_for(self, place: int, partition: Partition, end: int) -> None:
         """HOT. To be called right after the append at whose end `end` is."""
-        self.waiting.add(place)
-        partition.when_committed(end, partial(self._committed, place))
+        on_committed = partial(self._committed, place)
+        self.waiting[place] = partition, on_committed
+        partition.when_committed(end, on_committed)
 
     def forget(self, place: int) -> None:
         """It is answered with something else."""
-        self.waiting.discard(place)
+        waited = self.waiting.pop(place, None)
+        if waited is not None:
+            partition, on_committed = waited
+            partition.forget_commit(on_committed)
 
     def park(self, on_end: Callable[[], None]) -> None:
         """Call back once nothing is waited for any more, which it still is."""
@@ -46,13 +50,13 @@ class Commit:
     def expire(self) -> None:
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not committed in time")
         self.failures = {**self.failures, **dict.fromkeys(self.waiting, late)}
-        self.waiting.clear()
+        for place in list(self.waiting):
+            self.forget(place)
         self._end()
 
     def _committed(self, place: int, error: KafkaError | None) -> None:
-        if place not in self.waiting:
+        if self.waiting.pop(place, None) is None:
             return  # too late: the request has been answered
-        self.waiting.discard(place)
         if error is not None:
             self.failures = {**self.failures, place: error}
         if not self.waiting:

@@ -271,6 +271,13 @@ class Partition:
         else:
             self._committed(on_committed, None)
 
+    def forget_commit(self, on_committed: OnCommitted) -> None:
+        """It need not be called any more. The oldest waits come first, and are the first to be given up."""
+        for place, (_, waiting) in enumerate(self.commit_waits):
+            if waiting is on_committed:
+                del self.commit_waits[place]
+                return
+
     def _await_commit(self, end: int, on_committed: OnCommitted) -> None:
         """In the order of offsets: a batch that is sent again stands before others that wait already."""
         waits = self.commit_waits

@@ -19,12 +19,16 @@ class Waited:
         self._at_once = at_once
         self.asked: list[int] = []
         self.committed: Callable[[KafkaError | None], None]
+        self.forgotten: list[Callable[[KafkaError | None], None]] = []
 
     def when_committed(self, end: int, on_committed: Callable[[KafkaError | None], None]) -> None:
         self.asked.append(end)
         self.committed = on_committed
         if self._at_once:
             on_committed(None)
+
+    def forget_commit(self, on_committed: Callable[[KafkaError | None], None]) -> None:
+        self.forgotten.append(on_committed)
 
 
 class Made:
@@ -77,6 +81,7 @@ def test_what_is_answered_otherwise_is_waited_for_no_more() -> None:
     made, a, b = Made(), Waited(), Waited(at_once=True)
     commit = made.begin(a, b)
     commit.forget(0)
+    assert a.forgotten == [a.committed]
     assert not made.commits.park(commit, made.end)
     a.committed(StorageError("/disk", "it is gone"))
     assert not commit.failures
@@ -92,6 +97,7 @@ def test_what_takes_too_long_is_told_so_and_what_comes_later_is_ignored() -> Non
         made.advance(500)
     assert made.ends == 1
     assert codes(commit) == {1: ErrorCode.REQUEST_TIMED_OUT}
+    assert (a.forgotten, b.forgotten, slow.forgotten) == ([], [b.committed], [])
     b.committed(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
     assert codes(commit) == {1: ErrorCode.REQUEST_TIMED_OUT}
     assert (made.ends, len(made.commits)) == (1, 1)
