@@ -29,5 +29,10 @@ def or_close(connection: Connection, name: str, reply: Callable[[], None]) -> No
         log.warning("closing %s: its %s cannot be read: %s", connection.address, name, error)
         connection.close()
     except Exception:
-        log.exception("closing %s: internal error while handling its %s", connection.address, name)
-        connection.close()
+        close_for_internal_error(connection, name)
+
+
+def close_for_internal_error(connection: Connection, name: str) -> None:
+    """To be called where the exception is handled."""
+    log.exception("closing %s: internal error while handling its %s", connection.address, name)
+    connection.close()

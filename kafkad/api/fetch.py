@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
 
-from kafkad.api.answering import reply_later
+from kafkad.api.answering import close_for_internal_error, reply_later
 from kafkad.api.fetch_repeat import RepeatedFetch, may_repeat
 from kafkad.api.fetch_session import FetchSessions, Followed, Session
 from kafkad.api.peer import Peer
@@ -141,7 +141,11 @@ class FetchApi:
                 attempt.end_wait()
                 self._in_pieces(connection, self._attempted(connection, attempt), alone=False)
                 return True
-            reply = at_once(attempt.reply(final))
+            try:
+                reply = at_once(attempt.reply(final))
+            except Exception:
+                close_for_internal_error(connection, "Fetch")
+                return True
             if reply is None:
                 return False
             connection.peer.on_close = None

@@ -49,9 +49,10 @@ class Peer:
 class Client:
     """As much of a connection as a fetch looks at."""
 
-    closed = False
+    address = "a-test:1"
 
     def __init__(self) -> None:
+        self.closed = False
         self.peer = Peer()
         self.replies: list[Reply] = []
 
@@ -60,6 +61,11 @@ class Client:
 
     def reply(self, reply: Reply) -> None:
         self.replies.append(reply)
+
+    def close(self) -> None:
+        self.closed = True
+        if self.peer.on_close is not None:
+            self.peer.on_close()
 
 
 class Made:
@@ -341,6 +347,35 @@ def test_a_fetch_whose_session_was_given_up_watches_nothing_after_its_connection
         waiting.peer.on_close()
         assert not any(partition.watchers for partition in made.partitions)
         assert made.parts.waits.fetches == 0
+        made.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_fetch_that_fails_when_it_is_woken_ends_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        made = Made(tmp_path, 2)
+        made.epoch = -1
+        assert made.begin(CONSUMER, {0: 0}) is None
+        failing, made.client, made.epoch = made.client, Client(), -1
+        assert made.begin(CONSUMER, {1: 0}) is None
+        read = Partition.read
+
+        def broken(self: Partition, *how: Any) -> Any:
+            if self.tp.partition == 0:
+                raise AssertionError("an error of ours")
+            return read(self, *how)
+
+        monkeypatch.setattr(Partition, "read", broken)
+        for index in (0, 1):
+            made.append(index)
+            made.partitions[index].fetched_by(FOLLOWER, 1, 0)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert failing.closed
+        assert [list(made.read(reply)) for reply in made.client.replies] == [[1]]
+        assert made.parts.waits.fetches == 0
+        assert not any(partition.watchers for partition in made.partitions)
         made.close()
 
     asyncio.run(scenario())
