@@ -110,6 +110,21 @@ def test_says_what_it_does_before_it_is_ready(tmp_path: Path) -> None:
         assert "\nkafka_server_kafkaserver_brokerstate 3\n" in slow.get("/metrics")[1]
 
 
+def test_a_reload_that_is_asked_for_while_logs_are_loaded_waits_until_the_broker_is_ready(tmp_path: Path) -> None:
+    slow = Slow(tmp_path)
+    slow.prepare(clean=True)
+    with slow.loading():
+        assert slow.kafkad.process is not None
+        slow.kafkad.process.send_signal(signal.SIGHUP)
+        time.sleep(0.1)
+        slow.go_on()
+        slow.kafkad.wait_ready()
+        deadline = time.monotonic() + SECONDS
+        while "configuration reloaded" not in slow.kafkad.log:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_sigterm_while_logs_are_loaded(tmp_path: Path, clean: bool) -> None:
     """Nothing was changed: what had been left clean still is, and what had not is not called so."""

@@ -77,6 +77,7 @@ class Daemon:
             on_damage=tell_of_damage,
         )
         self._stopping = asyncio.Event()
+        self._reload_asked = asyncio.Event()
         self._lifecycle = Lifecycle()
         self._registry: Registry = metering.starting(self._lifecycle)
         self._exit_code = 0
@@ -84,6 +85,7 @@ class Daemon:
     async def serve(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stopping.set)
+        self._loop.add_signal_handler(signal.SIGHUP, self._reload_asked.set)
         try:
             return await self._serve()
         except _REFUSALS as refusal:
@@ -102,9 +104,9 @@ class Daemon:
         except LoadingStopped:
             await self._stop_loading(store, health)
             return 0
-        chores = [asyncio.create_task(chore) for chore in (self._close_idle(), self._feed_watchdog())]
-        self._loop.add_signal_handler(signal.SIGHUP, self._reload, parts)
         self._announce(parts, store)
+        work = self._close_idle(), self._feed_watchdog(), self._reload_when_asked(parts)
+        chores = [asyncio.create_task(chore) for chore in work]
         await self._stopping.wait()
         for chore in chores:
             chore.cancel()
@@ -199,8 +201,18 @@ class Daemon:
 
     # -- while it runs ---------------------------------------------------------------------------------------------
 
+    async def _reload_when_asked(self, parts: Parts) -> None:
+        """SIGHUP. One that comes before the broker is ready has its effect then."""
+        while True:
+            await self._reload_asked.wait()
+            self._reload_asked.clear()
+            try:
+                self._reload(parts)
+            except Exception:
+                log.exception("internal error: the configuration could not be reloaded")
+
     def _reload(self, parts: Parts) -> None:
-        """SIGHUP: read the configuration again; what cannot change while running waits for a restart, and is named."""
+        """Read the configuration again; what cannot change while running waits for a restart, and is named."""
         self._notifier.reloading()
         try:
             reload = self._settings.static.with_file(self._read_config())
