@@ -21,7 +21,7 @@ class Exit(IntEnum):
     """Nobody answered, or not in time."""
     UNAUTHORIZED = 5
     REFUSED = 6
-    """By kctl itself: a conflict, or nobody confirmed."""
+    """Refused by kctl itself: a conflict, or nobody confirmed."""
     FINDINGS = 7
     """The command did its work, and what it looked at is not in order."""
     INTERRUPTED = 130
@@ -172,6 +172,6 @@ def of_file(error: OSError) -> KctlError:
 
 
 def exit_code(errors: Sequence[KctlError]) -> IntEnum:
-    """Of a command that did what it could: the errors' own code, or FAILED where they differ."""
+    """The exit code of a command that did what it could: the errors' own code, or FAILED where they differ."""
     codes = {error.exit_code for error in errors}
     return Exit.DONE if not codes else codes.pop() if len(codes) == 1 else Exit.FAILED

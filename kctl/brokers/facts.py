@@ -55,7 +55,7 @@ class BrokerFacts(NamedTuple):
 
 
 def broker_facts(session: Session, topics: Iterable[Topic]) -> tuple[list[BrokerFacts], list[LogDir], list[KctlError]]:
-    """In the order of their ids; the directories that can be seen; and why others cannot."""
+    """The brokers in the order of their ids; the directories that can be seen; and the errors of the others."""
     led, held, lagging = counts(topics)
     cluster = session.cluster
     answers = log_dirs_of(session, cluster.brokers)
@@ -100,7 +100,7 @@ def kafkad_versions(session: Session, brokers: Iterable[BrokerFacts]) -> dict[in
 
 
 def counts(topics: Iterable[Topic]) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
-    """Of each broker: partitions it leads, holds, and holds but is not in sync with."""
+    """Numbers of partitions by broker: those it leads, holds, and holds but is not in sync with."""
     led: dict[int, int] = {}
     held: dict[int, int] = {}
     lagging: dict[int, int] = {}

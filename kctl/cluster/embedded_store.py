@@ -14,7 +14,7 @@ from kctl.errors import Exit, KctlError
 
 class EmbeddedReader:
     def __init__(self, directory: str) -> None:
-        """Of the journal in this directory, or of the journal itself."""
+        """A reader of the journal in this directory, or of the journal itself."""
         path = os.path.join(directory, FILE_NAME) if os.path.isdir(directory) else directory
         self._tree = Tree()
         try:

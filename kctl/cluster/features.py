@@ -45,7 +45,7 @@ def features(session: Session) -> int:
 
 
 def rows_of(answers: Mapping[int, Any]) -> list[Row]:
-    """Of the ApiVersions of each broker."""
+    """The features in the ApiVersions of each broker."""
     supported: dict[str, dict[int, tuple[int, int]]] = {}
     levels: dict[str, int] = {}
     epoch = -1

@@ -158,7 +158,7 @@ def fresh(file: str, now: float) -> list[str] | None:
 
 
 def keep(file: str, names: list[str]) -> None:
-    """In one step: a shell may ask again meanwhile. A cache that cannot be written is none."""
+    """Writes the cache in one step: a shell may ask again meanwhile. If it cannot be written there is none."""
     try:
         os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
         with open(f"{file}.{os.getpid()}", "w", encoding="utf-8") as stream:

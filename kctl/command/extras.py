@@ -26,7 +26,7 @@ def missing(error: ModuleNotFoundError) -> KctlError | None:
 
 
 def _extras() -> dict[str, dict[str, str]]:
-    """Of each extra its packages, and the versions of them that kafkad needs, as its own metadata has them."""
+    """The packages of each extra, with the versions that kafkad's own metadata asks for."""
     try:
         required = requires("kafkad") or []
     except PackageNotFoundError:

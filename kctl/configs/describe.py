@@ -74,7 +74,7 @@ def _rows(found: Described, everything: bool, names: Sequence[str]) -> Iterator[
 
 
 def _text(session: Session, rows: Sequence[Row], found: Described, errors: Sequence[KctlError]) -> Iterator[str]:
-    """Of a single resource: its name need not stand in every line."""
+    """The text for a single resource: its name need not stand in every line."""
     columns = [column for column in COLUMNS if column.name != "resource"]
     if rows:
         yield from Writer(session.settings, columns, Document(session.settings.command)).table(rows)

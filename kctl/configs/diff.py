@@ -99,7 +99,7 @@ def differences(left: Mapping[str, str | None], right: Mapping[str, str | None])
 
 
 def read_settings(path: str) -> dict[str, str | None]:
-    """Of lines NAME=VALUE, as in server.properties, or of a YAML mapping."""
+    """The settings of a file with lines NAME=VALUE, as in server.properties, or with a YAML mapping."""
     text = text_of(path)
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(("#", "!"))]
     if all("=" in line for line in lines):

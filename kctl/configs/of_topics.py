@@ -50,7 +50,7 @@ class _Result(NamedTuple):
 
 
 def topic_settings(session: Session, topics: Iterable[str], keys: Sequence[str] | None = None) -> TopicSettings:
-    """Of each topic its settings (only those with these names); topics that are not there any more are errors."""
+    """The settings of each topic (only those with these names); topics that no longer exist are errors."""
     names = list(topics)
     if not names:
         return TopicSettings({}, [])
@@ -81,7 +81,7 @@ def topic_settings(session: Session, topics: Iterable[str], keys: Sequence[str] 
 
 
 def read_results(frame: bytes, at: int) -> Iterator[_Result]:
-    """Of the body of an answer in version 4 at `at`."""
+    """The results in the body of a version 4 response at `at`."""
     count, at = get_compact_count(frame, at + 4)
     known: list[_Kind] = []
     for _ in range(count):

@@ -122,7 +122,7 @@ class _Attempt:
         return ", ".join(dict.fromkeys(str(place[4][0]) for place in places))
 
     def connect(self) -> str:
-        """To the first of the host's addresses that takes it, as other commands do."""
+        """Connects to the first of the host's addresses that accepts, as other commands do."""
         self._socket = socket.create_connection(self._address, min(CONNECT_SECONDS, self._left()))
         self._stack.callback(lambda: self._socket.close())
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -58,7 +58,7 @@ def directories(facts: Facts) -> Iterator[Finding]:
 
 
 def damaged_logs(facts: Facts) -> Iterator[Finding]:
-    """Of kafkad brokers with an http.listener; nobody else tells."""
+    """Damaged logs of kafkad brokers with an http.listener; no other broker tells."""
     for broker, places in facts.damaged.items():
         for place in places:
             partition = place.partition(": ")[0]

@@ -63,7 +63,7 @@ class Facts(NamedTuple):
     now_ms: int
     controller_id: int
     topics: tuple[Topic, ...]
-    """As Metadata has them."""
+    """The topics in Metadata's response."""
     brokers: tuple[BrokerFacts, ...]
     directories: tuple[LogDir, ...] = ()
     versions: Mapping[int, Mapping[int, tuple[int, int]]] = {}
@@ -74,13 +74,13 @@ class Facts(NamedTuple):
     starts: Mapping[TopicPartition, int] = {}
     """Log start offsets of the partitions that groups have committed to."""
     soon_gone: Mapping[TopicPartition, int] = {}
-    """Of partitions on which a group lags: records below this offset are about to be deleted for their age."""
+    """For partitions on which a group lags: records below this offset are about to be deleted for their age."""
     waited_for: Mapping[TopicPartition, int] = {}
-    """Of partitions on which members lag: records below this offset have been there for `SILENT_MS`."""
+    """For partitions on which members lag: records below this offset have been there for `SILENT_MS`."""
     recent: Mapping[str, Recent] = {}
     """Commits of groups that have such records, within this time."""
     suspects: Mapping[str, tuple[str, ...]] = {}
-    """Of groups in a rebalance: members that are not known to have joined."""
+    """Members that are not known to have joined, for groups in a rebalance."""
     newest: Mapping[TopicPartition, int] = {}
     """The highest timestamp of a partition's records."""
     throttles: Throttles | None = None
@@ -135,7 +135,7 @@ def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
 
 
 def grown(before: Iterable[LogDir], after: Iterable[LogDir], seconds: float) -> dict[tuple[int, str], float]:
-    """By how much each directory's free space shrank, a second."""
+    """The bytes per second by which each directory's free space shrank."""
     free = {(each.broker, each.path): each.free for each in before}
     found = {}
     for each in after:
@@ -257,7 +257,7 @@ def is_late(lag: PartitionLag, waited_for: Mapping[TopicPartition, int]) -> bool
 
 
 def retention_ms(settings: Settings) -> int | None:
-    """After which age records are deleted; None: never."""
+    """The age after which records are deleted; None: never."""
     if "delete" not in (settings.get("cleanup.policy") or ""):
         return None
     kept = int(settings.get("retention.ms") or -1)

@@ -60,7 +60,7 @@ def stuck(facts: Facts) -> Iterator[Finding]:
 
 
 def old_clients(facts: Facts) -> Iterator[Finding]:
-    """All that brokers tell other clients of a client's age: the format of what it says when it joins."""
+    """Old clients, by the only sign that brokers pass on: the format of their subscription."""
     old = tuple(
         f"{names[member.id]} ({member.host}) of {name}"
         for name, group_lag in facts.groups.items()

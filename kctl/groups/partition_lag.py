@@ -37,7 +37,7 @@ class PartitionLag(NamedTuple):
 
 
 def partition_lags(group: Group, commits: Commits, ranges: Ranges) -> list[PartitionLag]:
-    """Of every partition that the group has committed or assigned, in order."""
+    """The lag of every partition that the group has committed or assigned, in order."""
     owners = {where: member for member in group.members for where in member.assigned}
     return [
         _lag(where, commits, ranges.get(where), owners.get(where)) for where in sorted(commits.keys() | owners.keys())

@@ -70,7 +70,7 @@ def rows_of(store: MetadataStore, group: str) -> Iterator[dict[str, Any]]:
 
 
 def _leaves(store: MetadataStore, parent: str) -> Iterator[tuple[tuple[Any, Any], bytes]]:
-    """Of a topic's partitions below `parent`, the data."""
+    """The data of a topic's partitions below `parent`."""
     for topic in store.children(parent) or ():
         for partition in store.children(f"{parent}/{topic}") or ():
             node = store.node(f"{parent}/{topic}/{partition}")

@@ -204,7 +204,7 @@ _BACK = "rollback-"
 
 
 def rollback_path(path: str) -> str:
-    """Of the file that leads back; from there it is the first one again."""
+    """The path of the rollback file; the rollback of a rollback is the original file."""
     directory, name = os.path.split(path)
     return os.path.join(directory, name.removeprefix(_BACK) if name.startswith(_BACK) else _BACK + name)
 
@@ -277,7 +277,7 @@ def spelled(settings: Settings, words: str) -> str:
 
 
 def _leave_in_order(session: Session, path: str, plan: Plan, plan_throttle: PlanThrottle) -> None:
-    """After a failure: without the throttle if nothing moves, or else with a word on what goes on."""
+    """Leaves order after a failure: takes off the throttle if nothing moves, otherwise says what goes on."""
     try:
         moving = active_moves(session, by_topic(plan.places))
     except KctlError:

@@ -157,7 +157,7 @@ def _clear(session: Session, partitions: Collection[TopicPartition]) -> list[Kct
 
 
 def removals(found: Throttles, partitions: Iterable[TopicPartition]) -> dict[Setting, str | None]:
-    """Of these partitions those in the lists of their topics, and once nothing moves all rates of brokers."""
+    """The throttles to remove: those of these partitions and, once nothing moves, the rates of all brokers."""
     numbers = by_topic(partitions)
     new: dict[Setting, str | None] = {}
     for setting, value in found.values.items():

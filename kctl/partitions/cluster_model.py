@@ -54,7 +54,7 @@ class Goal(NamedTuple):
 
     @property
     def repairs_racks(self) -> bool:
-        """With racks off a replica would leave its rack mates for a place that may be no better, again and again."""
+        """True if racks are repaired. With racks off, replicas would move again and again to no better place."""
         return self.repair_racks and self.racks != "off"
 
     @property
@@ -108,7 +108,7 @@ class ClusterModel:
         return room is None or self.partitions[at].size <= room
 
     def rack(self, broker: int) -> str:
-        """Of a broker without one: a rack of its own."""
+        """The broker's rack; a broker without one counts as a rack of its own."""
         known = self.brokers.get(broker)
         return f"rack {known.rack}" if known and known.rack is not None else f"broker {broker}"
 

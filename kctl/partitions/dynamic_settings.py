@@ -46,7 +46,7 @@ def are_so(session: Session, values: Mapping[Setting, str | None]) -> bool:
 
 
 def throttle_settings(brokers: Iterable[int], topics: Iterable[str]) -> Iterator[Setting]:
-    """All that may slow down copies on these brokers and of these topics."""
+    """All settings that may slow down copies on these brokers and of these topics."""
     for broker in brokers:
         yield from (Setting(BROKER, str(broker), name) for name in (*RATES, DIRECTORY_RATE))
     for topic in topics:

@@ -11,7 +11,7 @@ from kctl.partitions.placement import Move
 
 
 class Effect(NamedTuple):
-    """Of one broker: partitions, (preferred) leaders and bytes before and after, and what is copied in and out."""
+    """The effect on one broker: partitions, (preferred) leaders and bytes before and after, and bytes copied."""
 
     broker: int
     partitions: tuple[int, int]

@@ -33,7 +33,7 @@ COLUMNS = (
     Column("result", "What is to be done, or was."),
 )
 _DEBUGGING_REPLICA = -2
-"""As which any replica, and not the leader alone, tells where its log ends."""
+"""The replica id with which any replica, and not the leader alone, tells where its log ends."""
 
 
 class Election(NamedTuple):

@@ -103,7 +103,7 @@ def _may_stay(broker: int, goal: Goal) -> bool:
 
 
 def _most_dispensable(model: ClusterModel, replicas: Sequence[int]) -> int:
-    """Of several replicas one that is down, or shares its rack, or is on the fullest broker; the first comes last."""
+    """The replica to give up: one that is down, shares its rack, or is on the fullest broker; the first comes last."""
     racks = Counter(model.rack(broker) for broker in replicas)
 
     def worth(broker: int) -> tuple[bool, bool, int, int]:
@@ -113,7 +113,7 @@ def _most_dispensable(model: ClusterModel, replicas: Sequence[int]) -> int:
 
 
 def _without_rack_mates(model: ClusterModel, at: int, planned: list[int | None], goal: Goal) -> list[int | None]:
-    """With None for every replica whose rack is held too often and for which another rack has a broker."""
+    """The replicas, with None for each whose rack has too many while another rack has a broker."""
     limit = model.rack_limit(len(planned))
     for position in range(len(planned) - 1, -1, -1):
         broker = planned[position]
@@ -133,7 +133,7 @@ def _candidates(model: ClusterModel, at: int, planned: Sequence[int | None], goa
 
 
 def _filled(model: ClusterModel, at: int, planned: Sequence[int | None], goal: Goal) -> list[int]:
-    """With a broker in each empty place."""
+    """The replicas, with a broker in each empty place."""
     partition = model.partitions[at]
     filled: list[int | None] = list(planned)
     if None in filled and partition.leader is None:

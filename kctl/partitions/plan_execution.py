@@ -189,7 +189,7 @@ class PlanExecution:
         self._stalled = set(report.stalled)
 
     def _wait_until_replicated(self) -> None:
-        """Until every replica that should be in sync is."""
+        """Waits until every replica that should be in sync is."""
         while behind := self._patiently(lambda: under_replicated(self._session)):
             self._shown.show("waiting: {} partitions are under-replicated".format, behind)
             self._sleep(_LOOK_SECONDS)

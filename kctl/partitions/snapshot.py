@@ -33,7 +33,7 @@ class Snapshot(NamedTuple):
 
 
 def take(session: Session, asked: Mapping[str, Iterable[int]] | None = None) -> Snapshot:
-    """Of these partitions of topics, or of all. Topics and partitions that are not there are left out."""
+    """A snapshot of these partitions of topics, or of all. Topics and partitions that do not exist are left out."""
     topics = [topic for topic in session.metadata(asked) if not topic.error_code]
     there = None if asked is None else {topic.name: list(asked[topic.name]) for topic in topics}
     directories, silent = log_dirs(session, partitions=there)

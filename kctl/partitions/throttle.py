@@ -79,7 +79,7 @@ def throttle(session: Session, action: str, rate: str | None) -> int:
 
 
 def throttles(session: Session) -> Throttles:
-    """Of all brokers and topics."""
+    """The throttles of all brokers and topics."""
     topics = [topic.name for topic in session.metadata()]
     values, errors = read_settings(session, throttle_settings(session.cluster.brokers, topics))
     transfers = [Transfer(where, each.origin, each.adding) for where, each in active_moves(session).items()]

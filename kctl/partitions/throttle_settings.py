@@ -123,7 +123,7 @@ class Throttle(NamedTuple):
     before: dict[Setting, str | None]
 
     def joined(self, others: Throttle | None) -> Throttle:
-        """With what an earlier run of the same plan set: what was there before that run is what goes back."""
+        """This throttle and that of an earlier run of the plan: the values from before that run are put back."""
         if others is None:
             return self
         return self._replace(now={**others.now, **self.now}, before={**self.before, **others.before})

@@ -102,7 +102,7 @@ _PRECEDENCE: tuple[tuple[tuple[str, bool], ...], ...] = (
 
 
 def applying(quotas: Sequence[Quota], who: Mapping[str, str]) -> list[Quota]:
-    """Of each kind of quota the one that holds for this user, client or address."""
+    """The quota of each kind that applies to this user, client or address."""
     by_entity = {(quota.entity, quota.key): quota for quota in quotas}
     found: list[Quota] = []
     for key in KEYS:

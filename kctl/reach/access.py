@@ -175,7 +175,7 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def values_of(fields: Layer) -> dict[str, Any]:
-    """As Access has them; None: as it is by default. KctlError for a field or a value that nobody knows."""
+    """Values as Access has them; None stands for the default. KctlError for an unknown field or value."""
     for name in fields:
         if name not in FIELDS:
             hints = did_you_mean(name, FIELDS) or (f"there are: {', '.join(FIELDS)}",)

@@ -151,7 +151,7 @@ class Connection:
         return bytes(self._frame(deadline, what))
 
     def _frame(self, deadline: float, what: str) -> memoryview | bytes:
-        """To be read before the next one is asked for: a large one stands in the buffer of all."""
+        """One frame. Read it before the next one is requested: a large one is in the shared buffer."""
         (length,) = _LENGTH.unpack(self._receive(4, deadline, what))
         if not 0 <= length <= _LONGEST_FRAME or length >> 8 in _TLS_ALERTS:
             self.close()
@@ -231,7 +231,7 @@ def _is_of_tls(error: OSError) -> TypeGuard[SSLError]:
 
 
 def reason(error: OSError) -> str:
-    """In lower case and without a number: `connection refused`."""
+    """The reason in lower case and without a number: `connection refused`."""
     if isinstance(error, socket.gaierror):
         return "no such host"
     if isinstance(error, TimeoutError):

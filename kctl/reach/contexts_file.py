@@ -63,7 +63,7 @@ def read(file: str) -> Contexts:
 
 
 def write(file: str, contexts: Contexts) -> None:
-    """In one step, so that a full disk or a Ctrl-C leaves the old one."""
+    """Writes the file in one step, so that a full disk or a Ctrl-C leaves the old one."""
     import yaml
 
     target = os.path.realpath(file)

@@ -1,4 +1,4 @@
-"""From an open socket to one that may be used: TLS, then SASL."""
+"""Login: turns an open socket into one that may be used, with TLS, then SASL."""
 
 from __future__ import annotations
 

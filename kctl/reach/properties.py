@@ -80,7 +80,7 @@ def translate(settings: Mapping[str, str]) -> Translated:
 
 
 def translate_flags(settings: Mapping[str, str]) -> dict[str, Any]:
-    """Of -X, where a name that means nothing is a mistake."""
+    """The fields for -X flags; a name without a meaning is an error."""
     translated = translate(settings)
     for name in translated.unknown:
         hints = did_you_mean(name, NAMES) or (f"there are: {', '.join(NAMES)}",)
@@ -150,7 +150,7 @@ def _logical_lines(text: str) -> list[str]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """At the first `=`, `:` or blank that no backslash protects."""
+    """Splits a line at the first `=`, `:` or blank that is not escaped by a backslash."""
     match = re.fullmatch(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", line, re.DOTALL)
     assert match is not None  # each part may be empty
     return match[1], match[2]

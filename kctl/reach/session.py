@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkad.wire.messages.metadata import MetadataResponseTopic
 
     class Topic(MetadataResponseTopic):
-        """As Metadata has it. kctl asks for topics by name, so that each has one."""
+        """A topic in Metadata. kctl asks for topics by name, so that each has one."""
 
         name: str
 
@@ -97,7 +97,7 @@ class Session:
         return self._cluster
 
     def refresh(self) -> Cluster:
-        """As it is now."""
+        """The cluster as it is now."""
         self._cluster = None
         return self.cluster
 

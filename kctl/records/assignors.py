@@ -32,7 +32,7 @@ Assign = Callable[[Subscriptions, Mapping[str, int]], Assignment]
 
 class Assignor(NamedTuple):
     name: str
-    """As members tell it to the coordinator: all of a group have one in common."""
+    """The name that members tell the coordinator: all members of a group have one in common."""
     assign: Assign
     cooperative: bool = False
     """Members keep what they have while the group rebalances, and give up only what goes to others."""
@@ -46,7 +46,7 @@ def assignor(name: str) -> Assignor | None:
 
 
 def _custom(name: str) -> Assign:
-    """Of what it gives, only members and partitions that there are."""
+    """An assignor from user code; members and partitions that it invents are errors."""
     decide = load_callable(name)
 
     def assign(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> Assignment:
@@ -115,7 +115,7 @@ def assign_round_robin(subscriptions: Subscriptions, partitions: Mapping[str, in
 
 
 def assign_sticky(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> Assignment:
-    """As even as can be, and of those the one that moves fewest partitions from the members that have them."""
+    """The most even assignment and, of those, the one that takes fewest partitions from the members that have them."""
     assignment = _kept(subscriptions, partitions)
     if len({frozenset(wants.topics) for wants in subscriptions.values()}) == 1:
         _deal_out(

@@ -68,7 +68,7 @@ class Batch:
         return size
 
     def extend(self, values: Sequence[bytes], timestamp: int, mark: int, limit: int) -> int:
-        """As `add` does each, records of that time that are no more than a value; how many it has taken."""
+        """Adds records of that time that are only values, as `add` does one; returns how many it has taken."""
         delta = timestamp - self.base_timestamp
         room, around = max(limit - self.bytes, 0), most_around_value(limit, delta)
         ends = list(accumulate([len(value) + around for value in values[: room // around + 1]]))
@@ -83,7 +83,7 @@ class Batch:
         return count
 
     def built(self, producer: Producer, codec: int, level: int | None) -> bytearray:
-        """As it goes to the broker."""
+        """The batch as it goes to the broker."""
         body = b"".join(self.pieces)
         return assemble_batch(self._header(producer, codec), compress(codec, body, level) if codec else body)
 
@@ -136,7 +136,7 @@ class PartitionQueue:
         return last.add(record, mark)
 
     def extend(self, values: Sequence[bytes], timestamp: int, mark: int, limit: int, now: float) -> tuple[int, int]:
-        """As `add` does each, the first of these values, as many as go into one batch: how many, and their bytes."""
+        """Adds the first of these values, as many as go into one batch; returns how many, and their bytes."""
         last = self._growing()
         before = last.bytes if last else 0
         if last and (count := last.extend(values, timestamp, mark, limit)):

@@ -1,4 +1,4 @@
-"""From where to where in each partition: `--from` and `--to`, and what they come to once the offsets are known."""
+"""The range to read in each partition: `--from` and `--to`, and their offsets once these are known."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ class Delivery:
         self._sender.add(self._where[partition], record, line)
 
     def send_values(self, values: Sequence[bytes], line: int) -> None:
-        """As `send` does each, records that are no more than a value, from `line` on; if it `takes_values`."""
+        """Sends records that are only values, from `line` on, as `send` does one; only if it `takes_values`."""
         partition, count = self._wishes.partition or 0, len(values)
         while values:
             if self._wishes.partition is None and isinstance(self._choose, Sticky):

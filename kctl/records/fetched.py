@@ -33,7 +33,7 @@ class Fetched:
     __slots__ = ("_aborted", "_batches", "_view", "end", "next", "size", "start", "where")
 
     def __init__(self, where: TopicPartition, part: PartitionData, start: int, end: int) -> None:
-        """Of `part` of a FetchResponse, the records from `start` up to, not including, `end`."""
+        """The records of `part` of a FetchResponse from `start` up to, not including, `end`."""
         self.where = where
         self.start = start
         self.end = end

@@ -30,7 +30,7 @@ class Membership(NamedTuple):
 def read_as_member(
     session: Session, search: Search, growth: Growth, limits: Range, membership: Membership
 ) -> Generator[Chunk]:
-    """Until each of its partitions is read to where it ended when we got it; with --follow, for ever."""
+    """Reads each of its partitions up to its end at the time of assignment; with --follow, for ever."""
     chosen = assignor(membership.assignor)
     if chosen is None:
         what = f'there is no assignor "{membership.assignor}"'
@@ -107,7 +107,7 @@ class _Share:
         self._given = True
 
     def _spans(self, added: list[TopicPartition]) -> dict[TopicPartition, Span]:
-        """From the group's commit on, or from --from where there is none; what came meanwhile from its beginning."""
+        """The spans to read: from the group's commit, or --from where there is none; new partitions from the start."""
         if not added:
             return {}
         new = [where for where in added if self._growth.is_new(where)]

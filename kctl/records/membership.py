@@ -58,7 +58,7 @@ class Member:
         self.must_join = True
         self.cooperative = assignor.cooperative
         self.foreign: dict[str, int] = {}
-        """As the group's leader: the topics that only others want, with the partitions that were shared out."""
+        """For the group's leader: the topics that only others want, with the partitions that were assigned."""
         self._session = session
         self._topics = dict(topics)
         self._assignor = assignor
@@ -73,7 +73,7 @@ class Member:
     # --- joining
 
     def join(self) -> None:
-        """Until there is an assignment; `must_join` may be true again after it, in a cooperative rebalance."""
+        """Joins, until there is an assignment; `must_join` may be true again after it, in a cooperative rebalance."""
         deadline = self._clock() + self._session.settings.timeout + REBALANCE_MS / 1000
         while True:
             try:
@@ -238,7 +238,7 @@ class Member:
             self._out_or_raise(codes.pop())
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Of those of the partitions that have a commit."""
+        """The committed offsets of those of the partitions that have one."""
         from kafkad.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
         topics: dict[str, list[int]] = {}
@@ -257,7 +257,7 @@ class Member:
         }
 
     def leave(self) -> None:
-        """At once, rather than when the session times out; a static member stays."""
+        """Leaves at once, rather than when the session times out; a static member stays."""
         from kafkad.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
         if self._id and self._instance is None:

@@ -64,7 +64,7 @@ class Transaction:
         return self.producer
 
     def add(self, where: TopicPartition) -> None:
-        """Before the first batch goes to a partition, the coordinator has to know of it."""
+        """Adds the partition at the coordinator, which has to know of it before the first batch is sent there."""
         from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 
         if where in self._partitions:
@@ -92,7 +92,7 @@ class Transaction:
         self._ask(request, lambda answer: answer.error_code, _LAST_EXPLICIT_END)
 
     def _ask(self, request: Request[R], code_of: Callable[[R], int], last_version: int | None) -> R:
-        """Of the coordinator, wherever it moves within the time-out. All these requests may be repeated."""
+        """The coordinator's answer, wherever it moves within the time-out. All these requests may be repeated."""
         deadline = self._clock() + self._session.settings.timeout
         while True:
             answer = self._asked(request, code_of, last_version)

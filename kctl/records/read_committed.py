@@ -10,7 +10,7 @@ from kafkad.wire.records import BatchHeader, Record
 
 
 class Aborted:
-    """Of one fetch of one partition, asked batch by batch in the order of the log.
+    """The aborted transactions in one fetch of one partition, asked batch by batch in the order of the log.
 
     The broker names the aborted transactions that touch what it sent, by producer and first offset; each ends at its
     producer's next marker.

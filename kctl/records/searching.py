@@ -28,7 +28,7 @@ class Chunk(NamedTuple):
     partition: int
     records: list[Record]
     values: list[bytes | None] | None = None
-    """Of the records, instead of them."""
+    """The values of the records, instead of the records."""
 
 
 class Search:
@@ -61,7 +61,7 @@ class Search:
     def forward(
         self, spans: Mapping[TopicPartition, Span], added: Callable[[], Mapping[TopicPartition, Span]] = dict
     ) -> Generator[Chunk]:
-        """From the start of each span to its end, or until enough has matched. `added` says what is to be read too."""
+        """Reads each span from start to end, or until enough has matched. `added` gives further spans to read."""
         self._total = sum(span.end - span.start for span in spans.values() if span.start < span.end < FOR_EVER)
         reader = self.reader(spans, few=self._count is not None)
         try:
@@ -125,7 +125,7 @@ class Search:
         return Chunk(*fetched.where, self._counted(self._records(fetched)))
 
     def _counted(self, found: list[T]) -> list[T]:
-        """As many of them as are still wanted."""
+        """The first of them, as many as are still wanted."""
         self.matched += len(found)
         if self._count is not None and self.matched > self._count:
             del found[len(found) - (self.matched - self._count) :]
@@ -147,7 +147,7 @@ class Search:
         return records
 
     def _read(self, fetched: Fetched, parts: Iterable[Iterable[T]]) -> list[T]:
-        """As far as it is whole, when it is not."""
+        """The records, as far as they are whole."""
         read: list[T] = []
         try:
             for part in parts:

@@ -116,7 +116,7 @@ class Sender:
             self._make_room()
 
     def extend(self, where: TopicPartition, values: Sequence[bytes], timestamp: int, mark: int) -> None:
-        """As `add` does each, records that are no more than a value; `mark` is the first one's."""
+        """Adds records that are only values, as `add` does one; `mark` is the first one's."""
         queue = self._queue(where)
         while values:
             batches = len(queue.batches)

@@ -73,7 +73,7 @@ def check_log(settings: Settings, /, directories: tuple[str, ...], deep: bool, j
 
 
 def _all_partitions(directories: Iterable[str]) -> tuple[list[_Asked], list[KctlError]]:
-    """Of those directories that can be read; why the others cannot."""
+    """The partitions of those directories that can be read; and the errors of the others."""
     asked, errors = [], []
     for directory in directories:
         try:

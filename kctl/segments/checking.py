@@ -121,7 +121,7 @@ def _finding(problem: Problem, following: Mapping[int, int | None], start: Start
 
 
 def _around_damage(segment: Segment, following: int | None, start: Start) -> tuple[list[Finding], int]:
-    """All that is wrong in a `.log` file with stretches that are no batches, and the offset after its last batch."""
+    """The findings in a `.log` file with stretches that are no batches, and the offset after its last batch."""
     found: list[tuple[int, str]] = []
     end = segment.base
     file = FILES.open_log_file(segment.path, os.O_RDONLY)

@@ -238,7 +238,7 @@ def _read_schema(path: str | None, *, machine: bool) -> AvroValues | None:
 
 
 def _key_matcher(glob: str | None, decoder: Decoder | None) -> Accept | None:
-    """Of a decoded record the group or the transactional id counts, which is what its key is about."""
+    """A test of keys; for a decoded record, of the group or the transactional id that its key is about."""
     if glob is None:
         return None
     import re

@@ -38,7 +38,7 @@ _PRODUCER = Column("producer_id", "The producer.", "number", "PRODUCER")
 
 
 def kind_of(path: str) -> FileKind:
-    """By its name; KctlError when kctl does not know such files."""
+    """The kind of a file by its name; KctlError when kctl does not know such files."""
     name = os.path.basename(path)
     if name in _NAMED:
         return _NAMED[name]

@@ -29,7 +29,7 @@ class IndexText(NamedTuple):
 
 
 def text_of(path: str, kind: str, rows: Sequence[Mapping[str, Any]], *, verify_only: bool, sanity: bool) -> IndexText:
-    """Of a .index, .timeindex, .txnindex or .snapshot; its entries are in `rows`."""
+    """The text of a .index, .timeindex, .txnindex or .snapshot; its entries are in `rows`."""
     head = [f"Dumping {path}"]
     if kind not in ("index", "timeindex"):
         return IndexText([*head, *_row_lines(kind, rows)], [])
@@ -116,7 +116,7 @@ def sanity_problem(segment: Segment, path: str) -> str | None:
 
 
 def _row_lines(kind: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Of a .txnindex and a .snapshot, which the tool compares with nothing."""
+    """The lines of a .txnindex or .snapshot, which the tool compares with nothing."""
     return (_transaction_line(row) if kind == "txnindex" else _snapshot_line(row) for row in rows)
 
 
@@ -158,7 +158,7 @@ def _log(segment: Segment) -> LogFile:
 
 
 def _headers(log: LogFile, position: int) -> Iterator[Header]:
-    """Of the batches from `position` on, up to the first that is none."""
+    """The headers of the batches from `position` on, up to the first that is none."""
     with suppress(BadBatch):
         for _, header in walk(FILES.pread, log.fd, max(position, 0), log.size):
             yield header

@@ -121,7 +121,7 @@ class LogText:
         return f"{_record_line(header, record)} sequence: {sequence_of(header, record.offset)} headerKeys: [{names}]"
 
     def _messages(self, lines: list[str], batch: Batch, accept: Accept | None) -> None:
-        """Of formats v0 and v1, each with a checksum of its own."""
+        """Lines for messages of formats v0 and v1, each with a checksum of its own."""
         from kafkad.wire.legacy import read_messages
 
         for own, record in read_messages(batch.view, batch.at, DECOMPRESSED_LIMIT):

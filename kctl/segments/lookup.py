@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _WARM_BYTES = 8192
-"""As much of the end of an index as brokers expect to be in the memory's cache."""
+"""The end of an index, in bytes, that brokers expect to be in the page cache."""
 
 
 class Probe(NamedTuple):

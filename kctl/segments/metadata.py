@@ -32,7 +32,7 @@ CONTROL: dict[int, tuple[str, type[Any]]] = {
 
 
 def decode_metadata(record: Record) -> Decoded | None:
-    """Of the value: a frame's version, the kind of record and its version, and the record."""
+    """The value decoded: a frame's version, the kind of record and its version, and the record."""
     data = record.value or b""
     try:
         frame, at = get_uvarint(data, 0)

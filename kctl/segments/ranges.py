@@ -15,7 +15,7 @@ _END = 2**63
 
 
 class Range(NamedTuple):
-    """From `start` up to, but not including, `end`."""
+    """A range from `start` up to, but not including, `end`."""
 
     start: int
     end: int

@@ -101,7 +101,7 @@ _UNFINISHED = {
 
 
 def unfinished(name: str) -> Verdict | None:
-    """Of a file that a broker was still working on, by its name."""
+    """The verdict on a file that a broker was still working on, by its name."""
     return next((verdict for suffix, verdict in _UNFINISHED.items() if name.endswith(suffix)), None)
 
 

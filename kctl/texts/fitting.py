@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 GAP = "  "
 NARROWEST = 12
-"""To this a column of text is cut on a narrow screen; then columns are left out."""
+"""The width to which a column of text is cut on a narrow screen; then columns are left out."""
 
 
 def places(text: str) -> int:

@@ -361,7 +361,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def keep_writing() -> None:
-    """From now on a reader who goes away stops nothing: what is left to say is dropped."""
+    """From now on a reader that goes away stops nothing: further output is dropped."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Unstoppable):

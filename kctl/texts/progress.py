@@ -52,7 +52,7 @@ class ProgressLine:
             print(text, file=sys.stderr, flush=True)
 
     def clear(self) -> None:
-        """Before anything else is said."""
+        """Clears the line, before anything else is printed."""
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

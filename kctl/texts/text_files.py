@@ -6,7 +6,7 @@ from kctl.errors import Exit, KctlError
 
 
 def text_of(path: str) -> str:
-    """Of a file that a person wrote, or a program for kctl. KctlError if it is something else."""
+    """The text of a file that a person wrote, or a program for kctl. KctlError if it is something else."""
     with open(path, "rb") as stream:
         return decoded(stream.read(), path)
 

@@ -56,7 +56,7 @@ def token_failure(code: int, what: str) -> KctlError:
 
 
 def described(session: Session, owners: Sequence[str] = ()) -> list[Token]:
-    """Of these owners, or all that the one who asks may see."""
+    """The tokens of these owners, or all that the user may see."""
     from kafkad.wire.messages.describe_delegation_token import (
         DescribeDelegationTokenOwner,
         DescribeDelegationTokenRequest,
@@ -84,7 +84,7 @@ def described(session: Session, owners: Sequence[str] = ()) -> list[Token]:
 
 
 def token_named(session: Session, word: str) -> Token:
-    """By its id, or by its secret in base64."""
+    """The token with this id, or with this secret in base64."""
     there = described(session)
     for token in there:
         if word == token.token_id or _is_secret(word, token):

@@ -1,4 +1,4 @@
-"""All that there is to know of some topics, from all who know a part of it."""
+"""The details of topics, from all brokers that know a part of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kctl.reach.session import Session, Topic
 
 _WORTH_NAMING = 100
-"""Of more topics than these the directories are read whole."""
+"""For more topics than these, the directories are read whole."""
 _KNOWS_LAST_WRITE = 7
 """The version of ListOffsets from which a broker can be asked for the newest record."""
 
@@ -100,7 +100,7 @@ class Found(NamedTuple):
 def topic_details(
     session: Session, topics: Mapping[str, Topic], keys: Sequence[str] | None = None, *, with_offsets: bool = True
 ) -> Found:
-    """Of topics of a Metadata response; of their settings only `keys`. What a topic that is deleted meanwhile would
+    """The details of topics in a Metadata response; of their settings only `keys`. What a topic that is deleted would
     have said is not known."""
     notes: dict[str, None] = {}
     everything = {name: [p.partition_index for p in topic.partitions] for name, topic in topics.items()}

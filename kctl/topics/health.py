@@ -45,7 +45,7 @@ class Needed(NamedTuple):
 
 
 def topic_health(partitions: Sequence[MetadataResponsePartition], needed: Needed) -> TopicHealth:
-    """Of the partitions of a Metadata response."""
+    """The health of a topic with these partitions of a Metadata response."""
     offline = under = below = 0
     single = bool(partitions)
     for partition in partitions:
@@ -62,7 +62,7 @@ class TopicHealthFacts(NamedTuple):
 
     needed: Needed
     racks: Mapping[int, str | None]
-    """Of each broker that is there."""
+    """The rack of each broker that is there."""
     moving: frozenset[int] = frozenset()
     """The topic's partitions that are on their way to other brokers."""
 

@@ -93,7 +93,7 @@ Configs = dict[str, str | None]
 
 
 def _configs(session: Session, topics: Mapping[str, Topic], keys: Sequence[str]) -> dict[str, Configs]:
-    """Of each topic, as far as it can be known."""
+    """The settings of each topic, as far as they can be read."""
     found = topic_settings(session, topics, keys)
     for error in found.errors[:1]:  # a topic that was deleted meanwhile, or settings that one may not see
         note(session.settings, f"settings are incomplete: {error.what}")

@@ -29,7 +29,7 @@ Readers = dict[str, list[Reader]]
 
 
 def readers_of(session: Session, topics: Iterable[str]) -> tuple[Readers, list[KctlError]]:
-    """Of each topic the groups that have committed, are assigned or subscribe to it; and what kept us from knowing."""
+    """The groups that have committed for, are assigned or subscribe to each topic; and errors that hid some."""
     try:
         group_lags, errors = lags_of_groups(session, chosen_groups(session, Choice("group", (), (), ())))
     except KctlError as error:

@@ -55,7 +55,7 @@ class Cut(NamedTuple):
 
     @property
     def deleted_bytes(self) -> int | None:
-        """As if all records were of one size."""
+        """An estimate, as if all records were of one size."""
         records = self.end - self.start
         return None if self.size is None else self.size * self.deleted // records if records else 0
 

@@ -101,7 +101,7 @@ def check_brokers(topic: Wanted, alive: Sequence[int]) -> None:
 
 
 def parse_configs(texts: Iterable[str]) -> dict[str, str]:
-    """Of `--config name=value`."""
+    """The settings of `--config name=value`."""
     found = {}
     for assignment in parse_assignments(texts):
         if assignment.operation != SET or assignment.value is None:
@@ -175,7 +175,7 @@ def _placement(value: Any, where: str) -> list[list[int]] | None:
 
 
 def differences(wanted: Wanted, placement: Sequence[Sequence[int]], configs: Mapping[str, str | None]) -> list[str]:
-    """In what a topic that is there is not as it was asked for."""
+    """The differences between an existing topic and what was asked for."""
     found = []
     count = len(wanted.placement) if wanted.placement else wanted.partitions
     if count is not None and count != len(placement):

@@ -47,13 +47,13 @@ class Producer(NamedTuple):
     last_timestamp: int
     coordinator_epoch: int
     start_offset: int
-    """Of its open transaction, or -1."""
+    """The first offset of its open transaction, or -1."""
 
 
 def listed(
     session: Session, states: Sequence[str] = (), producer_ids: Sequence[int] = (), older_ms: int = -1
 ) -> tuple[list[Listed], list[KctlError]]:
-    """Of all coordinators; and the brokers that did not answer."""
+    """The transactions of all coordinators; and the errors of brokers that did not answer."""
     from kafkad.wire.messages.list_transactions import ListTransactionsRequest
 
     request = ListTransactionsRequest(

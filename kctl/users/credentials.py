@@ -36,7 +36,7 @@ class Credential(NamedTuple):
 
 
 def described(session: Session, users: Sequence[str] = ()) -> tuple[list[Credential], list[KctlError]]:
-    """Of these users, or of all."""
+    """The credentials of these users, or of all."""
     from kafkad.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 
     request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in users] or None)

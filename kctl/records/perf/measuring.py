@@ -117,7 +117,7 @@ class Rate(NamedTuple):
 
 
 def latency_text(summary: dict[str, float | None]) -> str:
-    """In the words and order of Kafka's own tools."""
+    """The latencies in the words and order of Kafka's own tools."""
     if summary["avg_ms"] is None:
         return "no latency was measured"
     percentiles = ", ".join(f"{summary[name]:.2f} ms {share:g}th" for share, name in PERCENTILES)

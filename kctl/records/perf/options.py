@@ -20,7 +20,7 @@ replication = click.option(
 
 
 def what_to_send(function: F) -> F:
-    """To which topic, how many records, for how long."""
+    """Adds options for the topic, the number of records and the duration."""
     for option in (
         click.option("--duration", metavar="TIME", help="How long to send.  [default: 10s]"),
         click.option("-n", "--records", type=click.IntRange(min=1), metavar="N", help="Number of records to send."),
