@@ -58,7 +58,7 @@ class Found(NamedTuple):
     records: Slice | None = None
     diverging: tuple[int, int] | None = None
     quiet: bool = False
-    """There is nothing to read until the partition moves."""
+    """There is nothing to read until the partition moves; and a follower is in sync, which it may become by a fetch."""
 
 
 class FetchApi:
@@ -217,7 +217,7 @@ class FetchApi:
         records = None
         quiet = False
         if left > 0 or at_least_one:
-            quiet = wanted.offset >= upto
+            quiet = wanted.offset >= upto and (follower < 0 or follower in partition.role.isr)
             records = partition.read(wanted.offset, min(wanted.max_bytes, left), upto, at_least_one)
             partition.probe.total_fetch += 1
             if records is not None and follower < 0:

@@ -20,6 +20,7 @@ from kafkad.errors import ErrorCode
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.metrics import RequestProbe, TopicProbe
+from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Reply
@@ -239,6 +240,36 @@ def test_a_follower_is_told_of_the_high_watermark_with_its_next_answer_and_not_w
         made.append(1)
         answered = await made.until_answered()
         assert {index: answer.high_watermark for index, answer in answered.items()} == {0: 1, 1: 0}
+        made.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_follower_that_is_not_in_sync_is_looked_at_with_every_fetch_until_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its first fetch the leader may not know yet that it is alive, or may have nobody to ask."""
+
+    async def scenario() -> None:
+        made = Made(tmp_path, 2)
+        asked: list[tuple[int, ...]] = []
+        answers = [False, True]
+        made.parts.on_isr_change = lambda partition, change: asked.append(change.isr) or answers.pop(0)  # type: ignore[func-returns-value]
+        partition = made.partitions[0]
+        partition.become(Role(leader=1, leader_epoch=1, isr=(1,), replicas=(1, FOLLOWER)))
+        await made.fetch(FOLLOWER, {0: 0, 1: 0})
+        assert await made.fetch(FOLLOWER, {}) == {}
+        assert asked == []
+        made.parts.metadata.brokers[FOLLOWER] = BrokerInfo(id=FOLLOWER, endpoints=())
+        for times in (1, 2, 2):
+            assert await made.fetch(FOLLOWER, {}) == {}
+            assert asked == [(1, FOLLOWER)] * times
+        partition.isr_altered((1, FOLLOWER), 1, 1)
+        looks: list[int] = []
+        monkeypatch.setattr(Partition, "fetched_by", lambda self, *how: looks.append(self.tp.partition))
+        for _ in range(3):
+            assert await made.fetch(FOLLOWER, {}) == {}
+        assert looks == [0], "once more, and then no more"
         made.close()
 
     asyncio.run(scenario())
