@@ -59,7 +59,7 @@ class CleanedSegment(IndexedFile):
     def finish(self, aborted: Sequence[AbortedTransaction], times_ns: tuple[int, int]) -> None:
         """Complete, on the disk, and as old as what it was made from: retention goes by that."""
         self.write_out()
-        self.complete_indexes()
+        self.write_indexes()
         if aborted:
             transactions = TransactionIndex(self.path(TXN_INDEX), self.files, exists=False)
             for entry in aborted:

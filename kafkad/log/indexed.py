@@ -238,12 +238,16 @@ class IndexedFile:
         self.files.truncate(file.fd, at + len(data))
 
     def complete_indexes(self) -> None:
-        """Leave the index files as Kafka leaves them, and the entries to them; a full disk leaves them in memory."""
+        """As `write_indexes`; what a full disk has no room for stays in memory."""
+        with as_far_as_there_is_room():
+            self.write_indexes()
+
+    def write_indexes(self) -> None:
+        """Leave the index files as Kafka leaves them, and the entries to them."""
         if isinstance(self._times, TimeIndex):
             self._times.maybe_append(self.newest_timestamp, self.newest_timestamp_offset - self.base)
-            with as_far_as_there_is_room():
-                self.store_indexes()
-                self._offsets = self._times = None
+            self.store_indexes()
+            self._offsets = self._times = None
 
     @property
     def max_timestamp(self) -> int:
