@@ -29,11 +29,11 @@ _DONE = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
 
 Lines = Iterable[str]
 Change = Callable[[Any, Any], Lines]
-"""Of a request and its answer: what was changed, a line for each thing."""
+"""Tells from a request and its answer what was changed, a line for each thing."""
 
 
 class Audit:
-    """Made once by the broker; the dispatcher shows it every answer that is not of Produce or Fetch."""
+    """Writes the audit trail. The dispatcher calls it with every answer that is not of Produce or Fetch."""
 
     def __init__(self) -> None:
         self._committers: dict[int, None] = {}

@@ -11,7 +11,7 @@ from kafkad.replica.partition import OnCommitted, Partition
 from kafkad.timers import Timers
 
 Failures = Mapping[int, KafkaError]
-"""By the partition's place in the request."""
+"""Errors by the partition's place in the request."""
 
 _SWEEP_MS = 500
 _NO_FAILURES: Failures = {}

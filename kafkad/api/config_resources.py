@@ -16,7 +16,7 @@ from kafkad.turns import Turns
 
 
 class ResourceType(IntEnum):
-    """As requests number them."""
+    """Types of resources, by their number in requests."""
 
     TOPIC = 2
     BROKER = 4
@@ -47,7 +47,7 @@ def check_own_broker(broker_id: int, name: str) -> None:
 
 
 def stored_kind(resource_type: int) -> ResourceKind:
-    """Of what has its settings in the metadata store; INVALID_REQUEST for everything else."""
+    """The kind of a resource with settings in the metadata store; INVALID_REQUEST for all others."""
     try:
         return ResourceKind(resource_type)
     except ValueError:

@@ -42,7 +42,7 @@ class Context:
     clock: Clock
     replicas: ReplicaManager
     controller: Controller
-    """Of this broker, for requests that only the active one answers; `controller_link` asks the active one."""
+    """This broker's own, for requests that only the active one answers; `controller_link` asks the active one."""
     controller_link: ControllerLink
     configs: DynamicConfigs
     alterer: ConfigAlterer

@@ -35,7 +35,7 @@ _START = struct.Struct(">hhi")
 _LARGE_FRAME = 4 * 1024
 """Larger requests are read and answered in pieces."""
 _SMALL_IN_MEMORY = 64 * 1024
-"""Of larger ones, one is worked on at a time: what is made of them takes up to fifty times their size."""
+"""Larger ones are worked on one at a time: decoded, they take up to fifty times their size."""
 
 T = TypeVar("T")
 

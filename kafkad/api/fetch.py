@@ -43,7 +43,7 @@ _PIECE = 63
 _LARGE_REQUEST = 4 * 1024
 _MANY_PARTITIONS = 200
 _SMALL_IN_MEMORY = 64 * 1024
-"""Of larger requests one is worked on at a time."""
+"""Larger requests are worked on one at a time."""
 
 
 class Found(NamedTuple):

@@ -99,7 +99,7 @@ class Session:
     def __init__(self, session_id: int, by_id: bool, used_ms: float, replica_id: int = -1) -> None:
         self.id = session_id
         self.replica_id = replica_id
-        """Of the broker that follows; -1 for a consumer."""
+        """The id of the following broker; -1 for a consumer."""
         self.moved: dict[Followed, None] = {}
         self.wait: FetchWait | None = None
         """The fetch that waits."""

@@ -23,7 +23,7 @@ _FIRST_WITH_ID_REQUIRED = 4
 _FIRST_WITH_NULL_PROTOCOL = 7
 _FIRST_THAT_CAN_SKIP = 9
 _LONGEST_ID_START = 32_000
-"""With what follows, a member id must still go into a string of the protocol."""
+"""Bytes of a client id that begin a member id, which must still fit into a string of the protocol."""
 
 
 def handle(context: Context, request: Request, message: JoinGroupRequest) -> asyncio.Future[JoinGroupResponse]:

@@ -29,7 +29,7 @@ _PLAIN = Struct(">qh")
 _WITH_EPOCH = Struct(">qih")
 _FLEXIBLE = Struct(">qiB")
 _NO_TAGS = b"\0\0\0"
-"""Of the partition, of the topic, of the request."""
+"""Empty tagged fields of the partition, of the topic, of the request."""
 _NO_METADATA = Struct(">qi4s")
 _WITHOUT_METADATA = b"\1" + _NO_TAGS, b"\0" + _NO_TAGS
 """An empty string, or none."""
@@ -53,7 +53,7 @@ class _Known(NamedTuple):
 
 
 class RepeatedCommits:
-    """Of one connection, in one version. `_tail` is how many bytes the last request had behind the repeating ones."""
+    """Repeated commits of one connection, in one version. `_tail`: bytes after the repeating ones, the last time."""
 
     __slots__ = ("_context", "_known", "_tail", "version")
 

@@ -23,7 +23,7 @@ class Permission(NamedTuple):
     """True if the request is refused as a whole, before its handler sees it. Otherwise the handler asks by
     `Request.allowed`, for each thing that is named or for what the request makes necessary."""
     field: str = ""
-    """Of the message, where a whole request needs it: names the resource. There is only one cluster."""
+    """The field of the message that names the resource, where a whole request needs it. There is only one cluster."""
 
     def resource_name(self, message: Any) -> str:
         return getattr(message, self.field) if self.field else CLUSTER_NAME

@@ -59,7 +59,7 @@ from kafkad.wire.records import ATTRIBUTES, BATCH_HEADER, HEADER_SIZE, LAST_OFFS
 log = logging.getLogger(__name__)
 
 IsTrue = Callable[[memoryview, int, int, Header], bool]
-"""Of a request with many batches none is decompressed on the quick way: they would add up."""
+"""Checks a batch and its records. With many batches in a request, none is decompressed here: they would add up."""
 
 
 _I32 = struct.Struct(">i")
@@ -214,7 +214,7 @@ class ProduceApi:
             return self._refusal(index, error) if known is None else self._refused(known, index, error, end - at)
 
     def _refused(self, partition: Partition, index: int, error: KafkaError, size: int) -> Answer:
-        """By a partition that is here: Kafka then also says where its log begins, unless the batch as such is bad."""
+        """An error from a partition that is here: it also has the log's start, as in Kafka, unless the batch is bad."""
         partition.probe.failed_produce += 1
         partition.probe.bytes_rejected += size if error.code == ErrorCode.MESSAGE_TOO_LARGE else 0
         answer = self._refusal(index, error)

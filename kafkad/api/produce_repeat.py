@@ -46,7 +46,7 @@ class Target:
 
 
 class RepeatedProduce:
-    """Of one connection, in one version. `_prefix` is how many bytes the request repeats that was remembered last."""
+    """Repeated produces of one connection, in one version. `_prefix`: repeating bytes of the last one remembered."""
 
     __slots__ = ("_api", "_connection", "_flexible", "_prefix", "_targets", "version")
 

@@ -40,7 +40,7 @@ def _update(update: FeatureUpdateKey, version: int) -> FeatureUpdate:
 
 
 def _summed_up(outcomes: dict[str, KafkaError | None]) -> UpdateFeaturesResponse:
-    """From version 2 on one error stands for all of them."""
+    """A response with one error for all features, as from version 2 on."""
     for feature, error in outcomes.items():
         if error is not None:
             code = ErrorCode.INVALID_UPDATE_VERSION if error.code == ErrorCode.INVALID_REQUEST else error.code

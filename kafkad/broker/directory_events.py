@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def reporter(loop: asyncio.AbstractEventLoop, store: MetaStore, broker: int) -> Callable[[], None]:
-    """To be called, in any thread, when a directory of `broker` has failed."""
+    """A function to call, in any thread, when a directory of `broker` has failed."""
     reports: set[asyncio.Task[None]] = set()
 
     async def report() -> None:

@@ -77,7 +77,7 @@ def tell_of_mended(logs: LogManager) -> None:
 
 
 def tell_of_offline(directory: LogDirectory, lost: list[TopicPartition]) -> None:
-    """Of what cannot be used at the start; later failures are the replica manager's to tell."""
+    """Logs a directory that cannot be used at the start; the replica manager logs later failures."""
     log.error("%s; %s is offline until the broker restarts", directory.failure, directory.path)
 
 

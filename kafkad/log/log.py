@@ -719,7 +719,7 @@ class Log:
         self.records_flushed(flush.upto, flush.truncations)
 
     def flush_failed(self, flush: Flush) -> None:
-        """What it was to put on the disk, beside records, is left to the next."""
+        """Leaves to the next flush what this one should have written beside records."""
         self._new_names = self._new_names or flush.names
         self.epochs.dirty = self.epochs.dirty or self.epochs.path in flush.paths
 

@@ -19,7 +19,7 @@ every 100 us keeps a core busy, but the loop yields it when others need it; at h
 
 
 class Awake:
-    """Of one event loop: polls by giving it something to do in every turn, so that all connections are served alike."""
+    """Keeps one event loop awake: gives it something to do in every turn, so that all connections are served alike."""
 
     __slots__ = ("_call_soon", "_polling", "_until", "clock")
 

@@ -34,7 +34,7 @@ class Queuer(Protocol):
 
 
 class Queued:
-    """Of one server. `full` is what connections look at before they read on."""
+    """Bytes held by one server's connections. These check `full` before they read on."""
 
     __slots__ = (
         "_call_later",
@@ -56,7 +56,7 @@ class Queued:
         self._total = 0
         self._waiting: dict[Queuer, None] = {}
         self._unread: dict[Queuer, int] = {}
-        """In the order in which they last took something."""
+        """Unread bytes by connection, in the order in which they last took something."""
         self._call_later = call_later
         self._on_full = on_full
         self._watching = False
@@ -115,7 +115,7 @@ class Queued:
     # -- replies ---------------------------------------------------------------------------------------------------
 
     def unread(self, connection: Queuer, size: int) -> None:
-        """So much of its replies has not left; told each time it has taken something."""
+        """Notes the bytes of its replies that have not left; called each time it has taken some."""
         self._unread.pop(connection, None)
         if not size:
             return

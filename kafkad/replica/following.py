@@ -18,7 +18,7 @@ class Position(NamedTuple):
 
     offset: int
     last_epoch: int
-    """Of the last record it has; -1 when it has none, or none with an epoch."""
+    """The epoch of the last record it has; -1 when it has none, or none with an epoch."""
     start_offset: int
 
 
