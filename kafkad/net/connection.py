@@ -291,7 +291,7 @@ class Connection:
             self._replies = replies
         elif len(replies) == 1 and type(replies[0]) is not DeferredReply:
             self._send(replies[0])  # type: ignore[arg-type]
-        else:
+        elif replies:
             self._send_together(replies)
         return self._rest is not None
 
