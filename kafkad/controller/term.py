@@ -202,8 +202,8 @@ class Term:
 
     def _balance_after(self, ms: float, balance: Balance) -> None:
         async def run() -> None:
-            await self.elections.balance(balance.percentage)
             self._balance_after(balance.interval_ms, balance)
+            await self.elections.balance(balance.percentage)
 
         self._balancing = self._after(ms, lambda: self._enqueue(run))
 

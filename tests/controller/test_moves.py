@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kafkad.controller.leaders import ElectionKind
+from kafkad.controller.term import Balance
 from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.store import ConnectionLoss
 from kafkad.meta.znodes import Reassignments, Topic
 from kafkad.model import PartitionAssignment, PartitionState, WantedIsr
 from kafkad.names import TopicPartition
@@ -75,6 +79,25 @@ async def test_unclean_election(cluster: Cluster) -> None:
     assert codes(outcomes) == {A0: 0, b0: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
     state = await cluster.state("a")
     assert (state.leader, state.isr, state.recovering) == (3, (3,), True)
+
+
+@with_brokers(1)
+async def test_leaders_are_moved_home_again_later_when_the_store_refused_it_once(cluster: Cluster) -> None:
+    term = cluster.controller._term
+    assert term is not None
+    tries = 0
+
+    async def refused(percentage: int) -> None:
+        nonlocal tries
+        tries += 1
+        raise ConnectionLoss("metadata", "no room")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(type(term.elections), "balance", lambda elections, percentage: refused(percentage))
+        term._balance_after(0, Balance(percentage=10, interval_ms=1))
+        async with asyncio.timeout(10):
+            while tries < 3:
+                await asyncio.sleep(0.001)
 
 
 @with_brokers(1, 2)
