@@ -166,6 +166,7 @@ class Partition:
     def fail(self, error: KafkaError) -> None:
         """Its directory is gone: every request from now on, and every one that waits, gets this error."""
         self.failure = error
+        self.leading = self.following = None
         self._settle()
         self._refuse_commit_waits()
         self._tell_all()

@@ -181,6 +181,19 @@ def test_a_failed_replica_serves_nobody_with_the_reason(made: Made) -> None:
     assert not made.partition.appends_as_is
 
 
+def test_a_failed_leader_asks_for_no_other_isr(made: Made) -> None:
+    partition = made.partition
+    partition.become(WITH_FOLLOWER)
+    made.append()
+    made.clock.advance(10_001)
+    partition.fail(StorageError("/disk", "it is gone"))
+    partition.expel_laggards()
+    partition.isr_altered((ME,), 4, 1)
+    assert not made.asked
+    assert partition.role.isr == (ME, 2)
+    assert partition.high_watermark == 0
+
+
 class Told:
     """A watcher that stirs its wait, as a consumer's and a follower's do."""
 
