@@ -104,9 +104,15 @@ class OffsetExpiry:
             log.info("removed %d offsets that had expired after %d minutes", removed, settings.retention_ms // 60_000)
 
     async def forget_topics(self, topics: frozenset[str]) -> None:
-        removed = await self._forget(
-            lambda machine, name, positions: {position for position in positions if position[0] in topics}
-        )
+        """Not what is committed from now on: a topic may be made anew before all groups have been looked at."""
+        deleted_ms = self._clock.now_ms()
+
+        def choose(machine: GroupMachine, name: str, positions: Sequence[Position]) -> set[Position]:
+            of_topics = {position for position in positions if position[0] in topics}
+            found = {position: machine.offsets.committed(name, *position) for position in of_topics}
+            return {position for position, one in found.items() if one is None or one.commit_timestamp <= deleted_ms}
+
+        removed = await self._forget(choose)
         if removed:
             log.info("removed %d offsets of %d deleted topics", removed, len(topics))
 

@@ -200,6 +200,27 @@ def test_offsets_of_deleted_topics_go_whoever_has_them(world: Offsets) -> None:
     assert world.committer.probe.expired == 0
 
 
+def test_what_is_committed_to_a_topic_made_anew_stays_while_offsets_of_the_old_one_go(world: Offsets) -> None:
+    groups = ("g", "h")
+    for group in groups:
+        world.commit_offsets(Offset("a", 0, 5), group=group)
+
+    async def scenario() -> None:
+        world.hold = True
+        forgetting = asyncio.ensure_future(world.expiry.forget_topics(frozenset({"a"})))
+        await asyncio.sleep(0)
+        world.advance(1)
+        for group in groups:
+            world.machine.apply(OffsetCommitted(group, "a", 0, 6, -1, "", world.clock.now_ms()))
+        world.hold = False
+        while not forgetting.done():
+            world.commit()
+            await asyncio.sleep(0)
+
+    world.run(scenario())
+    assert len(world.everything()) == 1  # that of the group which had not been looked at
+
+
 def test_it_looks_every_minute(world: Offsets) -> None:
     commit(world, "a", retention_ms=0)
     commit(world, "b", retention_ms=61_000)
