@@ -85,13 +85,14 @@ class Commits:
         return Commit(self._clock.monotonic_ms() + timeout_ms, self._parked)
 
     def park(self, commit: Commit, on_end: Callable[[], None]) -> bool:
-        """Call `on_end` when all is committed, has failed, or takes too long; False, and it is never called, when
-        there is nothing left to wait for."""
+        """Call `on_end` when all is committed, has failed, or takes too long, but never before this returns; False,
+        and it is never called, when there is nothing left to wait for."""
         if not commit.waiting:
             return False
         commit.park(on_end)
         if not self._sweeping:
-            self._sweep()
+            self._sweeping = True
+            self._timers.at(min(commit.deadline_ms, self._clock.monotonic_ms() + _SWEEP_MS), self._sweep)
         return True
 
     def _sweep(self) -> None:

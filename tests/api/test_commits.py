@@ -104,3 +104,12 @@ def test_what_takes_too_long_is_told_so_and_what_comes_later_is_ignored() -> Non
     slow.committed(None)
     made.advance(500)
     assert (made.ends, len(made.commits), len(made.timers)) == (2, 0, 0)
+
+
+def test_a_request_whose_time_is_up_as_it_is_parked_hears_so_later() -> None:
+    """Its reply is not with the connection yet."""
+    made = Made()
+    assert made.commits.park(made.begin(Waited(), timeout_ms=0), made.end)
+    assert made.ends == 0
+    made.advance(0)
+    assert made.ends == 1
