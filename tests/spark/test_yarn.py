@@ -133,7 +133,7 @@ def test_rows_are_there_once_whatever_was_killed_and_all_is_known_afterwards(
     (listed,) = json.loads(kctl("etl", "list", "-o", "json").out)["items"]
     places = (f"{hadoop.url}/checkpoints/{name}", f"parquet {hadoop.url}/lake/{name}")
     assert (listed["checkpoint"], listed["sink"]) == places
-    assert "the last run from this machine left it after batch" in kctl("etl", "status", "job.yaml").out
+    assert "the last run from this machine left it at batch" in kctl("etl", "status", "job.yaml").out
     assert lags(kctl) == [0, 0]
     assert not (directory / "lake").exists() and not list(directory.glob("**/_temporary"))
 
