@@ -71,7 +71,7 @@ class Asked:
 
 
 async def turns() -> None:
-    for _ in range(3):
+    for _ in range(20):  # three are enough, but work that took long on a busy machine goes on in a later one
         await asyncio.sleep(0)
 
 

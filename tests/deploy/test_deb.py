@@ -25,13 +25,13 @@ NEEDED = ("dpkg-deb", "dpkg", "unshare", "adduser")
 INSTALL = """
 set -e
 mount -t tmpfs none {work}
-mkdir {work}/upper {work}/work {work}/root
-mount -t overlay overlay -o lowerdir=/,upperdir={work}/upper,workdir={work}/work {work}/root
-mount --bind /proc {work}/root/proc
-mount --bind /dev {work}/root/dev
-cp {package} {work}/root/kafkad.deb
-cat > {work}/root/try.sh
-exec chroot {work}/root /usr/bin/env -i PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 sh -e /try.sh
+mkdir {work}/upper {work}/work {work}/tree
+mount -t overlay overlay -o lowerdir=/,upperdir={work}/upper,workdir={work}/work {work}/tree
+mount --bind /proc {work}/tree/proc
+mount --bind /dev {work}/tree/dev
+cp {package} {work}/tree/kafkad.deb
+cat > {work}/tree/try.sh
+exec chroot {work}/tree /usr/bin/env -i PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 sh -e /try.sh
 """
 
 TRY = """

@@ -25,10 +25,10 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """As the base image has it."""
 
 STAGE = """
-mkdir -p {at}/upper {at}/work {at}/root
-mount -t overlay overlay -o lowerdir=/,upperdir={at}/upper,workdir={at}/work {at}/root
-mount --bind /proc {at}/root/proc
-mount --bind /dev {at}/root/dev
+mkdir -p {at}/upper {at}/work {at}/tree
+mount -t overlay overlay -o lowerdir=/,upperdir={at}/upper,workdir={at}/work {at}/tree
+mount --bind /proc {at}/tree/proc
+mount --bind /dev {at}/tree/dev
 """
 
 RUN = """
@@ -93,7 +93,7 @@ class Replay:
     def _from(self, rest: str) -> None:
         _, _, name = rest.partition(" AS ")
         at = self.work / "stages" / str(len(self.stages))
-        self.stages[name or "image"] = at / "root"
+        self.stages[name or "image"] = at / "tree"
         self.script += STAGE.format(at=at)
         self.workdir = "/"
 
