@@ -62,12 +62,13 @@ bench-spark: $(INSTALLED)-test-spark
 compatibility: $(INSTALLED)-test
 	$(PY) -m pytest -p tests.compatibility -m 'not long' tests/clients $(ARGS)
 
+# TESTED=yes leaves the fast tests out: right after `make test` in the same tree.
 check: $(INSTALLED)-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PY) -m pytest -q -x -n auto
+	test '$(TESTED)' || $(PY) -m pytest -q -x -n auto
 
 fmt: $(INSTALLED)-test
 	$(BIN)/ruff format .
