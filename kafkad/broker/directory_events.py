@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
+from functools import partial
 
-from kafkad.meta.store import ConnectionLoss, MetaStore, SessionExpired
+from kafkad.clock import Clock
+from kafkad.meta.retrying import until_answered
+from kafkad.meta.store import MetaStore
 from kafkad.meta.znodes import LogDirEvent
+from kafkad.timers import Timers
 
-log = logging.getLogger(__name__)
 
-
-def reporter(loop: asyncio.AbstractEventLoop, store: MetaStore, broker: int) -> Callable[[], None]:
+def reporter(
+    loop: asyncio.AbstractEventLoop, store: MetaStore, broker: int, clock: Clock, timers: Timers
+) -> Callable[[], None]:
     """A function to call, in any thread, when a directory of `broker` has failed."""
     reports: set[asyncio.Task[None]] = set()
 
+    note = partial(store.create, LogDirEvent.PREFIX, LogDirEvent.encode(broker), sequential=True)
+
     async def report() -> None:
-        try:
-            await store.create(LogDirEvent.PREFIX, LogDirEvent.encode(broker), sequential=True)
-        except (ConnectionLoss, SessionExpired) as error:
-            log.warning("the controller does not hear of the log directory: %s", error)
+        await until_answered(note, "tell the controller of a log directory", clock, timers)
 
     def begin() -> None:
         task = loop.create_task(report())

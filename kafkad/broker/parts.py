@@ -111,7 +111,7 @@ async def load(platform: Platform, settings: Settings, on_progress: Callable[[Lo
     cluster = await cluster_id(store, known_cluster)
     broker = await choose_broker_id(store, settings.config, known_broker)
     await claim_directories(store, logs, cluster, broker)
-    configs = DynamicConfigs(store, broker, platform.clock)
+    configs = DynamicConfigs(store, broker, platform.clock, platform.timers)
     await configs.start()
     try:
         settings.follow(configs.topic)
@@ -233,7 +233,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
     replicas = _replicas(platform, loaded, durable)
     controller = _controller(platform, loaded, replicas)
     link = _controller_link(platform, loaded, replicas, controller)
-    features = FinalizedFeatures(platform.store)
+    features = FinalizedFeatures(platform.store, platform.clock, platform.timers)
     moves = ReplicaMoves(replicas, durable)
     coordinators = Coordinators(
         replicas, link, platform.store, config=config, clock=platform.clock, timers=platform.timers
@@ -304,7 +304,7 @@ def _replicas(platform: Platform, loaded: Loaded, durable: Durable) -> ReplicaMa
     )
     configs = loaded.configs
     replicas = ReplicaManager(parts, platform.logs, loaded.settings.of_topic, configs.load_topics, platform.halt)
-    replicas.on_replicas_changed = reporter(loop, platform.store, loaded.broker_id)
+    replicas.on_replicas_changed = reporter(loop, platform.store, loaded.broker_id, platform.clock, platform.timers)
     replicas.on_topics_deleted.append(configs.forget_topics)
     return replicas
 

@@ -10,11 +10,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from kafkad.clock import Clock
-from kafkad.meta.store import ConnectionLoss, MetaStore, NoNode, SessionExpired, WatchEvent
+from kafkad.meta.retrying import until_answered
+from kafkad.meta.store import MetaStore, NoNode, WatchEvent
 from kafkad.meta.znodes import DEFAULT_ENTITY, Config, ConfigChange
+from kafkad.timers import Timers
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +33,13 @@ _NONE: Overrides = MappingProxyType({})
 class DynamicConfigs:
     """`broker` are the overrides of this broker, `cluster` those of all brokers."""
 
-    def __init__(self, store: MetaStore, broker: int, clock: Clock) -> None:
+    def __init__(self, store: MetaStore, broker: int, clock: Clock, timers: Timers) -> None:
         self.broker: Overrides = _NONE
         self.cluster: Overrides = _NONE
         self._store = store
         self._broker = str(broker)
         self._clock = clock
+        self._timers = timers
         self._topics: dict[str, Overrides] = {}
         self._listeners: dict[str, list[Listener]] = {}
         self._last = -1
@@ -84,8 +88,14 @@ class DynamicConfigs:
         self._listeners.setdefault(kind, []).append(listener)
 
     async def load_topics(self, names: Iterable[str]) -> None:
-        """For topics that this broker gets to hold: making a topic leaves no note."""
-        for name, overrides in await self._read_topics(list(names)):
+        """For topics that this broker gets to hold: making a topic leaves no note. Waits for a store that is away."""
+        wanted = list(names)
+        if not wanted:
+            return
+        read = partial(self._read_topics, wanted)
+        for name, overrides in await until_answered(
+            read, "read the settings of topics that this broker is to hold", self._clock, self._timers
+        ):
             self._keep(name, overrides)
 
     async def _read_topics(self, names: Sequence[str]) -> list[tuple[str, Overrides]]:
@@ -129,10 +139,7 @@ class DynamicConfigs:
         while True:
             await self._news.wait()
             self._news.clear()
-            try:
-                await self.catch_up()
-            except (ConnectionLoss, SessionExpired) as e:
-                log.warning("cannot read changes of settings: %s", e)
+            await until_answered(self.catch_up, "read changes of settings", self._clock, self._timers)
 
     async def _changed(self, entity: str) -> None:
         kind, _, name = entity.partition("/")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Mapping
 
-from kafkad.meta.store import MetaError, MetaStore, NoNode, WatchEvent
+from kafkad.clock import Clock
+from kafkad.meta.retrying import until_answered
+from kafkad.meta.store import MetaStore, NoNode, WatchEvent
 from kafkad.meta.znodes import Features
-
-log = logging.getLogger(__name__)
+from kafkad.timers import Timers
 
 UNKNOWN_EPOCH = -1
 
@@ -18,10 +18,12 @@ UNKNOWN_EPOCH = -1
 class FinalizedFeatures:
     """`epoch` is the version of the node, -1 as long as there is none."""
 
-    def __init__(self, store: MetaStore) -> None:
+    def __init__(self, store: MetaStore, clock: Clock, timers: Timers) -> None:
         self.levels: Mapping[str, int] = {}
         self.epoch = UNKNOWN_EPOCH
         self._store = store
+        self._clock = clock
+        self._timers = timers
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -36,13 +38,10 @@ class FinalizedFeatures:
             await asyncio.wait([self._reading])
 
     def _changed(self, event: WatchEvent) -> None:
-        self._reading = asyncio.create_task(self._read_again())
-
-    async def _read_again(self) -> None:
-        try:
-            await self._read()
-        except MetaError as error:
-            log.warning("cannot read %s: %s", Features.path(), error)
+        if self._reading is not None:
+            self._reading.cancel()
+        reading = until_answered(self._read, f"read {Features.path()}", self._clock, self._timers)
+        self._reading = asyncio.create_task(reading)
 
     async def _read(self) -> None:
         """The watch is set first, so that a write between the two is noticed."""

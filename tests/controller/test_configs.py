@@ -17,6 +17,7 @@ from kafkad.controller.registration import prepare
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.znodes import Config, ConfigChange, Features, ProducerIdBlock
+from kafkad.timers import Timers
 
 from .cluster import Cluster, with_brokers
 
@@ -50,7 +51,7 @@ class Place:
             ConfigAlterer(store, broker, config=lambda: config, topic_exists=lambda topic: topic in ("a", "b"))
             for broker, store in ((1, self.store), (2, self.other_store))
         )
-        self.followed = DynamicConfigs(self.store, 1, self.clock)
+        self.followed = DynamicConfigs(self.store, 1, self.clock, Timers())
         self.heard: list[tuple[str, str, Mapping[str, str]]] = []
         for kind in (Config.TOPICS, Config.BROKERS, Config.USERS):
             self.followed.listen(kind, functools.partial(self._hear, kind))
@@ -207,7 +208,7 @@ async def test_what_is_there_at_the_start(place: Place) -> None:
     await place.store.create("/config/topics/a", Config.encode({"retention.ms": "7"}))
     await place.store.create("/config/topics/broken", b"nonsense")
     await place.store.create("/config/brokers/1", Config.encode({"log.cleaner.threads": "2"}))
-    later = DynamicConfigs(place.store, 1, SystemClock())
+    later = DynamicConfigs(place.store, 1, SystemClock(), Timers())
     await later.start()
     assert later.topic("a") == {"retention.ms": "7"}
     assert later.topic("broken") == {}

@@ -1,0 +1,133 @@
+"""What follows the store goes on after a connection that was lost: nothing is missed, nothing is given up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from kafkad.broker.directory_events import reporter
+from kafkad.cluster.configs import DynamicConfigs
+from kafkad.cluster.features import FinalizedFeatures
+from kafkad.controller.registration import prepare
+from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.retrying import RETRY_MS
+from kafkad.meta.store import ConnectionLoss, MetaStore
+from kafkad.meta.znodes import Config, Features, LogDirEvent
+from kafkad.timers import Timers
+from tests.fakes import FakeClock
+
+
+class Unsteady:
+    """A session whose operations fail while its connection is lost."""
+
+    def __init__(self, session: MetaStore) -> None:
+        self._session = session
+        self.lost = False
+        self.refused = 0
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self._session, name)
+
+        async def attempt(path: Any, *args: Any, **options: Any) -> Any:
+            if self.lost:
+                self.refused += 1
+                raise ConnectionLoss(str(path))
+            return await operation(path, *args, **options)
+
+        return attempt
+
+
+class Place:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.timers = Timers()
+        tree = EmbeddedStore.in_memory(self.clock)
+        self.other = tree.session()
+        self.unsteady = Unsteady(tree.session())
+        self.store = cast(MetaStore, self.unsteady)
+        self.configs = DynamicConfigs(self.store, 1, self.clock, self.timers)
+
+    async def settle(self) -> None:
+        for _ in range(30):
+            await asyncio.sleep(0)
+
+    async def retry(self) -> None:
+        self.clock.advance(RETRY_MS)
+        self.timers.expire(self.clock.monotonic_ms())
+        await self.settle()
+
+
+def at_a_place(test: Callable[[Place], Awaitable[None]]) -> Callable[[], None]:
+    def run() -> None:
+        async def whole() -> None:
+            place = Place()
+            await prepare(place.other)
+            await place.configs.start()
+            await test(place)
+            await place.configs.stop()
+
+        asyncio.run(whole())
+
+    return run
+
+
+@at_a_place
+async def test_a_change_of_settings_that_came_with_the_loss(place: Place) -> None:
+    place.unsteady.lost = True
+    await place.other.create("/config/topics/a", Config.encode({"retention.ms": "7"}))
+    await place.other.create(
+        "/config/changes/config_change_", b'{"version":2,"entity_path":"topics/a"}', sequential=True
+    )
+    await place.settle()
+    assert place.unsteady.refused == 1
+    await place.retry()
+    assert place.unsteady.refused == 2
+    place.unsteady.lost = False
+    await place.retry()
+    assert place.configs.topic("a") == {"retention.ms": "7"}
+
+
+@at_a_place
+async def test_settings_of_topics_to_hold_are_waited_for(place: Place) -> None:
+    """Without them a compacted topic would be taken for one whose old records are deleted."""
+    await place.other.create("/config/topics/a", Config.encode({"cleanup.policy": "compact"}))
+    place.unsteady.lost = True
+    loading = asyncio.create_task(place.configs.load_topics(["a"]))
+    await place.settle()
+    assert not loading.done()
+    place.unsteady.lost = False
+    await place.retry()
+    assert loading.done()
+    assert place.configs.topic("a") == {"cleanup.policy": "compact"}
+
+
+@at_a_place
+async def test_features(place: Place) -> None:
+    features = FinalizedFeatures(place.store, place.clock, place.timers)
+    await features.start()
+    before = features.epoch
+    place.unsteady.lost = True
+    changed = Features(levels={"metadata.version": 3}).encode()
+    if before < 0:
+        await place.other.create(Features.path(), changed)
+    else:
+        await place.other.set(Features.path(), changed)
+    await place.settle()
+    assert features.epoch == before
+    place.unsteady.lost = False
+    await place.retry()
+    assert features.levels == {"metadata.version": 3}
+    await features.stop()
+
+
+@at_a_place
+async def test_a_failed_log_directory_is_told_of(place: Place) -> None:
+    tell = reporter(asyncio.get_running_loop(), place.store, 1, place.clock, place.timers)
+    place.unsteady.lost = True
+    tell()
+    await place.settle()
+    assert await place.other.children(LogDirEvent.PARENT) == []
+    place.unsteady.lost = False
+    await place.retry()
+    assert len(await place.other.children(LogDirEvent.PARENT)) == 1
