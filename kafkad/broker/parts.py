@@ -41,7 +41,7 @@ from kafkad.controller.configs import ConfigAlterer
 from kafkad.controller.controller import Controller
 from kafkad.controller.link import ClosableLink, CurrentController, LocalController
 from kafkad.controller.registration import cluster_id, prepare
-from kafkad.controller.term import ControllerSettings
+from kafkad.controller.term import Balance, ControllerSettings
 from kafkad.controller.topics import TopicDefaults
 from kafkad.log.loading import LoadingProgress
 from kafkad.log.manager import LogManager
@@ -318,6 +318,7 @@ def _controller(platform: Platform, loaded: Loaded, replicas: ReplicaManager) ->
             unclean=settings.unclean,
             listener=settings.config.inter_broker_listener,
             topics=lambda: _topic_defaults(settings.config),
+            balance=_balance(settings.config) if platform.links is not None else None,
         ),
         connect=partial(_channel, platform, loaded, replicas),
         check_config=validate_topic_configs,
@@ -354,6 +355,13 @@ def _controller_link(
         lambda active: replicas.metadata.brokers.get(active),
         remote if links is not None else None,
     )
+
+
+def _balance(config: Config) -> Balance | None:
+    if not config.bool("auto.leader.rebalance.enable"):
+        return None
+    seconds = config.long("leader.imbalance.check.interval.seconds")
+    return Balance(seconds * 1000, config.int("leader.imbalance.per.broker.percentage"))
 
 
 def _topic_defaults(config: Config) -> TopicDefaults:

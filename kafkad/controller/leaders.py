@@ -85,16 +85,20 @@ class Elections:
         away: list[TopicPartition] = []
         for broker, partitions in homes.items():
             if broker in self._state.brokers:
-                moved = [tp for tp in partitions if self._movable(broker, tp)]
-                away += moved if len(moved) * 100 > percentage * len(partitions) else []
+                elsewhere = [tp for tp in partitions if self._leader(tp) != broker]
+                if len(elsewhere) * 100 > percentage * len(partitions):
+                    away += [tp for tp in elsewhere if self._movable(broker, tp)]
         if away:
             await self.elect(ElectionKind.PREFERRED, away)
+
+    def _leader(self, tp: TopicPartition) -> int:
+        state = self._state.entry(tp).state
+        return NO_LEADER if state is None else state.leader
 
     def _movable(self, broker: int, tp: TopicPartition) -> bool:
         state = self._state.entry(tp).state
         return (
             state is not None
-            and state.leader != broker
             and broker in state.isr
             and broker not in self._state.leaving
             and tp not in self._state.reassigning

@@ -72,7 +72,7 @@ class MemoryLink:
 
 
 class Brokers:
-    def __init__(self, directory: Path, links: str = MEMORY) -> None:
+    def __init__(self, directory: Path, links: str = MEMORY, *settings: str) -> None:
         self.clock = FakeClock()
         self.timers = Timers()
         self.cut: set[frozenset[int]] = set()
@@ -81,6 +81,7 @@ class Brokers:
         self.halted: list[str] = []
         self._directory = directory
         self._links = links
+        self._settings = settings
         self._runner = asyncio.Runner()
         self._threads = ThreadPoolExecutor(1)
         self._store = EmbeddedStore.in_memory(self.clock)
@@ -107,6 +108,7 @@ class Brokers:
                 f"listeners={listener}",
                 "kafkad.placement.start=0",
                 "offsets.topic.num.partitions=2",
+                *self._settings,
             ],
             {},
         )

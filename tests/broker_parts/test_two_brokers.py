@@ -183,3 +183,45 @@ def test_only_a_broker_that_can_have_others_answers_them(in_memory: Brokers, tmp
     alone = OneBroker(tmp_path / "alone")
     assert not between & {api.api_key for api in alone.ask(ASKED, 3).api_keys}
     alone.stop()
+
+
+def leader_moves_home(directory: Path, *settings: str) -> bool:
+    """Broker 1 leads what broker 2 should, and is in sync; a few seconds go by after the first look at the leaders."""
+    brokers = Brokers(directory, MEMORY, *settings)
+    brokers.start(1, 2)
+    try:
+        brokers.until(lambda: len(brokers[2].parts.replicas.metadata.brokers) == 2, advance_ms=100)
+        brokers.create("a", (1, 2))
+        _pass(brokers, seconds=6)
+        controller = brokers.controller.parts.controller
+        assert brokers.run(controller.alter_partition_reassignments({A0: (2, 1)})) == {A0: None}
+        state = brokers[1].parts.replicas.metadata.partition
+        brokers.until(lambda: state(*A0).replicas == [2, 1])
+        assert state(*A0).leader == 1
+        _pass(brokers, seconds=3)
+        return state(*A0).leader == 2
+    finally:
+        brokers.stop()
+
+
+def _pass(brokers: Brokers, seconds: int) -> None:
+    for _ in range(seconds * 10):
+        brokers.run(brokers._turn(100))
+
+
+OFTEN = "leader.imbalance.check.interval.seconds=1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "moves"),
+    [
+        ((OFTEN,), True),
+        (("leader.imbalance.check.interval.seconds=60",), False),
+        ((OFTEN, "leader.imbalance.per.broker.percentage=100"), False),
+        ((OFTEN, "auto.leader.rebalance.enable=false"), False),
+    ],
+)
+def test_leaders_go_home_by_themselves_as_the_settings_say(
+    tmp_path: Path, settings: tuple[str, ...], moves: bool
+) -> None:
+    assert leader_moves_home(tmp_path, *settings) == moves

@@ -111,9 +111,9 @@ async def test_leaders_are_moved_home_where_too_many_are_away(cluster: Cluster) 
     await term.elections.balance(10)
     assert (await cluster.state("a", 1)).leader == 1
     await set_isr(cluster, 1, 2, tp=A1)
-    await term.elections.balance(50)
+    await term.elections.balance(100)
     assert (await cluster.state("a", 1)).leader == 1
-    await term.elections.balance(49)
+    await term.elections.balance(99)
     assert (await cluster.state("a", 1)).leader == 2
     assert (await cluster.state("a", 0)).leader == 1
 

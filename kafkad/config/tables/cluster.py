@@ -63,7 +63,6 @@ SETTINGS: tuple[Setting, ...] = (
         True,
         HIGH,
         "Whether leadership is given back to the first replica of each partition by itself.",
-        unused=CLUSTER,
     ),
     long(
         "leader.imbalance.check.interval.seconds",
@@ -71,14 +70,12 @@ SETTINGS: tuple[Setting, ...] = (
         HIGH,
         "How often leadership is checked for imbalance.",
         valid=at_least(1),
-        unused=CLUSTER,
     ),
     integer(
         "leader.imbalance.per.broker.percentage",
         10,
         HIGH,
         "Leadership is given back when this share of a broker's partitions is led elsewhere.",
-        unused=CLUSTER,
     ),
     long(
         "replica.lag.time.max.ms",
