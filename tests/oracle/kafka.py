@@ -137,7 +137,7 @@ _class_list: ContextVar[str | None] = ContextVar("_class_list", default=None)
 
 def _archive(version: str) -> Path:
     """The classes in a version's jars, as this Java keeps them in memory; made first when they are not there."""
-    archive = fetch(version) / f"{_java_release()}.jsa"
+    archive = fetch(version) / f"{java_release()}.jsa"
     if not archive.exists():
         with (archive.parent / "archiving.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -147,7 +147,7 @@ def _archive(version: str) -> Path:
 
 
 @functools.cache
-def _java_release() -> str:
+def java_release() -> str:
     said = subprocess.run(["java", "--version"], capture_output=True, text=True, check=True).stdout
     return re.sub(r"[^\w.]+", "-", said.splitlines()[0])
 
