@@ -17,7 +17,7 @@ from kafkad.wire.messages.alter_partition import (
 
 
 async def handle(context: Context, request: Request, message: AlterPartitionRequest) -> AlterPartitionResponse:
-    names = {topic.topic_id: context.replicas.metadata.name_of(topic.topic_id) for topic in message.topics}
+    names = {topic.topic_id: context.controller.topic_name(topic.topic_id) for topic in message.topics}
     wanted = {
         TopicPartition(name, partition.partition_index): _wanted(partition)
         for topic in message.topics

@@ -196,6 +196,10 @@ class Controller:
         """AlterPartition. Raises STALE_BROKER_EPOCH for the whole request."""
         return await self._operate(lambda term: term.alter_isr(broker, broker_epoch, wanted))
 
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """The topic that the active controller knows by this id, perhaps before any broker does."""
+        return None if self._term is None else self._term.state.names.get(topic_id)
+
     async def controlled_shutdown(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
         """The partitions that `broker` still leads because no other replica can."""
         return await self._operate(lambda term: term.brokers.shut_down(broker, broker_epoch))

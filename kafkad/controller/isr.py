@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kafkad.controller.leadership import Leadership
-from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import NO_EPOCH, PartitionState, WantedIsr
 from kafkad.names import TopicPartition
@@ -31,25 +30,28 @@ class Isr:
         outcomes: dict[TopicPartition, IsrResult] = {}
         to_write = []
         for tp, isr in wanted.items():
-            try:
-                settled = self._judge(tp, isr)
-            except KafkaError as e:
-                outcomes[tp] = e
-                continue
+            settled = self._judge(broker, tp, isr)
             if settled is None:
                 to_write.append(tp)
             else:
                 outcomes[tp] = settled
-        changed = await self._lead.change(to_write, lambda tp, entry: self._changed(wanted[tp], entry))
+        changed = await self._lead.change(to_write, lambda tp, entry: self._changed(broker, tp, wanted[tp]))
         batch = self._lead.batch()
         for tp, state in changed.items():
-            outcomes[tp] = state or KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"{tp} was written meanwhile")
+            settled = state or self._judge(broker, tp, wanted[tp])
+            outcomes[tp] = settled or KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"{tp} was written meanwhile")
         batch.metadata([tp for tp, state in changed.items() if state is not None])
         self._lead.send(batch)
         return outcomes
 
-    def _judge(self, tp: TopicPartition, wanted: WantedIsr) -> PartitionState | None:
-        """The present state if it is as wanted already, None if it may be changed."""
+    def _judge(self, leader: int, tp: TopicPartition, wanted: WantedIsr) -> IsrResult | None:
+        """The present state if it is as wanted already, an error if it may not be changed, None if it may."""
+        try:
+            return self._present(leader, tp, wanted)
+        except KafkaError as e:
+            return e
+
+    def _present(self, leader: int, tp: TopicPartition, wanted: WantedIsr) -> PartitionState | None:
         state = self._state.entry(tp).state
         if state is None or self._state.going(tp.topic):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {tp}")
@@ -57,6 +59,8 @@ class Isr:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"This controller is behind the epochs of {tp}")
         if wanted.leader_epoch < state.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"The leader epoch of {tp} is {state.leader_epoch}")
+        if state.leader != leader:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {leader} does not lead {tp}")
         if tuple(wanted.members) == state.isr and wanted.recovering == state.recovering:
             return state
         if wanted.partition_epoch < state.partition_epoch:
@@ -79,16 +83,18 @@ class Isr:
             broker = self._state.brokers.get(member)
             if (
                 broker is None
+                or not self._state.online(member, tp)
                 or member in self._state.leaving
                 or member not in assigned
                 or epoch not in (NO_EPOCH, broker.epoch)
             ):
                 raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"Broker {member} cannot be in sync for {tp} now")
 
-    def _changed(self, wanted: WantedIsr, entry: PartitionEntry) -> PartitionState | None:
-        state = entry.state
-        if state is None or state.partition_epoch != wanted.partition_epoch:
+    def _changed(self, leader: int, tp: TopicPartition, wanted: WantedIsr) -> PartitionState | None:
+        """Judged again: the state that was known when it was judged first may be an older one than the store's."""
+        if self._judge(leader, tp, wanted) is not None:
             return None
-        return replace(
+        state = self._state.entry(tp).state
+        return state and replace(
             state, isr=tuple(wanted.members), recovering=wanted.recovering, controller_epoch=self._lead.epoch
         )

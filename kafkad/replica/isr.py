@@ -64,8 +64,11 @@ def lagging(
 
 
 def may_join(follower: Follower, high_watermark: int, epoch_start: int) -> bool:
-    """True if it has all that was ever committed: the high watermark alone may still be that of the last leader."""
-    return follower.end_offset >= high_watermark and follower.end_offset >= epoch_start
+    """True if it has all that was ever committed: the high watermark alone may still be that of the last leader.
+
+    It must have fetched in this leader epoch: a broker that has died, or lost the disk, had all of that too.
+    """
+    return follower.fetched_ms > -inf and follower.end_offset >= high_watermark and follower.end_offset >= epoch_start
 
 
 def high_watermark(

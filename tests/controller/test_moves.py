@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from kafkad.controller.term import Balance
 from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import ConnectionLoss
-from kafkad.meta.znodes import Reassignments, Topic
+from kafkad.meta.znodes import LogDirEvent, Partition, Reassignments, Topic
 from kafkad.model import PartitionAssignment, PartitionState, WantedIsr
 from kafkad.names import TopicPartition
 
@@ -160,12 +161,40 @@ async def test_isr_refusals(cluster: Cluster) -> None:
         outcome = (await alter(2, two.epoch, {A0: wanted}))[A0]
         assert isinstance(outcome, KafkaError)
         assert outcome.code == expected
+    wanted = WantedIsr(members={2: -1, 3: -1}, leader_epoch=0, partition_epoch=1)
+    not_leading = (await alter(3, three, {A0: wanted}))[A0]
+    assert isinstance(not_leading, KafkaError)
+    assert not_leading.code == ErrorCode.INVALID_REQUEST
     wanted = WantedIsr(members={2: -1}, leader_epoch=0, partition_epoch=0)
     unknown = (await alter(2, two.epoch, {NONE: wanted}))[NONE]
     assert isinstance(unknown, KafkaError)
     assert unknown.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     # What is so already is a success, whatever the partition epoch: the answer to the first request was lost.
     assert isinstance((await alter(2, two.epoch, {A0: wanted}))[A0], PartitionState)
+
+
+@with_brokers(1, 2, 3)
+async def test_a_replica_whose_disk_has_failed_is_not_in_sync(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 3))
+    cluster[3].failed.add(A0)
+    await cluster.client.create(LogDirEvent.PREFIX, LogDirEvent.encode(3), sequential=True)
+    await cluster.settle()
+    assert (await cluster.state("a")).isr == (2,)
+    outcome = await set_isr(cluster, 2, 3)
+    assert isinstance(outcome, KafkaError)
+    assert outcome.code == ErrorCode.INELIGIBLE_REPLICA
+
+
+@with_brokers(1, 2)
+async def test_an_isr_whose_write_was_not_answered_is_written_once(cluster: Cluster) -> None:
+    """The write succeeded, its answer was lost, and the controller's memory has the state of before."""
+    await cluster.create("a", (2, 1))
+    state = await cluster.state("a")
+    written = replace(state, isr=(2,))
+    await cluster.client.set(Partition.path(*A0), Partition.encode(written), state.partition_epoch)
+    wanted = WantedIsr(members={2: -1}, leader_epoch=0, partition_epoch=0)
+    outcome = (await cluster.controller.alter_isr(2, cluster.members[2].epoch, {A0: wanted}))[A0]
+    assert outcome == replace(written, partition_epoch=1)
 
 
 # Reassignment.

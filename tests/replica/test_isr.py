@@ -69,7 +69,15 @@ def test_laggards_are_those_in_sync_that_are_not_caught_up() -> None:
     ],
 )
 def test_who_joins_has_what_was_committed(end_offset: int, watermark: int, epoch_start: int, joins: bool) -> None:
-    assert may_join(Follower(end_offset), watermark, epoch_start) is joins
+    assert may_join(Follower(end_offset, fetched_ms=0.0), watermark, epoch_start) is joins
+
+
+def test_who_has_not_fetched_since_the_leader_epoch_began_does_not_join() -> None:
+    """It may have died, or its disk: that is why the epoch began."""
+    known = begun(Follower(10, fetched_ms=5.0), False, 10, 20.0)
+    assert known.end_offset == 10
+    assert not may_join(known, 10, 10)
+    assert may_join(fetched(known, 10, 0, 10, 30.0), 10, 10)
 
 
 @pytest.mark.parametrize(
