@@ -31,15 +31,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_CONFIGURATION
     if options.check:
         return _report(config)
-    loggers.setup(config.str("kafkad.log.format"), config.str("kafkad.log.level"))
+    supervised: list[int] | None = options.supervised
+    broker = None if supervised is None else config.broker_id
+    loggers.setup(config.str("kafkad.log.format"), config.str("kafkad.log.level"), broker=broker)
     _say_who_starts(options.config)
     for warning in config.warnings:
         logging.getLogger("kafkad.config").warning("%s", warning)
 
     _allow_many_files()
     from kafkad.broker import run  # not before it is certain that there is something to run
+    from kafkad.broker.supervised import Supervised
 
-    return run(config, read)
+    return run(config, read, None if supervised is None else Supervised.of_descriptors(*supervised))
 
 
 def _say_who_starts(file: str | None) -> None:
@@ -70,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
         "--set", metavar="NAME=VALUE", action="append", default=[], help="one setting; wins over the file; repeatable"
     )
     made.add_argument("--check", action="store_true", help="check the configuration and exit; touches no data")
+    made.add_argument("--supervised", type=int, nargs=2, help=argparse.SUPPRESS)  # descriptors from the supervisor
     made.add_argument("--version", action="version", version=f"kafkad {__version__}")
     return made
 

@@ -28,11 +28,14 @@ _KAFKA_LEVELS = {
 _SYSLOG = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (0, 7))
 
 
-def setup(style: str, level: str, stream: TextIO | None = None) -> None:
-    """`style` is text or json, `level` one of debug, info, warn(ing), error. Replaces an earlier set-up."""
+def setup(style: str, level: str, stream: TextIO | None = None, *, broker: int | None = None) -> None:
+    """`style` is text or json, `level` one of debug, info, warn(ing), error. Replaces an earlier set-up.
+
+    Of several brokers that log to one stream each says which it is, `broker`.
+    """
     target = stream if stream is not None else sys.stderr
     handler = logging.StreamHandler(target)
-    handler.setFormatter(_formatter(style, target))
+    handler.setFormatter(_formatter(style, target, broker))
     top = logging.getLogger("kafkad")
     top.handlers = [handler]
     top.propagate = False
@@ -83,10 +86,10 @@ def _kafka_level(logger: logging.Logger) -> str:
     return next((name for name, level in _KAFKA_LEVELS.items() if effective >= level), "TRACE")
 
 
-def _formatter(style: str, stream: TextIO) -> logging.Formatter:
+def _formatter(style: str, stream: TextIO, broker: int | None) -> logging.Formatter:
     if style == "json":
-        return _JsonLines()
-    return _JournalLines() if _is_the_journal(stream) else _Lines()
+        return _JsonLines(broker)
+    return _JournalLines(broker) if _is_the_journal(stream) else _Lines(broker)
 
 
 def _is_the_journal(stream: TextIO) -> bool:
@@ -106,14 +109,18 @@ def _part(record: logging.LogRecord) -> str:
 
 
 class _Lines(logging.Formatter):
-    """`2026-11-21 13:30:05.123 INFO  log.manager: message`, local time."""
+    """`2026-11-21 13:30:05.123 INFO  log.manager: message`, local time; of several brokers `broker 1: log.manager:`."""
+
+    def __init__(self, broker: int | None) -> None:
+        super().__init__()
+        self._who = "" if broker is None else f"broker {broker}: "
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         return f"{moment}.{int(record.msecs):03d} {record.levelname:<7} {self._text(record)}"
 
     def _text(self, record: logging.LogRecord) -> str:
-        text = f"{_part(record)}: {record.getMessage()}"
+        text = f"{self._who}{_part(record)}: {record.getMessage()}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
@@ -128,6 +135,10 @@ class _JournalLines(_Lines):
 class _JsonLines(logging.Formatter):
     """One object per line; time in UTC."""
 
+    def __init__(self, broker: int | None) -> None:
+        super().__init__()
+        self._who = {} if broker is None else {"broker": broker}
+
     def format(self, record: logging.LogRecord) -> str:
         import json  # only for those who log JSON
 
@@ -135,6 +146,7 @@ class _JsonLines(logging.Formatter):
         entry = {
             "time": f"{moment}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
+            **self._who,
             "part": _part(record),
             "message": record.getMessage(),
         }

@@ -19,9 +19,11 @@ from kafkad.broker.identity import StartError, refuse_lost_store
 from kafkad.broker.lifecycle import BrokerState, Lifecycle
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.broker.membership import DuplicateBroker
-from kafkad.broker.parts import Parts, Platform, build, load
+from kafkad.broker.metadata_store import MetadataStore
+from kafkad.broker.parts import LinkFactory, Parts, Platform, build, load
 from kafkad.broker.progress import RecoveryProgress
 from kafkad.broker.settings import Settings, max_open_files
+from kafkad.broker.supervised import Supervised
 from kafkad.broker.takeover import tell_of_damage, tell_of_offline
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError
@@ -60,8 +62,9 @@ _REFUSALS = (
 class Daemon:
     """One broker as a process of its own. `serve` runs through its whole life."""
 
-    def __init__(self, config: Config, read_config: Callable[[], Config]) -> None:
+    def __init__(self, config: Config, read_config: Callable[[], Config], supervised: Supervised | None) -> None:
         self._read_config = read_config
+        self._supervised = supervised
         self._loop = asyncio.get_running_loop()
         self._clock = SystemClock()
         self._settings = Settings(config)
@@ -98,7 +101,7 @@ class Daemon:
         self._bind(config)
         health = await self._serve_http(config)
         self._logs.lock()
-        store = await self._open_store(config.metadata_dir)
+        store = await self._open_store(config)
         try:
             parts = await self._start(store)
         except LoadingStopped:
@@ -125,9 +128,13 @@ class Daemon:
 
     async def _serve_http(self, config: Config) -> HttpServer | None:
         address = config.http_listener
+        endpoints = Endpoints(lambda: self._registry.pieces(), self._health, self._lifecycle.ready)
+        if self._supervised is not None:
+            server = HttpServer(endpoints)
+            await server.listen_on(self._supervised.http)
+            return server
         if address is None:
             return None
-        endpoints = Endpoints(lambda: self._registry.pieces(), self._health, self._lifecycle.ready)
         try:
             return await http.serve(address, endpoints)
         except OSError as error:
@@ -136,7 +143,15 @@ class Daemon:
             why = os.strerror(EADDRINUSE) if error.errno == EADDRINUSE else error.strerror or error
             raise StartError(f"cannot serve HTTP on {where}: {why}; see the setting http.listener") from error
 
-    async def _open_store(self, directory: str) -> EmbeddedStore:
+    async def _open_store(self, config: Config) -> MetadataStore:
+        if self._supervised is not None:
+            from kafkad.meta.remote import RemoteSession
+
+            return MetadataStore(session=await RemoteSession.connect(self._supervised.store, self._orphaned))
+        embedded = await self._open_embedded(config.metadata_dir)
+        return MetadataStore(session=embedded.session(), embedded=embedded)
+
+    async def _open_embedded(self, directory: str) -> EmbeddedStore:
         refuse_lost_store(directory, self._logs.directories)
         try:
             store = await self._loop.run_in_executor(self._threads, EmbeddedStore.open, directory, self._clock)
@@ -146,16 +161,17 @@ class Daemon:
         store.is_starting = True
         return store
 
-    async def _start(self, store: EmbeddedStore) -> Parts:
+    async def _start(self, store: MetadataStore) -> Parts:
         """Logs are loaded in a thread, so that the loop can tell systemd and the terminal how far it is."""
         platform = Platform(
             clock=self._clock,
             timers=self._timers,
             threads=self._threads,
             random=Random(),
-            store=store.session(),
+            store=store.session,
             logs=self._logs,
             server=self._server,
+            links=self._links(store),
             halt=self._halt,
         )
         self._lifecycle.enter(BrokerState.RECOVERY, "loading logs")
@@ -168,6 +184,15 @@ class Daemon:
         self._registry = parts.metrics(self._lifecycle)
         return parts
 
+    def _links(self, store: MetadataStore) -> LinkFactory | None:
+        """To the other brokers; there are none where the store is this broker's own."""
+        if not store.is_shared:
+            return None
+        from kafkad.broker.links import network_links
+
+        config = self._settings.config
+        return network_links(config, config.broker_id, self._clock, self._timers)
+
     def _loading(self, doing: str) -> None:
         self._lifecycle.enter(BrokerState.RECOVERY, doing)
 
@@ -179,7 +204,7 @@ class Daemon:
         damaged = [f"damaged: {damage.text(tp)}" for tp, damage in self._logs.damages.kept()]
         return Condition(health.good, "\n".join([health.text, *damaged]))
 
-    def _announce(self, parts: Parts, store: EmbeddedStore) -> None:
+    def _announce(self, parts: Parts, store: MetadataStore) -> None:
         self._lifecycle.enter(BrokerState.RUNNING)
         listeners = ", ".join(map(str, self._server.listeners))
         topics = len(parts.replicas.metadata.topics)
@@ -194,9 +219,9 @@ class Daemon:
             ", ".join(directory.path for directory in self._logs.directories),
             text,
         )
-        store.is_starting = False
-        if store.is_behind:
-            log.error("the disk of %s is full: changes of metadata are refused until there is room", store.path)
+        problem = store.started()
+        if problem is not None:
+            log.error("%s", problem)
         self._notifier.ready(f"listening on {listeners}; {text}")
 
     # -- while it runs ---------------------------------------------------------------------------------------------
@@ -238,6 +263,9 @@ class Daemon:
         self._exit_code = _FAILED
         self._stopping.set()
 
+    def _orphaned(self) -> None:
+        self._halt("the supervisor, which has the metadata store, is gone")
+
     async def _close_idle(self) -> None:
         tick = 0
         while True:
@@ -255,7 +283,7 @@ class Daemon:
 
     # -- stop ------------------------------------------------------------------------------------------------------
 
-    async def _stop(self, parts: Parts, store: EmbeddedStore, health: HttpServer | None) -> None:
+    async def _stop(self, parts: Parts, store: MetadataStore, health: HttpServer | None) -> None:
         """Take nothing new, answer what was asked, and leave the directories as after a clean stop."""
         begun = monotonic()
         log.info("stopping")
@@ -272,7 +300,7 @@ class Daemon:
         self._threads.shutdown()
         log.info("stopped cleanly in %.2f s", monotonic() - begun)
 
-    async def _stop_loading(self, store: EmbeddedStore, health: HttpServer | None) -> None:
+    async def _stop_loading(self, store: MetadataStore, health: HttpServer | None) -> None:
         """No client has seen this broker yet, and nothing was changed: it goes at once."""
         log.info("told to stop while loading logs; log directories are left as they were found")
         self._lifecycle.enter(BrokerState.SHUTTING_DOWN, "stopping")

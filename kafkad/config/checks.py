@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkad.config.listeners import WILDCARDS
 from kafkad.config.setting import SECURITY
+from kafkad.config.several import contradictions_of_several
 
 if TYPE_CHECKING:
     from kafkad.config.config import Config
@@ -16,7 +17,7 @@ _LEAST_DEDUPE_BUFFER = 1 << 20
 
 def contradictions(config: Config) -> list[str]:
     """Every rule that a configuration breaks, one sentence each."""
-    return [*_listeners(config), *_numbers(config), *_http(config)]
+    return [*_listeners(config), *_numbers(config), *_http(config)] or contradictions_of_several(config)
 
 
 def _listeners(config: Config) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
@@ -72,6 +73,10 @@ class HttpServer:
         self._server = await asyncio.start_server(
             self._connected, host or None, port, limit=MAX_REQUEST_BYTES, reuse_address=True
         )
+
+    async def listen_on(self, bound: socket.socket) -> None:
+        """On a socket that is bound already."""
+        self._server = await asyncio.start_server(self._connected, sock=bound, limit=MAX_REQUEST_BYTES)
 
     @property
     def port(self) -> int:

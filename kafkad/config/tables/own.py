@@ -12,6 +12,7 @@ from kafkad.config.setting import (
     MEDIUM,
     Setting,
     at_least,
+    between,
     boolean,
     integer,
     long,
@@ -29,6 +30,13 @@ SETTINGS: tuple[Setting, ...] = (
         LOW,
         "The release of kafkad, for whoever asks the broker.",
         refused="it is that of the kafkad that is installed: leave it out",
+    ),
+    integer(
+        "kafkad.brokers",
+        1,
+        HIGH,
+        "Brokers to start on this host, over one built-in store; each has the next id and ports. Not with ZooKeeper.",
+        valid=between(1, 100),
     ),
     boolean(
         "kafkad.acks.fsync",

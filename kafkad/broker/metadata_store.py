@@ -1,0 +1,37 @@
+"""The metadata store as this process reaches it: its own embedded one, or one that it shares with other brokers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.store import MetaStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataStore:
+    """This broker's session, and the embedded store where this process owns it."""
+
+    session: MetaStore
+    embedded: EmbeddedStore | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """True if other brokers may be in it."""
+        return self.embedded is None
+
+    def started(self) -> str | None:
+        """To be called when the broker is ready; what is wrong with the store, if anything is."""
+        if self.embedded is None:
+            return None
+        self.embedded.is_starting = False
+        if not self.embedded.is_behind:
+            return None
+        return f"the disk of {self.embedded.path} is full: changes of metadata are refused until there is room"
+
+    async def close(self) -> None:
+        """Ends the session; ephemeral nodes of an embedded store go at its next `open`."""
+        if self.embedded is not None:
+            await self.embedded.close()
+        else:
+            await self.session.close()
