@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafkad.net.connection import Connection
     from kafkad.replica.manager import ReplicaManager
     from kafkad.shard import Coordination
+    from kafkad.timers import Timers
     from kafkad.upkeep.moves import ReplicaMoves
 
 
@@ -40,6 +41,7 @@ class Context:
     """The APIs served to other brokers: none where there can be no other broker."""
     config: Config
     clock: Clock
+    timers: Timers
     replicas: ReplicaManager
     controller: Controller
     """This broker's own, for requests that only the active one answers; `controller_link` asks the active one."""

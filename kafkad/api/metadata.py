@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
@@ -26,12 +27,37 @@ from kafkad.wire.messages.metadata import (
 _FIRST_WITH_TOPIC_IDS = 12
 _FIRST_WITH_AUTO_CREATION = 4
 _CREATION_TIMEOUT_MS = 5_000
+_PATIENCE_MS = 10_000
+"""The longest wait for the controller's first word after a start; then the answer is what there is, as Kafka's."""
 _CREATION_ERRORS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR})
 
 Answer = MetadataResponse | Coroutine[Any, Any, MetadataResponse]
 
 
 def handle(context: Context, request: Request, message: MetadataRequest) -> Pieces[Answer]:
+    if not context.replicas.metadata.is_here.is_set():
+        return _when_metadata_is_here(context, request, message)
+    return (yield from _answer(context, request, message))
+
+
+async def _when_metadata_is_here(context: Context, request: Request, message: MetadataRequest) -> MetadataResponse:
+    is_here = context.replicas.metadata.is_here
+    waiting = asyncio.create_task(is_here.wait())
+
+    def give_up() -> None:
+        waiting.cancel()
+
+    late = context.timers.at(context.clock.monotonic_ms() + _PATIENCE_MS, give_up)
+    try:
+        await asyncio.wait([waiting])
+    finally:
+        late.cancel()
+        waiting.cancel()
+    answer = at_once(_answer(context, request, message))
+    return answer if isinstance(answer, MetadataResponse) else await answer
+
+
+def _answer(context: Context, request: Request, message: MetadataRequest) -> Pieces[Answer]:
     topics = message.topics
     if topics is None or (not topics and request.version == 0):
         found = context.replicas.metadata.topics.values()

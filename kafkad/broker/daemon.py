@@ -6,11 +6,12 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from errno import EADDRINUSE
 from random import Random
 from time import monotonic
+from typing import Any
 
 from kafkad import STARTED
 from kafkad.api.audit import note_change
@@ -107,7 +108,8 @@ class Daemon:
         except LoadingStopped:
             await self._stop_loading(store, health)
             return 0
-        self._announce(parts, store)
+        if not self._stopping.is_set():
+            self._announce(parts, store)
         work = self._close_idle(), self._feed_watchdog(), self._reload_when_asked(parts)
         chores = [asyncio.create_task(chore) for chore in work]
         await self._stopping.wait()
@@ -182,6 +184,8 @@ class Daemon:
         parts = build(platform, loaded)
         await parts.start()
         self._registry = parts.metrics(self._lifecycle)
+        self._lifecycle.enter(BrokerState.STARTING, "waiting for the controller to tell this broker of the cluster")
+        await self._unless_stopped(parts.wait_until_ready())
         return parts
 
     def _links(self, store: MetadataStore) -> LinkFactory | None:
@@ -192,6 +196,13 @@ class Daemon:
 
         config = self._settings.config
         return network_links(config, config.broker_id, self._clock, self._timers)
+
+    async def _unless_stopped(self, waiting: Coroutine[Any, Any, None]) -> None:
+        """Returns early when the broker is told to stop."""
+        tasks = [asyncio.create_task(waiting), asyncio.create_task(self._stopping.wait())]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
 
     def _loading(self, doing: str) -> None:
         self._lifecycle.enter(BrokerState.RECOVERY, doing)
@@ -288,7 +299,9 @@ class Daemon:
         begun = monotonic()
         log.info("stopping")
         self._lifecycle.enter(BrokerState.SHUTTING_DOWN, "stopping")
-        self._notifier.stopping("finishing requests")
+        self._notifier.stopping("handing leaderships over")
+        await parts.leave()
+        self._notifier.status("finishing requests")
         await parts.stop_taking()
         await self._drain(parts)
         self._server.close()

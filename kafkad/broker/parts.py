@@ -23,6 +23,7 @@ from kafkad.api.fetch_session import FetchSessions
 from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import BETWEEN_BROKERS, FETCH, PRODUCE, ROUTES
 from kafkad.broker import metering
+from kafkad.broker.controlled_shutdown import ControlledShutdown
 from kafkad.broker.coordinators import Coordinators
 from kafkad.broker.directory_events import reporter
 from kafkad.broker.identity import choose_broker_id, claim_directories
@@ -36,6 +37,7 @@ from kafkad.cluster.configs import DynamicConfigs
 from kafkad.cluster.features import FinalizedFeatures
 from kafkad.cluster.producer_ids import ProducerIds
 from kafkad.config import Config, validate_topic_configs
+from kafkad.controller.adoption import has_topics
 from kafkad.controller.channel import Channel, LocalChannel, RemoteChannel
 from kafkad.controller.configs import ConfigAlterer
 from kafkad.controller.controller import Controller
@@ -122,7 +124,8 @@ async def load(platform: Platform, settings: Settings, on_progress: Callable[[Lo
         read = partial(logs.load, settings.of_topic, on_progress, await stored_ids(store))
         await asyncio.get_running_loop().run_in_executor(platform.threads, read)
         tell_of_mended(logs)
-        await take_over(store, broker, logs, settings.config)
+        if platform.links is None:
+            await take_over(store, broker, logs, settings.config)
     except BaseException:
         await configs.stop()
         raise
@@ -159,16 +162,34 @@ class Parts:
         return self.loaded.settings
 
     async def start(self) -> None:
-        """Joins the cluster, takes over what its controller gives to this broker, and serves."""
+        """Joins the cluster, and serves what its controller gives to this broker."""
+        if self.platform.links is not None:
+            self.replicas.metadata.expects_topics = await has_topics(self.platform.store)
         await self.membership.join()
         await self.controller.start()
         await self.features.start()
-        tell_of_strays(self.platform.logs, self.replicas)
         self.upkeep.start()
         self.cleaner.start()
         self.moves.resume()
         self.coordinators.start()
         self.platform.server.start(self.dispatcher)
+
+    async def wait_until_ready(self) -> None:
+        """Returns when the controller has told this broker of the cluster, so that it can tell clients."""
+        await self.replicas.metadata.is_here.wait()
+        tell_of_strays(self.platform.logs, self.replicas)
+
+    async def leave(self) -> None:
+        """Hands the leadership of partitions over to other brokers, if there can be any; clients are still answered."""
+        if self.platform.links is not None and self.settings.config.bool("controlled.shutdown.enable"):
+            await ControlledShutdown(
+                self.controller_link,
+                self.controller,
+                self.replicas,
+                self.settings.config,
+                clock=self.platform.clock,
+                timers=self.platform.timers,
+            ).run()
 
     async def stop_taking(self) -> None:
         """Takes no more connections and coordinates nothing more; what was asked may still be answered."""
@@ -245,6 +266,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         between_brokers=between_brokers,
         config=settings.config,
         clock=platform.clock,
+        timers=platform.timers,
         replicas=replicas,
         controller=controller,
         controller_link=link,

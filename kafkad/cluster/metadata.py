@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import LEADER_DURING_DELETE, NO_EPOCH, BrokerInfo, Endpoint
-from kafkad.names import NO_TOPIC_ID, TopicId
+from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkad.wire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
@@ -30,6 +31,10 @@ class MetadataCache:
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self.controller_id = -1
+        self.expects_topics = False
+        """True if the cluster has topics: an UpdateMetadata without any then only introduces the brokers."""
+        self.is_here = asyncio.Event()
+        """Set when the controller has told this broker what there is: before, answers would deny topics."""
         self._derived: dict[str, dict[str, Any]] = {}
         self._names: dict[TopicId, str] = {}
 
@@ -49,6 +54,8 @@ class MetadataCache:
                     self._forget(topic.topic_name, state.partition_index, gone)
                 else:
                     self._topic(topic.topic_name, topic.topic_id).partitions[state.partition_index] = state
+        if request.topic_states or not self.expects_topics:
+            self.is_here.set()
         return gone
 
     def derived(self, what: str) -> dict[str, Any]:
@@ -100,6 +107,11 @@ class MetadataCache:
         if state is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         return state
+
+    def is_led_by(self, tp: TopicPartition, broker: int) -> bool:
+        topic = self.topics.get(tp.topic)
+        state = topic.partitions.get(tp.partition) if topic else None
+        return state is not None and state.leader == broker
 
     def live(self, brokers: Iterable[int]) -> list[int]:
         return [broker for broker in brokers if broker in self.brokers]

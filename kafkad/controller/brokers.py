@@ -61,17 +61,20 @@ class Brokers:
         await self.repair(affected)
 
     async def _came(self, brokers: list[BrokerInfo]) -> None:
-        """A new broker learns of all brokers and partitions first, then of its own replicas; the others learn of it."""
+        """The others learn of a new broker; it learns of all brokers and partitions, and then of its own replicas.
+
+        So its first UpdateMetadata holds the whole cluster, and it can answer clients from then on.
+        """
         for broker in brokers:
             self._lead.add_broker(broker)
         ids = [broker.id for broker in brokers]
         introduction = self._lead.batch()
-        introduction.metadata([], self._state.brokers)
+        introduction.metadata([], self._state.brokers.keys() - ids)
+        introduction.metadata([tp for tp, _ in self._state.partitions()], ids)
         self._lead.send(introduction)
         affected = self._state.replicas_on(ids)
         changed = await self._lead.change(self._hosted(affected), self._lead.repaired)
         batch = self._lead.tell_changed(self._lead.batch(), changed)
-        batch.metadata([tp for tp, _ in self._state.partitions()], ids)
         for tp in self._hosted(affected):
             here = [r for r in self._state.entry(tp).assignment.replicas if r in ids]
             batch.leader_and_isr(here, tp, tell_all=False)

@@ -103,6 +103,11 @@ class BrokerQueue:
         self._wake.set()
         return answered
 
+    @property
+    def waiting(self) -> int:
+        """Requests without an answer, the one in flight included."""
+        return len(self._queue)
+
     async def close(self) -> None:
         """Drops what was not sent."""
         self._task.cancel()

@@ -116,6 +116,16 @@ class Controller:
     def active(self) -> bool:
         return self._term is not None
 
+    @property
+    def is_telling(self) -> bool:
+        """True while a broker has not answered what this controller has to tell it."""
+        return self._term is not None and self._term.lead.is_telling
+
+    @property
+    def events_waiting(self) -> int:
+        """Events that the controller has not begun to handle."""
+        return self._queue.qsize()
+
     # Operations.
 
     async def create_topics(

@@ -152,6 +152,11 @@ class Leadership:
         sender = Sender(parts.broker, self.epoch, parts.listener, self._queues, parts.on_response)
         return Answers([answer for broker, answer in batch.send(sender) if broker == parts.broker])
 
+    @property
+    def is_telling(self) -> bool:
+        """True while a broker has not answered all its requests."""
+        return any(queue.waiting for queue in self._queues.values())
+
     def add_broker(self, broker: BrokerInfo) -> None:
         self.state.brokers[broker.id] = broker
         self._queues[broker.id] = BrokerQueue(broker.id, self.parts.connect(broker), self.parts.sleep)

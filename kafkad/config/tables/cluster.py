@@ -137,16 +137,14 @@ SETTINGS: tuple[Setting, ...] = (
         True,
         MEDIUM,
         "Whether a stopping broker hands its leadership over first.",
-        unused=CLUSTER,
     ),
-    integer("controlled.shutdown.max.retries", 3, MEDIUM, "How often handing over is tried again.", unused=CLUSTER),
-    long("controlled.shutdown.retry.backoff.ms", 5000, MEDIUM, "How long it waits before that.", unused=CLUSTER),
+    integer("controlled.shutdown.max.retries", 3, MEDIUM, "How often handing over is tried."),
+    long("controlled.shutdown.retry.backoff.ms", 5000, MEDIUM, "How long it waits between two tries."),
     integer(
         "controller.socket.timeout.ms",
         30_000,
         MEDIUM,
         "How long the controller waits for a broker's answer.",
-        unused=CLUSTER,
     ),
     integer(
         "quota.window.num",

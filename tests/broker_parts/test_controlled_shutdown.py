@@ -1,0 +1,142 @@
+"""Brokers that are told to stop hand over what they lead first, and clients are answered meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkad.errors import ErrorCode
+from kafkad.model import WantedIsr
+from kafkad.names import TopicPartition
+from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.broker_parts.several import MEMORY, NETWORK, Brokers
+
+A0 = TopicPartition("a", 0)
+
+
+@pytest.fixture(params=[MEMORY, NETWORK])
+def two(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Brokers]:
+    brokers = started(tmp_path, request.param)
+    yield brokers
+    brokers.stop()
+
+
+def started(directory: Path, links: str = MEMORY, *settings: str) -> Brokers:
+    brokers = Brokers(directory, links, *settings)
+    brokers.start(1, 2)
+    brokers.until(lambda: len(brokers[2].parts.replicas.metadata.brokers) == 2, advance_ms=10)
+    return brokers
+
+
+def leave(brokers: Brokers, broker: int, *, at_most_ms: int, step_ms: int = 1) -> None:
+    """Lets the broker leave; each millisecond the clock goes on by `step_ms`."""
+
+    async def whole() -> None:
+        leaving = asyncio.create_task(brokers[broker].parts.leave())
+        before_ms = brokers.clock.monotonic_ms()
+        while not leaving.done():
+            await asyncio.sleep(0.001)
+            brokers.clock.advance(step_ms)
+            brokers.timers.expire(brokers.clock.monotonic_ms())
+            assert brokers.clock.monotonic_ms() - before_ms <= at_most_ms
+        await leaving
+
+    brokers.run(whole())
+
+
+def leader_of(brokers: Brokers, broker: int, topic: str = "a") -> tuple[int, int]:
+    """Whom clients of `broker` are told, and what the broker says when they produce there."""
+    answer = brokers.run(brokers[broker].ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 12))
+    partition = brokers[broker].parts.replicas.find(topic, 0)
+    leads = partition is not None and partition.is_leader
+    return answer.topics[0].partitions[0].leader_id, ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("leaving", [1, 2])
+def test_it_has_handed_everything_over_when_it_goes_on_stopping(two: Brokers, leaving: int) -> None:
+    """Also where it is the controller itself, which still has to tell the others."""
+    other = 3 - leaving
+    two.create("a", (leaving, other))
+    two.create("b", (other, leaving))
+    two.create("alone", (leaving,))
+    leave(two, leaving, at_most_ms=1_900)
+    assert leader_of(two, leaving) == (other, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert leader_of(two, other) == (other, ErrorCode.NONE)
+    assert leader_of(two, leaving, "alone") == (leaving, ErrorCode.NONE), "clients go on until the end"
+    state = two[other].parts.replicas.metadata.partition
+    assert state("a", 0).isr == state("b", 0).isr == [other]
+
+
+def test_it_waits_for_another_broker_to_be_in_sync(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    brokers = started(tmp_path)
+    brokers.create("a", (2, 1))
+    link = brokers[2].parts.controller_link
+    wanted = WantedIsr(members={2: brokers[2].epoch}, leader_epoch=0, partition_epoch=0)
+    brokers.run(link.alter_isr({A0: wanted}))
+    before_ms = brokers.clock.monotonic_ms()
+    leave(brokers, 2, at_most_ms=20_000, step_ms=20)
+    assert 10_000 <= brokers.clock.monotonic_ms() - before_ms < 11_000, "three tries, five seconds apart"
+    assert caplog.messages.count("controlled shutdown, attempt 3 of 3: no other broker is in sync for a-0") == 1
+    brokers.stop()
+
+
+def test_the_settings_say_how_long_it_tries(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    brokers = started(tmp_path, MEMORY, "controlled.shutdown.max.retries=2", "controlled.shutdown.retry.backoff.ms=300")
+    brokers.create("a", (2, 1))
+    brokers.cut.add(frozenset({1, 2}))
+    leave(brokers, 2, at_most_ms=400)
+    assert [m for m in caplog.messages if "attempt 2 of 2: The controller does not answer" in m]
+    assert brokers[2].parts.replicas.find("a", 0) is not None
+    brokers.cut.clear()
+    brokers.stop()
+
+
+def test_it_does_not_try_where_it_is_not_wanted(tmp_path: Path) -> None:
+    brokers = started(tmp_path, MEMORY, "controlled.shutdown.enable=false")
+    brokers.create("a", (2, 1))
+    leave(brokers, 2, at_most_ms=1)
+    assert leader_of(brokers, 2) == (2, ErrorCode.NONE)
+    brokers.stop()
+
+
+def test_the_last_broker_waits_for_nobody(two: Brokers) -> None:
+    two.create("a", (1, 2))
+    other = two.running.pop(2)
+    two.run(other.parts.stop_taking())
+    other.parts.platform.server.close()
+    two.run(other.parts.stop())
+    two.run(other.session.close())
+    two.until(lambda: two[1].parts.replicas.metadata.brokers.keys() == {1}, advance_ms=10)
+    leave(two, 1, at_most_ms=1)
+
+
+def test_metadata_is_answered_when_it_is_here(tmp_path: Path) -> None:
+    """A broker that knows nothing yet would deny topics, and clients believe that."""
+    brokers = started(tmp_path)
+    brokers.create("a", (1,))
+    brokers.cut.add(frozenset({1, 3}))
+    brokers.start(3)
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="a")], allow_auto_topic_creation=False)
+
+    async def ask_meanwhile(ms: int) -> object:
+        asking = asyncio.create_task(brokers[3].ask(asked, 12))
+        for _ in range(ms // 10):
+            await asyncio.sleep(0)
+            brokers.clock.advance(10)
+            brokers.timers.expire(brokers.clock.monotonic_ms())
+        if asking.done():
+            return (await asking).topics[0].error_code
+        brokers.cut.clear()
+        while not asking.done():
+            await asyncio.sleep(0)
+            brokers.clock.advance(10)
+            brokers.timers.expire(brokers.clock.monotonic_ms())
+        return (await asking).topics[0].error_code
+
+    assert brokers.run(ask_meanwhile(9_000)) == ErrorCode.NONE
+    ready = brokers.run(asyncio.wait_for(brokers[3].parts.wait_until_ready(), 5))
+    assert ready is None
+    brokers.stop()
