@@ -1,0 +1,488 @@
+"""The store over ZooKeeper: the contract on real servers, and sessions that are suspended, lost and renewed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from itertools import count
+
+import pytest
+from kazoo.protocol.serialization import Connect
+
+from kafkad.broker.loop_timers import LoopTimers
+from kafkad.clock import SystemClock
+from kafkad.meta.store import (
+    Change,
+    ConnectionLoss,
+    Create,
+    MetaError,
+    MetaStore,
+    SessionExpired,
+    SessionState,
+    Set,
+    Stat,
+    WatchEvent,
+    ensure_path,
+)
+from kafkad.meta.zookeeper import MAX_REQUEST_BYTES, ZooKeeperSettings, ZooKeeperStore
+from tests.oracle.kafka import free_port
+from tests.oracle.zookeeper import TICK_MS, Ensemble, ZooKeeper, missing
+
+from .contract import MetaStoreContract
+
+pytestmark = [pytest.mark.slow, pytest.mark.java]
+
+START_MS = 60_000
+SESSION_MS = 5_000
+_roots = count()
+
+
+async def open_store(servers: str, root: str, session_ms: int = SESSION_MS, in_flight: int = 10) -> ZooKeeperStore:
+    clock = SystemClock()
+    timers = LoopTimers(asyncio.get_running_loop(), clock).timers
+    return await ZooKeeperStore.connect(
+        ZooKeeperSettings(servers, root, session_ms, in_flight), START_MS, clock, timers
+    )
+
+
+def new_root() -> str:
+    return f"/tests/{next(_roots)}"
+
+
+def end_session(port: int, session: int, password: bytes) -> None:
+    """Ends another client's session, as ZooKeeper does when it has not heard of it for too long."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        for request in (Connect(0, 0, 10_000, session, password, False).serialize(), struct.pack(">ii", 1, -11)):
+            connection.sendall(struct.pack(">i", len(request)) + bytes(request))
+            (length,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+            connection.recv(length, socket.MSG_WAITALL)
+
+
+async def expire(store: ZooKeeperStore, port: int) -> None:
+    """Returns when the store knows that its session is over."""
+    expired = asyncio.Event()
+    store.listen(lambda state: expired.set() if state is SessionState.EXPIRED else None)
+    session, password = store._link.client.client_id
+    await asyncio.get_running_loop().run_in_executor(None, end_session, port, session, password)
+    await expired.wait()
+
+
+class OnZooKeeper(MetaStoreContract):
+    servers: str
+    ports: list[int]
+    root: str
+    sessions: list[ZooKeeperStore]
+
+    async def start(self) -> None:
+        self.root = new_root()
+        self.sessions = []
+
+    async def stop(self) -> None:
+        for session in self.sessions:
+            await session.close()
+
+    async def connect(self) -> MetaStore:
+        session = await open_store(self.servers, self.root)
+        self.sessions.append(session)
+        return session
+
+    async def expire(self, session: MetaStore) -> None:
+        assert isinstance(session, ZooKeeperStore)
+        await expire(session, self.ports[0])
+
+    async def settle(self) -> None:
+        """The reply to a write comes after everything that its server knew before."""
+        for _ in range(2):
+            for session in self.sessions:
+                with suppress(SessionExpired):
+                    await session.set("/", b"")
+        await asyncio.sleep(0)
+
+
+class TestOn38(OnZooKeeper):
+    @pytest.fixture(scope="class", autouse=True)
+    @staticmethod
+    def server(request: pytest.FixtureRequest) -> Iterator[None]:
+        yield from alone("3.8", request)
+
+
+class TestOn39(OnZooKeeper):
+    @pytest.fixture(scope="class", autouse=True)
+    @staticmethod
+    def server(request: pytest.FixtureRequest) -> Iterator[None]:
+        yield from alone("3.9", request)
+
+
+class TestOnThree(OnZooKeeper):
+    @pytest.fixture(scope="class", autouse=True)
+    @staticmethod
+    def server(request: pytest.FixtureRequest) -> Iterator[None]:
+        skip_without("3.8")
+        with Ensemble("3.8") as ensemble:
+            request.cls.servers = ensemble.connect
+            request.cls.ports = [server.port for server in ensemble.servers]
+            yield
+
+
+def skip_without(release: str) -> None:
+    reason = missing(release)
+    if reason:
+        pytest.skip(reason)
+
+
+def alone(release: str, request: pytest.FixtureRequest) -> Iterator[None]:
+    skip_without(release)
+    with ZooKeeper(release) as server:
+        request.cls.servers = server.connect
+        request.cls.ports = [server.port]
+        yield
+
+
+# One session through a relay that the test cuts, and another beside it.
+
+
+class Relay:
+    """Passes bytes on to a server until it is `cut`; `deafen` drops what the server says."""
+
+    def __init__(self, target: int) -> None:
+        self.port = 0
+        self._target = target
+        self._open = True
+        self._deaf = False
+        self._server: asyncio.Server | None = None
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._relay, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        self.cut()
+        assert self._server is not None
+        self._server.close()
+        await asyncio.sleep(0)
+
+    def cut(self) -> None:
+        self._open = False
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    def deafen(self) -> None:
+        self._deaf = True
+
+    def mend(self) -> None:
+        self._open, self._deaf = True, False
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._open:
+            writer.transport.abort()
+            return
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers += [writer, to_server]
+        await asyncio.gather(self._pass(reader, to_server, from_client=True), self._pass(from_server, writer))
+
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, from_client: bool = False
+    ) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                if from_client or not self._deaf:
+                    writer.write(data)
+        writer.transport.abort()
+
+
+class Pair:
+    """`store` is the session whose relay is cut, `other` the one beside it; `states` is what `store` told."""
+
+    store: ZooKeeperStore
+    other: ZooKeeperStore
+
+    def __init__(self, server: ZooKeeper) -> None:
+        self.server = server
+        self.relay = Relay(server.port)
+        self.states: list[SessionState] = []
+
+    async def wait_for(self, state: SessionState) -> None:
+        async with asyncio.timeout(30):
+            while not self.states or self.states[-1] is not state:
+                await asyncio.sleep(0.01)
+
+
+def on_a_pair(test: Callable[[Pair], Awaitable[None]]) -> Callable[[ZooKeeper], None]:
+    def run(server: ZooKeeper) -> None:
+        async def whole() -> None:
+            pair = Pair(server)
+            await pair.relay.start()
+            root = new_root()
+            pair.other = await open_store(server.connect, root)
+            pair.store = await open_store(f"127.0.0.1:{pair.relay.port}", root, session_ms=2_000)
+            pair.store.listen(pair.states.append)
+            try:
+                await test(pair)
+            finally:
+                await pair.store.close()
+                await pair.other.close()
+                await pair.relay.stop()
+
+        asyncio.run(whole())
+
+    run.__name__ = test.__name__
+    run.__doc__ = test.__doc__
+    return run
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ZooKeeper]:
+    skip_without("3.8")
+    with ZooKeeper("3.8") as running:
+        yield running
+
+
+@on_a_pair
+async def test_a_broken_connection_does_not_end_the_session(pair: Pair) -> None:
+    store = pair.store
+    await store.create("/mine", ephemeral=True)
+    session = store.session_id
+    pair.relay.cut()
+    await pair.wait_for(SessionState.SUSPENDED)
+    waiting = asyncio.create_task(store.create("/later"))
+    reading = asyncio.create_task(store.get_many(["/mine", "/later", "/none"]))
+    await asyncio.sleep(0.2)
+    assert not waiting.done()
+    pair.relay.mend()
+    assert await waiting == "/later"
+    assert [found is not None for found in await reading] == [True, True, False]
+    assert store.session_id == session
+    assert pair.states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+
+
+@on_a_pair
+async def test_a_read_whose_reply_was_lost_is_sent_again(pair: Pair) -> None:
+    await pair.store.create("/a", b"1")
+    pair.relay.deafen()
+    reading = asyncio.create_task(pair.store.get("/a"))
+    await asyncio.sleep(0.2)
+    pair.relay.cut()
+    pair.relay.mend()
+    assert (await reading)[0] == b"1"
+
+
+@on_a_pair
+async def test_a_write_whose_reply_was_lost_raises_connection_loss(pair: Pair) -> None:
+    pair.relay.deafen()
+    writing = asyncio.create_task(pair.store.create("/a", b"1"))
+    while await pair.other.exists("/a") is None:
+        await asyncio.sleep(0.01)
+    pair.relay.cut()
+    pair.relay.mend()
+    with pytest.raises(ConnectionLoss):
+        await writing
+    assert (await pair.store.get("/a"))[0] == b"1"
+
+
+@on_a_pair
+async def test_watches_outlive_a_connection_and_tell_what_was_missed(pair: Pair) -> None:
+    """Once each, and nothing of what did not change."""
+    store, other = pair.store, pair.other
+    for path in ("/changed", "/deleted", "/parent", "/same", "/gone", "/again"):
+        await store.create(path)
+    seen: list[WatchEvent] = []
+    for path in ("/changed", "/deleted", "/same", "/again"):
+        await store.get(path, seen.append)
+    for path in ("/created", "/never"):
+        await store.exists(path, seen.append)
+    for path in ("/parent", "/gone", "/same"):
+        await store.children(path, seen.append)
+    pair.relay.cut()
+    await pair.wait_for(SessionState.SUSPENDED)
+    await other.set("/changed", b"1")
+    await other.create("/created")
+    await other.create("/parent/child")
+    for path in ("/deleted", "/gone", "/again"):
+        await other.delete(path)
+    await other.create("/again")
+    pair.relay.mend()
+    await pair.wait_for(SessionState.CONNECTED)
+    await store.set("/", b"")
+    assert sorted(seen, key=lambda event: event.path) == [
+        WatchEvent(Change.CHANGED, "/again"),
+        WatchEvent(Change.CHANGED, "/changed"),
+        WatchEvent(Change.CREATED, "/created"),
+        WatchEvent(Change.DELETED, "/deleted"),
+        WatchEvent(Change.DELETED, "/gone"),
+        WatchEvent(Change.CHILDREN, "/parent"),
+    ]
+    seen.clear()
+    await other.set("/same", b"1")
+    await other.create("/same/child")
+    await other.create("/never")
+    await other.set("/changed", b"2")
+    await store.set("/", b"")
+    assert seen == [
+        WatchEvent(Change.CHANGED, "/same"),
+        WatchEvent(Change.CHILDREN, "/same"),
+        WatchEvent(Change.CREATED, "/never"),
+    ]
+
+
+@on_a_pair
+async def test_a_session_that_is_cut_off_for_too_long_has_expired_until_it_is_renewed(pair: Pair) -> None:
+    store, other = pair.store, pair.other
+    await store.create("/mine", ephemeral=True)
+    session = store.session_id
+    seen: list[WatchEvent] = []
+    await store.get("/mine", seen.append)
+    pair.relay.cut()
+    await pair.wait_for(SessionState.SUSPENDED)
+    waiting = asyncio.create_task(store.create("/later"))
+    while await other.exists("/mine") is not None:
+        await asyncio.sleep(0.05)
+    pair.relay.mend()
+    with pytest.raises(SessionExpired):
+        await waiting
+    await pair.wait_for(SessionState.EXPIRED)
+    await asyncio.sleep(0.5)  # kazoo by itself would have connected again
+    with pytest.raises(SessionExpired):
+        await store.get("/")
+    await store.renew()
+    assert store.session_id != session
+    assert await store.exists("/mine") is None
+    await store.create("/mine", ephemeral=True)
+    await other.set("/mine", b"1")
+    assert await other.exists("/later") is None
+    assert seen == []
+    assert pair.states == [SessionState.SUSPENDED, SessionState.EXPIRED, SessionState.CONNECTED]
+
+
+@on_a_pair
+async def test_one_who_has_given_up_does_not_disturb_the_next(pair: Pair) -> None:
+    reads = [asyncio.create_task(pair.store.get("/")) for _ in range(30)]
+    await asyncio.sleep(0)
+    for read in reads:
+        read.cancel()
+    await asyncio.wait(reads)
+    assert await pair.store.children("/") == []
+
+
+@on_a_pair
+async def test_requests_under_way_are_bounded(pair: Pair) -> None:
+    store, most = pair.store, 0
+    send = store._link.send
+
+    def counted(request: object) -> None:
+        nonlocal most
+        most = max(most, len(store._sent))
+        send(request)  # type: ignore[arg-type]
+
+    store._link.send = counted  # type: ignore[assignment,method-assign]
+    await store.get_many(["/"] * 500)
+    assert most == 10
+
+
+@on_a_pair
+async def test_what_zookeeper_would_hang_up_on_is_refused(pair: Pair) -> None:
+    with pytest.raises(MetaError, match="too large"):
+        await pair.store.multi([Create(f"/{n}", b"x" * 1000) for n in range(1_000)])
+    with pytest.raises(MetaError, match="too large"):
+        await pair.store.create("/a", b"x" * (MAX_REQUEST_BYTES + 1))
+    await pair.store.create("/a", b"x" * (MAX_REQUEST_BYTES - 100))
+    await pair.store.multi([Create(f"/{n}", b"x" * 1000) for n in range(900)])
+    assert pair.states == []
+
+
+@on_a_pair
+async def test_the_epoch_of_a_registration_is_in_the_reply_to_its_transaction(pair: Pair) -> None:
+    made, written = await pair.store.multi([Create("/1", b"a", ephemeral=True), Set("/1", b"b")])
+    stat = await pair.other.exists("/1")
+    assert isinstance(written, Stat)
+    assert (made, written) == ("/1", stat)
+    assert written.ephemeral_owner == pair.store.session_id
+
+
+def test_the_root_is_made_and_nothing_is_written_beside_it(server: ZooKeeper) -> None:
+    async def whole() -> None:
+        root = new_root()
+        store, plain = await open_store(server.connect, f"{root}/a/b"), await open_store(server.connect, "")
+        await ensure_path(store, "/brokers/ids")
+        assert await plain.children(f"{root}/a/b/brokers") == ["ids"]
+        made = await store.create("/brokers/n_", sequential=True)
+        assert made == "/brokers/n_0000000001"
+        assert (await store.multi([Create("/brokers/n_", sequential=True)]))[0] == "/brokers/n_0000000002"
+        await store.close()
+        await plain.close()
+
+    asyncio.run(whole())
+
+
+def test_a_zookeeper_that_is_not_there_is_waited_for_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    port = free_port()
+
+    async def whole() -> None:
+        clock = SystemClock()
+        settings = ZooKeeperSettings(f"127.0.0.1:{port}", "/cluster", SESSION_MS, 10)
+        timers = LoopTimers(asyncio.get_running_loop(), clock).timers
+        with pytest.raises(ConnectionLoss, match=f"127.0.0.1:{port}/cluster: .*Connection refused"):
+            await ZooKeeperStore.connect(settings, 5_500, clock, timers)
+
+    asyncio.run(whole())
+    assert f"waiting for ZooKeeper at 127.0.0.1:{port}/cluster: Connection refused" in caplog.text
+
+
+def test_a_server_that_hangs_never_blocks_the_loop() -> None:
+    skip_without("3.8")
+
+    async def whole(server: ZooKeeper) -> None:
+        store = await open_store(server.connect, "", session_ms=10_000)
+        server.suspend()
+        loop = asyncio.get_running_loop()
+        try:
+            requests = [asyncio.create_task(store.exists("/")) for _ in range(1_000)]
+            longest = 0.0
+            for _ in range(30):
+                begun = loop.time()
+                await asyncio.sleep(0.1)
+                longest = max(longest, loop.time() - begun)
+            assert not any(request.done() for request in requests)
+        finally:
+            server.resume()
+        await asyncio.gather(*requests)
+        assert longest < 1
+        await store.close()
+
+    with ZooKeeper("3.8") as server:
+        asyncio.run(whole(server))
+
+
+def test_a_server_that_dies_is_replaced_by_another_of_the_ensemble() -> None:
+    skip_without("3.8")
+
+    async def whole(ensemble: Ensemble) -> None:
+        store = await open_store(ensemble.connect, "")
+        session = store.session_id
+        await store.create("/mine", ephemeral=True)
+        ensemble.leader.kill()
+        await asyncio.wait_for(store.children("/"), 30)
+        while True:
+            try:
+                await asyncio.wait_for(store.set("/mine", b"1"), 30)
+                break
+            except ConnectionLoss:
+                continue
+        assert store.session_id == session
+        await store.close()
+
+    with Ensemble("3.8") as ensemble:
+        asyncio.run(whole(ensemble))
+
+
+def test_the_server_says_how_long_a_session_lives(server: ZooKeeper) -> None:
+    async def whole() -> None:
+        store = await open_store(server.connect, "", session_ms=1)
+        assert store.session_timeout_ms == 2 * TICK_MS
+        await store.close()
+
+    asyncio.run(whole())
