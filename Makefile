@@ -3,7 +3,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 INSTALLED := .venv/.installed
 
-.PHONY: man deb run test test-slow test-long test-all compatibility check fmt docs bench spark test-spark bench-spark
+.PHONY: man deb run sim test test-slow test-long test-all compatibility check fmt docs bench spark test-spark bench-spark
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -36,6 +36,12 @@ $(INSTALLED)-test-spark: pyproject.toml | .venv/bin/python
 
 run: $(INSTALLED)
 	$(PY) -m kafkad $(ARGS)
+
+# A simulated cluster under faults: SEED and STEPS say which run; ARGS="--runs 100" tries that many seeds.
+SEED ?= 1
+STEPS ?= 100000
+sim: $(INSTALLED)-test
+	$(PY) -m tests.sim --seed $(SEED) --steps $(STEPS) $(ARGS)
 
 # The fast tests take all cores; ARGS="-n 0" has them run one after the other, in this process.
 test: $(INSTALLED)-test

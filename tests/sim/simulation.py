@@ -1,0 +1,191 @@
+"""One run of a simulated cluster: a seed, a number of steps, and all that must hold."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+from tests.sim.faults import Faults
+from tests.sim.history import History, Violation
+from tests.sim.invariants import Invariants
+from tests.sim.machines import Machine
+from tests.sim.network import Network
+from tests.sim.store import StoreServer
+from tests.sim.workload import Administrator, Client, Committer, Consumer, Producer
+from tests.sim.world import World
+
+_CHECK_EVERY = 50
+_LOGS_EVERY = 10_000
+_SETTLE_S = 90
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What came of a run. `violation` is None when everything held."""
+
+    seed: int
+    steps: int
+    seconds: float
+    acknowledged: int
+    read: int
+    committed: int
+    restarts: int
+    trace_hash: str
+    violation: str | None = None
+    trace: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        verdict = "everything held" if self.violation is None else f"VIOLATION: {self.violation}"
+        return (
+            f"seed {self.seed}: {self.steps} steps, {self.seconds:.1f} s, {self.acknowledged} records acknowledged, "
+            f"{self.read} read, offset {self.committed} committed, {self.restarts} restarts, trace {self.trace_hash}: "
+            f"{verdict}"
+        )
+
+
+class Simulation:
+    def __init__(self, seed: int, directory: str) -> None:
+        self.seed = seed
+        self.world = World(seed)
+        self.network = Network(self.world)
+        self.store = StoreServer(self.world, self.network)
+        self.history = History()
+        brokers = list(range(1, self.world.random.choice((3, 3, 4)) + 1))
+        self.machines = [Machine(self.world, self.network, self.store, directory, broker) for broker in brokers]
+        self.invariants = Invariants(self.history, self.store, self.machines)
+        self.faults = Faults(self.world, self.network, self.store, self.machines, self._may_lose_power)
+        self.clients = self._make_clients(brokers)
+
+    def _make_clients(self, brokers: list[int]) -> list[Client]:
+        def who(name: str) -> tuple[Any, ...]:
+            return self.world, self.network, self.history, name, brokers
+
+        return [
+            Administrator(*who("admin")),
+            Producer(*who("all"), acks=-1, idempotent=False),
+            Producer(*who("once"), acks=-1, idempotent=True),
+            Producer(*who("one"), acks=1, idempotent=False),
+            Consumer(*who("reader-1")),
+            Consumer(*who("reader-2")),
+            Committer(*who("group"), coordinator=self._coordinator),
+        ]
+
+    def _coordinator(self) -> int:
+        for place, state in self.invariants.states().items():
+            if self.history.names.get(place.topic_id) == "__consumer_offsets":
+                return state.leader
+        return -1
+
+    def _may_lose_power(self, machine: Machine) -> bool:
+        return False
+
+    def run(self, steps: int) -> None:
+        """Violation when something does not hold."""
+        for machine in self.machines:
+            machine.start()
+        for client in self.clients:
+            client.loop.start(self._noting_failure(client))
+        self.world.after(2.0, self.faults.begin)
+        while self.world.steps < steps:
+            self._step()
+        self.faults.end()
+        self._settle()
+        self.invariants.check_converged()
+
+    async def _noting_failure(self, client: Client) -> None:
+        try:
+            await client.run()
+        except Exception as error:
+            self.world.troubles.append(f"{type(error).__name__}: {error}")
+            raise
+
+    def _step(self) -> None:
+        world = self.world
+        assert world.step()
+        if world.steps % _CHECK_EVERY == 0:
+            self.invariants.check()
+        if world.steps % _LOGS_EVERY == 0:
+            self.invariants.check_logs()
+
+    def _settle(self) -> None:
+        """Clients have their last answers, then the cluster becomes whole."""
+        for client in self.clients:
+            client.loop.die()
+        end_s = self.world.now + _SETTLE_S
+        while self.invariants.unconverged() is not None:
+            if self.world.now > end_s:
+                raise Violation(f"not whole {_SETTLE_S} s after the last fault: {self.invariants.unconverged()}")
+            for _ in range(_CHECK_EVERY):
+                self._step()
+
+    def report(self, violation: str | None) -> Report:
+        return Report(
+            seed=self.seed,
+            steps=self.world.steps,
+            seconds=self.world.now,
+            acknowledged=sum(map(len, self.history.acked.values())),
+            read=sum(map(len, self.history.read.values())),
+            committed=self.history.committed,
+            restarts=sum(machine.starts for machine in self.machines) - len(self.machines),
+            trace_hash=self.world.trace_hash,
+            violation=violation,
+            trace=list(self.world.lines),
+        )
+
+
+def run(seed: int, steps: int) -> Report:
+    directory = tempfile.mkdtemp(prefix="kafkad-sim-")
+    simulation = Simulation(seed, directory)
+    try:
+        with (
+            simulation.world.governed(),
+            mock.patch("kafkad.net.client._socket_to", simulation.network.connect),
+            _errors_are_troubles(simulation.world, directory),
+        ):
+            try:
+                simulation.run(steps)
+            except Violation as violation:
+                return simulation.report(str(violation))
+            finally:
+                for machine in simulation.machines:
+                    machine.kill()
+                for client in simulation.clients:
+                    client.loop.die()
+        return simulation.report(None)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class _Troubles(logging.Handler):
+    """An internal error that a broker logs is one that it should not have."""
+
+    def __init__(self, world: World, directory: str) -> None:
+        super().__init__()
+        self._world = world
+        self._directory = directory
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage().replace(self._directory, "")
+        self._world.note("log", record.levelname, record.name, message)
+        if record.exc_info or "internal error" in message:
+            why = repr(record.exc_info[1]) if record.exc_info else ""
+            self._world.troubles.append(f"{message} {why}")
+
+
+@contextmanager
+def _errors_are_troubles(world: World, directory: str) -> Iterator[None]:
+    handler = _Troubles(world, directory)
+    log = logging.getLogger("kafkad")
+    propagate, log.propagate = log.propagate, False
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = propagate
