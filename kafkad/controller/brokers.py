@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable
+from functools import partial
 
 from kafkad.controller.deletion import Deletions
 from kafkad.controller.election import for_shutdown, without_replica
 from kafkad.controller.leadership import Leadership
+from kafkad.controller.nodes import readable
 from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import Delete, NoNode, Watch
@@ -20,13 +22,14 @@ from kafkad.wire.messages.leader_and_isr import LeaderAndIsrResponse
 
 async def read_brokers(lead: Leadership, watch: Watch | None = None) -> dict[int, BrokerInfo]:
     """All registered brokers with their epochs."""
-    ids = [int(name) for name in await lead.store.children(BROKER_IDS, watch)]
+    ids = [int(name) for name in await lead.store.children(BROKER_IDS, watch) if name.isdecimal()]
     nodes = await lead.store.get_many([Broker.path(broker) for broker in ids])
-    return {
-        broker: Broker.decode(broker, node[0], node[1].czxid).broker
+    found = [
+        readable(Broker.path(broker), partial(Broker.decode, broker, node[0], node[1].czxid))
         for broker, node in zip(ids, nodes, strict=True)
         if node is not None
-    }
+    ]
+    return {registration.broker.id: registration.broker for registration in found if registration is not None}
 
 
 class Brokers:
@@ -100,7 +103,12 @@ class Brokers:
         names = await self._lead.store.children(LogDirEvent.PARENT, watch)
         paths = [f"{LogDirEvent.PARENT}/{name}" for name in names]
         nodes = await self._lead.store.get_many(paths)
-        brokers = {LogDirEvent.decode(node[0]) for node in nodes if node is not None}
+        noted = [
+            readable(path, partial(LogDirEvent.decode, node[0]))
+            for path, node in zip(paths, nodes, strict=True)
+            if node is not None
+        ]
+        brokers = [broker for broker in noted if broker is not None]
         batch = self._lead.batch()
         for tp in self._hosted(self._state.replicas_on(brokers)):
             here = [r for r in self._state.entry(tp).assignment.replicas if r in brokers]

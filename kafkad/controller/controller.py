@@ -20,7 +20,7 @@ from kafkad.controller.channel import Connect
 from kafkad.controller.features import FeatureUpdate
 from kafkad.controller.isr import IsrResult
 from kafkad.controller.leaders import ElectionKind, Outcomes
-from kafkad.controller.leadership import Answers, ControllerMoved, ControllerParts, Leadership, storage_refused
+from kafkad.controller.leadership import Answers, ControllerMoved, ControllerParts, InDoubt, Leadership, storage_refused
 from kafkad.controller.reassignments import Target
 from kafkad.controller.term import ControllerSettings, Term
 from kafkad.controller.topics import CheckConfig, MorePartitions, NewTopic, TopicResult
@@ -236,7 +236,7 @@ class Controller:
             except (Exception, asyncio.CancelledError) as e:
                 if not done.done():
                     done.set_exception(ControllerMoved() if isinstance(e, asyncio.CancelledError) else e)
-                if not isinstance(e, (KafkaError, MetaError)) or isinstance(e, ControllerMoved):
+                if not isinstance(e, (KafkaError, MetaError)) or isinstance(e, (ControllerMoved, InDoubt)):
                     raise
             else:
                 if not done.done():
@@ -254,6 +254,10 @@ class Controller:
                 log.info("broker %d is no longer the controller", self._settings.broker)
                 await self._resign()
                 self._queue.put_nowait(self._look)
+            except ConnectionLoss as e:
+                log.error("the controller lost the metadata store amid a change, and begins a new term: %s", e)
+                await self._resign()
+                self._look_later()
             except MetaError as e:
                 log.error("the controller failed to carry out a change: %s", e)
             except Exception:
@@ -320,7 +324,7 @@ class Controller:
         self._term = term
         try:
             return await term.begin()
-        except MetaError:
+        except BaseException:
             await self._resign()
             raise
 
@@ -356,8 +360,16 @@ class Controller:
         try:
             if not await self._see_controller():
                 await self._elect()
-        except ConnectionLoss as e:
+        except (ControllerMoved, SessionExpired):
+            raise
+        except Exception as e:
+            self._look_later()
+            if not isinstance(e, MetaError):
+                raise
             log.error("controller election failed; retrying: %s", e)
+
+    def _look_later(self) -> None:
+        if self._retry is None:
             self._retry = self._after(ELECTION_RETRY_MS, self._look_again)
 
     def _after(self, ms: float, action: Callable[[], None]) -> Timer:

@@ -7,19 +7,35 @@ replaced without noticing can change nothing: it gets ControllerMoved and has to
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from kafkad.controller.channel import BrokerQueue, Connect, Request, Response, Sleep
 from kafkad.controller.election import after_failure
+from kafkad.controller.nodes import readable
 from kafkad.controller.requests import RequestBatch, Sender
 from kafkad.controller.state import ClusterState, PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.store import BadVersion, Check, MetaError, MetaStore, MultiFailed, Operation, Result, Set, Stat
+from kafkad.meta.store import (
+    BadVersion,
+    Check,
+    ConnectionLoss,
+    MetaError,
+    MetaStore,
+    MultiFailed,
+    NoNode,
+    Operation,
+    Result,
+    Set,
+    Stat,
+)
 from kafkad.meta.znodes import ControllerEpoch, Partition
 from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
 from kafkad.names import TopicPartition
+
+log = logging.getLogger(__name__)
 
 Decide = Callable[[TopicPartition, PartitionEntry], PartitionState | None]
 """The state that a partition shall have, None for the one that it has."""
@@ -30,6 +46,10 @@ class ControllerMoved(KafkaError):
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.NOT_CONTROLLER, "Another broker has become the controller")
+
+
+class InDoubt(ConnectionLoss):
+    """The store could not be reached while states were written: some may have been, and nobody was told of them."""
 
 
 class ControllerParts(NamedTuple):
@@ -75,10 +95,22 @@ class Leadership:
     async def change(
         self, partitions: Iterable[TopicPartition], decide: Decide
     ) -> dict[TopicPartition, PartitionState | None]:
-        """Writes what `decide` says for each partition and announces it; decides again if somebody else wrote first."""
+        """Writes what `decide` says for each partition; decides again if somebody else wrote first. Raises InDoubt."""
         partitions = list(partitions)
-        outcomes = await asyncio.gather(*[self._change(tp, decide) for tp in partitions])
-        return dict(zip(partitions, outcomes, strict=True))
+        outcomes = await asyncio.gather(*[self._change(tp, decide) for tp in partitions], return_exceptions=True)
+        changed: dict[TopicPartition, PartitionState | None] = {}
+        failed: list[BaseException] = []
+        for tp, outcome in zip(partitions, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                failed.append(outcome)
+            else:
+                changed[tp] = outcome
+        if failed:
+            first = next((e for e in failed if isinstance(e, ControllerMoved)), failed[0])
+            if isinstance(first, ConnectionLoss):
+                raise InDoubt(first.path, str(first)) from first
+            raise first
+        return changed
 
     async def _change(self, tp: TopicPartition, decide: Decide) -> PartitionState | None:
         entry = self.state.entry(tp)
@@ -92,6 +124,9 @@ class Leadership:
             except BadVersion:
                 await self._read_again(path, entry)
                 continue
+            except NoNode:
+                log.error("%s is gone from the metadata store: %s stays as it is until it is there again", path, tp)
+                return None
             assert isinstance(stat, Stat)
             if wanted.leader != NO_LEADER and entry.state is not None and wanted.leader not in entry.state.isr:
                 self.parts.on_unclean(tp, wanted.leader)
@@ -100,8 +135,8 @@ class Leadership:
 
     async def _read_again(self, path: str, entry: PartitionEntry) -> None:
         data, stat = await self.store.get(path)
-        entry.state = Partition.decode(data, stat.version)
-        if entry.state.controller_epoch > self.epoch:
+        entry.state = readable(path, lambda: Partition.decode(data, stat.version))
+        if entry.state is not None and entry.state.controller_epoch > self.epoch:
             raise ControllerMoved
 
     def repaired(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:

@@ -1,26 +1,33 @@
-"""Reads topics from the store: after the controller's election, and when another process created some."""
+"""Reads topics from the store: after the controller's election, and when somebody else writes them."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import Sequence
+from functools import partial
 
 from kafkad.controller.election import first_leader
 from kafkad.controller.leadership import Leadership
+from kafkad.controller.nodes import readable
 from kafkad.controller.state import PartitionEntry, TopicEntry
 from kafkad.controller.topics import new_partition
-from kafkad.meta.store import Create, NodeExists, Set, Stat
+from kafkad.meta.store import Create, NodeExists, Set, Stat, Watch
 from kafkad.meta.znodes import Partition, Topic
 from kafkad.model import PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.turns import Turns
 
 
-async def load_topics(lead: Leadership, names: Sequence[str]) -> None:
-    """Adds `names` to the state, with ids for topics that have none yet and the states of all partitions."""
-    nodes = await lead.store.get_many([Topic.path(name) for name in names])
-    topics = [await _topic(lead, name, *node) for name, node in zip(names, nodes, strict=True) if node is not None]
+async def load_topics(lead: Leadership, names: Sequence[str], watch: Watch | None = None) -> None:
+    """Adds `names` to the state, with ids for topics that have none yet and the states of all partitions.
+
+    `watch` hears of each topic's next write.
+    """
+    nodes = await lead.store.get_many([Topic.path(name) for name in names], watch)
+    found = [await _topic(lead, name, *node) for name, node in zip(names, nodes, strict=True) if node is not None]
+    topics = [topic for topic in found if topic is not None]
     await _load_states(lead, topics)
     turns = Turns()
     for topic in topics:
@@ -31,14 +38,30 @@ async def load_topics(lead: Leadership, names: Sequence[str]) -> None:
                 lead.state.reassigning.add(TopicPartition(topic.name, partition))
 
 
-async def _topic(lead: Leadership, name: str, data: bytes, stat: Stat) -> TopicEntry:
-    text = Topic.decode(data)
+async def _topic(lead: Leadership, name: str, data: bytes, stat: Stat) -> TopicEntry | None:
+    text = readable(Topic.path(name), lambda: Topic.decode(data))
+    if text is None:
+        return None
     topic = TopicEntry(name, text.topic_id)
     topic.partitions = {p: PartitionEntry(assignment) for p, assignment in sorted(text.partitions.items())}
     if topic.topic_id == NO_TOPIC_ID:
         topic.topic_id = os.urandom(16)
         await lead.write([Set(Topic.path(name), topic.znode().encode(), stat.version)])
     return topic
+
+
+async def load_more_partitions(lead: Leadership, name: str, watch: Watch) -> None:
+    """Adds partitions that somebody wrote into the node of a known topic; one that is being deleted gets none."""
+    path, topic = Topic.path(name), lead.state.topics[name]
+    [node] = await lead.store.get_many([path], watch)
+    text = None if node is None else readable(path, partial(Topic.decode, node[0]))
+    if node is None or text is None:
+        return
+    added = {p: PartitionEntry(text.partitions[p]) for p in sorted(text.partitions.keys() - topic.partitions.keys())}
+    if added and name in lead.state.deleting:
+        await lead.write([Set(path, topic.znode().encode(), node[1].version)])
+    else:
+        topic.partitions |= added
 
 
 async def _load_states(lead: Leadership, topics: Sequence[TopicEntry]) -> None:
@@ -48,30 +71,32 @@ async def _load_states(lead: Leadership, topics: Sequence[TopicEntry]) -> None:
             paths.append(Partition.path(topic.name, partition))
             entries.append(entry)
     turns = Turns()
-    for entry, node in zip(entries, await lead.store.get_many(paths), strict=True):
+    for path, entry, node in zip(paths, entries, await lead.store.get_many(paths), strict=True):
         await turns.give_way()
         if node is not None:
-            entry.state = Partition.decode(node[0], node[1].version)
+            entry.state = readable(path, partial(Partition.decode, node[0], node[1].version))
 
 
 async def bring_online(lead: Leadership) -> list[TopicPartition]:
     """Gives a first state to partitions that have none: made by a tool, or by a controller that did not get further."""
-    made = []
-    for tp, entry in list(lead.state.partitions()):
-        if entry.state is not None or lead.state.going(tp.topic):
-            continue
-        elected = first_leader(entry.assignment.replicas, lead.state.live)
-        if elected is None:
-            continue
-        state = PartitionState(leader=elected.leader, leader_epoch=0, isr=elected.isr, controller_epoch=lead.epoch)
-        await _create_parents(lead, tp)
-        await lead.write(new_partition(tp.topic, tp.partition, state)[-1:])
-        entry.state = state
-        made.append(tp)
-    return made
+    new = [
+        (tp, entry) for tp, entry in lead.state.partitions() if entry.state is None and not lead.state.going(tp.topic)
+    ]
+    made = await asyncio.gather(*[_bring_online(lead, tp, entry) for tp, entry in new])
+    return [tp for (tp, _), done in zip(new, made, strict=True) if done]
 
 
-async def _create_parents(lead: Leadership, tp: TopicPartition) -> None:
+async def _bring_online(lead: Leadership, tp: TopicPartition, entry: PartitionEntry) -> bool:
+    elected = first_leader(entry.assignment.replicas, lead.state.live)
+    if elected is None:
+        return False
+    state = PartitionState(leader=elected.leader, leader_epoch=0, isr=elected.isr, controller_epoch=lead.epoch)
     for path in (Topic.partitions_path(tp.topic), Partition.parent(tp.topic, tp.partition)):
         with contextlib.suppress(NodeExists):
             await lead.write([Create(path)])
+    try:
+        await lead.write(new_partition(tp.topic, tp.partition, state)[-1:])
+    except NodeExists:
+        return False  # it cannot be read, and may say that there are records elsewhere
+    entry.state = state
+    return True

@@ -13,13 +13,14 @@ from dataclasses import replace
 from kafkad.controller.deletion import Deletions
 from kafkad.controller.election import reassigned
 from kafkad.controller.leaders import Outcomes
-from kafkad.controller.leadership import Leadership
+from kafkad.controller.leadership import InDoubt, Leadership
+from kafkad.controller.nodes import readable
 from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.store import Delete, NoNode, Set, Watch
+from kafkad.meta.store import ConnectionLoss, Delete, NoNode, Set, Watch
 from kafkad.meta.znodes import Reassignments as ReassignmentsNode
 from kafkad.meta.znodes import Topic
-from kafkad.model import PartitionAssignment, PartitionState
+from kafkad.model import NO_LEADER, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
 from kafkad.turns import Turns
 
@@ -34,8 +35,16 @@ class Reassignments:
         self._lead = lead
         self._state = lead.state
         self._deletions = deletions
+        self._asked_by_node: dict[TopicPartition, tuple[int, ...]] = {}
+        """The content of `/admin/reassign_partitions`."""
 
     async def alter(self, targets: Mapping[TopicPartition, Target]) -> Outcomes:
+        outcomes = await self._alter(targets)
+        replaced = [tp for tp, error in outcomes.items() if error is None and tp in self._asked_by_node]
+        await self._forget_asked(replaced)
+        return outcomes
+
+    async def _alter(self, targets: Mapping[TopicPartition, Target]) -> Outcomes:
         outcomes: Outcomes = {}
         turns = Turns()
         for tp, target in targets.items():
@@ -55,19 +64,37 @@ class Reassignments:
         return {tp: self._state.entry(tp).assignment for tp in sorted(wanted)}
 
     async def take_over(self, watch: Watch) -> None:
-        """Starts what a tool of before Kafka 2.4 wrote into the store, and removes that node."""
+        """Starts what a tool of before Kafka 2.4 wrote into the store.
+
+        Partitions disappear from the node as they arrive, and the node with the last one: the tool waits for that.
+        """
         if not await self._lead.store.exists(ReassignmentsNode.PATH, watch):
+            self._asked_by_node = {}
             return
         data, _ = await self._lead.store.get(ReassignmentsNode.PATH)
-        await self.alter(dict(ReassignmentsNode.decode(data)))
+        asked = readable(ReassignmentsNode.PATH, lambda: ReassignmentsNode.decode(data)) or {}
+        before, self._asked_by_node = self._asked_by_node, asked
+        await self._alter({tp: target for tp, target in asked.items() if before.get(tp) != target})
+        over = [tp for tp in self._asked_by_node if tp not in self._state.reassigning]
+        if over or not asked:
+            await self._forget_asked(over)
+
+    async def _forget_asked(self, partitions: Collection[TopicPartition]) -> None:
+        if not partitions and self._asked_by_node:
+            return
+        for tp in partitions:
+            self._asked_by_node.pop(tp, None)
+        text = ReassignmentsNode.encode(self._asked_by_node)
         with contextlib.suppress(NoNode):
-            await self._lead.write([Delete(ReassignmentsNode.PATH)])
+            await self._lead.write(
+                [Set(ReassignmentsNode.PATH, text) if self._asked_by_node else Delete(ReassignmentsNode.PATH)]
+            )
 
     async def go_on(self, brokers: Collection[int] | None = None) -> None:
         """Continues reassignments after an election, or because `brokers` came."""
         for tp in sorted(self._state.reassigning):
             assignment = self._state.entry(tp).assignment
-            if brokers is None or not set(brokers).isdisjoint(assignment.replicas):
+            if brokers is None or not set(brokers).isdisjoint(target(assignment)):
                 await self._begin(tp, assignment)
 
     async def in_sync_changed(self, partitions: Iterable[TopicPartition]) -> None:
@@ -86,7 +113,13 @@ class Reassignments:
             raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
         if entry is None or tp.topic in self._state.deleting:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
-        return towards(current, origin(current) if target is None else target)
+        planned = towards(current, origin(current) if target is None else target)
+        if entry.state is not None and set(entry.state.isr).isdisjoint(planned.replicas):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Only brokers {list(entry.state.isr)} are in sync, and none of them would keep its replica",
+            )
+        return planned
 
     def _check(self, target: tuple[int, ...], current: PartitionAssignment) -> None:
         problem = None
@@ -131,6 +164,8 @@ class Reassignments:
         await self._drop(tp, before.removing)
         await self._write(tp, entry.assignment)
         self._state.reassigning.discard(tp)
+        if tp in self._asked_by_node:
+            await self._forget_asked([tp])
         batch = self._lead.batch()
         batch.metadata([tp])
         self._lead.send(batch)
@@ -153,7 +188,7 @@ class Reassignments:
         )
 
     async def _drop(self, tp: TopicPartition, replicas: Collection[int]) -> None:
-        """Takes `replicas` out of the ISR and has their logs deleted."""
+        """Takes `replicas` out of the ISR and has their logs deleted. Another in sync leads where one of them did."""
         if not replicas:
             return
 
@@ -162,7 +197,13 @@ class Reassignments:
             if state is None or set(replicas).isdisjoint(state.isr):
                 return None
             isr = tuple(r for r in state.isr if r not in replicas)
-            return replace(state, isr=isr, leader_epoch=state.leader_epoch + 1, controller_epoch=self._lead.epoch)
+            leader = state.leader
+            if leader in replicas:
+                live = self._state.electable(tp, isr)
+                leader = next((r for r in entry.assignment.replicas if r in live), NO_LEADER)
+            return replace(
+                state, leader=leader, isr=isr, leader_epoch=state.leader_epoch + 1, controller_epoch=self._lead.epoch
+            )
 
         changed = await self._lead.change([tp], without)
         batch = self._lead.tell_changed(self._lead.batch(), changed)
@@ -173,9 +214,11 @@ class Reassignments:
     async def _write(self, tp: TopicPartition, assignment: PartitionAssignment) -> None:
         topic = self._state.topics[tp.topic]
         partitions = {**topic.znode().partitions, tp.partition: assignment}
-        await self._lead.write(
-            [Set(Topic.path(tp.topic), Topic(topic_id=topic.topic_id, partitions=partitions).encode())]
-        )
+        path = Topic.path(tp.topic)
+        try:
+            await self._lead.write([Set(path, Topic(topic_id=topic.topic_id, partitions=partitions).encode())])
+        except ConnectionLoss as e:
+            raise InDoubt(path, str(e)) from e
         topic.partitions[tp.partition].assignment = assignment
 
 

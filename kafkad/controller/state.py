@@ -80,6 +80,10 @@ class ClusterState:
         for failed in self.failed_replicas.values():
             failed.difference_update([tp for tp in failed if tp.topic == name])
 
+    def has(self, tp: TopicPartition) -> bool:
+        topic = self.topics.get(tp.topic)
+        return topic is not None and tp.partition in topic.partitions
+
     def entry(self, tp: TopicPartition) -> PartitionEntry:
         """Raises UNKNOWN_TOPIC_OR_PARTITION."""
         topic = self.topics.get(tp.topic)

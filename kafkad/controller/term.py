@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -16,11 +17,12 @@ from kafkad.controller.deletion import Deletions
 from kafkad.controller.isr import Isr, IsrResult
 from kafkad.controller.leaders import ElectionKind, Elections
 from kafkad.controller.leadership import Answers, Leadership
-from kafkad.controller.loading import bring_online, load_topics
+from kafkad.controller.loading import bring_online, load_more_partitions, load_topics
+from kafkad.controller.nodes import readable
 from kafkad.controller.reassignments import Reassignments
 from kafkad.controller.registration import prepare
 from kafkad.controller.topics import CheckConfig, TopicDefaults, Topics
-from kafkad.meta.store import Delete, NodeExists, NoNode, Watch
+from kafkad.meta.store import Change, Delete, NodeExists, NoNode, Watch, WatchEvent
 from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partition, PreferredElections
 from kafkad.model import WantedIsr
 from kafkad.names import TopicPartition
@@ -76,6 +78,8 @@ class Term:
         self.isr = Isr(lead)
         self._settings = settings
         self._balancing: Timer | None = None
+        self._watched: set[str] = set()
+        """Topics whose nodes are watched."""
         self._enqueue = enqueue
         self._after = after
 
@@ -87,13 +91,13 @@ class Term:
         store, lead = self.lead.store, self.lead
         await prepare(store)
         await self._finalize_features()
-        await self._drop_notes(LogDirEvent.PARENT)
-        await self._drop_notes(IsrChange.PARENT)
+        await self._drop_notes(LogDirEvent.PARENT, self._watch(self._log_dirs_failed))
+        await self._drop_notes(IsrChange.PARENT, self._watch(self._isr_noted))
         for broker in (await read_brokers(lead, self._watch(self._brokers_changed))).values():
             lead.add_broker(broker)
-        await load_topics(lead, await store.children(TOPICS, self._watch(self._topics_changed)))
-        await store.children(LogDirEvent.PARENT, self._watch(self._log_dirs_failed))
-        await store.children(IsrChange.PARENT, self._watch(self._isr_noted))
+        names = await store.children(TOPICS, self._watch(self._topics_changed))
+        self._watched = set(names)
+        await load_topics(lead, names, self._topic_written)
         introduction = lead.batch()
         introduction.metadata([], self.state.brokers)
         lead.send(introduction)
@@ -116,9 +120,9 @@ class Term:
         with contextlib.suppress(NodeExists):
             await self.lead.store.create(Features.path(), Features({}).encode())
 
-    async def _drop_notes(self, parent: str) -> None:
-        """Notes to the controller of before: all that they tell is read anyhow."""
-        for name in await self.lead.store.children(parent):
+    async def _drop_notes(self, parent: str, watch: Watch | None = None) -> None:
+        """Notes to the controller of before: all that they tell is read after this. `watch` hears of later ones."""
+        for name in await self.lead.store.children(parent, watch):
             with contextlib.suppress(NoNode):
                 await self.lead.write([Delete(f"{parent}/{name}")])
 
@@ -169,13 +173,26 @@ class Term:
     async def _topics_changed(self) -> None:
         """Topics that this controller makes or removes itself are no news here."""
         names = await self.lead.store.children(TOPICS, self._watch(self._topics_changed))
-        known = self.state.topics
-        new = [name for name in names if name not in known]
-        gone = known.keys() - names
+        gone = self.state.topics.keys() - names
         for name in gone - self.state.deleting.keys():
             self.state.remove_topic(name)
-        if new:
-            await load_topics(self.lead, new)
+        unwatched = [name for name in names if name not in self._watched]
+        self._watched = set(names)
+        await self._read_topics(unwatched)
+
+    def _topic_written(self, event: WatchEvent) -> None:
+        if event.change is Change.CHANGED:
+            name = event.path.removeprefix(f"{TOPICS}/")
+            self._enqueue(lambda: self._read_topics([name]))
+
+    async def _read_topics(self, names: Sequence[str]) -> None:
+        """Takes in topics and partitions that somebody wrote into the store, and watches the nodes of `names`."""
+        new = [name for name in names if name not in self.state.topics]
+        await load_topics(self.lead, new, self._topic_written)
+        for name in names:
+            if name not in new and name in self.state.topics:
+                await load_more_partitions(self.lead, name, self._topic_written)
+        if names:
             await self._new_partitions()
 
     async def _new_partitions(self) -> None:
@@ -196,7 +213,8 @@ class Term:
         """Runs elections requested by a tool from before Kafka 2.4, which waits for the node to disappear."""
         if await self.lead.store.exists(PreferredElections.PATH, self._watch(self._elections_asked)):
             data, _ = await self.lead.store.get(PreferredElections.PATH)
-            await self.elections.elect(ElectionKind.PREFERRED, PreferredElections.decode(data))
+            asked = readable(PreferredElections.PATH, lambda: PreferredElections.decode(data))
+            await self.elections.elect(ElectionKind.PREFERRED, asked or [])
             with contextlib.suppress(NoNode):
                 await self.lead.write([Delete(PreferredElections.PATH)])
 
@@ -223,16 +241,25 @@ class Term:
         names = await self.lead.store.children(IsrChange.PARENT, self._watch(self._isr_noted))
         paths = [f"{IsrChange.PARENT}/{name}" for name in names]
         nodes = await self.lead.store.get_many(paths)
-        noted = {tp for node in nodes if node is not None for tp in IsrChange.decode(node[0])}
-        known = [tp for tp in noted if tp.topic in self.state.topics and not self.state.going(tp.topic)]
+        lists = [
+            readable(path, partial(IsrChange.decode, node[0]))
+            for path, node in zip(paths, nodes, strict=True)
+            if node is not None
+        ]
+        noted = {tp for listed in lists for tp in listed or ()}
+        known = [tp for tp in noted if self.state.has(tp) and not self.state.going(tp.topic)]
         await self._read_states(known)
         batch = self.lead.batch()
         batch.metadata(known)
         self.lead.send(batch)
-        await self._drop_notes(IsrChange.PARENT)
+        for path in paths:
+            with contextlib.suppress(NoNode):
+                await self.lead.write([Delete(path)])
+        await self.reassignments.in_sync_changed(known)
 
     async def _read_states(self, partitions: Sequence[TopicPartition]) -> None:
-        nodes = await self.lead.store.get_many([Partition.path(*tp) for tp in partitions])
-        for tp, node in zip(partitions, nodes, strict=True):
-            if node is not None:
-                self.state.entry(tp).state = Partition.decode(node[0], node[1].version)
+        paths = [Partition.path(*tp) for tp in partitions]
+        for tp, path, node in zip(partitions, paths, await self.lead.store.get_many(paths), strict=True):
+            state = None if node is None else readable(path, partial(Partition.decode, node[0], node[1].version))
+            if state is not None:
+                self.state.entry(tp).state = state

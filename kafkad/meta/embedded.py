@@ -250,10 +250,15 @@ class EmbeddedSession(MetaStore):
         self._store.watch(path, self.number, watch)
         return node.data, node.stat
 
-    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
         self._alive("/")
         find = self._store.find
-        return [None if (node := find(path)) is None else (node.data, node.stat) for path in paths]
+        nodes = [find(path) for path in paths]
+        if watch is not None:
+            for path, node in zip(paths, nodes, strict=True):
+                if node is not None:
+                    self._store.watch(path, self.number, watch)
+        return [None if node is None else (node.data, node.stat) for node in nodes]
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         self._alive(path)

@@ -82,8 +82,20 @@ class RemoteSession(MetaStore):
         assert node is not None
         return node
 
-    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        return [node_of(values) for values in await self._ask("get_many", "/", list(paths))]
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
+        paths = list(paths)
+        if watch is None:
+            return [node_of(values) for values in await self._ask("get_many", "/", paths, False)]
+        for path in paths:
+            self._watches[False][path].append(watch)
+        found: list[tuple[bytes, Stat] | None] = [None] * len(paths)
+        try:
+            found = [node_of(values) for values in await self._ask("get_many", "/", paths, True)]
+        finally:
+            for path, node in zip(paths, found, strict=True):
+                if node is None:
+                    self._unwatch(path, watch)
+        return found
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         stat = await self._read("exists", path, watch)
@@ -147,6 +159,10 @@ class RemoteSession(MetaStore):
             with contextlib.suppress(ValueError):
                 watches.remove(watch)
             raise
+
+    def _unwatch(self, path: str, watch: Watch) -> None:
+        with contextlib.suppress(ValueError):
+            self._watches[False][path].remove(watch)
 
     # -- what the server says --------------------------------------------------------------------------------------
 

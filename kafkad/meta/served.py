@@ -122,8 +122,9 @@ class ServedSession:
     async def _get(self, path: str, watched: bool) -> Any:
         return node_values(await self._session.get(path, self._changed if watched else None))
 
-    async def _get_many(self, paths: list[str]) -> Any:
-        return [node_values(node) for node in await self._session.get_many(paths)]
+    async def _get_many(self, paths: list[str], watched: bool) -> Any:
+        found = await self._session.get_many(paths, self._changed if watched else None)
+        return [node_values(node) for node in found]
 
     async def _exists(self, path: str, watched: bool) -> Any:
         return await self._session.exists(path, self._changed if watched else None)

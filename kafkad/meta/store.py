@@ -141,8 +141,8 @@ class MetaStore(Protocol):
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         """`watch` hears of the next write or the deletion."""
 
-    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """As many `get`s in one go; None where there is no node."""
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
+        """As many `get`s in one go, each with the same watch; None, and no watch, where there is no node."""
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         """`watch` hears of the next creation, write or deletion."""

@@ -168,8 +168,20 @@ class ZooKeeperStore(MetaStore):
         data, stat = await self._read(path, send, watch, lambda found: _data_seen(found[1]))
         return data, _stat(stat)
 
-    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        requests = [self._enqueue(_Request(path, self._getting(path, watched=False), is_read=True)) for path in paths]
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
+        watched = watch is not None
+        requests = [
+            self._enqueue(
+                _Request(
+                    path,
+                    self._getting(path, watched=watched),
+                    is_read=True,
+                    watch=watch,
+                    seen=lambda found: _data_seen(found[1]),
+                )
+            )
+            for path in paths
+        ]
         found: list[tuple[bytes, Stat] | None] = []
         for request in requests:
             value, error = await request.reply

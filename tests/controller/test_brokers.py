@@ -16,8 +16,8 @@ from kafkad.controller.controller import Controller
 from kafkad.controller.registration import Occupied, cluster_id, prepare, register
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.embedded import FILE_NAME, EmbeddedStore
-from kafkad.meta.store import BadVersion, ConnectionLoss, Operation, Result, Stat
+from kafkad.meta.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
+from kafkad.meta.store import BadVersion, ConnectionLoss, Operation, Result, Stat, Watch
 from kafkad.meta.znodes import (
     TOPICS,
     Broker,
@@ -27,8 +27,10 @@ from kafkad.meta.znodes import (
     LogDirEvent,
     PreferredElections,
     ProducerIdBlock,
+    Reassignments,
+    Topic,
 )
-from kafkad.model import BrokerInfo
+from kafkad.model import BrokerInfo, PartitionAssignment
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkad.wire.messages.stop_replica import StopReplicaRequest
@@ -384,12 +386,101 @@ async def test_a_store_that_cannot_write_refuses_and_goes_on_later(cluster: Clus
     await cluster.create("a", (1,))
 
 
+class Flaky:
+    """Lets a session lose the answers to writes, or the writes themselves, of paths that start with `prefix`."""
+
+    def __init__(self, session: EmbeddedSession, prefix: str, *, carried_out: bool) -> None:
+        self._session = session
+        self._working = session.multi
+        self._prefix = prefix
+        self._carried_out = carried_out
+        session.multi = self._multi  # type: ignore[method-assign]
+
+    async def _multi(self, operations: Sequence[Operation]) -> list[Result]:
+        concerned = any(operation.path.startswith(self._prefix) for operation in operations)
+        if not concerned or self._carried_out:
+            results = await self._working(operations)
+            if not concerned:
+                return results
+        raise ConnectionLoss(self._prefix, "lost")
+
+    def heal(self) -> None:
+        self._session.multi = self._working  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+def test_states_written_while_the_store_was_lost_are_told_to_all_brokers(carried_out: bool) -> None:
+    @with_brokers(1, 2, 3)
+    async def test(cluster: Cluster) -> None:
+        await cluster.create("a", (2, 3))
+        flaky = Flaky(cluster.members[1].session, "/brokers/topics/a", carried_out=carried_out)
+        await cluster.kill(2)
+        flaky.heal()
+        assert not cluster.members[1].controller.active
+        cluster.members[1].controller._look_again()
+        await cluster.settle()
+        assert (await cluster.state("a")).leader == 3
+        assert cluster[3].replicas[A0].leader == 3
+        assert cluster[1].metadata[A0].leader == 3
+
+    test()
+
+
+@with_brokers(1, 2)
+async def test_what_cannot_be_read_concerns_only_what_it_describes(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 1))
+    await cluster.create("b", (2, 1))
+    await cluster.client.set("/brokers/topics/a/partitions/0/state", b"{}")
+    await cluster.client.create("/brokers/topics/c", b'{"version":3,"partitions":[]}')
+    await cluster.client.create("/brokers/ids/3", b"nobody", ephemeral=True)
+    await cluster.client.create("/brokers/ids/three", b"", ephemeral=True)
+    for prefix in (LogDirEvent.PREFIX, IsrChange.PREFIX):
+        await cluster.client.create(prefix, b"[]", sequential=True)
+    await cluster.client.create(PreferredElections.PATH, b"?")
+    await cluster.client.create(Reassignments.PATH, b"?")
+    await cluster.client.delete("/controller")
+    await cluster.settle()
+    assert (await cluster.client.get(ControllerEpoch.PATH))[0] == b"2"
+    assert cluster.controller.active
+    assert (await cluster.state("b")).leader == 2
+    (await cluster.start(4)).fake.replicas.clear()
+    await cluster.create("d", (4, 2))
+    assert cluster[2].live == {1, 2, 4}
+    for path in (LogDirEvent.PARENT, IsrChange.PARENT):
+        assert await cluster.client.children(path) == []
+    for path in (PreferredElections.PATH, Reassignments.PATH):
+        assert await cluster.client.exists(path) is None
+    await cluster.client.set("/brokers/topics/c", Topic(b"c" * 16, {0: PartitionAssignment(replicas=(2,))}).encode())
+    await cluster.settle()
+    assert cluster[2].replicas[TopicPartition("c", 0)].leader == 2
+
+
+@with_brokers(1, 2)
+async def test_a_note_that_comes_while_a_controller_begins_is_heard(cluster: Cluster) -> None:
+    """A disk that fails between the removal of old notes and the watch for new ones would never be heard of."""
+    await cluster.create("a", (2, 1))
+    reading = cluster.members[1].session.get_many
+    cluster[2].failed.add(A0)
+
+    async def noted(paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
+        if paths == ["/brokers/ids/1", "/brokers/ids/2"]:
+            await cluster.client.create(LogDirEvent.PREFIX, LogDirEvent.encode(2), sequential=True)
+        return await reading(paths, watch)
+
+    cluster.members[1].session.get_many = noted  # type: ignore[method-assign]
+    cluster.members[2].controller._stopped = True
+    await cluster.client.delete("/controller")
+    await cluster.settle()
+    assert (await cluster.state("a")).leader == 1
+    assert await cluster.client.children(LogDirEvent.PARENT) == []
+
+
 @with_brokers(1)
 async def test_a_term_that_could_not_begin_is_begun_again(cluster: Cluster) -> None:
     member = cluster.members[1]
     reading = member.session.get_many
 
-    async def broken(paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+    async def broken(paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
         raise ConnectionLoss("metadata", "lost")
 
     member.session.get_many = broken  # type: ignore[method-assign]

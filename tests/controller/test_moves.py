@@ -12,7 +12,7 @@ from kafkad.controller.term import Balance
 from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import ConnectionLoss
-from kafkad.meta.znodes import LogDirEvent, Partition, Reassignments, Topic
+from kafkad.meta.znodes import IsrChange, LogDirEvent, Partition, Reassignments, Topic
 from kafkad.model import PartitionAssignment, PartitionState, WantedIsr
 from kafkad.names import TopicPartition
 
@@ -95,7 +95,11 @@ async def test_leaders_are_moved_home_again_later_when_the_store_refused_it_once
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(type(term.elections), "balance", lambda elections, percentage: refused(percentage))
-        term._balance_after(0, Balance(percentage=10, interval_ms=1))
+        patched.setattr("kafkad.controller.term.FIRST_BALANCE_MS", 1)
+        patched.setattr("kafkad.controller.controller.ELECTION_RETRY_MS", 1)
+        controller = cluster.controller
+        controller._settings = controller._settings._replace(balance=Balance(percentage=10, interval_ms=1))
+        await cluster.client.delete("/controller")
         async with asyncio.timeout(10):
             while tries < 3:
                 await asyncio.sleep(0.001)
@@ -301,10 +305,69 @@ async def test_a_topic_that_moves_is_deleted_afterwards(cluster: Cluster) -> Non
     assert not any(cluster[broker].replicas for broker in (1, 2, 3))
 
 
+async def asked_by_node(cluster: Cluster) -> dict[TopicPartition, tuple[int, ...]] | None:
+    if await cluster.client.exists(Reassignments.PATH) is None:
+        return None
+    return Reassignments.decode((await cluster.client.get(Reassignments.PATH))[0])
+
+
 @with_brokers(1, 2)
-async def test_a_move_that_an_old_tool_asks_for(cluster: Cluster) -> None:
-    await cluster.create("a", (1,))
-    await cluster.client.create(Reassignments.PATH, Reassignments.encode({A0: (2,), NONE: (1,)}))
+async def test_moves_that_an_old_tool_asks_for(cluster: Cluster) -> None:
+    """Its --verify takes what is in the node for moves under way."""
+    await cluster.create("a", (1,), (1,))
+    await cluster.client.create(Reassignments.PATH, Reassignments.encode({A0: (2,), A1: (2,), NONE: (1,)}))
     await cluster.settle()
     assert (await assignment(cluster)).adding == (2,)
-    assert await cluster.client.exists(Reassignments.PATH) is None
+    assert await asked_by_node(cluster) == {A0: (2,), A1: (2,)}
+    begun = (await cluster.state("a")).leader_epoch
+    await set_isr(cluster, 1, 2)
+    assert (await assignment(cluster)) == PartitionAssignment(replicas=(2,))
+    assert await asked_by_node(cluster) == {A1: (2,)}
+    assert (await cluster.state("a", 1)).leader_epoch == begun == 1
+    await cluster.controller.alter_partition_reassignments({A1: None})
+    assert await asked_by_node(cluster) is None
+
+
+@with_brokers(1, 2, 3)
+async def test_a_move_is_called_off_while_a_new_replica_leads(cluster: Cluster) -> None:
+    """Its log is deleted: it has to be led, and followed, elsewhere from then on."""
+    await cluster.create("a", (1, 2))
+    controller = cluster.controller
+    await controller.alter_partition_reassignments({A0: (3, 2)})
+    await cluster.client.set(
+        Partition.path(*A0), b'{"controller_epoch":1,"leader":3,"version":1,"leader_epoch":7,"isr":[3,1]}'
+    )
+    await cluster.client.create(IsrChange.PREFIX, IsrChange.encode([A0]), sequential=True)
+    await cluster.settle()
+    assert codes(await controller.alter_partition_reassignments({A0: None})) == {A0: 0}
+    await cluster.settle()
+    state = await cluster.state("a")
+    assert (state.leader, state.isr) == (1, (1,))
+    assert cluster[2].replicas[A0].leader == 1
+    assert A0 not in cluster[3].replicas
+
+
+@with_brokers(1, 2, 3)
+async def test_a_move_is_not_called_off_while_only_new_replicas_are_in_sync(cluster: Cluster) -> None:
+    """Kafka 3.9 deletes the only log with all records then."""
+    await cluster.create("a", (2,))
+    controller = cluster.controller
+    await controller.alter_partition_reassignments({A0: (3, 1)})
+    await set_isr(cluster, 2, 3)
+    await cluster.kill(2)
+    assert (await cluster.state("a")).isr == (3,)
+    for target in (None, (1,)):
+        outcome = await controller.alter_partition_reassignments({A0: target})
+        assert codes(outcome) == {A0: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+    assert A0 in cluster[3].replicas
+
+
+@with_brokers(1, 2)
+async def test_a_move_whose_new_replica_was_noted_by_an_old_broker_is_completed(cluster: Cluster) -> None:
+    await cluster.create("a", (1,))
+    await cluster.controller.alter_partition_reassignments({A0: (2,)})
+    text = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":1,"isr":[1,2]}'
+    await cluster.client.set(Partition.path(*A0), text)
+    await cluster.client.create(IsrChange.PREFIX, IsrChange.encode([A0]), sequential=True)
+    await cluster.settle()
+    assert (await assignment(cluster)) == PartitionAssignment(replicas=(2,))

@@ -11,6 +11,7 @@ import pytest
 from kafkad.controller.topics import MorePartitions, NewTopic
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.znodes import Config, Topic, TopicDeletion
+from kafkad.model import PartitionAssignment
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 from kafkad.wire.messages.stop_replica import StopReplicaRequest
 
@@ -278,3 +279,31 @@ async def test_left_over_settings_of_a_topic_are_replaced(cluster: Cluster) -> N
     await cluster.client.create("/config/topics/a", Config.encode({"retention.ms": "1"}))
     await cluster.create("a", (1,))
     assert (await cluster.client.get("/config/topics/a"))[0] == b'{"version":1,"config":{}}'
+
+
+@with_brokers(1, 2)
+async def test_partitions_that_are_written_into_the_store_by_hand(cluster: Cluster) -> None:
+    topic_id = await cluster.create("a", (1, 2))
+    path = Topic.path("a")
+    for count in (2, 3):
+        replicas = [PartitionAssignment(replicas=(2, 1))] * count
+        await cluster.client.set(path, Topic(topic_id, dict(enumerate(replicas))).encode())
+        await cluster.settle()
+        new = TopicPartition("a", count - 1)
+        assert cluster[1].metadata[new].leader == cluster[2].replicas[new].leader == 2
+        assert (await cluster.state(*new)).isr == (2, 1)
+    assert cluster[1].metadata[TopicPartition("a", 0)].replicas == [1, 2], "others are moved by reassignments only"
+
+
+@with_brokers(1, 2)
+async def test_a_topic_that_is_being_deleted_gets_no_more_partitions(cluster: Cluster) -> None:
+    topic_id = await cluster.create("a", (1, 2))
+    await cluster.kill(2)
+    await cluster.controller.delete_topics(["a"], timeout_ms=1000)
+    path = Topic.path("a")
+    before = (await cluster.client.get(path))[0]
+    replicas = [PartitionAssignment(replicas=(1, 2))] * 2
+    await cluster.client.set(path, Topic(topic_id, dict(enumerate(replicas))).encode())
+    await cluster.settle()
+    assert (await cluster.client.get(path))[0] == before
+    assert await cluster.client.exists("/brokers/topics/a/partitions/1") is None

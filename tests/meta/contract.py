@@ -169,6 +169,20 @@ class MetaStoreContract:
         assert [entry and entry[0] for entry in found] == [b"1", None, b"3"]
 
     @in_loop
+    async def test_watches_of_many_nodes_at_once(self) -> None:
+        store = await self.connect()
+        await store.create("/a")
+        await store.create("/c")
+        events: list[WatchEvent] = []
+        await store.get_many(["/a", "/b", "/c"], events.append)
+        await store.create("/b")
+        await store.set("/c", b"1")
+        await store.set("/c", b"2")
+        await store.delete("/a")
+        await self.settle()
+        assert events == [WatchEvent(Change.CHANGED, "/c"), WatchEvent(Change.DELETED, "/a")]
+
+    @in_loop
     async def test_subtree_can_be_deleted_in_its_order(self) -> None:
         store = await self.connect()
         await ensure_path(store, "/a/b/c")
