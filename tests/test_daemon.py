@@ -252,6 +252,8 @@ def test_metrics_health_and_readiness(tmp_path: Path) -> None:
             "kafka_server_replicamanager_isrshrinks_total 0\n",
             "kafka_server_replicamanager_atminisrpartitioncount 1\n",
             "kafka_controller_kafkacontroller_preferredreplicaimbalancecount 0\n",
+            "kafka_controller_controllereventmanager_eventqueuesize 0\n",
+            "kafka_controller_controllerchannelmanager_totalqueuesize 0\n",
             'kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Fetch"} 0\n',
         ):
             assert f"\n{name}" in metrics

@@ -127,6 +127,19 @@ def _controller_families(replicas: ReplicaManager, controller: Controller) -> It
         "preferredreplicaimbalancecount": sum(state.leader != state.replicas[0] for state in states),
     }
     yield from gauges("kafka_controller_kafkacontroller", values, "As the controller sees the cluster")
+    yield from gauges(
+        "kafka_controller_controllereventmanager",
+        {"eventqueuesize": controller.events_waiting},
+        "Events that the controller has not begun to handle",
+    )
+    waiting = controller.requests_waiting
+    yield from gauges(
+        "kafka_controller_controllerchannelmanager",
+        {"totalqueuesize": sum(waiting.values())},
+        "Requests of the controller that brokers have not answered",
+    )
+    by_broker: list[tuple[Labels | str, float]] = [((("broker_id", str(id_)),), n) for id_, n in waiting.items()]
+    yield Family("kafka_controller_controllerchannelmanager_queuesize", GAUGE, "Of these, by broker.", by_broker)
     elections = {"uncleanleaderelections": controller.unclean_elections}
     yield from counters("kafka_controller_controllerstats", elections, "Leaders that may lack records")
     brokers = replicas.metadata.brokers if active else {}

@@ -119,7 +119,12 @@ class Controller:
     @property
     def is_telling(self) -> bool:
         """True while a broker has not answered what this controller has to tell it."""
-        return self._term is not None and self._term.lead.is_telling
+        return any(self.requests_waiting.values())
+
+    @property
+    def requests_waiting(self) -> Mapping[int, int]:
+        """How many requests each broker has not answered; of none where this is not the controller."""
+        return {} if self._term is None else self._term.lead.requests_waiting
 
     @property
     def events_waiting(self) -> int:

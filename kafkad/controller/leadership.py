@@ -188,9 +188,9 @@ class Leadership:
         return Answers([answer for broker, answer in batch.send(sender) if broker == parts.broker])
 
     @property
-    def is_telling(self) -> bool:
-        """True while a broker has not answered all its requests."""
-        return any(queue.waiting for queue in self._queues.values())
+    def requests_waiting(self) -> dict[int, int]:
+        """How many requests each broker has not answered."""
+        return {broker: queue.waiting for broker, queue in self._queues.items()}
 
     def add_broker(self, broker: BrokerInfo) -> None:
         self.state.brokers[broker.id] = broker

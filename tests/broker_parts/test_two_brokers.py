@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkad.broker.lifecycle import Lifecycle
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import PartitionState, WantedIsr
 from kafkad.names import TopicPartition
@@ -165,6 +166,24 @@ def test_what_cannot_be_delivered_is_sent_again_by_the_clock(in_memory: Brokers)
     brokers.cut.clear()
     brokers.until(lambda: brokers[2].parts.replicas.metadata.topics.keys() == {"a"}, advance_ms=10)
     assert {(source, target) for source, target, _ in brokers.sent} == {(1, 2)}
+
+
+def test_what_a_broker_has_not_answered_is_counted_by_the_controller(in_memory: Brokers) -> None:
+    in_memory.cut.add(frozenset({1, 2}))
+    in_memory.run(in_memory[1].ask(MetadataRequest(topics=[MetadataRequestTopic(name="a")]), 12))
+    names = ("totalqueuesize", 'queuesize{broker_id="1"}', 'queuesize{broker_id="2"}')
+    counted = metrics(in_memory[1])
+    waiting = [counted[f"kafka_controller_controllerchannelmanager_{name}"] for name in names]
+    assert waiting[2] > 0
+    assert waiting == [waiting[2], 0, waiting[2]]
+    assert metrics(in_memory[2])["kafka_controller_controllerchannelmanager_totalqueuesize"] == 0
+
+
+def metrics(broker: Broker) -> dict[str, float]:
+    """The values of one scrape by name and labels."""
+    text = "".join(broker.parts.metrics(Lifecycle()).pieces())
+    lines = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in lines}
 
 
 def test_a_controller_that_cannot_be_reached_is_none(in_memory: Brokers) -> None:
