@@ -227,6 +227,7 @@ class Parts:
         self.cleaner.settings_changed()
         loggers.set_default_level(config.str("kafkad.log.level"))
         self.replicas.all_configs_changed()
+        self.controller.configs_changed(None)
 
     def metrics(self, lifecycle: Lifecycle) -> Registry:
         return metering.registry(
@@ -311,6 +312,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         cleaner=Cleaner(replicas, config, threads, platform.timers),
     )
     loaded.configs.listen(ConfigNode.TOPICS, lambda topic, overrides: replicas.topic_config_changed(topic))
+    loaded.configs.listen(ConfigNode.TOPICS, lambda topic, overrides: controller.configs_changed(topic))
     loaded.configs.listen(ConfigNode.BROKERS, lambda name, overrides: parts.overrides_changed())
     return parts
 
@@ -341,6 +343,8 @@ def _controller(platform: Platform, loaded: Loaded, replicas: ReplicaManager) ->
             listener=settings.config.inter_broker_listener,
             topics=lambda: _topic_defaults(settings.config),
             balance=_balance(settings.config) if platform.links is not None else None,
+            load_configs=loaded.configs.load_topics,
+            fewest_leaders=lambda: settings.config.str("kafkad.leader.election") == "fewest-leaders",
         ),
         connect=partial(_channel, platform, loaded, replicas),
         check_config=validate_topic_configs,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from kafkad.controller.deletion import Deletions
-from kafkad.controller.election import for_shutdown, without_replica
+from kafkad.controller.election import FewestLeaders, for_shutdown, without_replica
 from kafkad.controller.leadership import Leadership
 from kafkad.controller.nodes import readable
 from kafkad.controller.state import PartitionEntry
@@ -76,7 +76,7 @@ class Brokers:
         introduction.metadata([tp for tp, _ in self._state.partitions()], ids)
         self._lead.send(introduction)
         affected = self._state.replicas_on(ids)
-        changed = await self._lead.change(self._hosted(affected), self._lead.repaired)
+        changed = await self._lead.repair(self._hosted(affected))
         batch = self._lead.tell_changed(self._lead.batch(), changed)
         for tp in self._hosted(affected):
             here = [r for r in self._state.entry(tp).assignment.replicas if r in ids]
@@ -91,7 +91,7 @@ class Brokers:
     async def repair(self, partitions: Iterable[TopicPartition]) -> None:
         """Elects and shrinks where a replica is gone, and tells everybody, also of what did not change."""
         partitions = self._hosted(partitions)
-        changed = await self._lead.change(partitions, self._lead.repaired)
+        changed = await self._lead.repair(partitions)
         batch = self._lead.tell_changed(self._lead.batch(), changed)
         batch.metadata(partitions)
         self._lead.send(batch)
@@ -158,7 +158,7 @@ class Brokers:
         ]
         led = [tp for tp in shared if self._leader(tp) == broker]
         followed = [tp for tp in shared if self._leader(tp) != broker]
-        moved = await self._lead.change(led, self._moved_for_shutdown)
+        moved = await self._lead.change(led, partial(self._moved_for_shutdown, preference=self._lead.preference()))
         self._lead.send(self._lead.tell_changed(self._lead.batch(), moved))
         batch = self._lead.batch()
         for tp in followed:
@@ -171,12 +171,16 @@ class Brokers:
         state = self._state.entry(tp).state
         return NO_LEADER if state is None else state.leader
 
-    def _moved_for_shutdown(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
+    def _moved_for_shutdown(
+        self, tp: TopicPartition, entry: PartitionEntry, preference: FewestLeaders | None
+    ) -> PartitionState | None:
         if entry.state is None or entry.state.leader not in self._state.leaving:
             return None
-        replicas = entry.assignment.replicas
+        replicas = entry.assignment.replicas if preference is None else preference.order(entry.assignment.replicas)
         live = {r for r in replicas if self._state.online(r, tp)}
         elected = for_shutdown(replicas, entry.state, live, self._state.leaving)
+        if elected is not None and preference is not None:
+            preference.elected(elected.leader, entry.state.leader)
         return elected and elected.state(entry.state, self._lead.epoch)
 
     def _without(self, broker: int, entry: PartitionEntry) -> PartitionState | None:

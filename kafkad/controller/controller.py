@@ -219,6 +219,12 @@ class Controller:
         """The partitions that `broker` still leads because no other replica can."""
         return await self._operate(lambda term: term.brokers.shut_down(broker, broker_epoch))
 
+    def configs_changed(self, topic: str | None) -> None:
+        """Settings of a topic, or the defaults of all, are others now: `unclean.leader.election.enable` may be."""
+        term = self._term
+        if term is not None:
+            self._during(term, lambda: term.configs_changed(topic))
+
     # The queue.
 
     async def _operate(self, operation: Callable[[Term], Awaitable[T]]) -> T:
@@ -316,6 +322,8 @@ class Controller:
             sleep=partial(sleep, clock=self._clock, timers=self._timers),
             listener=self._settings.listener,
             on_unclean=self._count_unclean,
+            load_configs=self._settings.load_configs,
+            fewest_leaders=self._settings.fewest_leaders,
         )
         lead = Leadership(parts, epoch, version)
         term = Term(

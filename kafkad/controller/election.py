@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from kafkad.model import NO_LEADER, PartitionState
+
+
+class FewestLeaders:
+    """The policy `fewest-leaders` after a failure and before a shutdown: of the replicas that may lead, the one whose
+    broker leads the fewest partitions. What it has elected so far counts, so that many partitions are spread evenly."""
+
+    def __init__(self, leaders: Iterable[int]) -> None:
+        """`leaders` are those of all partitions."""
+        self._led = Counter(leaders)
+
+    def order(self, replicas: Sequence[int]) -> Sequence[int]:
+        return sorted(replicas, key=self._led.__getitem__)
+
+    def elected(self, leader: int, instead_of: int) -> None:
+        self._led[leader] += 1
+        self._led[instead_of] -= 1
 
 
 class Elected(NamedTuple):

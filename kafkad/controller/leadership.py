@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from kafkad.controller.channel import BrokerQueue, Connect, Request, Response, Sleep
-from kafkad.controller.election import after_failure
+from kafkad.controller.election import FewestLeaders, after_failure
 from kafkad.controller.nodes import readable
 from kafkad.controller.requests import RequestBatch, Sender
 from kafkad.controller.state import ClusterState, PartitionEntry
@@ -52,12 +53,17 @@ class InDoubt(ConnectionLoss):
     """The store could not be reached while states were written: some may have been, and nobody was told of them."""
 
 
+async def nothing_to_load(topics: Iterable[str]) -> None:
+    pass
+
+
 class ControllerParts(NamedTuple):
     """The parts of the broker that the controller is handed.
 
-    `unclean` tells whether a topic would rather have any leader than none; `on_response` hears every answer to a
-    LeaderAndIsr or StopReplica, `on_unclean` of every leader that was not in sync before; `listener` is the one that
-    brokers use among themselves.
+    `unclean` tells whether a topic would rather have any leader than none, as soon as `load_configs` has read the
+    settings of topics that this broker may not have; `fewest_leaders` tells whether elections follow that policy.
+    `on_response` hears every answer to a LeaderAndIsr or StopReplica, `on_unclean` of every leader that was not in sync
+    before; `listener` is the one that brokers use among themselves.
     """
 
     broker: int
@@ -68,6 +74,8 @@ class ControllerParts(NamedTuple):
     sleep: Sleep
     listener: str | None = None
     on_unclean: Callable[[TopicPartition, int], None] = lambda tp, leader: None
+    load_configs: Callable[[Iterable[str]], Awaitable[None]] = nothing_to_load
+    fewest_leaders: Callable[[], bool] = lambda: False
 
 
 class Leadership:
@@ -139,7 +147,25 @@ class Leadership:
         if entry.state is not None and entry.state.controller_epoch > self.epoch:
             raise ControllerMoved
 
-    def repaired(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
+    async def repair(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState | None]:
+        """Writes what `repaired` says of each."""
+        partitions = list(partitions)
+        await self.parts.load_configs({tp.topic for tp in partitions if self._none_in_sync(tp)})
+        return await self.change(partitions, partial(self.repaired, preference=self.preference()))
+
+    def preference(self) -> FewestLeaders | None:
+        """The order in which replicas are candidates of the next elections; None for that of their assignment."""
+        if not self.parts.fewest_leaders():
+            return None
+        return FewestLeaders(entry.state.leader for _, entry in self.state.partitions() if entry.state is not None)
+
+    def _none_in_sync(self, tp: TopicPartition) -> bool:
+        state = self.state.entry(tp).state
+        return state is not None and not self.state.electable(tp, state.isr)
+
+    def repaired(
+        self, tp: TopicPartition, entry: PartitionEntry, preference: FewestLeaders | None = None
+    ) -> PartitionState | None:
         """After replicas came or went: elects a live leader if there can be one, and drops dead brokers from the ISR.
 
         With nobody left in sync the ISR stays as it is, for only its members have all records.
@@ -152,10 +178,12 @@ class Leadership:
             if present == state.isr:
                 return None
             return replace(state, isr=present, leader_epoch=state.leader_epoch + 1, controller_epoch=self.epoch)
-        replicas = entry.assignment.replicas
+        replicas = entry.assignment.replicas if preference is None else preference.order(entry.assignment.replicas)
         electable = self.state.electable(tp, replicas)
         elected = after_failure(replicas, state, electable, unclean=self.parts.unclean(tp.topic))
         if elected is not None:
+            if preference is not None:
+                preference.elected(elected.leader, state.leader)
             return elected.state(state, self.epoch)
         if state.leader == NO_LEADER:
             return None

@@ -2,21 +2,35 @@
 
 Kafka's layout: leaders go round the brokers from a random start, followers follow at a distance that grows by one with
 each round, and with racks the brokers are taken from each rack in turn and a replica goes to a rack without one while
-there is such a rack. Broker order is by id, or by rack and id in turn.
+there is such a rack. Broker order is by id, or by rack and id in turn. Unlike in Kafka, brokers of one host count as a
+rack where no racks are set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 from typing import NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.model import BrokerInfo
 
 
 class Candidate(NamedTuple):
     broker: int
     rack: str | None = None
+
+
+def candidates(brokers: Collection[BrokerInfo]) -> list[Candidate]:
+    """Brokers of one host are one rack where no broker has a rack of its own and any host has several."""
+    hosts = {broker.id: _host(broker) for broker in brokers}
+    if any(broker.rack is not None for broker in brokers) or len(set(hosts.values())) == len(hosts):
+        return [Candidate(broker.id, broker.rack) for broker in brokers]
+    return [Candidate(broker.id, hosts[broker.id]) for broker in brokers]
+
+
+def _host(broker: BrokerInfo) -> str:
+    return broker.endpoints[0].host.lower() if broker.endpoints else f"broker {broker.id}"
 
 
 class Layout(NamedTuple):

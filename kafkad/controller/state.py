@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kafkad.controller.placement import Candidate
+from kafkad.controller.placement import Candidate, candidates
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.znodes import Topic
 from kafkad.model import BrokerInfo, PartitionAssignment, PartitionState
@@ -51,7 +51,7 @@ class ClusterState:
 
     @property
     def candidates(self) -> list[Candidate]:
-        return [Candidate(b.id, b.rack) for b in self.brokers.values() if b.id not in self.leaving]
+        return candidates([b for b in self.brokers.values() if b.id not in self.leaving])
 
     def online(self, broker: int, tp: TopicPartition) -> bool:
         """True if that replica can serve: its broker is there, and so is the log directory that holds it."""

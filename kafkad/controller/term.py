@@ -6,7 +6,7 @@ Nothing here runs by itself: `Controller` calls it, one call at a time. The read
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from kafkad.controller.channel import Request, Response
 from kafkad.controller.deletion import Deletions
 from kafkad.controller.isr import Isr, IsrResult
 from kafkad.controller.leaders import ElectionKind, Elections
-from kafkad.controller.leadership import Answers, Leadership
+from kafkad.controller.leadership import Answers, Leadership, nothing_to_load
 from kafkad.controller.loading import bring_online, load_more_partitions, load_topics
 from kafkad.controller.nodes import readable
 from kafkad.controller.reassignments import Reassignments
@@ -24,7 +24,7 @@ from kafkad.controller.registration import prepare
 from kafkad.controller.topics import CheckConfig, TopicDefaults, Topics
 from kafkad.meta.store import Change, Delete, NodeExists, NoNode, Watch, WatchEvent
 from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partition, PreferredElections
-from kafkad.model import WantedIsr
+from kafkad.model import NO_LEADER, WantedIsr
 from kafkad.names import TopicPartition
 from kafkad.timers import Timer
 from kafkad.turns import Turns
@@ -46,13 +46,16 @@ class Balance(NamedTuple):
 
 
 class ControllerSettings(NamedTuple):
-    """`listener` is the one that brokers use among themselves; `unclean` tells a topic's setting."""
+    """`listener` is the one that brokers use among themselves; `unclean` tells a topic's setting, `load_configs` reads
+    the settings of topics of which this broker has no replica, `fewest_leaders` tells the policy of elections."""
 
     broker: int
     unclean: Callable[[str], bool]
     listener: str | None = None
     topics: Callable[[], TopicDefaults] = TopicDefaults
     balance: Balance | None = None
+    load_configs: Callable[[Iterable[str]], Awaitable[None]] = nothing_to_load
+    fewest_leaders: Callable[[], bool] = lambda: False
 
 
 class Term:
@@ -129,7 +132,7 @@ class Term:
     async def _tell_everything(self) -> Answers:
         lead = self.lead
         hosted = [tp for tp, _ in self.state.partitions() if not self.state.going(tp.topic)]
-        await lead.change(await self._unhealthy(hosted), lead.repaired)
+        await lead.repair(await self._unhealthy(hosted))
         made = set(await bring_online(lead))
         batch = lead.batch()
         turns = Turns()
@@ -149,6 +152,19 @@ class Term:
             if repaired(tp, entry(tp)) is not None:
                 found.append(tp)
         return found
+
+    async def configs_changed(self, topic: str | None) -> None:
+        """Elects a leader where there is none and any is allowed to lead now; None for all topics."""
+        topics = self.state.topics if topic is None else [topic] if topic in self.state.topics else []
+        leaderless = [
+            TopicPartition(name, number)
+            for name in topics
+            for number, entry in self.state.topics[name].partitions.items()
+            if entry.state is not None and entry.state.leader == NO_LEADER and not self.state.going(name)
+        ]
+        if leaderless:
+            changed = await self.lead.repair(leaderless)
+            self.lead.send(self.lead.tell_changed(self.lead.batch(), changed))
 
     # What is heard.
 

@@ -145,6 +145,7 @@ class Cluster:
         self.members: dict[int, Member] = {}
         self.fakes: list[FakeBroker] = []
         self.unclean: set[str] = set()
+        self.fewest_leaders = False
         self.defaults = TopicDefaults(**topics)
 
     @property
@@ -160,7 +161,10 @@ class Cluster:
         fake = FakeBroker(broker)
         self.fakes.append(fake)
         settings = ControllerSettings(
-            broker=broker, unclean=lambda topic: topic in self.unclean, topics=lambda: self.defaults
+            broker=broker,
+            unclean=lambda topic: topic in self.unclean,
+            topics=lambda: self.defaults,
+            fewest_leaders=lambda: self.fewest_leaders,
         )
         clock = SystemClock()
         controller = Controller(

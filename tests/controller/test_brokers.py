@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -95,6 +95,73 @@ async def test_an_unclean_election_is_only_for_topics_that_want_it(cluster: Clus
     assert (unclean.leader, unclean.isr, unclean.recovering) == (3, (3,), True)
     assert cluster.controller.unclean_elections == 1
     assert cluster[3].replicas[TopicPartition("b", 0)].leader_recovery_state == 1
+
+
+@with_brokers(1, 2, 3)
+async def test_a_topic_that_is_allowed_an_unclean_election_has_it_at_once(cluster: Cluster) -> None:
+    for topic in ("a", "b"):
+        await cluster.create(topic, (2, 3))
+    await cluster.kill(3)
+    await cluster.kill(2)
+    await cluster.start(3)
+    assert (await cluster.state("a")).leader == -1
+    cluster.unclean.add("a")
+    cluster.controller.configs_changed("none")
+    cluster.controller.configs_changed("a")
+    await cluster.settle()
+    state = await cluster.state("a")
+    assert (state.leader, state.isr, state.recovering) == (3, (3,), True)
+    assert cluster[1].metadata[A0].leader == cluster[3].replicas[A0].leader == 3
+    assert (await cluster.state("b")).leader == -1
+    cluster.unclean.add("b")
+    cluster.controller.configs_changed(None)
+    await cluster.settle()
+    assert (await cluster.state("b")).leader == 3
+
+
+@with_brokers(1, 2, 3)
+async def test_the_settings_of_a_topic_are_read_before_its_election(cluster: Cluster) -> None:
+    """The controller has no replica of it, and so did not hear of the settings that it was created with."""
+    controller = cluster.controller
+    term = controller._term
+    assert term is not None
+    read: list[str] = []
+
+    async def load(topics: Iterable[str]) -> None:
+        read.extend(topics)
+        cluster.unclean.update(topics)
+
+    term.lead.parts = term.lead.parts._replace(load_configs=load)
+    await cluster.create("a", (2, 3))
+    await cluster.kill(3)
+    assert read == []
+    await cluster.start(3)
+    await cluster.kill(2)
+    assert read == ["a"]
+    assert (await cluster.state("a")).leader == 3
+
+
+@with_brokers(1, 2, 3, 4)
+async def test_fewest_leaders_first(cluster: Cluster) -> None:
+    cluster.fewest_leaders = True
+    await cluster.create("a", *[(2, 3, 4)] * 6)
+    await cluster.create("b", *[(4, 3)] * 2)
+    await cluster.kill(2)
+    leaders = [(await cluster.state("a", partition)).leader for partition in range(6)]
+    assert leaders == [3, 3, 3, 4, 3, 4]
+    member = cluster.members[3]
+    assert await cluster.controller.controlled_shutdown(3, member.epoch) == []
+    assert {(await cluster.state("a", partition)).leader for partition in range(6)} == {4}
+
+
+@with_brokers(1, 2, 3, 4)
+async def test_fewest_leaders_before_a_shutdown(cluster: Cluster) -> None:
+    cluster.fewest_leaders = True
+    await cluster.create("a", *[(2, 3, 4)] * 4)
+    await cluster.create("b", *[(3, 4)] * 2)
+    await cluster.controller.controlled_shutdown(2, cluster.members[2].epoch)
+    leaders = [(await cluster.state("a", partition)).leader for partition in range(4)]
+    assert leaders == [4, 4, 3, 4]
 
 
 @with_brokers(1, 2)

@@ -7,8 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkad.controller.placement import Candidate, Layout, fixed_layout, layout_for_more, place, random_layout
+from kafkad.controller.placement import (
+    Candidate,
+    Layout,
+    candidates,
+    fixed_layout,
+    layout_for_more,
+    place,
+    random_layout,
+)
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.model import BrokerInfo, Endpoint
 
 FIVE = [Candidate(n) for n in range(5)]
 RACKS = [
@@ -97,6 +106,35 @@ brokers = st.integers(1, 12).flatmap(
         ),
     )
 )
+
+
+def on_hosts(*hosts: str, racks: dict[int, str] | None = None) -> list[BrokerInfo]:
+    return [
+        BrokerInfo(
+            id=id_,
+            endpoints=(Endpoint(listener="PLAINTEXT", host=host, port=9092 + id_),),
+            rack=(racks or {}).get(id_),
+        )
+        for id_, host in enumerate(hosts)
+    ]
+
+
+def test_brokers_of_one_host_are_one_rack_unless_their_racks_are_set() -> None:
+    assert [c.rack for c in candidates(on_hosts("a", "a", "b", "B"))] == ["a", "a", "b", "b"]
+    assert [c.rack for c in candidates(on_hosts("a", "b", "c"))] == [None, None, None], "Kafka's layout"
+    own = dict.fromkeys(range(3), "r")
+    assert [c.rack for c in candidates(on_hosts("a", "a", "b", racks=own))] == ["r", "r", "r"]
+
+
+@given(st.integers(2, 4), st.integers(1, 4), st.integers(1, 30), st.integers(0, 2**32))
+def test_no_partition_has_two_replicas_on_one_host_when_there_are_enough(
+    hosts: int, each: int, partitions: int, seed: int
+) -> None:
+    brokers = on_hosts(*[f"host{n}" for _ in range(each) for n in range(hosts)])
+    host_of = {broker.id: broker.endpoints[0].host for broker in brokers}
+    layout = random_layout(len(brokers), Random(seed))
+    for replicas in place(candidates(brokers), partitions, hosts, layout).values():
+        assert len({host_of[replica] for replica in replicas}) == hosts
 
 
 @given(brokers, st.integers(1, 40), st.data(), st.integers(0, 2**32), st.integers(0, 50))

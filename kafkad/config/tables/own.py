@@ -81,6 +81,14 @@ SETTINGS: tuple[Setting, ...] = (
         dynamic=CLUSTER_WIDE,
         valid=at_least(-1),
     ),
+    string(
+        "kafkad.leader.election",
+        "assignment-order",
+        LOW,
+        "Which in-sync replica takes over: assignment-order (as Kafka) or fewest-leaders (of the broker with fewest).",
+        dynamic=CLUSTER_WIDE,
+        valid=one_of("assignment-order", "fewest-leaders"),
+    ),
     string("kafkad.log.format", "text", LOW, "How kafkad logs to stderr: text or json.", valid=one_of("text", "json")),
     string(
         "kafkad.log.level",
