@@ -64,6 +64,7 @@ from kafkad.upkeep.moves import ReplicaMoves
 from kafkad.upkeep.upkeep import Upkeep
 
 if TYPE_CHECKING:
+    from kafkad.broker.replication import Replication
     from kafkad.net.client import Link
 
 LinkFactory = Callable[[BrokerInfo], "Link"]
@@ -143,6 +144,8 @@ class Parts:
     replicas: ReplicaManager
     controller: Controller
     controller_link: CurrentController
+    replication: Replication | None
+    """None where there can be no other broker."""
     membership: Membership
     features: FinalizedFeatures
     durable: Durable
@@ -203,6 +206,8 @@ class Parts:
 
     async def stop(self) -> None:
         """After `stop_taking`. Leaves the log directories as after a clean stop; the store's session stays open."""
+        if self.replication is not None:
+            await self.replication.stop()
         await self.cleaner.stop()
         await self.upkeep.stop()
         await self.moves.stop()
@@ -228,6 +233,8 @@ class Parts:
         loggers.set_default_level(config.str("kafkad.log.level"))
         self.replicas.all_configs_changed()
         self.controller.configs_changed(None)
+        if self.replication is not None:
+            self.replication.settings_changed()
 
     def metrics(self, lifecycle: Lifecycle) -> Registry:
         return metering.registry(
@@ -297,6 +304,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         replicas=replicas,
         controller=controller,
         controller_link=link,
+        replication=_replication(platform, settings, replicas, link),
         membership=_membership(platform, loaded, replicas, [loaded.configs, features, controller]),
         features=features,
         durable=durable,
@@ -388,6 +396,23 @@ def _balance(config: Config) -> Balance | None:
         return None
     seconds = config.long("leader.imbalance.check.interval.seconds")
     return Balance(seconds * 1000, config.int("leader.imbalance.per.broker.percentage"))
+
+
+def _replication(
+    platform: Platform, settings: Settings, replicas: ReplicaManager, link: CurrentController
+) -> Replication | None:
+    if platform.links is None:
+        return None
+    from kafkad.broker.replication import Replication
+
+    return Replication(
+        replicas,
+        platform.links,
+        link.alter_isr,
+        config=lambda: settings.config,
+        clock=platform.clock,
+        timers=platform.timers,
+    )
 
 
 def _topic_defaults(config: Config) -> TopicDefaults:

@@ -28,6 +28,8 @@ class MetadataCache:
     def __init__(self) -> None:
         self.on_topic_gone: list[Callable[[str], None]] = []
         """Called with topics that are deleted, and with those recreated under the same name."""
+        self.on_brokers_changed: Callable[[], None] = lambda: None
+        """Called when brokers have come or gone, or have other addresses."""
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self.controller_id = -1
@@ -42,7 +44,8 @@ class MetadataCache:
         """Take over the controller's news; returns the topics that vanished."""
         self.controller_id = request.controller_id
         brokers = {broker.id: _broker(broker) for broker in request.live_brokers}
-        if brokers != self.brokers:
+        others = brokers != self.brokers
+        if others:
             self._derived.clear()
         self.brokers = brokers
         gone: list[str] = []
@@ -56,6 +59,8 @@ class MetadataCache:
                     self._topic(topic.topic_name, topic.topic_id).partitions[state.partition_index] = state
         if request.topic_states or not self.expects_topics:
             self.is_here.set()
+        if others:
+            self.on_brokers_changed()
         return gone
 
     def derived(self, what: str) -> dict[str, Any]:

@@ -41,7 +41,8 @@ class Link(Protocol):
     """A way to one broker: over the network, or within the process."""
 
     async def call(self, request: Any, *, timeout_ms: int) -> Any:
-        """The decoded answer, with whatever error stands in it; LinkError when there is none."""
+        """The decoded answer, with whatever error stands in it; LinkError when there is none. Records in it are a
+        memoryview of what was received."""
 
     def close(self) -> None: ...
 
@@ -49,7 +50,7 @@ class Link(Protocol):
 class Answer(NamedTuple):
     """A response frame without its length; the body, in `version`, starts at `body_at`."""
 
-    frame: bytes
+    frame: bytes | bytearray
     body_at: int
     version: int
 
@@ -92,7 +93,8 @@ class BrokerClient:
     async def call(self, request: Any, *, timeout_ms: int) -> Any:
         answer = await self.exchange(request, timeout_ms=timeout_ms)
         try:
-            return read(response_class(request.__schema__.key), answer.version, answer.frame, answer.body_at)[0]
+            frame = memoryview(answer.frame)
+            return read(response_class(request.__schema__.key), answer.version, frame, answer.body_at)[0]
         except MalformedError as error:
             raise self._failed(f"sent an answer that cannot be read: {error}") from error
 
@@ -192,6 +194,9 @@ class ClientConnection:
         self._correlation_id = 0
         self._sent: deque[_Sent] = deque()
         self._in = bytearray()
+        self._large: bytearray | None = None
+        """A frame of known size that is received in place, `_filled` bytes of it so far."""
+        self._filled = 0
         self._out = bytearray()
         self._loop.add_reader(sock.fileno(), self._on_readable)
 
@@ -287,7 +292,7 @@ class ClientConnection:
 
     def _on_readable(self) -> None:
         try:
-            got = self._sock.recv(_RECEIVED_AT_ONCE)
+            got = self._receive()
         except BlockingIOError:
             return
         except OSError as error:
@@ -296,28 +301,51 @@ class ClientConnection:
         if not got:
             self.close("closed the connection")
             return
-        self._in += got
         try:
             self._take_frames()
         except MalformedError as error:
             self.close(f"does not follow the protocol: {error}")
 
+    def _receive(self) -> int:
+        """The number of bytes that were there, 0 at the end of the connection."""
+        if self._large is not None:
+            got = self._sock.recv_into(memoryview(self._large)[self._filled :])
+            self._filled += got
+            return got
+        data = self._sock.recv(_RECEIVED_AT_ONCE)
+        self._in += data
+        return len(data)
+
     def _take_frames(self) -> None:
-        """Answer what has arrived whole. Frames are taken out as bytes of their own: a caller may keep them."""
+        """Answer what has arrived whole. Each frame has bytes of its own: a caller may keep them."""
+        if self._large is not None:
+            if self._filled == len(self._large):
+                frame, self._large = self._large, None
+                self._take(frame)
+            return
         data = self._in
         at = 0
         while len(data) - at >= _SIZE.size:
             (size,) = _SIZE.unpack_from(data, at)
             if not 4 <= size <= self._options.max_response_bytes:
                 raise MalformedError(f"an answer of {size} bytes")
-            end = at + _SIZE.size + size
+            begin, end = at + _SIZE.size, at + _SIZE.size + size
             if len(data) < end:
+                if size > _RECEIVED_AT_ONCE:
+                    self._begin_large(size, begin)
+                    return
                 break
-            self._take(bytes(memoryview(data)[at + _SIZE.size : end]))
+            self._take(bytes(memoryview(data)[begin:end]))
             at = end
         del data[:at]
 
-    def _take(self, frame: bytes) -> None:
+    def _begin_large(self, size: int, begin: int) -> None:
+        self._filled = len(self._in) - begin
+        self._large = bytearray(size)
+        self._large[: self._filled] = memoryview(self._in)[begin:]
+        self._in = bytearray()
+
+    def _take(self, frame: bytes | bytearray) -> None:
         if not self._sent:
             raise MalformedError("a response without a request")
         sent = self._sent[0]

@@ -34,6 +34,13 @@ class Following:
         latest = log.epochs.latest
         return Position(log.end_offset, -1 if latest is None else latest, log.start_offset)
 
+    def begin(self) -> None:
+        """A leader epoch begins. Where a log has epochs, the leader says what has to be cut off (`truncate`); without
+        them nothing is known of what is behind the high watermark."""
+        partition = self._partition
+        if partition.log.epochs.latest is None and partition.high_watermark < partition.log.end_offset:
+            self._cut(partition.high_watermark)
+
     def append(self, records: memoryview, high_watermark: int, start_offset: int) -> None:
         """Append what the leader sent, and go by its high watermark and the start of its log.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from kafkad.config import LogConfig
@@ -65,6 +65,8 @@ class ReplicaManager:
         self._halt = halt
         self.isr_shrinks = self.isr_expands = 0
         """Counts of ISR shrinks and expansions of partitions led here."""
+        self.isr_failures = 0
+        """Count of changes of an ISR that the controller did not make."""
         self._silent_until: dict[str, float] = {}
         self._without_room: dict[TopicPartition, tuple[bytes, bool]] = {}
         """Replicas that a full disk did not allow, offline for the controller: topic id, and whether it is new."""
@@ -75,6 +77,9 @@ class ReplicaManager:
         and when the topic is deleted, or recreated under the same name."""
         self.on_replicas_changed: Callable[[], None] = lambda: None
         """Called when replicas are gone with their log directory, or are here after all."""
+        self.on_roles_changed: Callable[[Sequence[Partition]], None] = lambda partitions: None
+        """Called with partitions that a request gave other roles or epochs or took away, or that lost their disk, when
+        all of them are as they are to be."""
         self.role_watchers: dict[str, Callable[[Partition], None]] = {}
         """Callbacks by topic, for a partition of it that changes its role here, is taken away, or loses its disk."""
         logs.on_failure = self._directory_lost
@@ -132,13 +137,15 @@ class ReplicaManager:
         await self._load_configs(t.topic_name for t in request.topic_states if t.topic_name not in self._partitions)
         await self._forget_predecessors(request)
         turns = Turns()
+        changed: list[Partition] = []
         for topic in request.topic_states:
             answers = []
             for state in topic.partition_states:
-                code = self._apply_state(topic, state)
+                code = self._apply_state(topic, state, changed)
                 answers.append(LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code))
                 await turns.give_way()
             response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=answers))
+        self.on_roles_changed(changed)
         return response
 
     async def _forget_predecessors(self, request: LeaderAndIsrRequest) -> None:
@@ -194,7 +201,9 @@ class ReplicaManager:
         self._controller_epoch = controller_epoch
         return ErrorCode.NONE
 
-    def _apply_state(self, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState) -> ErrorCode:
+    def _apply_state(
+        self, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState, changed: list[Partition]
+    ) -> ErrorCode:
         tp = TopicPartition(topic.topic_name, state.partition_index)
         known = self.find(*tp)
         if known is not None and known.failure is not None:
@@ -216,6 +225,7 @@ class ReplicaManager:
                     replicas=tuple(state.replicas),
                 )
             )
+            changed.append(partition)
             self._tell_role_watcher(partition)
             if known is not None:
                 self._topic_changed(tp.topic)
@@ -263,6 +273,7 @@ class ReplicaManager:
             if leader_epoch not in _EPOCHS_THAT_SKIP_THE_CHECK and leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
             partition.retire()
+            self.on_roles_changed([partition])
             self._tell_role_watcher(partition)
             self._topic_changed(tp.topic)
             del self._partitions[tp.topic][tp.partition]
@@ -307,12 +318,12 @@ class ReplicaManager:
     def _directory_lost(self, directory: LogDirectory, lost: list[TopicPartition]) -> None:
         error = StorageError(directory.path, f"{directory.path} is offline: {directory.failure}")
         log.error("%s; its %d partitions are offline until the broker restarts", error, len(lost))
-        for tp in lost:
-            partition = self.find(*tp)
-            if partition is not None:
-                partition.fail(error)
-                self._tell_role_watcher(partition)
-                self._topic_changed(tp.topic)
+        here = [partition for tp in lost if (partition := self.find(*tp)) is not None]
+        for partition in here:
+            partition.fail(error)
+            self._tell_role_watcher(partition)
+            self._topic_changed(partition.tp.topic)
+        self.on_roles_changed(here)
         self.on_replicas_changed()
 
     def topic_config_changed(self, topic: str) -> None:

@@ -27,7 +27,7 @@ from kafkad.wire.schema import (
 
 PIECE = 64
 
-_VARIABLE = frozenset({"string", "bytes", "array", "struct"})
+_VARIABLE = frozenset({"string", "bytes", "records", "array", "struct"})
 
 
 def compile_encoder(cls: type, version: int) -> Encoder:

@@ -127,6 +127,19 @@ def get_nullable_compact_bytes(data: Buffer, at: int) -> tuple[bytes | None, int
     return (None, at) if size == 0 else _raw(data, at, size - 1)
 
 
+put_records, put_compact_records = put_bytes, put_compact_bytes
+
+
+def get_nullable_records(data: Buffer, at: int) -> tuple[Buffer | None, int]:
+    (size,) = _INT32.unpack_from(data, at)
+    return (None, at + 4) if size == -1 else _part(data, at + 4, size)
+
+
+def get_nullable_compact_records(data: Buffer, at: int) -> tuple[Buffer | None, int]:
+    size, at = get_uvarint(data, at)
+    return (None, at) if size == 0 else _part(data, at, size - 1)
+
+
 def _text(data: Buffer, at: int, size: int) -> tuple[str, int]:
     end = at + size
     if size < 0 or end > len(data):
@@ -139,6 +152,13 @@ def _raw(data: Buffer, at: int, size: int) -> tuple[bytes, int]:
     if size < 0 or end > len(data):
         raise MalformedError(f"{size} bytes at {at}, {len(data) - at} are left")
     return bytes(data[at:end]), end
+
+
+def _part(data: Buffer, at: int, size: int) -> tuple[Buffer, int]:
+    end = at + size
+    if size < 0 or end > len(data):
+        raise MalformedError(f"{size} bytes of records at {at}, {len(data) - at} are left")
+    return data[at:end], end
 
 
 def refuse_null(at: int) -> None:

@@ -60,7 +60,7 @@ def within(version: int, versions: str) -> bool:
 
 
 class Field:
-    """One declared field. `kind` is a fixed-size format of `struct`, or one of string, bytes, array, struct."""
+    """One declared field. `kind` is a fixed-size format of `struct` or one of string, bytes, records, array, struct."""
 
     __slots__ = ("default", "ignorable", "item", "kind", "name", "nullable", "tag", "versions")
 
@@ -129,8 +129,8 @@ def bytes_(
 
 
 def records_(versions: str = "0+", *, nullable: str = "") -> Any:
-    """Record batches, as they stand in a log; to the codec they are bytes."""
-    return Field("bytes", versions, None, nullable=nullable)
+    """Record batches, as they stand in a log. Read from a memoryview they are a part of it: nothing is copied."""
+    return Field("records", versions, None, nullable=nullable)
 
 
 def array(

@@ -38,7 +38,7 @@ def times_of(session: Session, offsets: Mapping[TopicPartition, int]) -> dict[To
     return times
 
 
-def _first_time(data: bytes, offset: int) -> int | None:
+def _first_time(data: bytes | memoryview, offset: int) -> int | None:
     from kafkad.wire.records import RecordsError, iter_batches, iter_records
 
     view = memoryview(data)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from kafkad.api.routes import BETWEEN_BROKERS, BY_KEY
+from kafkad.api.dispatch import Dispatcher
+from kafkad.api.routes import BETWEEN_BROKERS, BY_KEY, FETCH
 from kafkad.broker.links import network_links
 from kafkad.broker.parts import Parts, Platform, build, load
 from kafkad.broker.settings import Settings
@@ -20,22 +22,94 @@ from kafkad.errors import KafkaError
 from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.model import BrokerInfo
+from kafkad.names import TopicPartition
 from kafkad.net.client import Link, LinkError
+from kafkad.net.connection import Connection, DeferredReply
+from kafkad.net.reply import Pending, Reply
 from kafkad.net.server import Server
+from kafkad.replica.partition import Partition
 from kafkad.timers import Timers
+from kafkad.wire.apis import response_class
+from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
+from kafkad.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkad.wire.records import Record, build_batch
+from kafkad.wire.schema import read
 from tests.fakes import FakeClock
 from tests.one_broker import FakeConnection, NoSync, handled
 
 T = TypeVar("T")
 MEMORY, NETWORK = "in memory", "over loopback"
 _DEADLINE_S = 20
+_PEERS_FETCH = 17
+"""The version that Kafka 3.9 has."""
 _LAST = {route.key: route.last for route in (*BY_KEY.values(), *BETWEEN_BROKERS)}
+
+
+class FrameConnection(FakeConnection):
+    """One frame's connection to a broker, through its dispatcher."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        super().__init__()
+        self.peer = dispatcher.peer(cast(Connection, self))
+        self.closed = False
+        self.answered: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+        self.later: DeferredReply | None = None
+
+    def own(self, frame: memoryview) -> memoryview:
+        return memoryview(bytes(frame))
+
+    def reply(self, reply: Reply | None) -> None:
+        if not self.answered.done():
+            self.answered.set_result(reply)
+
+    def settled(self) -> None:
+        assert self.later is not None
+        self.reply(self.later.reply)
+
+    def close(self) -> None:
+        """As when the other side has gone."""
+        self.closed = True
+        self.answered.cancel()
+        if self.peer.on_close is not None:
+            self.peer.on_close()
 
 
 class Broker:
     def __init__(self, parts: Parts, session: EmbeddedSession) -> None:
         self.parts = parts
         self.session = session
+
+    async def ask_by_frame(self, message: Any, version: int, connection: FrameConnection) -> Any:
+        """As `ask`, for what the dispatcher hands to no handler: Produce and Fetch."""
+        key = message.__schema__.key
+        frame = encode_request(RequestHeader(key, version, 1, "test"), message)
+        reply = self.parts.dispatcher(cast(Connection, connection), memoryview(frame), 4, len(frame))
+        if isinstance(reply, DeferredReply):
+            connection.later = reply
+        elif not isinstance(reply, Pending):
+            connection.reply(reply)
+        whole = await connection.answered
+        parts = whole if isinstance(whole, list) else [whole]
+        data = b"".join(
+            os.pread(part.file.fd, part.length, part.position) if hasattr(part, "file") else bytes(cast(bytes, part))
+            for part in parts
+        )
+        _, at = read_response_header(key, version, data, 4)
+        return read(response_class(key), version, memoryview(data), at)[0]
+
+    async def produce(self, tp: TopicPartition, *values: bytes, acks: int = -1, timeout_ms: int = 30_000) -> Any:
+        """The partition's answer."""
+        batch = build_batch([Record(at, 1_700_000_000_000, None, value) for at, value in enumerate(values)])
+        data = PartitionProduceData(index=tp.partition, records=bytes(batch))
+        topic = TopicProduceData(name=tp.topic, partition_data=[data])
+        request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
+        response = await self.ask_by_frame(request, 11, FrameConnection(self.parts.dispatcher))
+        return response.responses[0].partition_responses[0]
+
+    def partition(self, tp: TopicPartition) -> Partition:
+        found = self.parts.replicas.find(*tp)
+        assert found is not None
+        return found
 
     @property
     def epoch(self) -> int:
@@ -57,18 +131,47 @@ class MemoryLink:
     def __init__(self, brokers: Brokers, source: int, target: int) -> None:
         self._brokers = brokers
         self._ends = source, target
+        self._waiting: set[FrameConnection] = set()
         self.closed = False
 
     async def call(self, request: Any, *, timeout_ms: int) -> Any:
         assert timeout_ms > 0
         self._brokers.sent.append((*self._ends, type(request).__name__))
         await asyncio.sleep(0)
+        self._check()
+        target = self._brokers[self._ends[1]]
+        answer = await (self._fetch(target, request) if request.__schema__.key == FETCH else target.ask(request))
+        self._check()
+        return answer
+
+    async def _fetch(self, target: Broker, request: Any) -> Any:
+        connection = FrameConnection(target.parts.dispatcher)
+        self._waiting.add(connection)
+        try:
+            return await target.ask_by_frame(request, _PEERS_FETCH, connection)
+        except asyncio.CancelledError:
+            if connection.closed:
+                raise LinkError(f"broker {self._ends[1]} broke off") from None
+            connection.close()
+            raise
+        finally:
+            self._waiting.discard(connection)
+
+    def _check(self) -> None:
         if self.closed or frozenset(self._ends) in self._brokers.cut or self._ends[1] not in self._brokers.running:
             raise LinkError(f"broker {self._ends[1]} cannot be reached")
-        return await self._brokers[self._ends[1]].ask(request)
+
+    def target_left(self, broker: int) -> None:
+        if broker == self._ends[1]:
+            self._break_off()
 
     def close(self) -> None:
         self.closed = True
+        self._break_off()
+
+    def _break_off(self) -> None:
+        for connection in list(self._waiting):
+            connection.close()
 
 
 class Brokers:
@@ -79,6 +182,7 @@ class Brokers:
         self.sent: list[tuple[int, int, str]] = []
         self.running: dict[int, Broker] = {}
         self.halted: list[str] = []
+        self._memory_links: list[MemoryLink] = []
         self._directory = directory
         self._links = links
         self._settings = settings
@@ -120,7 +224,9 @@ class Brokers:
             server.listen("PLAINTEXT", "127.0.0.1", 0)
 
         def link(target: BrokerInfo) -> Link:
-            return MemoryLink(self, broker, target.id)
+            made = MemoryLink(self, broker, target.id)
+            self._memory_links.append(made)
+            return made
 
         session = self._store.session()
         platform = Platform(
@@ -139,13 +245,39 @@ class Brokers:
         return Broker(parts, session)
 
     def stop(self) -> None:
+        """All at once: nobody takes over from anybody."""
         for broker in self.running.values():
             self.run(broker.parts.stop_taking())
-        for broker in self.running.values():
-            broker.parts.platform.server.close()
-            self.run(broker.parts.stop())
+        for broker in list(self.running.values()):
+            self.run(self._stop(broker))
         self._threads.shutdown()
         self._runner.close()
+
+    def leave(self, *brokers: int) -> None:
+        """These brokers stop; their sessions with the store end, and `start` has them back on their directories."""
+        for broker in brokers:
+            self.ended(self._leave(self.running.pop(broker)))
+
+    async def _leave(self, broker: Broker) -> None:
+        await broker.parts.stop_taking()
+        await self._stop(broker)
+        await broker.session.close()
+
+    async def _stop(self, broker: Broker) -> None:
+        for link in self._memory_links:
+            link.target_left(broker.parts.replicas.broker_id)
+        broker.parts.platform.server.close()
+        await broker.parts.stop()
+
+    def ended(self, scenario: Coroutine[Any, Any, T], *, advance_ms: int = 10) -> T:
+        """Its result, while the clock moves on."""
+
+        async def begin() -> asyncio.Future[T]:
+            return asyncio.ensure_future(scenario)
+
+        going = self.run(begin())
+        self.until(going.done, advance_ms=advance_ms)
+        return going.result()
 
     def until(self, condition: Callable[[], bool], *, advance_ms: int = 0) -> None:
         """Let the brokers work until something holds; each turn the clock moves by `advance_ms`."""

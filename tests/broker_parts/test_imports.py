@@ -10,8 +10,11 @@ from kafkad.api.routes import BETWEEN_BROKERS, ROUTES
 LATER = {
     "kafkad.cleaner.compact": "a worker process compacts",
     "kafkad.cleaner.worker": "a worker process compacts",
+    "kafkad.broker.replication": "there is no other broker",
     "kafkad.controller.remote": "there is no other broker",
     "kafkad.net.client": "there is no other broker",
+    "kafkad.replica.fetchers": "there is no other broker",
+    "kafkad.replica.isr_changes": "there is no other broker",
     "pathlib": "takes as long as ten modules of ours",
 }
 

@@ -357,6 +357,26 @@ def test_who_waits_for_a_connection_is_told_that_the_client_is_closed_and_not_ca
     with_broker(scenario)
 
 
+@pytest.mark.parametrize("size", [10, 300_000, 2_000_000])
+def test_answers_of_any_size_arrive_whole_and_in_order(size: int) -> None:
+    async def scenario(broker: Broker) -> None:
+        client = broker.client()
+        waiting = [ask(client) for _ in range(4)]
+        hosts = ["a", "b" * min(size, 32_000), "c", "d"]
+        for host in hosts:
+            await broker.requests(1)
+            connection, version, correlation_id = broker.asked.pop(0)
+            response = FindCoordinatorResponse(host=host, error_message=None)
+            frame = bytearray(encode_response(FIND_COORDINATOR, version, correlation_id, response))
+            frame += bytes(size)  # what is left over is ignored
+            frame[:4] = (len(frame) - 4).to_bytes(4, "big")
+            connection.reply(bytes(frame))
+        assert [(await answer).host for answer in waiting] == hosts
+        client.close()
+
+    with_broker(scenario)
+
+
 def test_nothing_is_asked_through_a_closed_client() -> None:
     async def scenario(broker: Broker) -> None:
         client = broker.client()

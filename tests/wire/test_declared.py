@@ -32,7 +32,7 @@ TYPES = {
     "uuid": "16s",
     "string": "string",
     "bytes": "bytes",
-    "records": "bytes",
+    "records": "records",
 }
 ENDINGS = ("Key", "Value", "Subscription", "Assignment", "Record", "Message")
 RECORDS = [

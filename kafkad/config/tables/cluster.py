@@ -82,7 +82,6 @@ SETTINGS: tuple[Setting, ...] = (
         30_000,
         HIGH,
         "A follower that has not caught up for this long leaves the in-sync replicas.",
-        unused=CLUSTER,
     ),
     integer(
         "replica.fetch.max.bytes",
@@ -90,7 +89,6 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "What a follower asks for per partition.",
         valid=at_least(0),
-        unused=CLUSTER,
     ),
     integer(
         "replica.fetch.response.max.bytes",
@@ -98,21 +96,17 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "What a follower asks for in all.",
         valid=at_least(0),
-        unused=CLUSTER,
     ),
-    integer(
-        "replica.fetch.min.bytes", 1, HIGH, "A follower's fetch is answered when this much is there.", unused=CLUSTER
-    ),
-    integer("replica.fetch.wait.max.ms", 500, HIGH, "How long a follower's fetch waits for more.", unused=CLUSTER),
+    integer("replica.fetch.min.bytes", 1, HIGH, "A follower's fetch is answered when this much is there."),
+    integer("replica.fetch.wait.max.ms", 500, HIGH, "How long a follower's fetch waits for more."),
     integer(
         "replica.fetch.backoff.ms",
         1000,
         MEDIUM,
         "How long a follower rests after an error.",
         valid=at_least(0),
-        unused=CLUSTER,
     ),
-    integer("replica.socket.timeout.ms", 30_000, HIGH, "How long a follower waits for an answer.", unused=CLUSTER),
+    integer("replica.socket.timeout.ms", 30_000, HIGH, "How long a follower waits for an answer."),
     integer(
         "replica.socket.receive.buffer.bytes", 65_536, HIGH, "SO_RCVBUF of a follower's connections.", unused=CLUSTER
     ),
@@ -130,7 +124,6 @@ SETTINGS: tuple[Setting, ...] = (
         HIGH,
         "Connections a follower keeps to each leader.",
         dynamic=CLUSTER_WIDE,
-        unused=CLUSTER,
     ),
     boolean(
         "controlled.shutdown.enable",

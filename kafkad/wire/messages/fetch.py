@@ -108,7 +108,7 @@ class PartitionData:
         AbortedTransaction, "4+", nullable="4+", ignorable=True
     )
     preferred_read_replica: int = int32("11+", default=-1)  # -1: stay here (KIP-392)
-    records: bytes | None = records_(nullable="0+")
+    records: bytes | memoryview | None = records_(nullable="0+")
 
 
 @nested

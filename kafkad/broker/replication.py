@@ -1,0 +1,57 @@
+"""Replication between brokers: fetches what this broker follows, and keeps the ISRs of what it leads.
+
+Built only where there can be other brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkad.clock import Clock
+from kafkad.config import Config
+from kafkad.model import BrokerInfo
+from kafkad.net.client import Link
+from kafkad.replica.fetchers import Fetchers, FetcherSettings
+from kafkad.replica.fetching import FetchLimits
+from kafkad.replica.isr_changes import AlterIsr, IsrChanges
+from kafkad.replica.manager import ReplicaManager
+from kafkad.timers import Timers
+
+
+class Replication:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        connect: Callable[[BrokerInfo], Link],
+        alter_isr: AlterIsr,
+        *,
+        config: Callable[[], Config],
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        self.fetchers = Fetchers(replicas, connect, lambda: fetcher_settings(config()), clock, timers)
+        self.isr_changes = IsrChanges(replicas, alter_isr, clock, timers)
+        replicas.on_roles_changed = self.fetchers.follow
+        replicas.metadata.on_brokers_changed = self.fetchers.brokers_changed
+        replicas.parts.on_isr_change = self.isr_changes.want
+
+    def settings_changed(self) -> None:
+        self.fetchers.settings_changed()
+
+    async def stop(self) -> None:
+        await self.fetchers.stop()
+        await self.isr_changes.stop()
+
+
+def fetcher_settings(config: Config) -> FetcherSettings:
+    return FetcherSettings(
+        limits=FetchLimits(
+            wait_max_ms=config.int("replica.fetch.wait.max.ms"),
+            min_bytes=config.int("replica.fetch.min.bytes"),
+            response_max_bytes=config.int("replica.fetch.response.max.bytes"),
+            partition_max_bytes=config.int("replica.fetch.max.bytes"),
+        ),
+        per_leader=config.int("num.replica.fetchers"),
+        backoff_ms=config.int("replica.fetch.backoff.ms"),
+        timeout_ms=config.int("replica.socket.timeout.ms"),
+    )

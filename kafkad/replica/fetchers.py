@@ -1,0 +1,392 @@
+"""Fetches what this broker follows: for each leader `num.replica.fetchers` tasks, each with a connection of its own.
+
+What is asked and what an answer means is in `fetching`, what a follower does with it in `following`. A partition that
+fails rests for `replica.fetch.backoff.ms`, or goes with its log directory; the others of its fetcher go on. Every
+LeaderAndIsr begins the fetching of its partitions anew: an answer to what was asked before it is not looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kafkad.clock import Clock
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.model import BrokerInfo
+from kafkad.names import NO_TOPIC_ID, TopicPartition, java_hash
+from kafkad.net.client import Link, LinkError
+from kafkad.replica.fetching import PASSING, FetchLimits, FetchSession, Key, Meaning, Place, meaning
+from kafkad.replica.following import Following
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.partition import Partition
+from kafkad.timers import Timers
+from kafkad.turns import Turns
+from kafkad.wire.messages.fetch import FetchResponse, PartitionData
+from kafkad.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+log = logging.getLogger(__name__)
+
+_LATEST, _EARLIEST = -1, -2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetcherSettings:
+    limits: FetchLimits
+    per_leader: int = 1
+    """num.replica.fetchers"""
+    backoff_ms: int = 1_000
+    """replica.fetch.backoff.ms"""
+    timeout_ms: int = 30_000
+    """replica.socket.timeout.ms"""
+
+
+class Followed:
+    """One partition in one leader epoch, in which it follows."""
+
+    __slots__ = ("following", "key", "partition", "told")
+
+    def __init__(self, partition: Partition, following: Following) -> None:
+        self.partition = partition
+        self.following = following
+        self.key = Key(partition.log.topic_id, partition.tp.partition)
+        self.told = ""
+        """The problem that was logged last, so that it is not logged with every fetch."""
+
+    @property
+    def is_current(self) -> bool:
+        return self.partition.following is self.following
+
+    @property
+    def place(self) -> Place:
+        offset, last_epoch, start_offset = self.following.position
+        return Place(self.partition.leader_epoch, offset, last_epoch, start_offset)
+
+
+class Fetchers:
+    """Everything this broker fetches from others."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        connect: Callable[[BrokerInfo], Link],
+        settings: Callable[[], FetcherSettings],
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        self.replicas = replicas
+        self.connect = connect
+        self.settings = settings
+        self.clock = clock
+        self.timers = timers
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        self._fetched_by: dict[Partition, Fetcher] = {}
+        self._per_leader = settings().per_leader
+
+    def follow(self, changed: Iterable[Partition]) -> None:
+        """The roles of these partitions are others now, or begin again in another epoch."""
+        for partition in changed:
+            before = self._fetched_by.pop(partition, None)
+            if before is not None:
+                before.remove(partition)
+            if partition.following is not None and partition.role.leader >= 0:
+                fetcher = self._fetched_by[partition] = self._fetcher(partition)
+                fetcher.add(partition, partition.following)
+
+    def brokers_changed(self) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.leader_changed()
+
+    def settings_changed(self) -> None:
+        per_leader = self.settings().per_leader
+        if per_leader != self._per_leader:
+            self._per_leader = per_leader
+            self.follow(list(self._fetched_by))
+
+    async def stop(self) -> None:
+        for fetcher in self._fetchers.values():
+            await fetcher.stop()
+        self._fetchers.clear()
+        self._fetched_by.clear()
+
+    def _fetcher(self, partition: Partition) -> Fetcher:
+        where = partition.role.leader, slot_of(partition.tp.topic, partition.tp.partition, self._per_leader)
+        known = self._fetchers.get(where)
+        if known is None:
+            known = self._fetchers[where] = Fetcher(self, where[0])
+        return known
+
+
+def slot_of(topic: str, partition: int, slots: int) -> int:
+    return (31 * java_hash(topic) + partition & 0x7FFF_FFFF) % slots
+
+
+class Fetcher:
+    """One connection to one leader, and the partitions that are fetched over it."""
+
+    def __init__(self, fetchers: Fetchers, leader: int) -> None:
+        self._all = fetchers
+        self._leader = leader
+        self._session = FetchSession(fetchers.replicas.broker_id)
+        self._followed: dict[Key, Followed] = {}
+        self._link: Link | None = None
+        self._endpoint: BrokerInfo | None = None
+        self._changed = asyncio.Event()
+        """Set when there is something to ask that there was not before."""
+        self._told = ""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def add(self, partition: Partition, following: Following) -> None:
+        followed = Followed(partition, following)
+        if followed.key.topic_id == NO_TOPIC_ID:
+            self._tell(followed, "cannot be fetched: its topic has no id")
+            return
+        self._followed[followed.key] = followed
+        try:
+            following.begin()
+        except KafkaError as error:
+            self._failed(followed, error)
+            return
+        self._session.want(followed.key, followed.place)
+        self._changed.set()
+
+    def remove(self, partition: Partition) -> None:
+        key = Key(partition.log.topic_id, partition.tp.partition)
+        self._session.forget(key)
+        self._followed.pop(key, None)
+
+    def leader_changed(self) -> None:
+        """Brokers have come or gone, or have another address, at which a request that waits is not answered."""
+        now = self._all.replicas.metadata.brokers.get(self._leader)
+        if now is not None and now != self._endpoint:
+            self._changed.set()
+            self._disconnect()
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self._disconnect()
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._fetch()
+            except LinkError as error:
+                self._session.lost()
+                self._tell_once(f"cannot fetch from broker {self._leader}: {error}; trying again")
+                await self._rest()
+            except Exception:
+                self._session.lost()
+                log.exception("internal error while fetching from broker %d; trying again", self._leader)
+                await self._rest()
+
+    async def _fetch(self) -> None:
+        """One request and its answer, as soon as there is something to ask."""
+        link = self._connected()
+        while link is None or not self._session:
+            await self._changed.wait()
+            self._changed.clear()
+            link = self._connected()
+        self._changed.clear()
+        settings = self._all.settings()
+        response = await link.call(self._session.request(settings.limits), timeout_ms=settings.timeout_ms)
+        await self._take(link, response)
+
+    def _connected(self) -> Link | None:
+        """A leader that the metadata do not know is waited for."""
+        broker = self._all.replicas.metadata.brokers.get(self._leader)
+        if broker is not None and broker != self._endpoint:
+            self._disconnect()
+            self._link, self._endpoint = self._all.connect(broker), broker
+        return self._link
+
+    def _disconnect(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = self._endpoint = None
+            self._session.lost()
+
+    async def _rest(self) -> None:
+        """For the back-off, or until there is something new to ask."""
+        due_ms = self._all.clock.monotonic_ms() + self._all.settings().backoff_ms
+        timer = self._all.timers.at(due_ms, self._changed.set)
+        await self._changed.wait()
+        timer.cancel()
+
+    # -- taking ----------------------------------------------------------------------------------------------------
+
+    async def _take(self, link: Link, response: FetchResponse) -> None:
+        if response.error_code:
+            list(self._session.answered(response))
+            if response.error_code not in _SESSION_ERRORS:
+                self._tell_once(f"broker {self._leader} refuses to be fetched from: {_name(response.error_code)}")
+                await self._rest()
+            return
+        self._told = ""
+        turns = Turns()
+        lost: list[Followed] = []
+        later: list[Followed] = []
+        for key, data in self._session.answered(response):
+            followed = self._followed[key]
+            if not followed.is_current:
+                continue
+            try:
+                self._take_one(followed, data, lost, later)
+            except KafkaError as error:
+                self._failed(followed, error, later)
+            await turns.give_way()
+        self._postpone(later)
+        if lost:
+            await self._find_range(link, lost)
+
+    def _take_one(self, followed: Followed, data: PartitionData, lost: list[Followed], later: list[Followed]) -> None:
+        what = meaning(data)
+        following = followed.following
+        if what is Meaning.RECORDS:
+            try:
+                following.append(memoryview(data.records or b""), data.high_watermark, data.log_start_offset)
+                followed.told = ""
+            finally:
+                self._session.want(followed.key, followed.place)
+        elif what is Meaning.DIVERGED:
+            self._truncate(followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+        elif what is Meaning.OUT_OF_RANGE:
+            lost.append(followed)
+        elif what is Meaning.FENCED:
+            self._session.forget(followed.key)
+        else:
+            if data.error_code not in PASSING:
+                self._tell(
+                    followed, f"broker {self._leader}, its leader, answers {_name(data.error_code)}; trying again"
+                )
+            later.append(followed)
+
+    def _truncate(self, followed: Followed, epoch: int, end_offset: int) -> None:
+        before = followed.place.offset
+        followed.following.truncate(epoch, end_offset)
+        place = followed.place
+        log.info(
+            "truncated %s from offset %d to %d: its leader, broker %d, has epoch %d up to %d",
+            *(followed.partition.tp, before, place.offset, self._leader, epoch, end_offset),
+        )
+        self._session.want(followed.key, place)
+
+    async def _find_range(self, link: Link, lost: list[Followed]) -> None:
+        """The leader's log does not have the offset they go on from: where does it end, and where does it begin?"""
+        ends = await self._offsets(link, lost, _LATEST)
+        ahead = [followed for followed in lost if ends.get(followed, -1) >= followed.place.offset]
+        starts = await self._offsets(link, ahead, _EARLIEST) if ahead else {}
+        unknown: list[Followed] = []
+        for followed in lost:
+            if not followed.is_current:
+                continue
+            try:
+                self._move_into(followed, ends.get(followed), starts.get(followed))
+            except KafkaError as error:
+                self._failed(followed, error, unknown)
+            else:
+                if followed not in ends or (followed in ahead and followed not in starts):
+                    unknown.append(followed)
+        self._postpone(unknown)
+
+    def _move_into(self, followed: Followed, end: int | None, start: int | None) -> None:
+        place = followed.place
+        if end is not None and end < place.offset:
+            log.warning(
+                "truncating %s from offset %d to %d: the log of its leader, broker %d, ends there",
+                *(followed.partition.tp, place.offset, end, self._leader),
+            )
+            followed.following.truncate_to_end_of(end)
+        elif start is not None and start > place.offset:
+            log.warning(
+                "emptying %s, which ends at offset %d: the log of its leader, broker %d, begins at %d",
+                *(followed.partition.tp, place.offset, self._leader, start),
+            )
+            followed.following.start_again(start)
+        self._session.want(followed.key, followed.place)
+
+    async def _offsets(self, link: Link, wanted: list[Followed], at: int) -> dict[Followed, int]:
+        """One end of each partition's log on the leader, where it says it."""
+        topics: dict[str, ListOffsetsTopic] = {}
+        asked = {}
+        for followed in wanted:
+            tp = followed.partition.tp
+            asked[tp] = followed
+            topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic)).partitions.append(
+                ListOffsetsPartition(
+                    partition_index=tp.partition,
+                    current_leader_epoch=followed.partition.leader_epoch,
+                    timestamp=at,
+                )
+            )
+        request = ListOffsetsRequest(replica_id=self._all.replicas.broker_id, topics=list(topics.values()))
+        response: ListOffsetsResponse = await link.call(request, timeout_ms=self._all.settings().timeout_ms)
+        return {
+            asked[tp]: one.offset
+            for topic in response.topics
+            for one in topic.partitions
+            if not one.error_code and (tp := TopicPartition(topic.name, one.partition_index)) in asked
+        }
+
+    # -- problems --------------------------------------------------------------------------------------------------
+
+    def _failed(self, followed: Followed, error: KafkaError, later: list[Followed] | None = None) -> None:
+        """Of a disk that is lost the replica manager tells all its partitions; everything else is tried again."""
+        if isinstance(error, StorageError):
+            self._all.replicas.directory_failed(error)
+        else:
+            self._tell(
+                followed, f"cannot take what broker {self._leader}, its leader, sent: {error}; fetching it again"
+            )
+        if later is None:
+            self._postpone([followed])
+        else:
+            later.append(followed)
+
+    def _postpone(self, partitions: list[Followed]) -> None:
+        if not partitions:
+            return
+        for followed in partitions:
+            self._session.forget(followed.key)
+        due_ms = self._all.clock.monotonic_ms() + self._all.settings().backoff_ms
+        self._all.timers.at(due_ms, lambda: self._resume(partitions))
+
+    def _resume(self, partitions: list[Followed]) -> None:
+        for followed in partitions:
+            if self._followed.get(followed.key) is followed and followed.is_current:
+                self._session.want(followed.key, followed.place)
+        self._changed.set()
+
+    def _tell(self, followed: Followed, what: str) -> None:
+        if what != followed.told:
+            followed.told = what
+            log.error("%s %s", followed.partition.tp, what)
+
+    def _tell_once(self, what: str) -> None:
+        if what != self._told:
+            self._told = what
+            log.warning("%s", what)
+
+
+_SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+def _name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

@@ -1,0 +1,142 @@
+"""Asks the controller for other in-sync replicas of the partitions led here (AlterPartition, KIP-497).
+
+One request at a time, with every partition that wants a change by then. A partition waits with its change pending
+(`leading.proposed`) until the controller has written it or refuses it for good; it waits on, for the next LeaderAndIsr,
+where the controller is ahead of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from kafkad.clock import Clock
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.model import NO_EPOCH, PartitionState, WantedIsr
+from kafkad.names import TopicPartition
+from kafkad.replica.leading import IsrChange
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.partition import Partition
+from kafkad.timers import Timers, sleep
+from kafkad.turns import Turns
+
+log = logging.getLogger(__name__)
+
+_RETRY_MS = 50
+_REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+"""The partition stays as it is."""
+_OVERTAKEN = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+"""The controller has another state of it, which a LeaderAndIsr will bring."""
+
+AlterIsr = Callable[
+    [Mapping[TopicPartition, WantedIsr]], Awaitable[Mapping[TopicPartition, PartitionState | KafkaError]]
+]
+
+
+class IsrChanges:
+    def __init__(self, replicas: ReplicaManager, alter: AlterIsr, clock: Clock, timers: Timers) -> None:
+        self._replicas = replicas
+        self._alter = alter
+        self._clock = clock
+        self._timers = timers
+        self._wanted: dict[Partition, IsrChange] = {}
+        self._sending: asyncio.Task[None] | None = None
+        self._looking = asyncio.get_running_loop().create_task(self._look_for_laggards())
+        self._told = ""
+        self._closed = False
+
+    def want(self, partition: Partition, change: IsrChange) -> bool:
+        """Takes over a change that is pending at the partition; False when this broker stops."""
+        if self._closed:
+            return False
+        self._wanted[partition] = change
+        if self._sending is None:
+            self._sending = asyncio.get_running_loop().create_task(self._send())
+        return True
+
+    async def stop(self) -> None:
+        self._closed = True
+        tasks = [task for task in (self._looking, self._sending) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    async def _send(self) -> None:
+        """Until nothing is wanted any more."""
+        try:
+            while self._wanted:
+                if not await self._ask():
+                    await sleep(_RETRY_MS, self._clock, self._timers)
+        finally:
+            self._sending = None
+
+    async def _ask(self) -> bool:
+        """False if some of it has to be asked for again."""
+        asked, self._wanted = {p.tp: (p, change) for p, change in self._wanted.items() if _is_pending(p, change)}, {}
+        if not asked:
+            return True
+        try:
+            results = await self._alter({tp: self._request(change) for tp, (_, change) in asked.items()})
+        except KafkaError as error:
+            if str(error) != self._told:
+                self._told = str(error)
+                log.warning("cannot change the ISR of %d partitions: %s; trying again", len(asked), error)
+            self._again(asked.values())
+            return False
+        self._told = ""
+        again = [asked[tp] for tp in asked if not self._settled(*asked[tp], results[tp])]
+        self._again(again)
+        return not again
+
+    def _again(self, changes: Iterable[tuple[Partition, IsrChange]]) -> None:
+        for partition, change in changes:
+            self._wanted.setdefault(partition, change)
+
+    def _request(self, change: IsrChange) -> WantedIsr:
+        replicas = self._replicas
+        return WantedIsr(
+            members={
+                member: replicas.broker_epoch if member == replicas.broker_id else NO_EPOCH for member in change.isr
+            },
+            leader_epoch=change.leader_epoch,
+            partition_epoch=change.partition_epoch,
+        )
+
+    def _settled(self, partition: Partition, change: IsrChange, result: PartitionState | KafkaError) -> bool:
+        """False if it has to be asked for again."""
+        if isinstance(result, PartitionState):
+            before = len(partition.role.isr)
+            self._replicas.isr_shrinks += len(change.isr) < before
+            self._replicas.isr_expands += len(change.isr) > before
+            log.info("ISR of %s is %s now, was %s", partition.tp, list(result.isr), list(partition.role.isr))
+            partition.isr_altered(result.isr, result.leader_epoch, result.partition_epoch)
+            return True
+        self._replicas.isr_failures += 1
+        log.info("the controller does not make %s the ISR of %s: %s", list(change.isr), partition.tp, result)
+        if result.code in _REFUSED:
+            partition.isr_kept(change)
+            return True
+        return result.code in _OVERTAKEN
+
+    async def _look_for_laggards(self) -> None:
+        """Every half of `replica.lag.time.max.ms`."""
+        replicas = self._replicas
+        while True:
+            await sleep(replicas.parts.lag_ms / 2, self._clock, self._timers)
+            turns = Turns()
+            for partition in list(replicas):
+                partition.expel_laggards()
+                await turns.give_way()
+
+
+def _is_pending(partition: Partition, change: IsrChange) -> bool:
+    leading = partition.leading
+    return leading is not None and leading.proposed == change.isr and partition.leader_epoch == change.leader_epoch
