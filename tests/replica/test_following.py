@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -10,6 +11,7 @@ import pytest
 
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.batches import header_at
 from kafkad.log.check import check
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files
@@ -61,6 +63,42 @@ def test_records_are_taken_as_given_and_the_watermark_stays_within_the_log(parti
     assert partition.log.epochs.entries == [(2, 2), (4, 3)]
     follower.append(memoryview(b""), 4, 2)
     assert partition.high_watermark == 5, "a new leader may know less of what is committed"
+
+
+def produced(producer: int, sequence: int, base: int = 0, epoch: int = 4) -> memoryview:
+    record = Record(base, 1_000, b"k", b"v")
+    return memoryview(
+        build_batch(
+            [record],
+            base_offset=base,
+            leader_epoch=epoch,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+    )
+
+
+def test_a_follower_that_leads_now_takes_no_first_batch_from_the_middle(partition: Partition) -> None:
+    """Batches 0 to 2 were refused while the leader changed: they could never be appended once 3 is."""
+    following(partition).append(produced(7, 0), 1, 0)
+    partition.become(replace(FOLLOWER, leader=1, leader_epoch=5))
+
+    def append(batch: memoryview) -> int:
+        return partition.append(batch, 0, len(batch), header_at(batch, 0, len(batch)))
+
+    with pytest.raises(KafkaError) as refused:
+        append(produced(8, 3))
+    assert refused.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "which clients answer by sending all of them"
+    assert [append(produced(8, 0)), append(produced(8, 1))] == [1, 2]
+    assert append(produced(7, 1)) == 3, "what the last leader took of a producer is known"
+
+
+def test_a_follower_that_has_not_the_whole_log_may_not_know_a_producer(partition: Partition) -> None:
+    following(partition).start_again(10)
+    partition.become(replace(FOLLOWER, leader=1, leader_epoch=5))
+    batch = produced(8, 3)
+    assert partition.append(batch, 0, len(batch), header_at(batch, 0, len(batch))) == 10
 
 
 def test_what_does_not_fit_is_refused_and_what_came_before_it_stays(partition: Partition) -> None:
