@@ -8,6 +8,7 @@ where there is a broken one; a broken file is never replaced behind the operator
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -26,6 +27,7 @@ PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
+_NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 _REMEDIES = {
     RECOVERY_POINTS: "Delete it, and every log in its directory is checked from the beginning",
     HIGH_WATERMARKS: "Delete it, and high watermarks are found anew",
@@ -76,8 +78,8 @@ def read_offsets(path: str, files: Files) -> dict[TopicPartition, int]:
     for number, fields in enumerate(_read_checkpoint(path, files), start=3):
         if len(fields) != 3:
             raise CheckpointError(path, number, f"{' '.join(fields)!r} is not 'topic partition offset'")
-        partition = TopicPartition(fields[0], _number(path, number, fields[1]))
-        offsets[partition] = _number(path, number, fields[2])
+        topic, partition, offset = fields
+        offsets[TopicPartition(topic, _number(path, number, partition))] = _number(path, number, offset)
     return offsets
 
 
@@ -87,8 +89,8 @@ def write_offsets(path: str, offsets: Mapping[TopicPartition, int], files: Files
 
 
 def _number(path: str, line: int, text: str) -> int:
-    if re.fullmatch(r"-?\d{1,19}", text, re.ASCII) and -1 <= int(text) < 2**63:
-        return int(text)
+    if _NUMBER.fullmatch(text) and -1 <= (number := int(text)) < 2**63:
+        return number
     raise CheckpointError(path, line, f"{text!r} is not a number that belongs there")
 
 
@@ -108,9 +110,13 @@ def read_topic_id(path: str, files: Files) -> bytes | None:
     if len(lines) < 2 or not lines[1].startswith("topic_id: "):
         raise CheckpointError(path, 2, f"{_quoted(lines, 1)} where 'topic_id: …' was expected")
     try:
-        return id_from_text(lines[1].removeprefix("topic_id: "))
+        return _topic_id(lines[1].removeprefix("topic_id: "))
     except ValueError as error:
         raise CheckpointError(path, 2, str(error)) from None
+
+
+_topic_id = functools.lru_cache(maxsize=4096)(id_from_text)
+"""The partitions of a topic share one id in memory."""
 
 
 def write_topic_id(path: str, topic_id: bytes, files: Files, *, durable: bool = True) -> None:

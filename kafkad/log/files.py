@@ -102,14 +102,13 @@ class Files:
 
     def read(self, path: str) -> bytes:
         """A whole small file; FileNotFoundError when it is not there."""
-        file = self.open_log_file(path, os.O_RDONLY)
-        parts = []
-        at = 0
-        while part := self.pread(file.fd, _READ, at):
-            parts.append(part)
-            at += len(part)
-            if len(part) < _READ:
-                break
+        fd = self.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts = [self.pread(fd, _READ, 0)]
+            while len(parts[-1]) == _READ:
+                parts.append(self.pread(fd, _READ, len(parts) * _READ))
+        finally:
+            os.close(fd)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_to_hole(self, path: str) -> bytes:

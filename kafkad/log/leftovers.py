@@ -14,10 +14,12 @@ from kafkad.log.names import LARGEST_BASE, base_of
 from kafkad.log.swap import DELETED, SWAP
 from kafkad.wire.records import BASE_OFFSET, LAST_OFFSET_DELTA
 
+_MARKS = (DELETED, CLEANED, SWAP)
+
 
 def clear(files: Files, directory: str, names: list[str]) -> list[str]:
     """Finish what was left; the names that are there afterwards."""
-    if not any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):
+    if not [name for name in names if name.endswith(_MARKS)]:
         return names
     cleaned = [base for name in names if name.endswith(CLEANED) and (base := base_of(name)) is not None]
     unfinished = min(cleaned, default=LARGEST_BASE + 1)

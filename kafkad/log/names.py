@@ -25,6 +25,9 @@ class Kind(Enum):
     STRAY = "-stray"
 
 
+_MARKS = tuple(kind.value for kind in Kind if kind is not Kind.CURRENT)
+
+
 class PartitionName(NamedTuple):
     """For a deleted one the topic may be cut short."""
 
@@ -55,11 +58,10 @@ def _fresh_id() -> str:
 def parse_name(name: str) -> PartitionName | None:
     """None for what is no partition's: `lost+found`, an operator's own directories."""
     kind = Kind.CURRENT
-    for candidate in (Kind.DELETED, Kind.FUTURE, Kind.STRAY):
-        before, dot, _ = name.removesuffix(candidate.value).rpartition(".")
-        if name.endswith(candidate.value) and dot:
-            kind, name = candidate, before
-            break
+    if name.endswith(_MARKS):
+        before, dot, mark = name.rpartition(".")
+        if dot:
+            kind, name = Kind("-" + mark.rpartition("-")[2]), before
     topic, dash, partition = name.rpartition("-")
     if not dash or not topic or not (partition.isascii() and partition.isdigit()):
         return None

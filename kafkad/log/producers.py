@@ -340,7 +340,8 @@ class ProducerStates:
                 producer.next_sequence = (entry.last_sequence + 1) & MAX_SEQUENCE
             if entry.txn_start >= 0:
                 self._ongoing[entry.txn_start] = entry.producer_id
-        self._ongoing = dict(sorted(self._ongoing.items()))
+        if len(self._ongoing) > 1:
+            self._ongoing = dict(sorted(self._ongoing.items()))
 
 
 def _raise_if_duplicate(producer: Producer, header: Header) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from kafkad.config import LogConfig
 from kafkad.log import leftovers
@@ -44,6 +45,8 @@ from kafkad.wire.records import (
 
 ReportProgress = Callable[[int, int], None]
 
+_base = attrgetter("base")
+_INDEXES = (INDEX, TIME_INDEX, TXN_INDEX)
 _NO_LIMIT = 2**63 - 1
 _REPORT_EVERY = 64 << 20
 
@@ -119,20 +122,20 @@ def _segments(files: Files, directory: str, config: LogConfig, names: list[str],
     present = set(names)
     segments = []
     for name in names:
-        base = base_of(name)
-        if base is None:
-            continue
-        stem = f"{base:020d}"
         if name.endswith(LOG):
+            base = base_of(name)
+            if base is None:
+                continue
+            stem = name.removesuffix(LOG)
             size = files.size(f"{directory}/{name}")
             segment = Segment(files, directory, base, size, config.index_interval_bytes, now_ms)
             segment.has_transactions = stem + TXN_INDEX in present
             if stem + INDEX not in present or stem + TIME_INDEX not in present:
                 segment.rebuild_indexes()
             segments.append(segment)
-        elif name.endswith((INDEX, TIME_INDEX, TXN_INDEX)) and stem + LOG not in present:
+        elif name.endswith(_INDEXES) and name.rpartition(".")[0] + LOG not in present and base_of(name) is not None:
             files.unlink(f"{directory}/{name}")
-    segments.sort(key=lambda segment: segment.base)
+    segments.sort(key=_base)
     return segments
 
 

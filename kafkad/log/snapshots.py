@@ -7,13 +7,12 @@ version, a CRC-32C of the rest, and 46 bytes a producer.
 from __future__ import annotations
 
 import contextlib
-import os
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kafkad.log.files import Files, disk_errors
+from kafkad.log.files import Files, disk_errors, storage_error
 from kafkad.wire.crc import crc32c
 
 SUFFIX = ".snapshot"
@@ -87,7 +86,7 @@ class Snapshots:
         return self._offsets[-1] if self._offsets else NONE_TAKEN
 
     def path(self, offset: int) -> str:
-        return os.path.join(self.directory, file_name(offset))
+        return f"{self.directory}/{file_name(offset)}"
 
     def write(self, offset: int, entries: Sequence[ProducerEntry]) -> None:
         data = encode(entries)
@@ -103,15 +102,19 @@ class Snapshots:
         """The newest that is whole; broken ones are deleted on the way."""
         while self._offsets:
             offset = self._offsets[-1]
-            with contextlib.suppress(BrokenSnapshotError):
+            try:
                 return offset, decode(self._read(offset))
-            self.delete(offset)
+            except BrokenSnapshotError:
+                self.delete(offset)
         return None
 
     def _read(self, offset: int) -> bytes:
-        with disk_errors(self.directory, f"reading {file_name(offset)}"), contextlib.suppress(FileNotFoundError):
+        try:
             return self._files.read(self.path(offset))
-        return b""
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise storage_error(self.directory, f"reading {file_name(offset)}", error) from error
 
     def delete(self, offset: int) -> None:
         """Also called with the base offset of each segment that is deleted: its snapshot is of no more use."""
