@@ -351,6 +351,7 @@ def _controller(platform: Platform, loaded: Loaded, replicas: ReplicaManager) ->
             listener=settings.config.inter_broker_listener,
             topics=lambda: _topic_defaults(settings.config),
             balance=_balance(settings.config) if platform.links is not None else None,
+            patience_ms=settings.config.long("replica.lag.time.max.ms") / 2 if platform.links is not None else None,
             load_configs=loaded.configs.load_topics,
             fewest_leaders=lambda: settings.config.str("kafkad.leader.election") == "fewest-leaders",
         ),

@@ -43,6 +43,12 @@ class Brokers:
     async def changed(self, now: dict[int, BrokerInfo]) -> list[int]:
         """Compares `now` with what was known; returns new brokers. A higher epoch means it died and came back."""
         before = self._state.brokers
+        for broker, known in list(self._state.unreachable.items()):
+            if broker in now and now[broker].epoch == known.epoch:
+                now = {id_: info for id_, info in now.items() if id_ != broker}
+            else:
+                del self._state.unreachable[broker]
+                await self._lead.remove_broker(broker)
         bounced = {b for b in now if b in before and now[b].epoch > before[b].epoch}
         dead = (before.keys() - now.keys()) | bounced
         new = sorted((now.keys() - before.keys()) | bounced)
@@ -50,12 +56,12 @@ class Brokers:
             if broker in before and broker not in bounced:
                 before[broker] = info
         if dead:
-            await self._died(dead)
+            await self.died(dead)
         if new:
-            await self._came([now[broker] for broker in new])
+            await self.came([now[broker] for broker in new])
         return new
 
-    async def _died(self, brokers: Iterable[int]) -> None:
+    async def died(self, brokers: Iterable[int]) -> None:
         brokers = list(brokers)
         affected = self._state.replicas_on(brokers)
         for broker in brokers:
@@ -63,7 +69,7 @@ class Brokers:
             await self._deletions.broker_lost(broker)
         await self.repair(affected)
 
-    async def _came(self, brokers: list[BrokerInfo]) -> None:
+    async def came(self, brokers: list[BrokerInfo]) -> None:
         """The others learn of a new broker; it learns of all brokers and partitions, and then of its own replicas.
 
         So its first UpdateMetadata holds the whole cluster, and it can answer clients from then on.

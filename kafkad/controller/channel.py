@@ -88,10 +88,13 @@ class BrokerQueue:
     An error that is not the network's is a bug: it is logged, and must not hold up all other requests.
     """
 
-    def __init__(self, broker: int, channel: Channel, sleep: Sleep) -> None:
+    def __init__(self, broker: int, channel: Channel, sleep: Sleep, now_ms: Callable[[], float]) -> None:
         self._broker = broker
         self._channel = channel
         self._sleep = sleep
+        self._now_ms = now_ms
+        self._since_ms = now_ms()
+        """When the request in flight became the first in the queue, or the last one was answered."""
         self._queue: deque[tuple[Request, OnResponse | None, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -99,6 +102,8 @@ class BrokerQueue:
     def put(self, request: Request, on_response: OnResponse | None = None) -> asyncio.Future[None]:
         """The future is done when the broker has answered, and cancelled when the queue is closed before that."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not self._queue:
+            self._since_ms = self._now_ms()
         self._queue.append((request, on_response, answered))
         self._wake.set()
         return answered
@@ -107,6 +112,16 @@ class BrokerQueue:
     def waiting(self) -> int:
         """Requests without an answer, the one in flight included."""
         return len(self._queue)
+
+    @property
+    def unanswered_ms(self) -> float:
+        """How long the request in flight has waited for its answer."""
+        return self._now_ms() - self._since_ms if self._queue else 0
+
+    @property
+    def idle_ms(self) -> float:
+        """How long ago the last answer came, with nothing asked since."""
+        return 0 if self._queue else self._now_ms() - self._since_ms
 
     async def close(self) -> None:
         """Drops what was not sent."""
@@ -130,6 +145,7 @@ class BrokerQueue:
             except Exception:
                 log.exception("internal error: broker %d failed to carry out %s", self._broker, type(request).__name__)
             self._queue.popleft()
+            self._since_ms = self._now_ms()
             if not answered.done():
                 answered.set_result(None)
 

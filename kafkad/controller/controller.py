@@ -21,6 +21,7 @@ from kafkad.controller.features import FeatureUpdate
 from kafkad.controller.isr import IsrResult
 from kafkad.controller.leaders import ElectionKind, Outcomes
 from kafkad.controller.leadership import Answers, ControllerMoved, ControllerParts, InDoubt, Leadership, storage_refused
+from kafkad.controller.reachability import CutOff
 from kafkad.controller.reassignments import Target
 from kafkad.controller.term import ControllerSettings, Term
 from kafkad.controller.topics import CheckConfig, MorePartitions, NewTopic, TopicResult
@@ -88,6 +89,9 @@ class Controller:
         self._consumer: asyncio.Task[None] | None = None
         self._term: Term | None = None
         self._retry: Timer | None = None
+        self._aside: Timer | None = None
+        self._aside_until_ms = 0.0
+        """Until then this broker does not stand for election, for it was cut off as controller."""
         self._stopped = False
         self.unclean_elections = 0
         """Leaders elected here, in any term, that were not in sync."""
@@ -103,8 +107,9 @@ class Controller:
     async def stop(self) -> None:
         """Ends the term, if any, and refuses what still waits. `/controller` disappears with the session."""
         self._stopped = True
-        if self._retry is not None:
-            self._retry.cancel()
+        for timer in (self._retry, self._aside):
+            if timer is not None:
+                timer.cancel()
         if self._consumer is not None:
             self._consumer.cancel()
             await asyncio.wait([self._consumer])
@@ -265,6 +270,8 @@ class Controller:
                 log.info("broker %d is no longer the controller", self._settings.broker)
                 await self._resign()
                 self._queue.put_nowait(self._look)
+            except CutOff as e:
+                await self._stand_aside(e)
             except ConnectionLoss as e:
                 log.error("the controller lost the metadata store amid a change, and begins a new term: %s", e)
                 await self._resign()
@@ -320,6 +327,7 @@ class Controller:
             unclean=self._settings.unclean,
             on_response=lambda broker, request, response: term.answered(broker, request, response),
             sleep=partial(sleep, clock=self._clock, timers=self._timers),
+            now_ms=self._clock.monotonic_ms,
             listener=self._settings.listener,
             on_unclean=self._count_unclean,
             load_configs=self._settings.load_configs,
@@ -371,7 +379,7 @@ class Controller:
         if self._stopped or self._retry is not None:
             return
         try:
-            if not await self._see_controller():
+            if not await self._see_controller() and not await self._stands_aside():
                 await self._elect()
         except (ControllerMoved, SessionExpired):
             raise
@@ -380,6 +388,23 @@ class Controller:
             if not isinstance(e, MetaError):
                 raise
             log.error("controller election failed; retrying: %s", e)
+
+    async def _stand_aside(self, reason: CutOff) -> None:
+        """Resigns, and gives the others time to elect one of them."""
+        assert self._settings.patience_ms is not None
+        log.error("broker %d resigns as controller, for it is cut off: %s", self._settings.broker, reason)
+        await self._resign()
+        self._aside_until_ms = self._clock.monotonic_ms() + self._settings.patience_ms
+        self._queue.put_nowait(self._look)
+
+    async def _stands_aside(self) -> bool:
+        remaining_ms = self._aside_until_ms - self._clock.monotonic_ms()
+        if remaining_ms <= 0 or await self._store.exists(ControllerNode.path(), self._controller_changed) is not None:
+            return False
+        if self._aside is not None:
+            self._aside.cancel()
+        self._aside = self._after(remaining_ms, lambda: self._queue.put_nowait(self._look))
+        return True
 
     def _look_later(self) -> None:
         if self._retry is None:

@@ -72,6 +72,7 @@ class ControllerParts(NamedTuple):
     unclean: Callable[[str], bool]
     on_response: Callable[[int, Request, Response], None]
     sleep: Sleep
+    now_ms: Callable[[], float]
     listener: str | None = None
     on_unclean: Callable[[TopicPartition, int], None] = lambda tp, leader: None
     load_configs: Callable[[Iterable[str]], Awaitable[None]] = nothing_to_load
@@ -211,9 +212,11 @@ class Leadership:
 
     def send(self, batch: RequestBatch) -> Answers:
         """Send the requests of `batch`; this broker's own answers can be awaited."""
+        return Answers([answer for broker, answer in batch.send(self._sender()) if broker == self.parts.broker])
+
+    def _sender(self) -> Sender:
         parts = self.parts
-        sender = Sender(parts.broker, self.epoch, parts.listener, self._queues, parts.on_response)
-        return Answers([answer for broker, answer in batch.send(sender) if broker == parts.broker])
+        return Sender(parts.broker, self.epoch, parts.listener, self._queues, parts.on_response)
 
     @property
     def requests_waiting(self) -> dict[int, int]:
@@ -222,7 +225,29 @@ class Leadership:
 
     def add_broker(self, broker: BrokerInfo) -> None:
         self.state.brokers[broker.id] = broker
-        self._queues[broker.id] = BrokerQueue(broker.id, self.parts.connect(broker), self.parts.sleep)
+        self._queues[broker.id] = self._queue(broker)
+
+    def _queue(self, broker: BrokerInfo) -> BrokerQueue:
+        return BrokerQueue(broker.id, self.parts.connect(broker), self.parts.sleep, self.parts.now_ms)
+
+    def unanswered_ms(self, broker: int) -> float:
+        return self._queues[broker].unanswered_ms
+
+    def ask_idle(self, brokers: Iterable[int], idle_ms: float) -> None:
+        """Sends brokers that had nothing to answer for so long the list of all brokers, which they have already."""
+        idle = [broker for broker in brokers if self._queues[broker].idle_ms >= idle_ms]
+        batch = self.batch()
+        batch.metadata([], idle)
+        self.send(batch)
+
+    async def probe(self, broker: BrokerInfo, on_answer: Callable[[int], None]) -> None:
+        """Over a new connection, until it answers. It is told nothing but who is there."""
+        queue = self._queues.pop(broker.id, None)
+        if queue is not None:
+            await queue.close()
+        queue = self._queues[broker.id] = self._queue(broker)
+        request = self.batch().brokers_only(self._sender(), broker)
+        queue.put(request, lambda response: on_answer(broker.id))
 
     async def remove_broker(self, broker: int) -> None:
         self.state.brokers.pop(broker, None)

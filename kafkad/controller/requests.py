@@ -89,10 +89,14 @@ class RequestBatch:
             answers += self._put(sender, broker, self._leader_and_isr(sender, broker, replicas))
         live = self._live_brokers()
         for broker, partitions in self._metadata.items():
-            answers += self._put(sender, broker, self._update_metadata(sender, broker, partitions, live))
+            request = self._update_metadata(sender, self._state.brokers[broker], partitions, live)
+            answers += self._put(sender, broker, request)
         for broker, stops in self._stops.items():
             answers += self._put(sender, broker, self._stop_replica(sender, broker, stops))
         return answers
+
+    def brokers_only(self, sender: Sender, to: BrokerInfo) -> UpdateMetadataRequest:
+        return self._update_metadata(sender, to, [], self._live_brokers())
 
     def _put(self, sender: Sender, broker: int, request: Request) -> list[tuple[int, asyncio.Future[None]]]:
         queue = sender.queues.get(broker)
@@ -141,7 +145,7 @@ class RequestBatch:
         return [LeaderAndIsrLiveLeader(broker_id=b, host_name=e.host, port=e.port) for b, e in found if e]
 
     def _update_metadata(
-        self, sender: Sender, broker: int, partitions: Iterable[TopicPartition], live: list[UpdateMetadataBroker]
+        self, sender: Sender, to: BrokerInfo, partitions: Iterable[TopicPartition], live: list[UpdateMetadataBroker]
     ) -> UpdateMetadataRequest:
         topics: dict[str, UpdateMetadataTopicState] = {}
         for tp in partitions:
@@ -159,7 +163,7 @@ class RequestBatch:
         return UpdateMetadataRequest(
             controller_id=sender.broker,
             controller_epoch=sender.epoch,
-            broker_epoch=self._state.brokers[broker].epoch,
+            broker_epoch=to.epoch,
             topic_states=list(topics.values()),
             live_brokers=live,
         )

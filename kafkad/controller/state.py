@@ -34,10 +34,12 @@ class TopicEntry:
 
 
 class ClusterState:
-    """`brokers` are all registered ones; those in `leaving` are shutting down and get no new duties."""
+    """`brokers` are all registered ones that answer; those in `leaving` are shutting down and get no new duties."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, BrokerInfo] = {}
+        self.unreachable: dict[int, BrokerInfo] = {}
+        """Registered brokers that do not answer. They are not among `brokers`."""
         self.leaving: set[int] = set()
         self.topics: dict[str, TopicEntry] = {}
         self.names: dict[bytes, str] = {}

@@ -19,6 +19,7 @@ from kafkad.controller.leaders import ElectionKind, Elections
 from kafkad.controller.leadership import Answers, Leadership, nothing_to_load
 from kafkad.controller.loading import bring_online, load_more_partitions, load_topics
 from kafkad.controller.nodes import readable
+from kafkad.controller.reachability import Reachability
 from kafkad.controller.reassignments import Reassignments
 from kafkad.controller.registration import prepare
 from kafkad.controller.topics import CheckConfig, TopicDefaults, Topics
@@ -47,13 +48,15 @@ class Balance(NamedTuple):
 
 class ControllerSettings(NamedTuple):
     """`listener` is the one that brokers use among themselves; `unclean` tells a topic's setting, `load_configs` reads
-    the settings of topics of which this broker has no replica, `fewest_leaders` tells the policy of elections."""
+    the settings of topics of which this broker has no replica, `fewest_leaders` tells the policy of elections. Brokers
+    that do not answer for `patience_ms` count as dead; None where there is only this one."""
 
     broker: int
     unclean: Callable[[str], bool]
     listener: str | None = None
     topics: Callable[[], TopicDefaults] = TopicDefaults
     balance: Balance | None = None
+    patience_ms: float | None = None
     load_configs: Callable[[Iterable[str]], Awaitable[None]] = nothing_to_load
     fewest_leaders: Callable[[], bool] = lambda: False
 
@@ -81,6 +84,10 @@ class Term:
         self.isr = Isr(lead)
         self._settings = settings
         self._balancing: Timer | None = None
+        self._checking: Timer | None = None
+        self._reachability: Reachability | None = None
+        if settings.patience_ms is not None:
+            self._reachability = Reachability(lead, self.brokers, settings.patience_ms, self._answers_again)
         self._watched: set[str] = set()
         """Topics whose nodes are watched."""
         self._enqueue = enqueue
@@ -112,11 +119,14 @@ class Term:
         await self._elections_asked()
         if self._settings.balance is not None:
             self._balance_after(FIRST_BALANCE_MS, self._settings.balance)
+        if self._reachability is not None:
+            self._check_later(self._reachability)
         return answers
 
     async def end(self) -> None:
-        if self._balancing is not None:
-            self._balancing.cancel()
+        for timer in (self._balancing, self._checking):
+            if timer is not None:
+                timer.cancel()
         await self.lead.close()
 
     async def _finalize_features(self) -> None:
@@ -182,9 +192,27 @@ class Term:
     async def _brokers_changed(self) -> None:
         new = await self.brokers.changed(await read_brokers(self.lead, self._watch(self._brokers_changed)))
         if new:
-            await self._new_partitions()
-            await self.reassignments.go_on(new)
-            await self.deletions.go_on()
+            await self._go_on_with(new)
+
+    async def _go_on_with(self, brokers: Sequence[int]) -> None:
+        """What could not be done without these brokers."""
+        await self._new_partitions()
+        await self.reassignments.go_on(brokers)
+        await self.deletions.go_on()
+
+    def _check_later(self, reachability: Reachability) -> None:
+        async def run() -> None:
+            self._check_later(reachability)
+            await reachability.check()
+
+        self._checking = self._after(reachability.interval_ms, lambda: self._enqueue(run))
+
+    def _answers_again(self, broker: int) -> None:
+        async def run() -> None:
+            if self._reachability is not None and await self._reachability.returned(broker):
+                await self._go_on_with([broker])
+
+        self._enqueue(run)
 
     async def _topics_changed(self) -> None:
         """Topics that this controller makes or removes itself are no news here."""

@@ -1,0 +1,93 @@
+"""Watches that the brokers answer the controller: a network may be cut that the metadata store is not on.
+
+A registered broker that leaves a request unanswered for too long counts as dead until it answers: others lead what it
+led, and it is in no ISR. That is as safe as with a session that ends while its broker lives. The broker may think that
+it leads, but its high watermark stands, for its followers have left it, and its AlterPartition is refused.
+
+A controller that reaches less than half of the registered brokers, itself included, is cut off itself. It raises
+`CutOff` and has to leave the office to a broker that reaches more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from kafkad.controller.brokers import Brokers
+from kafkad.controller.leadership import Leadership
+from kafkad.errors import ErrorCode, KafkaError
+
+log = logging.getLogger(__name__)
+
+CHECKS = 4
+"""How often brokers are looked at, and idle ones sent something to answer, within the time they are given."""
+
+
+class CutOff(KafkaError):
+    """This controller reaches too few brokers."""
+
+    def __init__(self, silent: list[int], registered: int) -> None:
+        super().__init__(
+            ErrorCode.NOT_CONTROLLER, f"{len(silent)} of {registered} registered brokers do not answer: {silent}"
+        )
+
+
+class Reachability:
+    """The part of a controller's term that notices brokers which do not answer. `check` is called by a timer."""
+
+    def __init__(
+        self, lead: Leadership, brokers: Brokers, patience_ms: float, on_return: Callable[[int], None]
+    ) -> None:
+        """`on_return` hears of a broker that answers again."""
+        self.interval_ms = patience_ms / CHECKS
+        self._lead = lead
+        self._state = lead.state
+        self._brokers = brokers
+        self._patience_ms = patience_ms
+        self._on_return = on_return
+        self._checked_ms = self._awake_since_ms = lead.parts.now_ms()
+
+    async def check(self) -> None:
+        """Raises CutOff."""
+        now_ms = self._lead.parts.now_ms()
+        if now_ms - self._checked_ms > 2 * self.interval_ms:
+            self._awake_since_ms = now_ms  # this process did not run: answers may have come that were not read
+        self._checked_ms = now_ms
+        for broker, info in list(self._state.unreachable.items()):
+            if self._lead.unanswered_ms(broker) >= self._patience_ms:
+                await self._lead.probe(info, self._on_return)  # over a new connection
+        others = self._state.brokers.keys() - {self._lead.parts.broker}
+        silent = sorted(broker for broker in others if self._is_silent(broker, now_ms))
+        self._lead.ask_idle(others, self.interval_ms)
+        if silent:
+            registered = len(self._state.brokers) + len(self._state.unreachable)
+            if 2 * (len(self._state.brokers) - len(silent)) < registered:
+                raise CutOff(sorted([*silent, *self._state.unreachable]), registered)
+            await self._give_up(silent)
+
+    def _is_silent(self, broker: int, now_ms: float) -> bool:
+        unanswered_ms = self._lead.unanswered_ms(broker)
+        return min(unanswered_ms, now_ms - self._awake_since_ms) >= self._patience_ms
+
+    async def _give_up(self, silent: list[int]) -> None:
+        for broker in silent:
+            log.error(
+                "broker %d is registered but has not answered for %d ms: other replicas lead until it does",
+                broker,
+                self._patience_ms,
+            )
+        known = [self._state.brokers[broker] for broker in silent]
+        self._state.unreachable.update({info.id: info for info in known})
+        await self._brokers.died(silent)
+        for info in known:
+            await self._lead.probe(info, self._on_return)
+
+    async def returned(self, broker: int) -> bool:
+        """False if it was registered anew meanwhile, or is gone."""
+        info = self._state.unreachable.pop(broker, None)
+        if info is None:
+            return False
+        log.info("broker %d answers again", broker)
+        await self._lead.remove_broker(broker)
+        await self._brokers.came([info])
+        return True

@@ -1,0 +1,135 @@
+"""Brokers that the network cuts off from others while all of them reach the metadata store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkad.errors import ErrorCode
+from kafkad.meta.znodes import Partition
+from kafkad.model import PartitionState
+from kafkad.names import TopicPartition
+from tests.broker_parts.several import MEMORY, Brokers
+
+A0, A1, A2 = (TopicPartition("a", index) for index in range(3))
+LAG_MS = 10_000
+STEP_MS = 50
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Brokers]:
+    brokers = Brokers(tmp_path, MEMORY, f"replica.lag.time.max.ms={LAG_MS}", "auto.leader.rebalance.enable=false")
+    brokers.start(1, 2, 3)
+    brokers.until(lambda: all(len(known(brokers, b)) == 3 for b in (1, 2, 3)), advance_ms=10)
+    brokers.create("a", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+    yield brokers
+    brokers.stop()
+
+
+def known(brokers: Brokers, broker: int) -> set[int]:
+    return set(brokers[broker].parts.replicas.metadata.brokers)
+
+
+def state(brokers: Brokers, tp: TopicPartition) -> PartitionState:
+    data, stat = brokers.run(brokers[1].session.get(Partition.path(*tp)))
+    return Partition.decode(data, stat.version)
+
+
+def cut(brokers: Brokers, broker: int, *others: int) -> None:
+    brokers.cut.update(frozenset({broker, other}) for other in others)
+
+
+def moved(brokers: Brokers, ms: int) -> None:
+    end = brokers.clock.monotonic_ms() + ms
+    brokers.until(lambda: brokers.clock.monotonic_ms() >= end, advance_ms=STEP_MS)
+
+
+def acknowledged(brokers: Brokers, broker: int, tp: TopicPartition, value: bytes) -> None:
+    answer = brokers.ended(brokers[broker].produce(tp, value))
+    assert answer.error_code == ErrorCode.NONE
+
+
+def converged(brokers: Brokers) -> bool:
+    parts = [[brokers[b].parts.replicas.find(*tp) for b in (1, 2, 3)] for tp in (A0, A1, A2)]
+    return all(
+        len({p.log.end_offset for p in replicas if p}) == 1 and set(state(brokers, replicas[0].tp).isr) == {1, 2, 3}
+        for replicas in parts
+        if replicas[0]
+    )
+
+
+def test_a_leader_that_is_cut_off_gives_way_within_the_lag_time(three: Brokers) -> None:
+    """By Kafka's rules its partition stands for as long as the cut: it cannot ask for a smaller ISR, and nobody deposes
+    it."""
+    acknowledged(three, 3, A2, b"before")
+    cut(three, 3, 1, 2)
+    stuck = three.run(begun(three[3].produce(A2, b"on the island")))
+    began = three.clock.monotonic_ms()
+    three.until(lambda: state(three, A2).leader == 1, advance_ms=STEP_MS)
+    assert three.clock.monotonic_ms() - began <= LAG_MS
+    assert state(three, A2).isr == (1, 2)
+    assert state(three, A0).isr == (1, 2), "nor do the others wait for it"
+    acknowledged(three, 1, A2, b"after")
+    assert known(three, 1) == {1, 2}
+    moved(three, 3 * LAG_MS)
+    assert three[1].parts.controller.active
+    three.cut.clear()
+    three.until(lambda: converged(three), advance_ms=STEP_MS)
+    assert known(three, 2) == {1, 2, 3}
+    assert not three[3].partition(A2).is_leader
+    three.until(stuck.done, advance_ms=STEP_MS)
+    assert stuck.result().error_code != ErrorCode.NONE
+    acknowledged(three, 1, A2, b"last")
+    assert three[1].partition(A2).log.end_offset == 3, "what the island took was never acknowledged, and is gone"
+
+
+async def begun(scenario: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
+    return asyncio.ensure_future(scenario)
+
+
+def test_a_controller_that_is_cut_off_resigns(three: Brokers) -> None:
+    """By Kafka's rules everybody else's partitions stand for as long as the cut."""
+    assert three[1].parts.controller.active
+    cut(three, 1, 2, 3)
+    began = three.clock.monotonic_ms()
+    three.until(lambda: not three[1].parts.controller.active, advance_ms=STEP_MS)
+    three.until(lambda: any(three[b].parts.controller.active for b in (2, 3)), advance_ms=STEP_MS)
+    assert three.clock.monotonic_ms() - began <= LAG_MS
+    three.until(lambda: state(three, A0).leader == 2, advance_ms=STEP_MS)
+    assert three.clock.monotonic_ms() - began <= 2 * LAG_MS
+    for tp, leader in ((A0, 2), (A1, 2), (A2, 3)):
+        assert state(three, tp).leader == leader
+        assert set(state(three, tp).isr) == {2, 3}
+        acknowledged(three, leader, tp, b"without it")
+    moved(three, 3 * LAG_MS)
+    assert not three[1].parts.controller.active
+    three.cut.clear()
+    three.until(lambda: converged(three), advance_ms=STEP_MS)
+
+
+def test_a_controller_between_two_brokers_that_do_not_see_each_other_stays(three: Brokers) -> None:
+    cut(three, 2, 3)
+    moved(three, 3 * LAG_MS)
+    assert three[1].parts.controller.active
+    assert known(three, 1) == {1, 2, 3}
+
+
+def test_an_idle_cluster_and_a_paused_one_elect_nobody(three: Brokers) -> None:
+    moved(three, 4 * LAG_MS)
+    three.clock.advance(5 * LAG_MS)  # as if all processes had been stopped
+    moved(three, LAG_MS)
+    assert three[1].parts.controller.active
+    assert [state(three, tp).leader_epoch for tp in (A0, A1, A2)] == [0, 0, 0]
+
+
+def test_a_broker_that_is_cut_off_and_restarted_is_a_new_one(three: Brokers) -> None:
+    cut(three, 3, 1, 2)
+    three.until(lambda: state(three, A2).leader == 1, advance_ms=STEP_MS)
+    three.run(three[3].session.expire())
+    three.until(lambda: known(three, 1) == {1, 2}, advance_ms=STEP_MS)
+    three.cut.clear()
+    three.until(lambda: converged(three), advance_ms=STEP_MS)
