@@ -21,7 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
 
     def read() -> Config:
-        return load(options.config, options.set, os.environ)
+        brokers = [] if options.brokers is None else [f"kafkad.brokers={options.brokers}"]
+        return load(options.config, [*brokers, *options.set], os.environ)
 
     try:
         config = read()
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.check:
         return _report(config)
     supervised: list[int] | None = options.supervised
+    several = supervised is None and config.int("kafkad.brokers") > 1
     broker = None if supervised is None else config.broker_id
     loggers.setup(config.str("kafkad.log.format"), config.str("kafkad.log.level"), broker=broker)
     _say_who_starts(options.config)
@@ -39,6 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger("kafkad.config").warning("%s", warning)
 
     _allow_many_files()
+    if several:
+        from kafkad.supervisor import run as supervise
+
+        return supervise(config, [*_launcher(), *(sys.argv[1:] if arguments is None else arguments)])
     from kafkad.broker import run  # not before it is certain that there is something to run
     from kafkad.broker.supervised import Supervised
 
@@ -63,6 +69,11 @@ def _allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
+def _launcher() -> list[str]:
+    """The words that started this program, without its arguments: what Python runs, or `kafkad` by its path."""
+    return sys.orig_argv[: len(sys.orig_argv) - len(sys.argv[1:])]
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="kafkad",
@@ -71,6 +82,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--config", metavar="FILE", help="settings: YAML, or a server.properties of Kafka as it is")
     made.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="one setting; wins over the file; repeatable"
+    )
+    made.add_argument(
+        "--brokers", metavar="N", help="start N brokers on this host, each on a core of its own (kafkad.brokers)"
     )
     made.add_argument("--check", action="store_true", help="check the configuration and exit; touches no data")
     made.add_argument("--supervised", type=int, nargs=2, help=argparse.SUPPRESS)  # descriptors from the supervisor
@@ -82,7 +96,9 @@ def _report(config: Config) -> int:
     for warning in config.warnings:
         print(f"warning: {warning}")
     listeners = ", ".join(map(_shown, config.listeners))
-    print(f"configuration is good: listens on {listeners}; data in {', '.join(config.log_dirs)}")
+    brokers = config.int("kafkad.brokers")
+    several = f"{brokers} brokers, the first " if brokers > 1 else ""
+    print(f"configuration is good: {several}listens on {listeners}; data in {', '.join(config.log_dirs)}")
     return 0
 
 

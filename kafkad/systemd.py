@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
 from collections.abc import MutableMapping
 from contextlib import suppress
+
+STOP_ALL = signal.SIGINT
+"""What a supervisor sends to its brokers when all of them are to stop; to stop one of several, send SIGTERM to it."""
 
 
 class Notifier:

@@ -126,3 +126,11 @@ def test_levels_that_are_refused(name: str, level: str | None, code: ErrorCode) 
     with pytest.raises(KafkaError) as caught:
         loggers.set_level(name, level)
     assert caught.value.code is code
+
+
+def test_of_several_brokers_on_one_stream_each_says_which_it_is() -> None:
+    for style, expected in (("text", " INFO    broker 2: log: moved\n"), ("json", '"broker": 2, "part": "log"')):
+        stream = io.StringIO()
+        loggers.setup(style, "info", stream, broker=2)
+        logging.getLogger("kafkad.log").info("moved")
+        assert expected in stream.getvalue()

@@ -35,11 +35,13 @@ from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.log.open_files import LimitedFiles
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.journal import JournalError
+from kafkad.meta.left_brokers import partitions_left_behind
+from kafkad.meta.store import ConnectionLoss
 from kafkad.metrics import Registry
 from kafkad.net import http
 from kafkad.net.http import Condition, Endpoints, HttpServer
 from kafkad.net.server import Server
-from kafkad.systemd import Notifier
+from kafkad.systemd import STOP_ALL, Notifier
 
 log = logging.getLogger(__name__)
 
@@ -84,11 +86,14 @@ class Daemon:
         self._reload_asked = asyncio.Event()
         self._lifecycle = Lifecycle()
         self._registry: Registry = metering.starting(self._lifecycle)
+        self._all_stop = False
         self._exit_code = 0
 
     async def serve(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stopping.set)
+        if self._supervised is not None:
+            self._loop.add_signal_handler(STOP_ALL, self._stop_with_all)
         self._loop.add_signal_handler(signal.SIGHUP, self._reload_asked.set)
         try:
             return await self._serve()
@@ -149,9 +154,17 @@ class Daemon:
         if self._supervised is not None:
             from kafkad.meta.remote import RemoteSession
 
-            return MetadataStore(session=await RemoteSession.connect(self._supervised.store, self._orphaned))
+            try:
+                session = await RemoteSession.connect(self._supervised.store, self._orphaned)
+            except ConnectionLoss as error:
+                raise StartError(str(error)) from error
+            return MetadataStore(session=session)
         embedded = await self._open_embedded(config.metadata_dir)
-        return MetadataStore(session=embedded.session(), embedded=embedded)
+        own = embedded.session()
+        problem = await partitions_left_behind(own, config.log_dirs, ())
+        if problem is not None:
+            raise StartError(problem)
+        return MetadataStore(session=own, embedded=embedded)
 
     async def _open_embedded(self, directory: str) -> EmbeddedStore:
         refuse_lost_store(directory, self._logs.directories)
@@ -274,7 +287,13 @@ class Daemon:
         self._exit_code = _FAILED
         self._stopping.set()
 
+    def _stop_with_all(self) -> None:
+        """All brokers of the cluster are told to stop: there is nobody to hand leaderships over to."""
+        self._all_stop = True
+        self._stopping.set()
+
     def _orphaned(self) -> None:
+        self._all_stop = True
         self._halt("the supervisor, which has the metadata store, is gone")
 
     async def _close_idle(self) -> None:
@@ -300,7 +319,8 @@ class Daemon:
         log.info("stopping")
         self._lifecycle.enter(BrokerState.SHUTTING_DOWN, "stopping")
         self._notifier.stopping("handing leaderships over")
-        await parts.leave()
+        if not self._all_stop:
+            await parts.leave()
         self._notifier.status("finishing requests")
         await parts.stop_taking()
         await self._drain(parts)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kafkad.config import Config
 from kafkad.log.directories import LogDirectory
 from kafkad.log.manager import LogManager
-from kafkad.meta.embedded import FILE_NAME
+from kafkad.meta.embedded import lost_store
 from kafkad.meta.store import MetaStore, ensure_path
 from kafkad.meta.znodes import LogDirs
 
@@ -35,20 +35,14 @@ async def next_broker_id(session: MetaStore) -> int:
 
 
 def refuse_lost_store(metadata_dir: str, directories: Sequence[LogDirectory]) -> None:
-    """StartError where a new metadata store would be made in an empty log directory though others have been used:
-    perhaps by a broker whose metadata are on a disk that is not mounted. None of its topics would be known.
-    """
+    """StartError where `lost_store` knows a problem."""
     path = os.path.abspath(metadata_dir)
     place = next((each for each in directories if each.path == path and each.failure is None), None)
-    used = next((each.path for each in directories if each.meta is not None), None)
-    if place is None or place.meta is not None or used is None or any(place.partitions()):
+    if place is None or place.meta is not None or any(place.partitions()):
         return
-    if not os.path.exists(os.path.join(path, FILE_NAME)):
-        raise StartError(
-            f"{path} is empty, and a new metadata store would be made in it, but {used} has been used before: is the "
-            f"disk of {path} not mounted? If it is a new one, set kafkad.metadata.dir to {used}, or name {used} first "
-            "in log.dirs"
-        )
+    problem = lost_store(path, [each.path for each in directories if each.meta is not None])
+    if problem is not None:
+        raise StartError(problem)
 
 
 async def claim_directories(session: MetaStore, logs: LogManager, cluster_id: str, broker_id: int) -> None:

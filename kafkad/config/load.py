@@ -39,7 +39,7 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
         reader = read_properties if loader.from_kafka else read_yaml
         loader.take(reader(config_file, content))
     loader.from_kafka = False
-    loader.take([_override(text) for text in overrides])
+    loader.take(list({entry.name: entry for entry in map(_override, overrides)}.values()))
     config = Config(
         {Source.DEFAULT_CONFIG: defaults, Source.STATIC_BROKER_CONFIG: loader.values},
         file=config_file,

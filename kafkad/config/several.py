@@ -28,6 +28,7 @@ def settings_of(config: Config, index: int, first_id: int) -> list[str]:
         f"listeners={_texts(config.listeners, index)}",
         f"log.dirs={','.join(log_dirs_of(config, index, broker))}",
         "http.listener=",
+        "kafkad.brokers=1",
     ]
     if config.value("advertised.listeners"):
         settings.append(f"advertised.listeners={_texts(config.advertised_listeners, index)}")

@@ -11,7 +11,7 @@ import asyncio
 import errno
 import os
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from kafkad.clock import Clock
@@ -41,6 +41,19 @@ FILE_NAME = "kafkad-metadata.journal"
 COMPACT_AT_LEAST = 8 << 20
 COMPACT_RATIO = 4
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def lost_store(directory: str, used: Collection[str]) -> str | None:
+    """The problem where a new store would be made in `directory`, an empty log directory, though others have been
+    `used`: perhaps by a broker whose metadata are on a disk that is not mounted. None of its topics would be known."""
+    if not used or os.path.exists(os.path.join(directory, FILE_NAME)):
+        return None
+    first = next(iter(used))
+    return (
+        f"{directory} is empty, and a new metadata store would be made in it, but {first} has been used before: is the "
+        f"disk of {directory} not mounted? If it is a new one, set kafkad.metadata.dir to {first}, or name {first} "
+        "first in log.dirs"
+    )
 
 
 class EmbeddedStore:

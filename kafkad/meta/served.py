@@ -34,14 +34,17 @@ async def serve(store: EmbeddedStore, connection: socket.socket) -> None:
     """Returns when the broker at the other end is gone and its session has ended."""
     reader, writer = await asyncio.open_unix_connection(sock=connection)
     served = ServedSession(store, writer)
-    watching = asyncio.create_task(served.expire_when_silent())
+    watching = None
     try:
         while True:
             served.take(await receive(reader))
+            if watching is None:  # a process takes its time to start
+                watching = asyncio.create_task(served.expire_when_silent())
     except (asyncio.IncompleteReadError, OSError):
         pass  # the broker is gone
     finally:
-        watching.cancel()
+        if watching is not None:
+            watching.cancel()
         writer.close()
         await served.end()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -42,9 +42,11 @@ class Condition(NamedTuple):
 
 
 class Endpoints(NamedTuple):
-    metrics: Callable[[], Iterable[str]]
-    health: Callable[[], Condition]
-    ready: Callable[[], Condition]
+    """Answers that are at hand, or that others have to be asked for."""
+
+    metrics: Callable[[], Iterable[str] | AsyncIterable[str]]
+    health: Callable[[], Condition | Awaitable[Condition]]
+    ready: Callable[[], Condition | Awaitable[Condition]]
 
 
 class _Refused(Exception):
@@ -139,15 +141,25 @@ class HttpServer:
     async def _answer(self, request: _Request) -> tuple[int, str, bytes]:
         if request.path == "/metrics":
             pieces: list[str] = []
-            for piece in self._endpoints.metrics():
+            async for piece in _one_by_one(self._endpoints.metrics()):
                 pieces.append(piece)
                 await asyncio.sleep(0)  # let Kafka's clients in between
             return 200, PROMETHEUS, "".join(pieces).encode()
         asked = {"/health": self._endpoints.health, "/ready": self._endpoints.ready}.get(request.path)
         if asked is None:
             raise _Refused(404, "not found; try /metrics, /health or /ready")
-        condition = asked()
+        answer = asked()
+        condition = answer if isinstance(answer, Condition) else await answer
         return (200 if condition.good else 503), TEXT, f"{condition.text}\n".encode()
+
+
+async def _one_by_one(pieces: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:
+    if isinstance(pieces, AsyncIterable):
+        async for piece in pieces:
+            yield piece
+    else:
+        for piece in pieces:
+            yield piece
 
 
 async def serve(address: tuple[str, int], endpoints: Endpoints) -> HttpServer:

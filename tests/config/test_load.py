@@ -255,3 +255,10 @@ def test_a_name_that_is_not_a_setting_is_a_mistake_of_the_caller() -> None:
     config: Config = load(None, [], {})
     with pytest.raises(KeyError):
         config.value("no.such.setting")
+
+
+def test_the_last_of_the_same_override_wins() -> None:
+    assert load(None, ["broker.id=0", "num.partitions=3", "broker.id=1"], {}).broker_id == 1
+    assert problems(None, "broker.id=0", "node.id=1") == [
+        "--set node.id: broker.id and node.id differ; set one of them"
+    ]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafkad.clock import SystemClock
-from kafkad.meta import served, store_messages
+from kafkad.meta import store_messages
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.remote import RemoteSession
 from kafkad.meta.served import serve
@@ -125,9 +125,8 @@ class TestServed(MetaStoreContract):
 
     @in_loop
     async def test_a_session_ends_after_silence_and_not_before(self) -> None:
-        old = served.SESSION_TICK_S
-        served.SESSION_TICK_S = 0.05  # of the server alone: the client stays silent for a second
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("kafkad.meta.served.SESSION_TICK_S", 0.05)  # the client says nothing for a second
             store, other = await self.open(), await self.open()
             states: list[SessionState] = []
             store.listen(states.append)
@@ -143,8 +142,17 @@ class TestServed(MetaStoreContract):
             with pytest.raises(SessionExpired):
                 await store.get("/")
             assert states == [SessionState.EXPIRED]
-        finally:
-            served.SESSION_TICK_S = old
+
+    @in_loop
+    async def test_a_broker_may_take_its_time_before_it_says_anything(self) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("kafkad.meta.served.SESSION_TICK_S", 0.01)
+            here, there = socket.socketpair()
+            self.serving.append(asyncio.create_task(serve(self.store, there)))
+            await asyncio.sleep(0.01 * store_messages.SESSION_TICKS * 3)
+            session = await RemoteSession.connect(here, lambda: None)
+            self.opened.append(session)
+            await session.create("/a")
 
 
 BROKER = """

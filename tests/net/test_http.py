@@ -1,6 +1,7 @@
 """The HTTP listener by raw sockets: what it serves, and what it does not put up with."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -170,3 +171,32 @@ def test_serve_takes_what_the_configuration_says() -> None:
         return answer
 
     assert asyncio.run(run()).endswith(b"x 1\n")
+
+
+class AskedBroker:
+    """Answers that come later."""
+
+    async def metrics(self) -> AsyncIterator[str]:
+        for piece in ("a 1\n", "b 2\n"):
+            await asyncio.sleep(0)
+            yield piece
+
+    async def condition(self) -> Condition:
+        await asyncio.sleep(0)
+        return Condition(False, "broker 1: starting")
+
+
+def test_answers_may_come_later_and_the_socket_may_be_bound_already() -> None:
+    async def run() -> tuple[bytes, bytes]:
+        broker = AskedBroker()
+        server = HttpServer(Endpoints(broker.metrics, broker.condition, broker.condition))
+        await server.listen_on(socket.create_server(("127.0.0.1", 0)))
+        try:
+            return await exchange(server, closing("/metrics")), await exchange(server, closing("/ready"))
+        finally:
+            await server.close()
+
+    metrics, ready = asyncio.run(run())
+    assert metrics.endswith(b"\r\n\r\na 1\nb 2\n")
+    assert ready.startswith(b"HTTP/1.1 503 ")
+    assert ready.endswith(b"broker 1: starting\n")

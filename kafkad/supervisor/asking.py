@@ -1,0 +1,33 @@
+"""Asks a broker over its private HTTP listener."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+_TIMEOUT_S = 10.0
+
+
+class HttpAnswer(NamedTuple):
+    good: bool
+    text: str
+
+
+async def ask(port: int, path: str) -> HttpAnswer | None:
+    """The answer to a GET; None when there is none in time."""
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            whole = await _exchange(port, path)
+    except (OSError, TimeoutError):
+        return None
+    head, separator, body = whole.partition(b"\r\n\r\n")
+    return HttpAnswer(b" 200 " in head.partition(b"\r\n")[0], body.decode()) if separator else None
+
+
+async def _exchange(port: int, path: str) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        return await reader.read()
+    finally:
+        writer.close()

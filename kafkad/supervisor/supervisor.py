@@ -1,0 +1,251 @@
+"""The process above several brokers of one host: it owns their metadata store, starts them, restarts one that ends, and
+speaks for all of them to systemd, to Prometheus and to whoever sends signals. There is no broker in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from errno import EADDRINUSE
+from time import monotonic
+
+from kafkad import STARTED
+from kafkad.clock import SystemClock
+from kafkad.config import Config
+from kafkad.config.several import settings_of
+from kafkad.log.checkpoint import META_PROPERTIES, CheckpointError, read_meta_properties
+from kafkad.log.files import Files
+from kafkad.meta.embedded import EmbeddedStore, lost_store
+from kafkad.meta.journal import JournalError
+from kafkad.meta.left_brokers import partitions_left_behind
+from kafkad.metrics import COUNTER, GAUGE, Family, Registry
+from kafkad.net import http
+from kafkad.net.http import Condition, Endpoints, HttpServer
+from kafkad.supervisor.metrics import merged
+from kafkad.supervisor.notices import Notices
+from kafkad.supervisor.process import BAD_CONFIGURATION, BrokerProcess
+from kafkad.systemd import Notifier
+
+log = logging.getLogger(__name__)
+
+_FAILED = 1
+_MICROSECONDS = 1_000_000
+
+
+class CannotStart(Exception):
+    """The reason that no broker can be started, in words for people."""
+
+
+class Supervisor:
+    """`serve` runs through its whole life. `command` starts a broker with this configuration."""
+
+    def __init__(self, config: Config, command: Sequence[str]) -> None:
+        self._config = config
+        self._command = command
+        self._loop = asyncio.get_running_loop()
+        self._notifier = Notifier.from_environment(os.environ)
+        self._brokers: list[BrokerProcess] = []
+        self._stopping = asyncio.Event()
+        self._store: EmbeddedStore | None = None
+        self._announced = False
+        self._reloading = False
+        self._registry = Registry()
+        self._registry.add(self._families)
+
+    async def serve(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stopping.set)
+        self._loop.add_signal_handler(signal.SIGHUP, self._reload)
+        try:
+            health = await self._serve_http()
+            self._store = store = self._open_store()
+            try:
+                return await self._supervise(store, await self._first_id(store))
+            finally:
+                await store.close()
+                if health is not None:
+                    await health.close()
+        except (CannotStart, CheckpointError, JournalError) as refusal:
+            log.error("cannot start: %s", refusal)
+            return _FAILED
+
+    async def _supervise(self, store: EmbeddedStore, first_id: int) -> int:
+        notices = Notices(self._noticed)
+        count = self._config.int("kafkad.brokers")
+        self._brokers = [self._process(store, index, first_id, notices.address) for index in range(count)]
+        running = asyncio.gather(*[broker.keep_running() for broker in self._brokers])
+        feeding = asyncio.create_task(self._feed_watchdog())
+        await self._stopping.wait()
+        begun = monotonic()
+        log.info("stopping %d brokers", count)
+        self._notifier.stopping("stopping all brokers")
+        for broker in self._brokers:
+            broker.stop()
+        await running
+        feeding.cancel()
+        notices.close()
+        return self._exit_code(monotonic() - begun)
+
+    def _exit_code(self, seconds: float) -> int:
+        if any(broker.bad_configuration for broker in self._brokers):
+            return BAD_CONFIGURATION
+        failed = [str(broker.broker_id) for broker in self._brokers if broker.failed_at_stop]
+        if failed:
+            log.error("stopped in %.2f s, but not cleanly: see the last lines of broker %s", seconds, ", ".join(failed))
+            return _FAILED
+        log.info("all brokers stopped in %.2f s", seconds)
+        return 0
+
+    # -- start -----------------------------------------------------------------------------------------------------
+
+    async def _serve_http(self) -> HttpServer | None:
+        address = self._config.http_listener
+        if address is None:
+            return None
+        endpoints = Endpoints(self._metrics, self._health, self._ready)
+        try:
+            return await http.serve(address, endpoints)
+        except OSError as error:
+            why = os.strerror(EADDRINUSE) if error.errno == EADDRINUSE else error.strerror or error
+            where = self._config.value("http.listener")
+            raise CannotStart(f"cannot serve HTTP on {where}: {why}; see the setting http.listener") from error
+
+    def _open_store(self) -> EmbeddedStore:
+        directory, log_dirs = self._config.metadata_dir, self._config.log_dirs
+        used = [path for path in log_dirs if os.path.exists(os.path.join(path, META_PROPERTIES))]
+        if directory in log_dirs and directory not in used and (problem := lost_store(directory, used)) is not None:
+            raise CannotStart(problem)
+        try:
+            store = EmbeddedStore.open(directory, SystemClock())
+        except OSError as error:
+            problem = f"{error.filename or directory}: {error.strerror}"
+            raise CannotStart(
+                f"cannot open the metadata store: {problem}; see kafkad.metadata.dir, log.dirs"
+            ) from error
+        store.is_starting = True
+        return store
+
+    async def _first_id(self, store: EmbeddedStore) -> int:
+        """The id that is set, or that of the broker whose directory this has been, or 0."""
+        first = self._config.broker_id
+        paths = (os.path.join(path, META_PROPERTIES) for path in self._config.log_dirs)
+        found = (meta for path in paths if (meta := read_meta_properties(path, Files())) is not None)
+        if first < 0:
+            first = next((meta.broker_id for meta in found), 0)
+        ids = range(first, first + self._config.int("kafkad.brokers"))
+        problem = await partitions_left_behind(store.session(), self._config.log_dirs, ids)
+        if problem is not None:
+            raise CannotStart(problem)
+        return first
+
+    def _process(self, store: EmbeddedStore, index: int, first_id: int, notify: str) -> BrokerProcess:
+        settings = settings_of(self._config, index, first_id)
+        words = [word for setting in settings for word in ("--set", setting)]
+        environment = {"NOTIFY_SOCKET": notify}
+        interval_s = self._notifier.watchdog_interval_s
+        if interval_s is not None:
+            environment["WATCHDOG_USEC"] = str(round(2 * interval_s * _MICROSECONDS))
+        return BrokerProcess(first_id + index, [*self._command, *words], environment, store, self._changed)
+
+    # -- while brokers run -----------------------------------------------------------------------------------------
+
+    def _noticed(self, pid: int, notice: Mapping[str, str]) -> None:
+        broker = next((broker for broker in self._brokers if broker.pid == pid), None)
+        if broker is None:
+            return  # a worker process of a broker, or nobody of ours
+        more_us = notice.get("EXTEND_TIMEOUT_USEC", "")
+        if more_us.isdecimal() and not (self._announced and broker.ready):
+            self._notifier.extend_timeout(int(more_us) / _MICROSECONDS)
+        broker.take(notice)
+
+    def _changed(self) -> None:
+        if any(broker.bad_configuration for broker in self._brokers):
+            self._stopping.set()
+        if self._stopping.is_set():
+            return
+        if not self._announced and all(broker.ready for broker in self._brokers):
+            self._announce()
+        elif self._reloading and not any(broker.reloading for broker in self._brokers):
+            self._reloading = False
+            self._notifier.ready("configuration reloaded")
+        else:
+            self._notifier.status(self._missing() or f"{len(self._brokers)} brokers are ready")
+
+    def _announce(self) -> None:
+        assert self._store is not None
+        self._announced = True
+        self._store.is_starting = False
+        if self._store.is_behind:
+            log.error("the disk of %s is full: changes of metadata are refused until there is room", self._store.path)
+        ids = ", ".join(str(broker.broker_id) for broker in self._brokers)
+        log.info("all brokers are ready in %.2f s: %s", monotonic() - STARTED, ids)
+        self._notifier.ready(f"brokers {ids} are ready")
+
+    def _reload(self) -> None:
+        """SIGHUP: each broker reads the configuration again, and says itself what a restart is needed for."""
+        self._reloading = True
+        self._notifier.reloading()
+        for broker in self._brokers:
+            broker.reload()
+        self._changed()
+
+    async def _feed_watchdog(self) -> None:
+        interval_s = self._notifier.watchdog_interval_s
+        while interval_s is not None:
+            self._notifier.watchdog()
+            for broker in self._brokers:
+                broker.tick()
+            await asyncio.sleep(interval_s)
+
+    # -- one answer for all ----------------------------------------------------------------------------------------
+
+    def _missing(self) -> str:
+        waiting = [f"broker {broker.broker_id}: {broker.doing}" for broker in self._brokers if not broker.ready]
+        return "\n".join(waiting)
+
+    async def _ready(self) -> Condition:
+        bad = await self._bad("/ready")
+        return Condition(not bad, "\n".join(bad) or "ok")
+
+    async def _health(self) -> Condition:
+        """A broker that is being started again is no reason to kill them all: it is named, and that is all."""
+        bad = await self._bad("/health", [broker for broker in self._brokers if broker.pid is not None])
+        away = [f"broker {broker.broker_id} {broker.doing}" for broker in self._brokers if broker.pid is None]
+        return Condition(not bad, "\n".join([*bad, *away]) or "ok")
+
+    async def _bad(self, path: str, brokers: Iterable[BrokerProcess] | None = None) -> list[str]:
+        """One line for each broker that does not answer well."""
+        asked = list(self._brokers if brokers is None else brokers)
+        answers = await asyncio.gather(*[broker.ask(path) for broker in asked])
+        return [
+            f"broker {broker.broker_id}: {broker.doing if answer is None else answer.text.rstrip()}"
+            for broker, answer in zip(asked, answers, strict=True)
+            if answer is None or not answer.good
+        ]
+
+    async def _metrics(self) -> AsyncIterator[str]:
+        answers = await asyncio.gather(*[broker.ask("/metrics") for broker in self._brokers])
+        texts = {
+            broker.broker_id: answer.text
+            for broker, answer in zip(self._brokers, answers, strict=True)
+            if answer is not None
+        }
+        for piece in merged(texts):
+            yield piece
+        for piece in self._registry.pieces():
+            yield piece
+
+    def _families(self) -> Iterable[Family]:
+        labels = [(("broker", str(broker.broker_id)),) for broker in self._brokers]
+        up = [float(broker.ready) for broker in self._brokers]
+        restarts = [float(broker.restarts) for broker in self._brokers]
+        yield Family("kafkad_broker_up", GAUGE, "1 if the broker is ready.", list(zip(labels, up, strict=True)))
+        yield Family(
+            "kafkad_broker_restarts_total",
+            COUNTER,
+            "How often the broker ended by itself and was started again.",
+            list(zip(labels, restarts, strict=True)),
+        )

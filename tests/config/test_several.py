@@ -1,0 +1,61 @@
+"""Settings of several brokers on one host: what each of them is started with, and what cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkad.config import Config, ConfigError, load
+from kafkad.config.several import settings_of
+
+
+def each(*overrides: str, first_id: int = 0) -> list[Config]:
+    config = load(None, overrides, {})
+    count = config.int("kafkad.brokers")
+    return [load(None, [*overrides, *settings_of(config, n, first_id)], {}) for n in range(count)]
+
+
+def problem(*overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(None, overrides, {})
+    (text,) = caught.value.problems
+    return text
+
+
+def test_the_first_keeps_what_is_configured_and_the_others_have_their_own() -> None:
+    first, second, third = each(
+        "kafkad.brokers=3",
+        "log.dirs=/a,/b",
+        "listeners=PLAINTEXT://[::1]:9092,INSIDE://:9192",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT",
+        "advertised.listeners=PLAINTEXT://kafka.example:9092,INSIDE://10.0.0.1:9192",
+        "http.listener=:9404",
+        first_id=7,
+    )
+    assert [config.broker_id for config in (first, second, third)] == [7, 8, 9]
+    assert first.log_dirs == ("/a", "/b")
+    assert second.log_dirs == ("/a/brokers/8", "/b/brokers/8")
+    assert third.log_dirs == ("/a/brokers/9", "/b/brokers/9")
+    assert [e.port for e in first.listeners] == [9092, 9192]
+    assert [(e.host, e.port) for e in third.listeners] == [("::1", 9094), ("", 9194)]
+    assert [(e.host, e.port) for e in third.advertised_listeners] == [("kafka.example", 9094), ("10.0.0.1", 9194)]
+    assert first.http_listener is None
+    assert third.int("kafkad.brokers") == 1
+
+
+def test_any_port_stays_any_port() -> None:
+    configs = each("kafkad.brokers=2", "listeners=PLAINTEXT://127.0.0.1:0")
+    assert [config.listeners[0].port for config in configs] == [0, 0]
+
+
+def test_ports_that_would_meet_are_refused() -> None:
+    listeners = "listeners=PLAINTEXT://:9092,INSIDE://:9093"
+    names = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT"
+    text = problem("kafkad.brokers=2", listeners, names)
+    assert "port 9093 would be that of listener INSIDE of broker number 1 and of listener PLAINTEXT of broker" in text
+    assert load(None, [listeners, names], {}).int("kafkad.brokers") == 1
+    assert "http.listener" in problem("kafkad.brokers=2", "listeners=PLAINTEXT://:9092", "http.listener=:9093")
+    assert "would have port 65536" in problem("kafkad.brokers=2", "listeners=PLAINTEXT://:65535")
+
+
+def test_how_many_is_checked() -> None:
+    assert "at least 1" in problem("kafkad.brokers=0")

@@ -1,0 +1,212 @@
+"""`kafkad --brokers N` as an operator and a client meet it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.broker import KafkadProcess
+from tests.clients.asker import Asker
+
+from .host import Host, eventually
+
+pytestmark = pytest.mark.slow
+
+
+def create(host: Host, topic: str, partitions: int, replicas: int, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": host.bootstrap})
+    new = NewTopic(topic, partitions, replicas, config={k.replace("_", "."): v for k, v in config.items()})
+    admin.create_topics([new])[topic].result(30)
+
+
+def produce(bootstrap: str, topic: str, partition: int, values: list[str]) -> None:
+    failed: list[Any] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5})
+    for value in values:
+        producer.produce(topic, value, partition=partition, on_delivery=lambda error, _: failed.append(error))
+    assert producer.flush(30) == 0
+    assert set(failed) == {None}
+
+
+def consume(bootstrap: str, topic: str, partition: int, count: int) -> list[str]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    values: list[str] = []
+    end = time.monotonic() + 30
+    while len(values) < count and time.monotonic() < end:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            values.append((message.value() or b"").decode())
+    consumer.close()
+    return values
+
+
+def leader(asker: Asker, topic: str, partition: int = 0) -> int:
+    partitions = asker.ask("Metadata", 9, {"topics": [{"name": topic}]}).topics[0].partitions
+    return next((p.leader_id for p in partitions if p.partition_index == partition), -1)
+
+
+def test_several_brokers_are_one_cluster_with_one_readiness_and_one_page_of_metrics(tmp_path: Path) -> None:
+    with Host(tmp_path, 3) as host:
+        create(host, "orders", 6, 1)
+        seen = []
+        for broker in range(3):
+            asker = host.asker(broker)
+            answer = asker.ask("Metadata", 9, {"topics": [{"name": "orders"}]})
+            brokers = {(b.node_id, b.host, b.port) for b in answer.brokers}
+            assert brokers == {(n, "127.0.0.1", host.port + n) for n in range(3)}
+            seen.append({p.partition_index: p.leader_id for p in answer.topics[0].partitions})
+            asker.client.close()
+        assert seen[0] == seen[1] == seen[2]
+        assert sorted(seen[0].values()) == [0, 0, 1, 1, 2, 2]
+        for partition in range(6):
+            produce(host.bootstrap, "orders", partition, [f"{partition}-{n}" for n in range(20)])
+            assert (host.directory(seen[0][partition]) / f"orders-{partition}").is_dir()
+            assert consume(host.bootstrap, "orders", partition, 20) == [f"{partition}-{n}" for n in range(20)]
+
+        status, text = host.http("/metrics")
+        assert status == 200
+        assert set(re.findall(r'^kafkad_broker_up\{broker="(\d)"\} 1', text, re.M)) == {"0", "1", "2"}
+        assert set(re.findall(r'^kafkad_build_info\{broker="(\d)"', text, re.M)) == {"0", "1", "2"}
+        families = re.findall(r"^# TYPE (\S+)", text, re.M)
+        assert len(families) == len(set(families)) > 50
+        assert host.http("/ready") == (200, "ok\n")
+        assert host.http("/health")[0] == 200
+
+        assert host.stop() == 0
+        assert "controlled shutdown" not in host.log  # nobody stays to whom anything could be handed over
+        for broker in range(3):
+            assert (host.directory(broker) / ".kafka_cleanshutdown").exists()
+        host.start()
+        assert consume(host.bootstrap, "orders", 0, 20) == [f"0-{n}" for n in range(20)]
+
+
+def test_a_killed_broker_is_noticed_at_once_and_started_again(tmp_path: Path) -> None:
+    with Host(tmp_path, 2) as host:
+        create(host, "orders", 2, 2)
+        asker = host.asker(0)
+        eventually(lambda: {leader(asker, "orders", p) for p in range(2)} == {0, 1}, "leaders on both")
+        moved = next(p for p in range(2) if leader(asker, "orders", p) == 1)
+        host.kill_broker(1)
+        took = eventually(lambda: leader(asker, "orders", moved) == 0, "the other broker to lead")
+        assert took < 1
+        assert "broker 1 (process" in host.log
+        assert "was killed by SIGKILL; it is started again at once" in host.log
+        eventually(lambda: len(asker.ask("Metadata", 9, {"topics": []}).brokers) == 2, "broker 1 to be back")
+        host.wait_ready()
+        asker.client.close()
+        assert 'kafkad_broker_restarts_total{broker="1"} 1' in host.http("/metrics")[1]
+
+
+def test_a_broker_that_hangs_loses_its_session_and_its_leaderships(tmp_path: Path) -> None:
+    with Host(tmp_path, 2) as host:
+        create(host, "orders", 2, 2)
+        asker = host.asker(0)
+        moved = next(p for p in range(2) if leader(asker, "orders", p) == 1)
+        os.kill(host.broker_pid(1), signal.SIGSTOP)
+        try:
+            took = eventually(lambda: leader(asker, "orders", moved) == 0, "the other broker to lead")
+        finally:
+            os.kill(host.broker_pid(1), signal.SIGCONT)
+        assert 3 < took < 15
+        eventually(lambda: len(asker.ask("Metadata", 9, {"topics": []}).brokers) == 2, "broker 1 to register again")
+        asker.client.close()
+
+
+def test_brokers_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
+    host = Host(tmp_path, 2).start()
+    create(host, "orders", 1, 1)
+    produce(host.bootstrap, "orders", 0, ["kept"])
+    pids = [host.broker_pid(broker) for broker in range(2)]
+    host.kill()
+    host.wait_all_gone(pids)
+    assert host.log.count("the supervisor, which has the metadata store, is gone") == 2
+    assert all((host.directory(broker) / ".kafka_cleanshutdown").exists() for broker in range(2))
+    with host:
+        assert consume(host.bootstrap, "orders", 0, 1) == ["kept"]
+
+
+def test_the_directory_of_one_broker_becomes_the_first_of_several_and_back(tmp_path: Path) -> None:
+    own = {"broker.id": "", "offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}
+    single = KafkadProcess(tmp_path, own)
+    with single:
+        asker = Asker(single.port)
+        asker.create("old")
+        known = asker.ask("Metadata", 9, {"topics": []}).brokers[0].node_id
+        asker.client.close()
+    host = Host(tmp_path, 2, own | {"kafkad.placement.start": "0"})
+    with host:
+        asker = host.asker(0)
+        assert leader(asker, "old") == known
+        assert sorted(b.node_id for b in asker.ask("Metadata", 9, {"topics": []}).brokers) == [known, known + 1]
+        asker.client.close()
+        assert len(consume(host.bootstrap, "old", 0, 6)) == 6
+        create(host, "new", 2, 1)
+    refused = single.start(wait=False)
+    assert refused.process is not None
+    assert refused.process.wait(40) == 1
+    assert f"broker {known + 1} has new-" in single.log
+    assert f"kctl partitions drain {known + 1}" in single.log
+    with host:
+        admin = AdminClient({"bootstrap.servers": host.bootstrap})
+        admin.delete_topics(["new"])["new"].result(30)
+        eventually(lambda: "new" not in admin.list_topics(timeout=10).topics, "the topic to be gone")
+    with single:
+        assert len(consume(single.bootstrap, "old", 0, 6)) == 6
+
+
+def test_systemd_hears_once_for_all_and_a_reload_reaches_each_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "kafkad.yaml"
+    settings.write_text("message.max.bytes: 1000000\n")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(40)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "1000000")
+
+        def told(state: str) -> str:
+            while not (message := manager.recv(4096).decode()).startswith(state):
+                pass
+            return message
+
+        host = Host(tmp_path, 2)
+        host.arguments = ["--config", str(settings)]
+        host.start(wait=False)
+        assert told("READY=1") == "READY=1\nSTATUS=brokers 0, 1 are ready"
+        told("WATCHDOG=1")
+        settings.write_text("message.max.bytes: 2000000\n")
+        assert host.process is not None
+        host.process.send_signal(signal.SIGHUP)
+        told("RELOADING=1")
+        assert told("READY=1") == "READY=1\nSTATUS=configuration reloaded"
+        for broker in range(2):
+            assert f"broker {broker}: broker.daemon: configuration reloaded; changed: message.max.bytes" in host.log
+        os.kill(host.broker_pid(1), signal.SIGSTOP)  # it does not feed its watchdog any more
+        eventually(lambda: "broker 1 (process" in host.log and "hangs" in host.log, "the watchdog")
+        told("STATUS=broker 1: was killed by SIGKILL; it is started again at once")
+        told("STATUS=2 brokers are ready")
+        host.process.terminate()
+        told("STOPPING=1")
+        assert host.process.wait(40) == 0, host.log
+
+
+def test_a_configuration_that_cannot_be_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    host = Host(tmp_path, 2, {"http.listener": ""})
+    host.settings["http.listener"] = f"127.0.0.1:{host.port + 1}"
+    host.start(wait=False)
+    assert host.process is not None
+    assert host.process.wait(20) == 2
+    assert "would be that of http.listener and of listener PLAINTEXT of broker number 2" in host.log
+    assert not host.log_directory().exists()
