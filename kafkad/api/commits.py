@@ -22,7 +22,7 @@ class Commit:
 
     __slots__ = ("_on_end", "_parked", "deadline_ms", "failures", "waiting")
 
-    def __init__(self, deadline_ms: float, parked: set[Commit]) -> None:
+    def __init__(self, deadline_ms: float, parked: dict[Commit, None]) -> None:
         self._parked = parked
         self.waiting: dict[int, tuple[Partition, OnCommitted]] = {}
         self.deadline_ms = deadline_ms
@@ -45,7 +45,7 @@ class Commit:
     def park(self, on_end: Callable[[], None]) -> None:
         """Call back once nothing is waited for any more, which it still is."""
         self._on_end = on_end
-        self._parked.add(self)
+        self._parked[self] = None
 
     def expire(self) -> None:
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not committed in time")
@@ -64,7 +64,7 @@ class Commit:
 
     def _end(self) -> None:
         if self._on_end is not None:
-            self._parked.discard(self)
+            self._parked.pop(self, None)
             self._on_end()
 
 
@@ -74,7 +74,8 @@ class Commits:
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self._clock = clock
         self._timers = timers
-        self._parked: set[Commit] = set()
+        self._parked: dict[Commit, None] = {}
+        """In the order in which they came, in which they are also answered when their time is up."""
         self._sweeping = False
 
     def __len__(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from kafkad.api.commits import Commit, Commits
@@ -113,3 +114,11 @@ def test_a_request_whose_time_is_up_as_it_is_parked_hears_so_later() -> None:
     assert made.ends == 0
     made.advance(0)
     assert made.ends == 1
+
+
+def test_requests_whose_time_is_up_together_hear_so_in_the_order_in_which_they_came() -> None:
+    made, ended = Made(), []
+    for request in range(50):
+        assert made.commits.park(made.begin(Waited()), partial(ended.append, request))
+    made.advance(1_000)
+    assert ended == list(range(50))
