@@ -157,7 +157,8 @@ class FetchSession:
     def answered(self, response: FetchResponse) -> Iterator[tuple[Key, PartitionData]]:
         """The answers that concern what is still wanted of the leader; none if the session has to begin again.
 
-        To be read one by one: an answer may make others obsolete.
+        To be read one by one: an answer may make others obsolete. One that is not looked at is not repeated by the
+        leader, which may have told in it how far the high watermark is: after it the session begins again.
         """
         if response.error_code:
             self._begin_again(0 if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND else self._id)
@@ -166,11 +167,16 @@ class FetchSession:
         else:
             self._id = response.session_id
             self._epoch = self._epoch + 1 if self._epoch < _LAST_EPOCH else 1
+        missed = False
         for topic in response.responses:
             for data in topic.partitions:
                 key = Key(topic.topic_id, data.partition_index)
                 if key in self._places and key in self._held and key not in self._changed:
                     yield key, data
+                elif key in self._places:
+                    missed = True
+        if missed:
+            self._begin_again(self._id)
 
     def lost(self) -> None:
         """There was no answer: what the leader's session has is not known."""

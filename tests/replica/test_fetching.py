@@ -98,7 +98,19 @@ def test_an_answer_to_what_was_asked_before_is_not_looked_at() -> None:
     assert next(answers)[0] == KEYS[3]
     session.forget(KEYS[4])
     assert list(answers) == []
-    assert named(session.request(LIMITS)).keys() == {KEYS[1], KEYS[2]}
+    again = session.request(LIMITS)
+    assert (again.session_id, again.session_epoch) == (50, 0), "what it told of the watermark would never come again"
+    assert named(again).keys() == {KEYS[1], KEYS[2], KEYS[3], KEYS[5]}
+
+
+def test_an_answer_about_what_is_not_wanted_any_more_is_no_loss() -> None:
+    session = FetchSession(ME)
+    for key in KEYS:
+        session.want(key, place())
+    session.request(LIMITS)
+    session.forget(KEYS[0])
+    assert taken(session, answer(50, *KEYS)) == KEYS[1:]
+    assert session.request(LIMITS).session_epoch == 1
 
 
 def test_a_session_that_the_leader_does_not_have_begins_again() -> None:
