@@ -88,6 +88,11 @@ class Invariants:
                     found[Place(topic.topic_id, index)] = PartitionNode.decode(node.data, node.stat.version)
         return found
 
+    def leader(self, place: Place) -> int:
+        """As the store has it; -1 for none."""
+        state = self.states().get(place)
+        return -1 if state is None else state.leader
+
     def assignments(self) -> dict[Place, tuple[int, ...]]:
         found = {}
         for name in self._children("/brokers/topics"):
@@ -167,11 +172,11 @@ class Invariants:
                 return f"broker {machine} does not serve"
         if "reassign_partitions" in self._children("/admin"):
             return "a reassignment is under way"
+        if self._children("/admin/delete_topics"):
+            return f"topics are still to be deleted: {self._children('/admin/delete_topics')}"
         states = self.states()
         replicas = dict(self._replicas())
         for place, assigned in sorted(self.assignments().items()):
-            if place.topic_id in self._history.gone:
-                return f"{place} is not deleted yet"
             state = states.get(place)
             if state is None or state.leader < 0:
                 return f"{place} has no leader: {state}"

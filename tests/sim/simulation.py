@@ -66,21 +66,16 @@ class Simulation:
         def who(name: str) -> tuple[Any, ...]:
             return self.world, self.network, self.history, name, brokers
 
+        leader = self.invariants.leader
         return [
             Administrator(*who("admin")),
-            Producer(*who("all"), acks=-1, idempotent=False),
-            Producer(*who("once"), acks=-1, idempotent=True),
-            Producer(*who("one"), acks=1, idempotent=False),
+            Producer(*who("all"), acks=-1, idempotent=False, leader=leader),
+            Producer(*who("once"), acks=-1, idempotent=True, leader=leader),
+            Producer(*who("one"), acks=1, idempotent=False, leader=leader),
             Consumer(*who("reader-1")),
             Consumer(*who("reader-2")),
-            Committer(*who("group"), coordinator=self._coordinator),
+            Committer(*who("group"), leader=leader),
         ]
-
-    def _coordinator(self) -> int:
-        for place, state in self.invariants.states().items():
-            if self.history.names.get(place.topic_id) == "__consumer_offsets":
-                return state.leader
-        return -1
 
     def _may_lose_power(self, machine: Machine) -> bool:
         return False

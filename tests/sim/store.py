@@ -267,11 +267,17 @@ class SimSession(MetaStore):
 
         return await self._ask(path, operation)
 
-    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        find = self.server.store.find
-        return await self._ask(
-            "/", lambda served: [None if (node := find(path)) is None else (node.data, node.stat) for path in paths]
-        )
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
+        store = self.server.store
+
+        def operation(served: _ServedSession) -> list[tuple[bytes, Stat] | None]:
+            nodes = [store.find(path) for path in paths]
+            for path, node in zip(paths, nodes, strict=True):
+                if node is not None:
+                    store.watch(path, served.number, served.watch(watch))
+            return [None if node is None else (node.data, node.stat) for node in nodes]
+
+        return await self._ask("/", operation)
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         def operation(served: _ServedSession) -> Stat | None:

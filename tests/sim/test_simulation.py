@@ -7,17 +7,38 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests.sim.simulation import run
+
+FAST = 5_000
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_everything_holds(seed: int) -> None:
+    report = run(seed, FAST)
+    assert report.violation is None, "\n".join([*report.trace, str(report)])
+    assert report.acknowledged > 30
+    assert report.read > 30
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_everything_holds_for_longer(seed: int) -> None:
+    report = run(seed, 100_000)
+    assert report.violation is None, "\n".join([*report.trace, str(report)])
+    assert report.restarts
+    assert report.committed > 50
 
 
 def test_a_seed_gives_the_same_run_whatever_the_order_of_sets() -> None:
-    hashes = {_trace_hash(hash_seed) for hash_seed in ("1", "2")} | {run(3, 3_000).trace_hash}
-    assert len(hashes) == 1
+    assert len({_trace_hash(hash_seed) for hash_seed in ("1", "2")} | {run(3, FAST).trace_hash}) == 1
 
 
 def _trace_hash(hash_seed: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.sim", "--seed", "3", "--steps", "3000"],
+        [sys.executable, "-m", "tests.sim", "--seed", "3", "--steps", str(FAST)],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,

@@ -121,8 +121,10 @@ class Client:
 class Producer(Client):
     """Sends a batch until it is appended, or has failed too often."""
 
-    def __init__(self, *who: Any, acks: int, idempotent: bool) -> None:
+    def __init__(self, *who: Any, acks: int, idempotent: bool, leader: Callable[[Place], int]) -> None:
+        """`leader` is that of a partition as the store has it."""
         super().__init__(*who)
+        self._leader = leader
         self._acks = acks
         self._idempotent = idempotent
         self._sent = 0
@@ -181,14 +183,17 @@ class Producer(Client):
         data = TopicProduceData(
             topic_id=place.topic_id, partition_data=[PartitionProduceData(index=place.partition, records=batch)]
         )
+        leads = self._leader(place) == led.leader
         answer = await self.ask(
             led.leader, ProduceRequest(acks=self._acks, timeout_ms=_REQUEST_MS // 2, topic_data=[data])
         )
         if answer is None:
             return False
         done = answer.responses[0].partition_responses[0]
-        if done.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._acks == _ALL:
-            raise Violation(f"{place}: the sequence of {self.name} is broken: an acknowledged batch is not known")
+        if done.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and leads and self._leader(place) == led.leader:
+            raise Violation(
+                f"{place}: an acknowledged batch of {self.name} is not known to broker {led.leader}, its leader"
+            )
         if done.error_code:
             return False
         self.world.note("acked" if self._acks == _ALL else "acked by the leader", place, done.base_offset, len(values))
@@ -255,10 +260,10 @@ class Consumer(Client):
 class Committer(Client):
     """Commits ever higher offsets for a group, and reads them again."""
 
-    def __init__(self, *who: Any, coordinator: Callable[[], int]) -> None:
-        """`coordinator` is the leader of the group's partition as the store has it."""
+    def __init__(self, *who: Any, leader: Callable[[Place], int]) -> None:
+        """`leader` is that of a partition as the store has it."""
         super().__init__(*who)
-        self._coordinator = coordinator
+        self._leader = leader
         self._offset = 0
 
     async def run(self) -> None:
@@ -290,12 +295,14 @@ class Committer(Client):
 
     async def _read(self, broker: int) -> None:
         """A deposed coordinator that does not know it yet may say what it remembers."""
-        expected, leads = self.history.committed, self._coordinator() == broker
+        names = self.history.names
+        offsets = Place(next((known for known, name in names.items() if name == "__consumer_offsets"), bytes(16)), 0)
+        expected, leads = self.history.committed, self._leader(offsets) == broker
         topic_id = next((known for known, name in self.history.names.items() if name == STEADY), bytes(16))
         topic = OffsetFetchRequestTopics(name=STEADY, topic_id=topic_id, partition_indexes=[0])
         group = OffsetFetchRequestGroup(group_id=GROUP, topics=[topic])
         answer = await self.ask(broker, OffsetFetchRequest(groups=[group]))
-        if answer is None or answer.groups[0].error_code or not leads or self._coordinator() != broker:
+        if answer is None or answer.groups[0].error_code or not leads or self._leader(offsets) != broker:
             return
         found = answer.groups[0].topics[0].partitions[0]
         if not found.error_code and found.committed_offset < expected:
