@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+
+from kafkad.metrics import COUNTER, GAUGE, Family, Labels
 
 LINES_PER_PIECE = 1000
+
+
+def own_families(brokers: Iterable[tuple[int, bool, int]]) -> list[Family]:
+    """Told by the supervisor alone, from each broker's id, whether it is ready, and how often it was restarted."""
+    up: list[tuple[Labels | str, float]] = []
+    restarts: list[tuple[Labels | str, float]] = []
+    for broker, ready, restarted in brokers:
+        label = (("broker", str(broker)),)
+        up.append((label, float(ready)))
+        restarts.append((label, float(restarted)))
+    return [
+        Family("kafkad_broker_up", GAUGE, "1 if the broker is ready.", up),
+        Family("kafkad_broker_restarts_total", COUNTER, "How often the broker ended and was started again.", restarts),
+    ]
 
 
 def merged(texts: Mapping[int, str]) -> Iterator[str]:

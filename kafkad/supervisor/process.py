@@ -153,14 +153,17 @@ class BrokerProcess:
         when = f"in {wait_s:.0f} s" if wait_s else "at once"
         ended = how_it_ended(code)
         self.doing = f"{ended}; it is started again {when}"
-        log.error(
-            "broker %d (process %d) %s; it is started again %s. Its own lines above say why; /ready and "
-            "`kctl brokers list` show when it is back",
-            self.broker_id,
-            pid,
-            ended,
-            when,
-        )
+        if code == 0:
+            log.info("broker %d (process %d) %s; it is started again %s", self.broker_id, pid, ended, when)
+        else:
+            log.error(
+                "broker %d (process %d) %s; it is started again %s. Its own lines above say why; /ready says when it "
+                "is back",
+                self.broker_id,
+                pid,
+                ended,
+                when,
+            )
         self._on_change()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), wait_s)

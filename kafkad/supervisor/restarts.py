@@ -17,6 +17,8 @@ def delay_s(ends: Sequence[float], now: float) -> float:
 
 
 def how_it_ended(code: int) -> str:
+    if code == 0:
+        return "was told to stop"
     if code < 0:
         try:
             return f"was killed by {signal.Signals(-code).name}"

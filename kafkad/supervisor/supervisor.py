@@ -21,10 +21,10 @@ from kafkad.log.files import Files
 from kafkad.meta.embedded import EmbeddedStore, lost_store
 from kafkad.meta.journal import JournalError
 from kafkad.meta.left_brokers import partitions_left_behind
-from kafkad.metrics import COUNTER, GAUGE, Family, Registry
+from kafkad.metrics import Family, Registry
 from kafkad.net import http
 from kafkad.net.http import Condition, Endpoints, HttpServer
-from kafkad.supervisor.metrics import merged
+from kafkad.supervisor.metrics import merged, own_families
 from kafkad.supervisor.notices import Notices
 from kafkad.supervisor.process import BAD_CONFIGURATION, BrokerProcess
 from kafkad.systemd import Notifier
@@ -239,13 +239,4 @@ class Supervisor:
             yield piece
 
     def _families(self) -> Iterable[Family]:
-        labels = [(("broker", str(broker.broker_id)),) for broker in self._brokers]
-        up = [float(broker.ready) for broker in self._brokers]
-        restarts = [float(broker.restarts) for broker in self._brokers]
-        yield Family("kafkad_broker_up", GAUGE, "1 if the broker is ready.", list(zip(labels, up, strict=True)))
-        yield Family(
-            "kafkad_broker_restarts_total",
-            COUNTER,
-            "How often the broker ended by itself and was started again.",
-            list(zip(labels, restarts, strict=True)),
-        )
+        return own_families((broker.broker_id, broker.ready, broker.restarts) for broker in self._brokers)

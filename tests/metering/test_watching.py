@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from deploy.dashboard import dashboard, text
+from kafkad.supervisor.metrics import own_families
 from tests.metering.scrape import Metered, Scrape, metered
 
 HERE = Path(__file__).parents[2]
@@ -21,6 +22,8 @@ OPERATE = HERE / "docs/operate.md"
 
 OF_PROMETHEUS = {"up", "instance", "job"}
 """Names that Prometheus itself makes, or adds to every sample."""
+OF_A_SUPERVISOR = {family.name for family in own_families([])}
+"""Served where one kafkad has several brokers."""
 
 _METRIC = re.compile(r"\b(up|(?:kafka|kafkad|process)_\w+)(\{[^}]*\})?")
 _LABEL = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"')
@@ -50,9 +53,9 @@ def labels_of(metric: str, found: Scrape) -> set[str]:
 def faults(query: str, found: Scrape) -> Iterator[str]:
     grouped = {label.strip() for labels in _BY.findall(query) for label in labels.split(",")}
     for metric, chosen in _METRIC.findall(query):
-        if metric not in found.families | OF_PROMETHEUS:
+        if metric not in found.families | OF_PROMETHEUS | OF_A_SUPERVISOR:
             yield f"{metric} is not served"
-        elif metric != "up":
+        elif metric not in {"up"} | OF_A_SUPERVISOR:
             unknown = (grouped | set(_LABEL.findall(chosen))) - labels_of(metric, found)
             yield from (f"{metric} has no label {label}" for label in unknown)
 

@@ -22,7 +22,7 @@ def test_at_once_after_a_good_while_and_later_and_later_while_it_keeps_ending() 
 
 @pytest.mark.parametrize(
     ("code", "text"),
-    [(1, "ended with exit code 1"), (0, "ended with exit code 0"), (-9, "was killed by SIGKILL")],
+    [(1, "ended with exit code 1"), (0, "was told to stop"), (-9, "was killed by SIGKILL")],
 )
 def test_how_it_ended(code: int, text: str) -> None:
     assert how_it_ended(code) == text
