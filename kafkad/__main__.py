@@ -98,7 +98,9 @@ def _report(config: Config) -> int:
     listeners = ", ".join(map(_shown, config.listeners))
     brokers = config.int("kafkad.brokers")
     several = f"{brokers} brokers, the first " if brokers > 1 else ""
-    print(f"configuration is good: {several}listens on {listeners}; data in {', '.join(config.log_dirs)}")
+    zookeeper = config.zookeeper
+    metadata = f"; metadata in ZooKeeper at {''.join(zookeeper)}" if zookeeper else ""
+    print(f"configuration is good: {several}listens on {listeners}; data in {', '.join(config.log_dirs)}{metadata}")
     return 0
 
 

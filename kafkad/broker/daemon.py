@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from errno import EADDRINUSE
 from random import Random
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from kafkad import STARTED
 from kafkad.api.audit import note_change
@@ -27,7 +27,7 @@ from kafkad.broker.settings import Settings, max_open_files
 from kafkad.broker.supervised import Supervised
 from kafkad.broker.takeover import tell_of_damage, tell_of_offline
 from kafkad.clock import SystemClock
-from kafkad.config import Config, ConfigError
+from kafkad.config import Config, ConfigError, ZooKeeperAddress
 from kafkad.log.checkpoint import CheckpointError
 from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
 from kafkad.log.loading import DuplicatePartitionError, LoadingStopped
@@ -36,7 +36,7 @@ from kafkad.log.open_files import LimitedFiles
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.journal import JournalError
 from kafkad.meta.left_brokers import partitions_left_behind
-from kafkad.meta.store import ConnectionLoss
+from kafkad.meta.store import ConnectionLoss, MetaError, MetaStore
 from kafkad.metrics import Registry
 from kafkad.net import http
 from kafkad.net.http import Condition, Endpoints, HttpServer
@@ -53,13 +53,20 @@ _FAILED = 1
 _REFUSALS = (
     CheckpointError,
     DirectoryLockedError,
-    DuplicateBroker,
     DuplicatePartitionError,
     ForeignDirectoryError,
     JournalError,
+    MetaError,
     NoLogDirectoryError,
     StartError,
 )
+
+
+T = TypeVar("T")
+
+
+class _StoppedEarly(Exception):
+    """The broker was told to stop before it was ready."""
 
 
 class Daemon:
@@ -107,10 +114,11 @@ class Daemon:
         self._bind(config)
         health = await self._serve_http(config)
         self._logs.lock()
-        store = await self._open_store(config)
+        store: MetadataStore | None = None
         try:
+            store = await self._open_store(config)
             parts = await self._start(store)
-        except LoadingStopped:
+        except (LoadingStopped, _StoppedEarly):
             await self._stop_loading(store, health)
             return 0
         if not self._stopping.is_set():
@@ -159,12 +167,34 @@ class Daemon:
             except ConnectionLoss as error:
                 raise StartError(str(error)) from error
             return MetadataStore(session=session)
+        address = config.zookeeper
+        if address is not None:
+            self._lifecycle.enter(BrokerState.STARTING, f"waiting for ZooKeeper at {address.servers}")
+            return MetadataStore(session=await self._unless_stopped(self._zookeeper(address, config)))
         embedded = await self._open_embedded(config.metadata_dir)
         own = embedded.session()
         problem = await partitions_left_behind(own, config.log_dirs, ())
         if problem is not None:
             raise StartError(problem)
         return MetadataStore(session=own, embedded=embedded)
+
+    async def _zookeeper(self, address: ZooKeeperAddress, config: Config) -> MetaStore:
+        from kafkad.meta.zookeeper import ZooKeeperSettings, ZooKeeperStore
+
+        settings = ZooKeeperSettings(
+            address.servers,
+            address.root,
+            config.int("zookeeper.session.timeout.ms"),
+            config.int("zookeeper.max.in.flight.requests"),
+        )
+        timeout_ms = config.zookeeper_connection_timeout_ms
+        try:
+            return await ZooKeeperStore.connect(settings, timeout_ms, self._clock, self._timers)
+        except MetaError as error:
+            advice = "see zookeeper.connect and zookeeper.connection.timeout.ms"
+            raise StartError(
+                f"cannot begin a session with ZooKeeper within {timeout_ms} ms: {error}; {advice}"
+            ) from error
 
     async def _open_embedded(self, directory: str) -> EmbeddedStore:
         refuse_lost_store(directory, self._logs.directories)
@@ -195,11 +225,21 @@ class Daemon:
         progress.done()
         self._lifecycle.enter(BrokerState.STARTING, "logs are loaded; taking over their partitions")
         parts = build(platform, loaded)
+        try:
+            await self._unless_stopped(self._join(parts))
+        except _StoppedEarly:
+            log.info("told to stop before the broker was ready")
+        except DuplicateBroker as refusal:
+            log.error("cannot start: %s", refusal)
+            self._exit_code = _FAILED
+            self._stopping.set()
+        return parts
+
+    async def _join(self, parts: Parts) -> None:
         await parts.start()
         self._registry = parts.metrics(self._lifecycle)
         self._lifecycle.enter(BrokerState.STARTING, "waiting for the controller to tell this broker of the cluster")
-        await self._unless_stopped(parts.wait_until_ready())
-        return parts
+        await parts.wait_until_ready()
 
     def _links(self, store: MetadataStore) -> LinkFactory | None:
         """To the other brokers; there are none where the store is this broker's own."""
@@ -210,12 +250,16 @@ class Daemon:
         config = self._settings.config
         return network_links(config, config.broker_id, self._clock, self._timers)
 
-    async def _unless_stopped(self, waiting: Coroutine[Any, Any, None]) -> None:
-        """Returns early when the broker is told to stop."""
-        tasks = [asyncio.create_task(waiting), asyncio.create_task(self._stopping.wait())]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
+    async def _unless_stopped(self, waiting: Coroutine[Any, Any, T]) -> T:
+        """Cancels `waiting` and raises _StoppedEarly when the broker is told to stop before it has ended."""
+        task, stopping = asyncio.create_task(waiting), asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if task.done():
+            return task.result()
+        task.cancel()
+        await asyncio.wait([task])
+        raise _StoppedEarly
 
     def _loading(self, doing: str) -> None:
         self._lifecycle.enter(BrokerState.RECOVERY, doing)
@@ -333,14 +377,16 @@ class Daemon:
         self._threads.shutdown()
         log.info("stopped cleanly in %.2f s", monotonic() - begun)
 
-    async def _stop_loading(self, store: MetadataStore, health: HttpServer | None) -> None:
+    async def _stop_loading(self, store: MetadataStore | None, health: HttpServer | None) -> None:
         """No client has seen this broker yet, and nothing was changed: it goes at once."""
-        log.info("told to stop while loading logs; log directories are left as they were found")
+        doing = "loading logs" if store is not None else self._lifecycle.doing
+        log.info("told to stop while %s; log directories are left as they were found", doing)
         self._lifecycle.enter(BrokerState.SHUTTING_DOWN, "stopping")
-        self._notifier.stopping("told to stop while loading logs")
+        self._notifier.stopping(f"told to stop while {doing}")
         if health is not None:
             await health.close()
-        await store.close()
+        if store is not None:
+            await store.close()
         self._server.close()
         self._threads.shutdown()
 

@@ -64,7 +64,11 @@ class Membership:
 
     async def join(self) -> None:
         """Register. DuplicateBroker when another process holds the id."""
-        await self._register()
+        try:
+            await self._register()
+        except (ConnectionLoss, SessionExpired):  # the session may have expired while logs were loaded
+            self._expired = True
+            await self._register_again()
         self._store.listen(self._session_changed)
 
     async def stop(self) -> None:
@@ -110,6 +114,15 @@ class Membership:
 
     async def _rejoin(self) -> None:
         log.warning("the session with the metadata store has expired; this broker registers again")
+        try:
+            await self._register_again()
+        except DuplicateBroker as error:
+            self._halt(str(error))
+        else:
+            log.info("registered again")
+
+    async def _register_again(self) -> None:
+        """In a new session if the old one has expired. Returns when all who follow the store have read it again."""
         while self._expired:
             try:
                 await self._store.renew()
@@ -118,10 +131,12 @@ class Membership:
                 for follower in self._followers:
                     await follower.session_renewed()
             except (ConnectionLoss, SessionExpired) as error:
-                self._expired = True
                 log.warning("this broker could not register again; retrying: %s", error)
-                await sleep(_RETRY_MS, self._clock, self._timers)
-            except DuplicateBroker as error:
-                self._halt(str(error))
-                return
-        log.info("registered again")
+            except DuplicateBroker:
+                raise
+            except Exception:
+                log.exception("internal error: this broker could not register again; retrying")
+            else:
+                continue  # unless the new session has expired meanwhile
+            self._expired = True
+            await sleep(_RETRY_MS, self._clock, self._timers)

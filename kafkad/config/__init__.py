@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kafkad.config.config import Config, Reload, Source
 from kafkad.config.files import ConfigError
+from kafkad.config.listeners import ZooKeeperAddress
 from kafkad.config.load import load
 from kafkad.config.setting import INT_MAX, LONG_MAX, ConfigType, Setting
 from kafkad.config.tables import BROKER_SETTINGS, TOPIC_SETTINGS
@@ -25,6 +26,7 @@ __all__ = [
     "Reload",
     "Setting",
     "Source",
+    "ZooKeeperAddress",
     "load",
     "validate_topic_configs",
 ]

@@ -17,7 +17,9 @@ _LEAST_DEDUPE_BUFFER = 1 << 20
 
 def contradictions(config: Config) -> list[str]:
     """Every rule that a configuration breaks, one sentence each."""
-    return [*_listeners(config), *_numbers(config), *_http(config)] or contradictions_of_several(config)
+    return [*_listeners(config), *_numbers(config), *_http(config), *_zookeeper(config)] or contradictions_of_several(
+        config
+    )
 
 
 def _listeners(config: Config) -> list[str]:
@@ -102,4 +104,12 @@ def _http(config: Config) -> list[str]:
         _ = config.http_listener
     except ValueError as error:
         return [str(error)]
+    return []
+
+
+def _zookeeper(config: Config) -> list[str]:
+    try:
+        _ = config.zookeeper
+    except ValueError as error:
+        return [f"zookeeper.connect={config.value('zookeeper.connect')}: {error}"]
     return []

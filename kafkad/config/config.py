@@ -8,7 +8,7 @@ from enum import IntEnum
 from functools import cache
 from typing import NamedTuple
 
-from kafkad.config.listeners import parse_listeners, protocol_map
+from kafkad.config.listeners import ZooKeeperAddress, parse_listeners, parse_zookeeper, protocol_map
 from kafkad.config.setting import READ_ONLY, Setting, Value
 from kafkad.config.tables import BROKER_SETTINGS
 from kafkad.config.values import parse
@@ -134,6 +134,17 @@ class Config:
         if not colon or not port.isdecimal() or _Int(port) > 65535:
             raise ValueError(f"http.listener: {text!r} is not host:port")
         return host.strip("[]"), _Int(port)
+
+    @property
+    def zookeeper(self) -> ZooKeeperAddress | None:
+        """`zookeeper.connect`; None where kafkad keeps its metadata itself. Raises ValueError."""
+        text = self.value("zookeeper.connect")
+        return parse_zookeeper(str(text)) if text else None
+
+    @property
+    def zookeeper_connection_timeout_ms(self) -> _Int:
+        explicit = self.value("zookeeper.connection.timeout.ms")
+        return self.int("zookeeper.session.timeout.ms" if explicit is None else "zookeeper.connection.timeout.ms")
 
     @property
     def listeners(self) -> tuple[Endpoint, ...]:

@@ -1,12 +1,14 @@
-"""Listeners: `NAME://host:port` and which security protocol a name stands for."""
+"""Addresses: listeners, as `NAME://host:port` with the security protocol of each name, and those of ZooKeeper."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from kafkad.model import Endpoint
 
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://\[?([0-9A-Za-z%._:-]*?)\]?:([0-9]+)")
+_ZOOKEEPER = re.compile(r"(?:[0-9A-Za-z._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]+))?")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 
@@ -51,3 +53,24 @@ def _refuse_shared_addresses(endpoints: list[Endpoint]) -> None:
         other = taken.setdefault((endpoint.host, endpoint.port), endpoint.listener)
         if endpoint.port and other != endpoint.listener:
             raise ValueError(f"{other} and {endpoint.listener} have the same address")
+
+
+class ZooKeeperAddress(NamedTuple):
+    """`servers` as host:port,…; `root` is the node below which everything of the cluster is kept, empty for none."""
+
+    servers: str
+    root: str
+
+
+def parse_zookeeper(text: str) -> ZooKeeperAddress:
+    """`host:port,…[/path]`. Raises ValueError."""
+    servers, slash, root = text.partition("/")
+    hosts = [host.strip() for host in servers.split(",")]
+    for host in hosts:
+        match = _ZOOKEEPER.fullmatch(host)
+        if match is None or int(match[1] or 0) > 65535:
+            raise ValueError(f"{host!r} is not a server; expected host:port,…[/path], as in zk1:2181,zk2:2181/kafka")
+    root = (slash + root.strip()).rstrip("/")
+    if "//" in root:
+        raise ValueError(f"{root!r} is not a path of ZooKeeper")
+    return ZooKeeperAddress(",".join(hosts), root)

@@ -128,9 +128,6 @@ class _Loader:
             self._problems[entry.name] = f"{entry.where}: {error}"
             return
         if value != setting.default:
-            if entry.name == "zookeeper.connect" and self.from_kafka:
-                self._warn_of_zookeeper(entry, text)
-                return
             if setting.refused:
                 self._problems[entry.name] = f"{entry.where}: {entry.name} cannot be set: {setting.refused}"
                 return
@@ -139,12 +136,6 @@ class _Loader:
         self.values[entry.name] = value
         if entry.name in _IDS:
             self._unify_ids(entry)
-
-    def _warn_of_zookeeper(self, entry: Entry, text: str) -> None:
-        self._warnings[entry.name] = (
-            f"{entry.where}: zookeeper.connect={text} is not used: this kafkad runs alone, with its built-in store. "
-            "Right for a single broker that is stopped for good; not for one of several"
-        )
 
     def _unify_ids(self, entry: Entry) -> None:
         other = "node.id" if entry.name == "broker.id" else "broker.id"

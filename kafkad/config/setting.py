@@ -174,4 +174,3 @@ CONTROL_PLANE = (
     "kafkad has no separate listener for the controller; leave it out, as inter.broker.listener.name serves both"
 )
 ELR = "kafkad always holds the high watermark back below min.insync.replicas instead; leave it out"
-ZOOKEEPER = "kafkad cannot use ZooKeeper yet; leave it out: a single broker runs with its built-in store"

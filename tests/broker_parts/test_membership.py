@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -80,16 +81,20 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def scene(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
-    def run() -> None:
+def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Runs the test in a loop; besides the scene it may ask for fixtures."""
+
+    def run(**fixtures: object) -> None:
         async def whole() -> None:
             made = Scene()
             await prepare(made.session)
-            await test(made)
+            await test(made, **fixtures)
             await made.membership.stop()
 
         asyncio.run(whole())
 
+    parameters = list(inspect.signature(test).parameters.values())[1:]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
 
 
@@ -166,6 +171,31 @@ async def test_a_store_that_cannot_be_reached_is_tried_again(scene: Scene) -> No
     assert scene.follower.renewed == 0
     await scene.pass_ms(1)
     assert scene.follower.renewed == 0
+    await scene.pass_ms(1_000)
+    assert scene.follower.renewed == 1
+
+
+@scene
+async def test_a_session_that_expires_before_the_broker_has_joined_is_renewed(scene: Scene) -> None:
+    """Loading logs takes longer than ZooKeeper waits for a broker that cannot reach it."""
+    await scene.session.expire()
+    await scene.membership.join()
+    assert await scene.registered() == scene.session.session_id
+    assert scene.follower.renewed == 1
+    await scene.session.expire()
+    await turns()
+    assert scene.follower.renewed == 2
+
+
+@scene
+async def test_an_error_that_nobody_expects_is_told_and_does_not_end_the_membership(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    await scene.membership.join()
+    scene.follower.failures = [ValueError("not a znode of Kafka's")]
+    await scene.session.expire()
+    await turns()
+    assert "not a znode of Kafka's" in caplog.text
     await scene.pass_ms(1_000)
     assert scene.follower.renewed == 1
 

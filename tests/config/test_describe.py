@@ -12,7 +12,7 @@ from kafkad.config.tables import BROKER_SETTINGS, TOPIC_SETTINGS
 GOLDEN = Path(__file__).parents[1] / "golden" / "describe-configs-3.9.tsv"
 FIXED_HERE = {"listeners", "advertised.listeners", "listener.security.protocol.map"}
 """Read-only in kafkad, and the first has a default of its own."""
-OWN = FIXED_HERE | {"log.dir", "zookeeper.connect", "socket.receive.buffer.bytes", "socket.send.buffer.bytes"}
+OWN = FIXED_HERE | {"log.dir", "socket.receive.buffer.bytes", "socket.send.buffer.bytes"}
 """These have kafkad's own default or treatment."""
 NOT_KAFKAS = OWN | {"log.cleaner.io.max.bytes.per.second", "log.retention.hours"}
 """Kafka shows a synonym as it was typed, 12345678.9, and the value as 1.23456789E7; kafkad shows both alike. Kafka says
@@ -56,7 +56,7 @@ def config() -> Config:
         synonym.removesuffix("@STATIC_BROKER_CONFIG")
         for row in golden("BROKER/id").values()
         for synonym in row["synonyms"].split(" ; ")
-        if synonym.endswith("@STATIC_BROKER_CONFIG") and not synonym.startswith("zookeeper.connect=")
+        if synonym.endswith("@STATIC_BROKER_CONFIG")
     ]
     return load(None, static, {}).with_overrides(cluster_wide=CLUSTER_WIDE, per_broker=PER_BROKER)
 

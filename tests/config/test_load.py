@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.config import Config, ConfigError, Source, load
+from kafkad.config import Config, ConfigError, Source, ZooKeeperAddress, load
 from kafkad.config.files import read_properties
 from kafkad.config.setting import SECURITY
 
@@ -105,10 +105,33 @@ def test_kafkas_own_server_properties_is_accepted_as_it_is(tmp_path: Path) -> No
     assert config.broker_id == 0
     assert config.log_dirs == ("/var/kafka-logs",)
     assert config.str("listeners") == "PLAINTEXT://:9092"
-    assert config.value("zookeeper.connect") is None
-    zookeeper, *no_effect = config.warnings
-    assert "server.properties:17: zookeeper.connect=localhost:2181 is not used" in zookeeper
-    assert [warning.split(":")[0] for warning in no_effect] == ["no effect"]
+    assert config.zookeeper == ZooKeeperAddress("localhost:2181", "")
+    assert config.zookeeper_connection_timeout_ms == 18_000
+    assert config.warnings == ()
+
+
+def test_a_server_properties_is_for_a_broker_alone_when_zookeeper_is_unset(tmp_path: Path) -> None:
+    path = write(tmp_path, "server.properties", SERVER_PROPERTIES)
+    assert load(path, ["zookeeper.connect="], {}).zookeeper is None
+
+
+@pytest.mark.parametrize(
+    ("text", "servers", "root"),
+    [
+        ("zk1:2181,zk2:2181/kafka/a", "zk1:2181,zk2:2181", "/kafka/a"),
+        ("zk1, 10.0.0.1:2182 ,[::1]:2183", "zk1,10.0.0.1:2182,[::1]:2183", ""),
+        ("zk:2181/", "zk:2181", ""),
+        ("zk:2181/kafka/", "zk:2181", "/kafka"),
+    ],
+)
+def test_the_address_of_zookeeper(text: str, servers: str, root: str) -> None:
+    assert load(None, [f"zookeeper.connect={text}"], {}).zookeeper == ZooKeeperAddress(servers, root)
+
+
+def test_waiting_for_zookeeper_takes_as_long_as_a_session_unless_it_is_set() -> None:
+    session = ["zookeeper.session.timeout.ms=6000"]
+    assert load(None, session, {}).zookeeper_connection_timeout_ms == 6_000
+    assert load(None, [*session, "zookeeper.connection.timeout.ms=0"], {}).zookeeper_connection_timeout_ms == 0
 
 
 def test_what_a_server_properties_leaves_out_is_as_in_kafka(tmp_path: Path) -> None:
@@ -146,7 +169,11 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("zookeeper.connect: zk:2181", "zookeeper.connect cannot be set: kafkad cannot use ZooKeeper yet"),
+        ("zookeeper.connect: zk:port", "zookeeper.connect=zk:port: 'zk:port' is not a server; expected host:port"),
+        ("zookeeper.connect: 'zk:2181,'", "'' is not a server"),
+        ("zookeeper.connect: zk:99999", "'zk:99999' is not a server"),
+        ("zookeeper.connect: zk:1/a//b", "'/a//b' is not a path of ZooKeeper"),
+        ("zookeeper.set.acl: true", "zookeeper.set.acl cannot be set: kafkad does not have TLS"),
         ("process.roles: broker", "kafkad.yaml:1: process.roles cannot be set: it belongs to KRaft"),
         ("authorizer.class.name: a.B", "authorizer.class.name cannot be set: it names a Java class"),
         ("remote.log.storage.system.enable: true", "cannot be set: kafkad has no tiered storage"),

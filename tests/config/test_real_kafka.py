@@ -34,7 +34,7 @@ START_SECONDS = 30
 SETTINGS = {"log.roll.ms": "5000000", "log.retention.minutes": "90", "num.partitions": "2", "compression.type": "lz4"}
 OVERRIDES = {"segment.bytes": "1000000", "cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.25"}
 NOT_KAFKAS = {
-    *("listeners", "advertised.listeners", "listener.security.protocol.map", "log.dir", "zookeeper.connect"),
+    *("listeners", "advertised.listeners", "listener.security.protocol.map", "log.dir"),
     *("socket.receive.buffer.bytes", "socket.send.buffer.bytes"),
 }
 """Whose default or treatment is kafkad's own: it cannot change listeners while it runs."""

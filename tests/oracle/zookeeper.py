@@ -28,7 +28,8 @@ from tests.oracle.kafka import missing as missing_jar
 
 RELEASES = ("3.8", "3.9")
 TICK_MS = 100
-"""Sessions last from 2 to 200 ticks: tests of lost sessions need not wait for long."""
+"""The shortest session lasts two ticks: tests of lost sessions need not wait for long."""
+MAX_SESSION_MS = 60_000
 SYNC_TICKS = 100
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
@@ -91,7 +92,7 @@ class ZooKeeper:
         self.data.mkdir(parents=True, exist_ok=True)
         settings = {
             "tickTime": str(TICK_MS),
-            "maxSessionTimeout": "60000",
+            "maxSessionTimeout": str(MAX_SESSION_MS),
             "dataDir": str(self.data),
             "clientPort": str(self.port),
             "clientPortAddress": "127.0.0.1",
