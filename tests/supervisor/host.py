@@ -69,6 +69,10 @@ class Host(KafkadProcess):
     def kill_broker(self, broker: int) -> None:
         os.kill(self.broker_pid(broker), signal.SIGKILL)
 
+    def stop_broker(self, broker: int) -> None:
+        """As an operator restarts one of them."""
+        os.kill(self.broker_pid(broker), signal.SIGTERM)
+
     def asker(self, broker: int) -> Asker:
         return Asker(self.port + broker)
 

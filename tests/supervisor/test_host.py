@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.broker import KafkadProcess
 from tests.clients.asker import Asker
 
-from .host import Host, eventually
+from .host import SECONDS, Host, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -106,6 +107,66 @@ def test_a_killed_broker_is_noticed_at_once_and_started_again(tmp_path: Path) ->
         host.wait_ready()
         asker.client.close()
         assert 'kafkad_broker_restarts_total{broker="1"} 1' in host.http("/metrics")[1]
+
+
+def of_partition_0(asker: Asker, topic: str) -> Any:
+    return asker.ask("Metadata", 9, {"topics": [{"name": topic}]}).topics[0].partitions[0]
+
+
+class Feed:
+    """Produces numbers, one after the other, for as long as a test waits for something."""
+
+    def __init__(self, host: Host, topic: str) -> None:
+        self._host = host
+        self._topic = topic
+        self._producer = Producer({"bootstrap.servers": host.bootstrap, "enable.idempotence": True, "linger.ms": 1})
+        self._failed: list[Any] = []
+        self.sent = 0
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        end = time.monotonic() + SECONDS
+        while not condition():
+            assert time.monotonic() < end, f"waited for {what}:\n{self._host.log}"
+            self._producer.produce(self._topic, str(self.sent), on_delivery=self._delivered)
+            self._producer.poll(0.01)
+            self.sent += 1
+
+    def all_acknowledged(self) -> bool:
+        return self._producer.flush(30) == 0 and not self._failed
+
+    def _delivered(self, error: Any, _message: Any) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+
+def test_nothing_is_lost_or_doubled_by_kills_and_a_rolling_restart(tmp_path: Path) -> None:
+    with Host(tmp_path, 3) as host:
+        create(host, "orders", 1, 2)
+        askers = [host.asker(broker) for broker in range(3)]
+        replicas = set(of_partition_0(askers[0], "orders").replica_nodes)
+        bystander = askers[({0, 1, 2} - replicas).pop()]
+        feed = Feed(host, "orders")
+
+        def whole() -> bool:
+            return set(of_partition_0(bystander, "orders").isr_nodes) == replicas
+
+        def moved_from(led: int) -> Callable[[], bool]:
+            return lambda: leader(bystander, "orders") in replicas - {led}
+
+        feed.until(whole, "both replicas to be in sync")
+        for end_broker in (host.kill_broker, host.kill_broker, host.stop_broker):
+            led = leader(bystander, "orders")
+            end_broker(led)
+            feed.until(moved_from(led), "the other replica to lead")
+            feed.until(whole, "the broker to be back and in sync")
+        assert feed.all_acknowledged()
+        assert feed.sent > 50
+        assert consume(host.bootstrap, "orders", 0, feed.sent) == [str(n) for n in range(feed.sent)]
+        for asker in askers:
+            asker.client.close()
+        assert host.stop() == 0
+        logs = [host.directory(replica) / "orders-0" / f"{0:020d}.log" for replica in replicas]
+        assert logs[0].read_bytes() == logs[1].read_bytes()
 
 
 def test_a_broker_that_hangs_loses_its_session_and_its_leaderships(tmp_path: Path) -> None:
