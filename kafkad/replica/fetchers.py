@@ -1,5 +1,8 @@
 """Fetches what this broker follows: for each leader `num.replica.fetchers` tasks, each with a connection of its own.
 
+A fetch may wait at the leader; a partition that comes meanwhile is not to wait with it, and is fetched over a second
+connection until the first fetch is answered.
+
 What is asked and what an answer means is in `fetching`, what a follower does with it in `following`. A partition that
 fails rests for `replica.fetch.backoff.ms`, or goes with its log directory; the others of its fetcher go on. Every
 LeaderAndIsr begins the fetching of its partitions anew: an answer to what was asked before it is not looked at.
@@ -11,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
@@ -85,7 +89,8 @@ class Fetchers:
         self.settings = settings
         self.clock = clock
         self.timers = timers
-        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        self._fetchers: dict[tuple[int, int, bool], Fetcher] = {}
+        """By leader and slot; True for those of newcomers."""
         self._fetched_by: dict[Partition, Fetcher] = {}
         self._per_leader = settings().per_leader
 
@@ -115,11 +120,31 @@ class Fetchers:
         self._fetchers.clear()
         self._fetched_by.clear()
 
+    def take_newcomers(self, leader: int, slot: int) -> list[Followed]:
+        """What has come while a fetch waited; its fetcher takes it over."""
+        newcomers = self._fetchers.get((leader, slot, True))
+        if newcomers is None:
+            return []
+        taken = newcomers.release()
+        fetcher = self._fetchers[leader, slot, False]
+        for followed in taken:
+            self._fetched_by[followed.partition] = fetcher
+        return taken
+
     def _fetcher(self, partition: Partition) -> Fetcher:
-        where = partition.role.leader, slot_of(partition.tp.topic, partition.tp.partition, self._per_leader)
-        known = self._fetchers.get(where)
+        slot = slot_of(partition.tp.topic, partition.tp.partition, self._per_leader)
+        fetcher = self._at(partition.role.leader, slot)
+        if not fetcher.is_waiting:
+            return fetcher
+        newcomers = self._at(partition.role.leader, slot, newcomers=True)
+        newcomers.interrupt()
+        return newcomers
+
+    def _at(self, leader: int, slot: int, *, newcomers: bool = False) -> Fetcher:
+        known = self._fetchers.get((leader, slot, newcomers))
         if known is None:
-            known = self._fetchers[where] = Fetcher(self, where[0])
+            arrivals = list if newcomers else partial(self.take_newcomers, leader, slot)
+            known = self._fetchers[leader, slot, newcomers] = Fetcher(self, leader, arrivals)
         return known
 
 
@@ -130,9 +155,13 @@ def slot_of(topic: str, partition: int, slots: int) -> int:
 class Fetcher:
     """One connection to one leader, and the partitions that are fetched over it."""
 
-    def __init__(self, fetchers: Fetchers, leader: int) -> None:
+    def __init__(self, fetchers: Fetchers, leader: int, arrivals: Callable[[], list[Followed]]) -> None:
+        """`arrivals` hands over what came while a fetch was waiting."""
         self._all = fetchers
         self._leader = leader
+        self._arrivals = arrivals
+        self.is_waiting = False
+        """A fetch has been sent and is not answered yet."""
         self._session = FetchSession(fetchers.replicas.broker_id)
         self._followed: dict[Key, Followed] = {}
         self._link: Link | None = None
@@ -161,6 +190,19 @@ class Fetcher:
         self._session.forget(key)
         self._followed.pop(key, None)
 
+    def interrupt(self) -> None:
+        """Ask anew, for there is more to ask for: the fetch that waits is given up with its connection."""
+        if self.is_waiting:
+            self._disconnect()
+
+    def release(self) -> list[Followed]:
+        """All its partitions, which it then has no more."""
+        released = list(self._followed.values())
+        for key in self._followed:
+            self._session.forget(key)
+        self._followed = {}
+        return [followed for followed in released if followed.is_current]
+
     def leader_changed(self) -> None:
         """Brokers have come or gone, or have another address, at which a request that waits is not answered."""
         now = self._all.replicas.metadata.brokers.get(self._leader)
@@ -180,6 +222,8 @@ class Fetcher:
             try:
                 await self._fetch()
             except LinkError as error:
+                if self._link is None:
+                    continue  # disconnected here
                 self._session.lost()
                 self._tell_once(f"cannot fetch from broker {self._leader}: {error}; trying again")
                 await self._rest()
@@ -197,7 +241,14 @@ class Fetcher:
             link = self._connected()
         self._changed.clear()
         settings = self._all.settings()
-        response = await link.call(self._session.request(settings.limits), timeout_ms=settings.timeout_ms)
+        self.is_waiting = True
+        try:
+            response = await link.call(self._session.request(settings.limits), timeout_ms=settings.timeout_ms)
+        finally:
+            self.is_waiting = False
+        for followed in self._arrivals():
+            self._followed[followed.key] = followed
+            self._session.want(followed.key, followed.place)
         await self._take(link, response)
 
     def _connected(self) -> Link | None:

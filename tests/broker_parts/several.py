@@ -284,9 +284,9 @@ class Brokers:
         deadline = monotonic() + _DEADLINE_S
         while not condition():
             assert monotonic() < deadline
-            self.run(self._turn(advance_ms))
+            self.run(self.turn(advance_ms))
 
-    async def _turn(self, advance_ms: int) -> None:
+    async def turn(self, advance_ms: int) -> None:
         await asyncio.sleep(0)
         self.clock.advance(advance_ms)
         self.timers.expire(self.clock.monotonic_ms())

@@ -12,6 +12,7 @@ from kafkad.names import TopicPartition
 from tests.broker_parts.several import MEMORY, NETWORK, Brokers
 
 A0 = TopicPartition("a", 0)
+LAG_MS = 10_000
 
 
 @pytest.fixture(params=[MEMORY, NETWORK])
@@ -25,7 +26,7 @@ def in_memory(tmp_path: Path) -> Iterator[Brokers]:
 
 
 def cluster(directory: Path, links: str) -> Iterator[Brokers]:
-    brokers = Brokers(directory, links, "replica.lag.time.max.ms=10000")
+    brokers = Brokers(directory, links, f"replica.lag.time.max.ms={LAG_MS}")
     brokers.start(1, 2, 3)
     everybody = brokers.running.values()
     brokers.until(lambda: all(len(b.parts.replicas.metadata.brokers) == 3 for b in everybody), advance_ms=10)
@@ -56,3 +57,132 @@ def test_what_all_replicas_acknowledge_is_in_all_logs_byte_by_byte(three: Broker
     three.until(lambda: ends(three) == [(9, 9)] * 3, advance_ms=10)
     assert bytes_of(three, 1) == bytes_of(three, 2) == bytes_of(three, 3)
     assert len(bytes_of(three, 1)) > 15_000
+
+
+def isr_of(brokers: Brokers, tp: TopicPartition = A0) -> set[int]:
+    """As every broker knows it."""
+    caches = [broker.parts.replicas.metadata for broker in brokers.running.values()]
+    if not all(tp.topic in cache.topics for cache in caches):
+        return set()
+    known = [cache.partition(*tp).isr for cache in caches]
+    return set(known[0]) if all(isr == known[0] for isr in known) else set()
+
+
+def until_equal(brokers: Brokers, end: int) -> None:
+    brokers.until(lambda: ends(brokers) == [(end, end)] * len(brokers.running), advance_ms=10)
+    assert len({bytes_of(brokers, broker) for broker in brokers.running}) == 1
+
+
+def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(three: Brokers) -> None:
+    three.create("a", (2, 1, 3))
+    produced(three, 2, b"before")
+    three.leave(3)
+    three.until(lambda: isr_of(three) == {1, 2}, advance_ms=10)
+    for _ in range(20):
+        produced(three, 2, b"meanwhile")
+    three.start(3)
+    three.until(lambda: isr_of(three) == {1, 2, 3}, advance_ms=10)
+    until_equal(three, 21)
+    assert three[3].parts.replicas.metadata.partition(*A0).isr == [2, 1, 3]
+
+
+def test_a_leader_that_nobody_followed_any_more_drops_what_the_next_one_never_had(in_memory: Brokers) -> None:
+    brokers = in_memory
+    brokers.create("a", (2, 1, 3))
+    produced(brokers, 2, b"for all")
+    brokers.cut |= {frozenset({1, 2}), frozenset({2, 3})}
+    assert produced(brokers, 2, b"lost", b"lost too", acks=1).error_code == 0
+    brokers.run(brokers[2].session.expire())
+    brokers.until(lambda: brokers[1].partition(A0).is_leader, advance_ms=10)
+    assert brokers[2].partition(A0).is_leader, "it cannot know better"
+    assert produced(brokers, 2, b"lost as well", acks=1).base_offset == 3
+    assert produced(brokers, 1, b"kept").base_offset == 1
+    assert brokers[2].partition(A0).high_watermark <= 1
+    brokers.cut.clear()
+    brokers.until(lambda: isr_of(brokers) == {1, 2, 3}, advance_ms=10)
+    until_equal(brokers, 2)
+    assert b"lost" not in bytes_of(brokers, 2)
+
+
+def test_a_follower_that_lags_leaves_the_isr_and_comes_back(in_memory: Brokers) -> None:
+    brokers = in_memory
+    brokers.create("a", (2, 1, 3))
+    produced(brokers, 2, b"for all")
+    brokers.cut.add(frozenset({2, 3}))
+    began_ms = brokers.clock.monotonic_ms()
+    assert produced(brokers, 2, b"for two").error_code == 0
+    waited_ms = brokers.clock.monotonic_ms() - began_ms
+    assert LAG_MS <= waited_ms <= 1.5 * LAG_MS + 1_000
+    epoch = brokers[2].partition(A0).leader_epoch
+    assert brokers[2].partition(A0).role.isr == (2, 1)
+    assert (brokers[2].parts.replicas.isr_shrinks, brokers[2].parts.replicas.isr_expands) == (1, 0)
+    brokers.cut.clear()
+    brokers.until(lambda: isr_of(brokers) == {1, 2, 3}, advance_ms=10)
+    until_equal(brokers, 2)
+    assert brokers[2].partition(A0).leader_epoch == epoch, "only the controller begins epochs"
+    assert (brokers[2].parts.replicas.isr_shrinks, brokers[2].parts.replicas.isr_expands) == (1, 1)
+
+
+def test_without_a_controller_changes_of_the_isr_wait(in_memory: Brokers) -> None:
+    brokers = in_memory
+    brokers.create("a", (2, 3))
+    produced(brokers, 2, b"for both")
+    brokers.cut |= {frozenset({2, 3}), frozenset({2, 1})}
+    assert produced(brokers, 2, b"for one", acks=1).error_code == 0
+    leading = brokers[2].partition(A0).leading
+    assert leading is not None
+    brokers.until(lambda: leading.proposed == (2,), advance_ms=50)
+    for _ in range(100):
+        brokers.run(brokers.turn(50))
+    assert brokers[2].partition(A0).high_watermark == 1, "the controller may have made any of them leader"
+    brokers.cut.remove(frozenset({2, 1}))
+    brokers.until(lambda: brokers[2].partition(A0).high_watermark == 2, advance_ms=10)
+    brokers.until(lambda: isr_of(brokers) == {2}, advance_ms=10)
+
+
+def test_where_a_log_begins_is_carried_over(three: Brokers) -> None:
+    three.create("a", (2, 1, 3))
+    for _ in range(3):
+        produced(three, 2, b"one", b"two")
+    three[2].partition(A0).delete_records(3)
+    produced(three, 2, b"more")
+    three.until(lambda: {b.partition(A0).log.start_offset for b in three.running.values()} == {3}, advance_ms=10)
+    three.leave(3)
+    three[2].partition(A0).delete_records(7)
+    three[2].partition(A0).log.roll()
+    produced(three, 2, b"more")
+    three[2].partition(A0).log.delete_old_segments(three.clock.now_ms())
+    three.start(3)
+    three.until(lambda: isr_of(three) == {1, 2, 3}, advance_ms=10)
+    assert [b.partition(A0).log.start_offset for b in three.running.values()] == [7, 7, 7]
+    three.until(lambda: ends(three) == [(8, 8)] * 3, advance_ms=10)
+
+
+def test_one_that_cannot_be_reached_delays_no_other(in_memory: Brokers) -> None:
+    brokers = in_memory
+    brokers.create("a", (2, 3))
+    brokers.create("b", (1, 3))
+    brokers.cut.add(frozenset({1, 3}))
+    began_ms = brokers.clock.monotonic_ms()
+    for _ in range(10):
+        assert produced(brokers, 2, b"value").error_code == 0
+    assert brokers.clock.monotonic_ms() - began_ms < 1_000
+
+
+def test_a_partition_that_comes_while_a_fetch_waits_does_not_wait_with_it(in_memory: Brokers) -> None:
+    brokers = in_memory
+    waits_ms = brokers[3].parts.settings.config.int("replica.fetch.wait.max.ms")
+    brokers.create("idle", (2, 3))
+    for number in range(3):
+        brokers.until(lambda: brokers[2].parts.replicas.waits.fetches > 0, advance_ms=10)
+        for _ in range(5):
+            brokers.run(brokers.turn(10))
+        topic = TopicPartition(f"new-{number}", 0)
+        brokers.create(topic.topic, (2, 3))
+        began_ms = brokers.clock.monotonic_ms()
+        for _ in range(3):
+            assert brokers.ended(brokers[2].produce(topic, b"value")).error_code == 0
+        assert brokers.clock.monotonic_ms() - began_ms < waits_ms
+    for _ in range(100):
+        brokers.run(brokers.turn(10))
+    assert brokers[2].parts.replicas.waits.fetches == 1, "all of them are fetched in one again"

@@ -158,7 +158,7 @@ def test_what_cannot_be_delivered_is_sent_again_by_the_clock(in_memory: Brokers)
     brokers.run(brokers[1].ask(MetadataRequest(topics=[MetadataRequestTopic(name="a")]), 12))
     brokers.until(lambda: brokers[1].parts.replicas.metadata.topics.keys() == {"a"})
     for _ in range(50):
-        brokers.run(brokers._turn(0))
+        brokers.run(brokers.turn(0))
     assert len(brokers.sent) == 1, "the clock stands still"
     brokers.clock.advance(100)
     brokers.until(lambda: len(brokers.sent) == 2)
@@ -225,7 +225,7 @@ def leader_moves_home(directory: Path, *settings: str) -> bool:
 
 def _pass(brokers: Brokers, seconds: int) -> None:
     for _ in range(seconds * 10):
-        brokers.run(brokers._turn(100))
+        brokers.run(brokers.turn(100))
 
 
 OFTEN = "leader.imbalance.check.interval.seconds=1"
