@@ -17,6 +17,7 @@ from kafkad.api.peer import Peer
 from kafkad.api.routes import FETCH
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Slice
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection
@@ -204,14 +205,14 @@ class FetchApi:
         if follower >= 0:
             partition.check_replica(follower, wanted.leader_epoch)
         log = partition.log
-        diverging = None
+        parted = None
         if wanted.last_fetched_epoch >= 0:
-            diverging = _diverging(partition, wanted.last_fetched_epoch, wanted.offset)
-        if follower >= 0 and arrives and diverging is None:
+            parted = diverging(log.epochs, log.end_offset, wanted.last_fetched_epoch, wanted.offset)
+        if follower >= 0 and arrives and parted is None:
             partition.fetched_by(follower, wanted.offset, wanted.log_start_offset)
         high_watermark, stable, upto = partition.visible(frame.read_committed)
-        if diverging is not None:
-            return Found(followed, 0, high_watermark, stable, log.start_offset, None, None, diverging)
+        if parted is not None:
+            return Found(followed, 0, high_watermark, stable, log.start_offset, None, None, parted)
         if follower >= 0:
             high_watermark, upto = partition.high_watermark, log.end_offset
         records = None
@@ -241,11 +242,11 @@ class FetchApi:
         return partition
 
 
-def _diverging(partition: Partition, epoch: int, offset: int) -> tuple[int, int] | None:
-    """The epoch and offset at which the reader's history diverges from this log's (KIP-595)."""
-    end_epoch, end_offset = partition.log.epochs.end_offset_for(epoch, partition.log.end_offset)
+def diverging(epochs: LeaderEpochs, log_end: int, epoch: int, offset: int) -> tuple[int, int] | None:
+    """The epoch and offset at which a reader's history diverges from that of a log that ends at `log_end` (KIP-595)."""
+    end_epoch, end_offset = epochs.end_offset_for(epoch, log_end)
     if end_epoch < 0 or end_offset < 0:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.tp} knows nothing of leader epoch {epoch}")
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing is known of leader epoch {epoch}")
     if end_epoch < epoch or end_offset < offset:
         return end_epoch, end_offset
     return None

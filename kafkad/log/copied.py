@@ -13,6 +13,7 @@ from kafkad.wire.records import (
     BASE_OFFSET,
     CONTROL,
     LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
     LENGTH,
     PREFIX_SIZE,
     PRODUCER_ID,
@@ -38,10 +39,11 @@ class CopiedBatch(NamedTuple):
         return self.header[BASE_OFFSET] + self.header[LAST_OFFSET_DELTA]
 
 
-def copied_batches(view: memoryview, end_offset: int) -> Iterator[CopiedBatch]:
+def copied_batches(view: memoryview, end_offset: int, epochs: tuple[int, int] | None) -> Iterator[CopiedBatch]:
     """The batches in `view`, for a log that ends at `end_offset`; a part of one at the end is ignored.
 
-    ValueError at the first that is malformed, fails its checksum, or has an offset that the log is past already.
+    ValueError at the first that is malformed, fails its checksum, has an offset that the log is past already, or a
+    leader epoch outside of `epochs`, if there are any: before that of the log's last batch, or after the present one.
     """
     at = 0
     while (length := _whole_length(view, at)) is not None:
@@ -51,6 +53,13 @@ def copied_batches(view: memoryview, end_offset: int) -> Iterator[CopiedBatch]:
             raise ValueError(f"a batch with offset {base} where {end_offset} is next")
         if not crc_matches(view, at, header):
             raise ValueError(f"the batch with offset {base} fails its checksum")
+        epoch = header[LEADER_EPOCH]
+        if epochs is not None and epoch >= 0:
+            if not epochs[0] <= epoch <= epochs[1]:
+                raise ValueError(
+                    f"the batch with offset {base} has leader epoch {epoch}, not {epochs[0]} to {epochs[1]}"
+                )
+            epochs = epoch, epochs[1]
         ends_transaction = header[PRODUCER_ID] >= 0 and header[ATTRIBUTES] & CONTROL
         batch = CopiedBatch(at, header, read_marker(view, at, header) if ends_transaction else None)
         yield batch

@@ -265,15 +265,17 @@ class Log:
         message += f"which exceeds the maximum configured segment size of {self.config.segment_bytes}."
         return KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
 
-    def append_copied(self, view: memoryview) -> None:
+    def append_copied(self, view: memoryview, present_epoch: int | None = None) -> None:
         """Append whole batches as another replica has them, offsets and epochs included; a part at the end is ignored.
 
-        CRCs are checked. KafkaError (CORRUPT_MESSAGE) for a batch that does not fit; those before it stay appended.
+        CRCs are checked, and with a `present_epoch` that no batch is of a later one, or of one before the log's last.
+        KafkaError (CORRUPT_MESSAGE) for a batch that does not fit; those before it stay appended.
         """
         pending: list[CopiedBatch] = []
         waiting = 0
         try:
-            for batch in copied_batches(view, self.end_offset):
+            epochs = None if present_epoch is None else (self._last_epoch or 0, present_epoch)
+            for batch in copied_batches(view, self.end_offset, epochs):
                 header, last, segment = batch.header, batch.last_offset, self._segments.active
                 if (
                     segment.size + waiting + batch.size > segment.limit

@@ -50,7 +50,7 @@ class Following:
         log = partition.log
         try:
             if records:
-                log.append_copied(records)
+                log.append_copied(records, partition.leader_epoch)
         finally:
             partition.raise_high_watermark(min(high_watermark, log.end_offset))
         if log.start_offset < start_offset <= partition.high_watermark:

@@ -109,6 +109,27 @@ def test_what_does_not_fit_is_refused_and_what_came_before_it_stays(partition: P
     assert (follower.position.offset, partition.high_watermark) == (3, 3)
 
 
+@pytest.mark.parametrize(("first", "second"), [(2, 1), (4, 5), (5, 5)])
+def test_epochs_that_go_back_or_beyond_the_leaders_are_refused(partition: Partition, first: int, second: int) -> None:
+    follower = following(partition)
+    with pytest.raises(KafkaError, match="leader epoch") as refused:
+        follower.append(memoryview(bytes(sent(0, 3, first)) + bytes(sent(3, 1, second))), 9, 0)
+    assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert follower.position.offset == (0 if first > FOLLOWER.leader_epoch else 3)
+    follower.append(sent(follower.position.offset, 1, 4), 4, 0)
+
+
+def test_a_log_without_epochs_begins_to_follow_at_its_high_watermark(partition: Partition) -> None:
+    follower = following(partition)
+    follower.append(sent(0, 3, -1), 2, 0)
+    follower.append(sent(3, 2, -1), 4, 0)
+    follower.begin()
+    assert (follower.position, partition.high_watermark) == (Position(3, -1, 0), 3)
+    follower.append(sent(3, 1, 4), 3, 0)
+    follower.begin()
+    assert follower.position == Position(4, 4, 0), "where there are epochs the leader says what is cut off"
+
+
 @pytest.mark.parametrize("magic", [3, 0])
 def test_what_is_malformed_is_refused_and_what_came_before_it_stays(partition: Partition, magic: int) -> None:
     follower = following(partition)
