@@ -158,7 +158,9 @@ class MemoryLink:
             self._waiting.discard(connection)
 
     def _check(self) -> None:
-        if self.closed or frozenset(self._ends) in self._brokers.cut or self._ends[1] not in self._brokers.running:
+        brokers = self._brokers
+        is_cut = frozenset(self._ends) in brokers.cut or self._ends in brokers.cut_ways
+        if self.closed or is_cut or self._ends[1] not in brokers.running:
             raise LinkError(f"broker {self._ends[1]} cannot be reached")
 
     def target_left(self, broker: int) -> None:
@@ -179,6 +181,8 @@ class Brokers:
         self.clock = FakeClock()
         self.timers = Timers()
         self.cut: set[frozenset[int]] = set()
+        self.cut_ways: set[tuple[int, int]] = set()
+        """Requests from the first are not answered by the second; the other way round they are."""
         self.sent: list[tuple[int, int, str]] = []
         self.running: dict[int, Broker] = {}
         self.halted: list[str] = []
