@@ -29,11 +29,17 @@ class Replication:
         clock: Clock,
         timers: Timers,
     ) -> None:
+        self._replicas = replicas
         self.fetchers = Fetchers(replicas, connect, lambda: fetcher_settings(config()), clock, timers)
         self.isr_changes = IsrChanges(replicas, alter_isr, clock, timers)
         replicas.on_roles_changed = self.fetchers.follow
-        replicas.metadata.on_brokers_changed = self.fetchers.brokers_changed
+        replicas.metadata.on_brokers_changed = self._brokers_changed
         replicas.parts.on_isr_change = self.isr_changes.want
+
+    def _brokers_changed(self) -> None:
+        self.fetchers.brokers_changed()
+        for partition in self._replicas:
+            partition.brokers_changed()
 
     def settings_changed(self) -> None:
         self.fetchers.settings_changed()

@@ -120,11 +120,10 @@ class IsrChanges:
             partition.isr_altered(result.isr, result.leader_epoch, result.partition_epoch)
             return True
         self._replicas.isr_failures += 1
-        log.info("the controller does not make %s the ISR of %s: %s", list(change.isr), partition.tp, result)
-        if result.code in _REFUSED:
-            partition.isr_kept(change)
-            return True
-        return result.code in _OVERTAKEN
+        refused = result.code in _REFUSED
+        if not refused or partition.isr_kept(change):
+            log.info("the controller does not make %s the ISR of %s: %s", list(change.isr), partition.tp, result)
+        return refused or result.code in _OVERTAKEN
 
     async def _look_for_laggards(self) -> None:
         """Every half of `replica.lag.time.max.ms`."""

@@ -23,7 +23,7 @@ class IsrChange(NamedTuple):
 class Leading:
     """One leader epoch of one partition on its leader."""
 
-    __slots__ = ("_lag_ms", "epoch_start", "followers", "isr", "proposed")
+    __slots__ = ("_lag_ms", "epoch_start", "followers", "isr", "proposed", "refused")
 
     def __init__(self, isr: tuple[int, ...], followers: dict[int, Follower], epoch_start: int, lag_ms: float) -> None:
         self.isr = isr
@@ -32,6 +32,8 @@ class Leading:
         """The end of the log when the epoch began: a replica must have come so far to join the ISR."""
         self.proposed: tuple[int, ...] | None = None
         """The ISR that the controller has been asked for; until it answers, either may be the true one."""
+        self.refused: frozenset[int] = frozenset()
+        """Followers that the controller does not let into the ISR, as while they shut down: nobody waits for them."""
         self._lag_ms = lag_ms
 
     @property
@@ -49,13 +51,15 @@ class Leading:
         if known is not None and known.end_offset == known.leader_end == end_offset:
             self.followers[broker] = rules.fetched(known, end_offset, known.start_offset, end_offset, now_ms)
 
-    def high_watermark(self, now_at: int, end_offset: int, now_ms: float) -> int:
-        """A follower that keeps up is waited for as if it were in sync already: it is about to be."""
+    def high_watermark(self, now_at: int, end_offset: int, now_ms: float, alive: Container[int]) -> int:
+        """A live follower that keeps up is waited for as if it were in sync already: it is about to be."""
         followers = self.followers
         joining = [
             broker
             for broker, follower in followers.items()
-            if rules.is_caught_up(follower, end_offset, now_ms, self._lag_ms)
+            if broker in alive
+            and broker not in self.refused
+            and rules.is_caught_up(follower, end_offset, now_ms, self._lag_ms)
         ]
         return rules.high_watermark(now_at, end_offset, self.maximal, followers, joining)
 

@@ -238,7 +238,8 @@ class Partition:
         end_offset = self.log.end_offset
         offset = end_offset
         if leading.followers:
-            offset = leading.high_watermark(self.high_watermark, end_offset, self._parts.clock.monotonic_ms())
+            now_ms = self._parts.clock.monotonic_ms()
+            offset = leading.high_watermark(self.high_watermark, end_offset, now_ms, self._parts.metadata.brokers)
         self.raise_high_watermark(offset)
 
     def raise_high_watermark(self, offset: int) -> None:
@@ -348,10 +349,16 @@ class Partition:
             self.leading.was_at_end(broker, offset, now_ms)
 
     def expel_laggards(self) -> None:
-        """Ask for an ISR without the followers that have not caught up for too long."""
+        """Ask for an ISR without the followers that have not caught up for too long. To be called now and then."""
         leading = self.leading
         if leading is not None and leading.followers:
             self._propose(leading.left_by(self.log.end_offset, self._parts.clock.monotonic_ms()))
+            self._advance()  # those outside the ISR that have fallen behind are not waited for any more
+
+    def brokers_changed(self) -> None:
+        """Followers that have died are not waited for any more, unless they are in the ISR."""
+        if self.leading is not None and self.leading.followers:
+            self._advance()
 
     def _propose(self, isr: tuple[int, ...] | None) -> None:
         leading = self.leading
@@ -368,16 +375,20 @@ class Partition:
             return
         self.role = replace(self.role, isr=isr, partition_epoch=partition_epoch)
         leading.isr, leading.proposed = isr, None
+        leading.refused -= set(isr)
         self._settle()
         self._advance()
         self._propose(leading.joined_by(self.high_watermark, self._parts.metadata.brokers))
 
-    def isr_kept(self, change: IsrChange) -> None:
-        """The controller has refused the change for good: the ISR is the one before."""
+    def isr_kept(self, change: IsrChange) -> bool:
+        """The controller has refused the change for good: the ISR is the one before. True if that is news here."""
         leading = self.leading
-        if leading is not None and change.leader_epoch == self.leader_epoch and change.isr == leading.proposed:
-            leading.proposed = None
-            self._advance()
+        if leading is None or change.leader_epoch != self.leader_epoch or change.isr != leading.proposed:
+            return False
+        before = leading.refused
+        leading.proposed, leading.refused = None, before.union(change.isr).difference(leading.isr)
+        self._advance()
+        return leading.refused != before
 
     # -- fetch -----------------------------------------------------------------------------------------------------
 

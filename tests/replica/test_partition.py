@@ -487,6 +487,29 @@ def test_a_refused_change_leaves_the_isr_as_it_was(made: Made) -> None:
     assert len(made.asked) == 2
 
 
+@pytest.mark.parametrize("how", ["refused", "dead", "behind"])
+def test_who_kept_up_and_is_gone_is_not_waited_for(made: Made, how: str) -> None:
+    """A broker that shuts down keeps up until the end. Without producers that go on, no fetch would ever tell."""
+    partition = made.partition
+    alive(made, 2, 3)
+    partition.become(OF_THREE)
+    made.asks = how == "refused"  # else the controller cannot be asked now
+    partition.fetched_by(3, 0, 0)
+    [change] = made.asked
+    made.append(2)
+    partition.fetched_by(2, 2, 0)
+    assert partition.high_watermark == 0
+    if how == "refused":
+        assert partition.isr_kept(change), "this is news"
+    elif how == "dead":
+        del made.parts.metadata.brokers[3]
+        partition.brokers_changed()
+    else:
+        made.clock.advance(10_001)
+        partition.expel_laggards()
+    assert partition.high_watermark == 2
+
+
 @pytest.mark.parametrize("why", ["not alive", "nobody asks", "behind the start of the epoch"])
 def test_who_may_not_join_is_not_waited_for(made: Made, why: str) -> None:
     partition = made.partition
