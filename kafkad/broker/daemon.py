@@ -229,7 +229,7 @@ class Daemon:
             await self._unless_stopped(self._join(parts))
         except _StoppedEarly:
             log.info("told to stop before the broker was ready")
-        except DuplicateBroker as refusal:
+        except (DuplicateBroker, MetaError) as refusal:
             log.error("cannot start: %s", refusal)
             self._exit_code = _FAILED
             self._stopping.set()

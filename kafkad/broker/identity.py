@@ -9,6 +9,7 @@ from kafkad.config import Config
 from kafkad.log.directories import LogDirectory
 from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import lost_store
+from kafkad.meta.readable import readable
 from kafkad.meta.store import MetaStore, ensure_path
 from kafkad.meta.znodes import LogDirs
 
@@ -48,7 +49,10 @@ def refuse_lost_store(metadata_dir: str, directories: Sequence[LogDirectory]) ->
 async def claim_directories(session: MetaStore, logs: LogManager, cluster_id: str, broker_id: int) -> None:
     """Make the log directories this broker's, but for those that were and are empty now; remember them."""
     path = LogDirs.path(broker_id)
-    known = LogDirs.decode((await session.get(path))[0]) if await session.exists(path) else ()
+    known: tuple[str, ...] = ()
+    if await session.exists(path):
+        data, _ = await session.get(path)
+        known = readable(path, lambda: LogDirs.decode(data)) or ()
     logs.refuse_unmounted(known)
     logs.claim(cluster_id, broker_id)
     used = tuple(each.path for each in logs.directories if each.failure is None or each.path in known)

@@ -95,7 +95,8 @@ class Membership:
     async def _wait_for_end(self, old: Occupied, wanted: Registration, deadline_ms: float) -> None:
         """A broker that starts faster than its last session ends finds itself registered; so does a duplicate."""
         remaining_ms = deadline_ms - self._clock.monotonic_ms()
-        if old.registration.broker.endpoints != wanted.broker.endpoints or remaining_ms <= 0:
+        was_mine = old.registration is not None and old.registration.broker.endpoints == wanted.broker.endpoints
+        if not was_mine or remaining_ms <= 0:
             raise DuplicateBroker(f"{old.path} belongs to another live process: is the same broker.id used twice?")
         log.info("waiting for the session of this broker's previous process to expire: %s", old.path)
         timer = self._timers.at(deadline_ms, old.gone.set)

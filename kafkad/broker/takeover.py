@@ -14,6 +14,7 @@ from kafkad.log.directories import LogDirectory
 from kafkad.log.loading import IdOf
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager, TopicOnDisk
+from kafkad.meta.readable import readable
 from kafkad.meta.store import MetaStore
 from kafkad.meta.znodes import TOPICS, Topic
 from kafkad.model import NO_EPOCH
@@ -62,7 +63,8 @@ async def stored_ids(store: MetaStore) -> IdOf:
     @functools.cache
     def id_of(topic: str) -> TopicId:
         node = nodes.get(topic)
-        return NO_TOPIC_ID if node is None else Topic.decode(node[0]).topic_id
+        found = None if node is None else readable(Topic.path(topic), functools.partial(Topic.decode, node[0]))
+        return NO_TOPIC_ID if found is None else found.topic_id
 
     return id_of
 

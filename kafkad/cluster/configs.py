@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
 from kafkad.clock import Clock
+from kafkad.meta.readable import readable
 from kafkad.meta.retrying import until_answered
 from kafkad.meta.store import MetaStore, NoNode, WatchEvent
 from kafkad.meta.znodes import DEFAULT_ENTITY, Config, ConfigChange
@@ -115,10 +117,15 @@ class DynamicConfigs:
         async with self._reading:
             notes = await self._notes()
             new = sorted((name for name in notes if _sequence(name) > self._last), key=_sequence)
-            nodes = await self._store.get_many([f"{ConfigChange.PARENT}/{name}" for name in new])
-            entities = dict.fromkeys(ConfigChange.decode(node[0]) for node in nodes if node is not None)
-            for entity in entities:
-                await self._changed(entity)
+            paths = [f"{ConfigChange.PARENT}/{name}" for name in new]
+            named = [
+                readable(path, partial(ConfigChange.decode, node[0]))
+                for path, node in zip(paths, await self._store.get_many(paths), strict=True)
+                if node is not None
+            ]
+            for entity in dict.fromkeys(named):
+                if entity is not None:
+                    await self._changed(entity)
             if new:
                 self._last = _sequence(new[-1])
             await self._purge(notes)
@@ -130,7 +137,8 @@ class DynamicConfigs:
             self._topics.pop(topic, None)
 
     async def _notes(self) -> list[str]:
-        return await self._store.children(ConfigChange.PARENT, self._noted)
+        names = await self._store.children(ConfigChange.PARENT, self._noted)
+        return [name for name in names if _NOTE.fullmatch(name)]
 
     def _noted(self, event: WatchEvent) -> None:
         self._news.set()
@@ -185,6 +193,9 @@ def _decoded(entity: str, data: bytes) -> Overrides:
 
 
 _EMPTY = Config.encode({})
+
+
+_NOTE = re.compile(r"config_change_\d{10}")
 
 
 def _sequence(name: str) -> int:

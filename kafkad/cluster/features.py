@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Mapping
 
 from kafkad.clock import Clock
+from kafkad.meta.readable import readable
 from kafkad.meta.retrying import until_answered
 from kafkad.meta.store import MetaStore, NoNode, WatchEvent
 from kafkad.meta.znodes import Features
@@ -50,5 +51,7 @@ class FinalizedFeatures:
         if await self._store.exists(Features.path(), self._changed) is not None:
             with contextlib.suppress(NoNode):
                 data, stat = await self._store.get(Features.path())
-                levels, epoch = Features.decode(data).levels, stat.version
+                features = readable(Features.path(), lambda: Features.decode(data))
+                if features is not None:
+                    levels, epoch = features.levels, stat.version
         self.levels, self.epoch = levels, epoch

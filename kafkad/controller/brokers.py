@@ -10,9 +10,9 @@ from functools import partial
 from kafkad.controller.deletion import Deletions
 from kafkad.controller.election import FewestLeaders, for_shutdown, without_replica
 from kafkad.controller.leadership import Leadership
-from kafkad.controller.nodes import readable
 from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.readable import readable
 from kafkad.meta.store import Delete, NoNode, Watch
 from kafkad.meta.znodes import BROKER_IDS, Broker, LogDirEvent
 from kafkad.model import NO_LEADER, BrokerInfo, PartitionState

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import NamedTuple
 
 from kafkad.config.config import Config, find_setting
@@ -16,6 +17,7 @@ from kafkad.config.tables import TOPIC_SETTINGS
 from kafkad.config.topic import validate_topic_configs
 from kafkad.controller.leadership import storage_refused
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.readable import required
 from kafkad.meta.store import (
     BadVersion,
     ConnectionLoss,
@@ -27,6 +29,7 @@ from kafkad.meta.store import (
     Operation,
     SessionExpired,
     Set,
+    Unreadable,
 )
 from kafkad.meta.znodes import DEFAULT_ENTITY, ConfigChange
 from kafkad.meta.znodes import Config as ConfigNode
@@ -93,7 +96,10 @@ class ConfigAlterer:
                 version = stat.version
             except NoNode:
                 data, version = b"", None
-            after = change(ConfigNode.decode(data))
+            try:
+                after = change(required(path, partial(ConfigNode.decode, data)))
+            except Unreadable as e:
+                raise storage_refused(e) from e
             self._validate(kind, name, after)
             if validate_only or await self._write(path, entity, after, version):
                 return

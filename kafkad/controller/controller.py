@@ -26,6 +26,7 @@ from kafkad.controller.reassignments import Target
 from kafkad.controller.term import ControllerSettings, Term
 from kafkad.controller.topics import CheckConfig, MorePartitions, NewTopic, TopicResult
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.readable import readable, required
 from kafkad.meta.store import (
     BadVersion,
     ConnectionLoss,
@@ -39,6 +40,7 @@ from kafkad.meta.store import (
     SessionState,
     Set,
     Stat,
+    Unreadable,
     WatchEvent,
 )
 from kafkad.meta.znodes import Controller as ControllerNode
@@ -204,7 +206,8 @@ class Controller:
 
     async def finalized_features(self) -> Features:
         """As the store has them; any broker may ask."""
-        return Features.decode((await self._store.get(Features.path()))[0])
+        data, _ = await self._store.get(Features.path())
+        return required(Features.path(), lambda: Features.decode(data))
 
     async def allocate_producer_ids(self, broker: int, broker_epoch: int) -> ProducerIdBlock:
         """A block of ids that no other broker ever gets."""
@@ -241,6 +244,9 @@ class Controller:
         try:
             return await self._enqueue(run)
         except (ConnectionLoss, SessionExpired) as e:
+            raise storage_refused(e) from e
+        except Unreadable as e:  # clients may see no more of it than a code
+            log.error("a request to the controller is refused until somebody mends %s", e)
             raise storage_refused(e) from e
 
     async def _enqueue(self, run: Callable[[], Awaitable[T]]) -> T:
@@ -315,7 +321,7 @@ class Controller:
             except NodeExists:
                 return await self._last_epoch()
             return 0, 0
-        return ControllerEpoch.decode(data), stat.version
+        return required(ControllerEpoch.PATH, lambda: ControllerEpoch.decode(data)), stat.version
 
     async def _begin(self, epoch: int, version: int) -> Answers:
         self.controller_id = self._settings.broker
@@ -425,7 +431,8 @@ class Controller:
             self.controller_id = None
             await self._resign()
             return False
-        self.controller_id = ControllerNode.decode(data).broker
+        controller = readable(ControllerNode.path(), lambda: ControllerNode.decode(data))
+        self.controller_id = None if controller is None else controller.broker
         if stat.ephemeral_owner != self._store.session_id:
             await self._resign()
         elif self._term is None:

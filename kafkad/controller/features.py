@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kafkad.controller.leadership import Leadership
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.readable import required
 from kafkad.meta.store import Set
 from kafkad.meta.znodes import Features
 
@@ -34,7 +35,7 @@ async def update(
 ) -> dict[str, KafkaError | None]:
     """The result of each update. Those without error were written together, unless this was only a validation."""
     data, stat = await lead.store.get(Features.path())
-    finalized = Features.decode(data)
+    finalized = required(Features.path(), lambda: Features.decode(data))
     levels = dict(finalized.levels)
     outcomes: dict[str, KafkaError | None] = {}
     for feature in updates:

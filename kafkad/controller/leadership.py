@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from kafkad.controller.channel import BrokerQueue, Connect, Request, Response, Sleep
 from kafkad.controller.election import FewestLeaders, after_failure
-from kafkad.controller.nodes import readable
 from kafkad.controller.requests import RequestBatch, Sender
 from kafkad.controller.state import ClusterState, PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.readable import readable
 from kafkad.meta.store import (
     BadVersion,
     Check,
@@ -278,5 +278,5 @@ class Answers:
 
 
 def storage_refused(error: MetaError) -> KafkaError:
-    """The error for clients when the metadata store cannot write."""
-    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The cluster's metadata cannot be written: {error}")
+    """The error for clients when the metadata store cannot write, or holds what cannot be read."""
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The cluster's metadata cannot be changed: {error}")

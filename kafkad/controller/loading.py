@@ -10,9 +10,9 @@ from functools import partial
 
 from kafkad.controller.election import first_leader
 from kafkad.controller.leadership import Leadership
-from kafkad.controller.nodes import readable
 from kafkad.controller.state import PartitionEntry, TopicEntry
 from kafkad.controller.topics import new_partition
+from kafkad.meta.readable import readable
 from kafkad.meta.store import Create, NodeExists, Set, Stat, Watch
 from kafkad.meta.znodes import Partition, Topic
 from kafkad.model import PartitionState

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafkad.controller.leadership import Leadership
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.readable import required
 from kafkad.meta.store import BadVersion, Set
 from kafkad.meta.znodes import ProducerIdBlock
 
@@ -20,7 +23,7 @@ async def allocate(lead: Leadership, broker: int, broker_epoch: int) -> Producer
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Epoch {broker_epoch} is not that of broker {broker} now")
     while True:
         data, stat = await lead.store.get(ProducerIdBlock.path())
-        last = ProducerIdBlock.decode(data)
+        last = required(ProducerIdBlock.path(), partial(ProducerIdBlock.decode, data))
         first = 0 if last is None else last.last + 1
         if first > _LAST_ID - BLOCK_SIZE:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given out")

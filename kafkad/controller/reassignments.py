@@ -14,9 +14,9 @@ from kafkad.controller.deletion import Deletions
 from kafkad.controller.election import reassigned
 from kafkad.controller.leaders import Outcomes
 from kafkad.controller.leadership import InDoubt, Leadership
-from kafkad.controller.nodes import readable
 from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.readable import readable
 from kafkad.meta.store import ConnectionLoss, Delete, NoNode, Set, Watch
 from kafkad.meta.znodes import Reassignments as ReassignmentsNode
 from kafkad.meta.znodes import Topic

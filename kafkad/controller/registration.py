@@ -7,16 +7,21 @@ import contextlib
 import os
 from typing import NamedTuple
 
+from kafkad.meta.readable import readable, required
 from kafkad.meta.store import Create, MetaStore, MultiFailed, NodeExists, NoNode, Set, Stat, ensure_path
 from kafkad.meta.znodes import PERSISTENT, Broker, ClusterId
 from kafkad.names import id_text
 
 
 class Occupied(NamedTuple):
-    """A registration under the same broker id that belongs to another session; `gone` is set when it goes."""
+    """A registration under the same broker id that belongs to another session; `gone` is set when it goes.
+
+    `registration` is None where its text cannot be read.
+    """
 
     path: str
-    registration: Broker
+    registration: Broker | None
+    epoch: int
     version: int
     session: int
     gone: asyncio.Event
@@ -27,7 +32,8 @@ async def cluster_id(store: MetaStore, known: str | None = None) -> str:
     await ensure_path(store, "/cluster")
     with contextlib.suppress(NodeExists):
         await store.create(ClusterId.PATH, ClusterId.encode(known or id_text(os.urandom(16))))
-    return ClusterId.decode((await store.get(ClusterId.PATH))[0])
+    data, _ = await store.get(ClusterId.PATH)
+    return required(ClusterId.PATH, lambda: ClusterId.decode(data))
 
 
 async def prepare(store: MetaStore) -> None:
@@ -53,7 +59,7 @@ async def register(store: MetaStore, registration: Broker) -> int | Occupied:
         found = await _present(store, registration.broker.id)
         if found is not None:
             mine = found.session == store.session_id  # the answer to its creation was lost
-            return found.registration.broker.epoch if mine else found
+            return found.epoch if mine else found
 
 
 async def _present(store: MetaStore, broker: int) -> Occupied | None:
@@ -63,4 +69,5 @@ async def _present(store: MetaStore, broker: int) -> Occupied | None:
         data, stat = await store.get(path, lambda event: gone.set())
     except NoNode:
         return None
-    return Occupied(path, Broker.decode(broker, data, stat.czxid), stat.version, stat.ephemeral_owner, gone)
+    registration = readable(path, lambda: Broker.decode(broker, data, stat.czxid))
+    return Occupied(path, registration, stat.czxid, stat.version, stat.ephemeral_owner, gone)

@@ -18,11 +18,11 @@ from kafkad.controller.isr import Isr, IsrResult
 from kafkad.controller.leaders import ElectionKind, Elections
 from kafkad.controller.leadership import Answers, Leadership, nothing_to_load
 from kafkad.controller.loading import bring_online, load_more_partitions, load_topics
-from kafkad.controller.nodes import readable
 from kafkad.controller.reachability import Reachability
 from kafkad.controller.reassignments import Reassignments
 from kafkad.controller.registration import prepare
 from kafkad.controller.topics import CheckConfig, TopicDefaults, Topics
+from kafkad.meta.readable import readable
 from kafkad.meta.store import Change, Delete, NodeExists, NoNode, Watch, WatchEvent
 from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partition, PreferredElections
 from kafkad.model import NO_LEADER, WantedIsr

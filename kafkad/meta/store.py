@@ -47,6 +47,10 @@ class NoChildrenForEphemerals(MetaError):
     pass
 
 
+class Unreadable(MetaError):
+    """The node's text is not what belongs there."""
+
+
 class SessionExpired(MetaError):
     """This session's ephemeral nodes are gone; nothing works before `renew`."""
 

@@ -192,7 +192,7 @@ class Brokers:
         self._settings = settings
         self._runner = asyncio.Runner()
         self._threads = ThreadPoolExecutor(1)
-        self._store = EmbeddedStore.in_memory(self.clock)
+        self.store = EmbeddedStore.in_memory(self.clock)
 
     def __getitem__(self, broker: int) -> Broker:
         return self.running[broker]
@@ -232,7 +232,7 @@ class Brokers:
             self._memory_links.append(made)
             return made
 
-        session = self._store.session()
+        session = self.store.session()
         platform = Platform(
             clock=self.clock,
             timers=self.timers,
