@@ -91,5 +91,5 @@ deb: $(INSTALLED)-test
 	$(PY) -m deploy.deb dist
 
 bench: $(INSTALLED)-test
-	missed=0; for table in figures groups cleaner segments records kctl; do $(PY) -m tests.bench.$$table || missed=1; done; \
+	missed=0; for table in figures groups cleaner segments records kctl host; do $(PY) -m tests.bench.$$table || missed=1; done; \
 	$(PY) -m tests.bench.sidebyside $(ARGS) && exit $$missed
