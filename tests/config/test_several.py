@@ -59,3 +59,9 @@ def test_ports_that_would_meet_are_refused() -> None:
 
 def test_how_many_is_checked() -> None:
     assert "at least 1" in problem("kafkad.brokers=0")
+
+
+def test_it_is_refused_together_with_zookeeper() -> None:
+    text = problem("kafkad.brokers=2", "zookeeper.connect=localhost:2181")
+    assert "zookeeper.connect cannot be set with it" in text
+    assert "kafkad@ID" in text
