@@ -755,6 +755,10 @@ class Log:
         for segment in self._segments.all:
             segment.release()
 
+    def forget_listeners(self) -> None:
+        """Nobody is told any more of what moves here: the log and its partition are not each other's any longer."""
+        self.on_start_moved = self.on_flushed = _nobody_waits
+
     def rename(self, directory: str) -> None:
         """Move the whole directory on its disk: to Kafka's `-delete` name, or from `-future` to the current one."""
         with disk_errors(self.directory, f"renaming to {os.path.basename(directory)}"):

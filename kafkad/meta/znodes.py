@@ -9,6 +9,7 @@ nodes have no text; `PERSISTENT` are those that must exist before anything else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kafkad.meta.nodetext import json_fields, json_text, sanitize
@@ -225,7 +226,9 @@ class Partition:
         ).encode()
 
     @staticmethod
+    @lru_cache(maxsize=1024)
     def decode(data: bytes, version: int) -> PartitionState:
+        """Most partitions of a cluster are in one of few states, and share it in memory."""
         value = json_fields(data)
         return PartitionState(
             leader=value["leader"],

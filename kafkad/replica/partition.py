@@ -177,6 +177,7 @@ class Partition:
         self.is_leader = False
         self.leading = self.following = None
         self._settle()
+        self.log.forget_listeners()
         self._refuse_commit_waits()
         self._tell_all()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -172,6 +174,22 @@ def test_only_a_plain_leader_appends_batches_as_they_are(made: Made) -> None:
     assert partition.appends_as_is
     partition.retire()
     assert not partition.appends_as_is
+
+
+@pytest.mark.parametrize("role", [LEADER, replace(LEADER, leader=2)], ids=["leader", "follower"])
+def test_a_retired_replica_is_freed_without_the_collector_of_cycles(tmp_path: Path, role: Role) -> None:
+    """Those that were here at the start are never looked at by it."""
+    made = Made(tmp_path, LogConfig(read_flushed_only=True))
+    made.partition.become(role)
+    made.partition.retire()
+    replica = weakref.ref(made.partition)
+    gc.disable()
+    try:
+        del made.partition
+        assert replica() is None
+    finally:
+        gc.enable()
+    made.log.close()
 
 
 def test_a_failed_replica_serves_nobody_with_the_reason(made: Made) -> None:
