@@ -4,8 +4,8 @@ A fetch may wait at the leader; a partition that comes meanwhile is not to wait 
 connection until the first fetch is answered.
 
 What is asked and what an answer means is in `fetching`, what a follower does with it in `following`. A partition that
-fails rests for `replica.fetch.backoff.ms`, or goes with its log directory; the others of its fetcher go on. Every
-LeaderAndIsr begins the fetching of its partitions anew: an answer to what was asked before it is not looked at.
+fails rests, at last for `replica.fetch.backoff.ms`, or goes with its log directory; the others of its fetcher go on.
+Every LeaderAndIsr begins the fetching of its partitions anew: an answer to what was asked before it is not looked at.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from kafkad.wire.messages.list_offsets import (
 log = logging.getLogger(__name__)
 
 _LATEST, _EARLIEST = -1, -2
+_FIRST_REST_MS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class FetcherSettings:
     per_leader: int = 1
     """num.replica.fetchers"""
     backoff_ms: int = 1_000
-    """replica.fetch.backoff.ms"""
+    """replica.fetch.backoff.ms: the rest after a lost connection, and the longest one of a partition that fails."""
     timeout_ms: int = 30_000
     """replica.socket.timeout.ms"""
 
@@ -54,14 +55,21 @@ class FetcherSettings:
 class Followed:
     """One partition in one leader epoch, in which it follows."""
 
-    __slots__ = ("following", "key", "partition", "told")
+    __slots__ = ("following", "key", "partition", "rests", "told")
 
     def __init__(self, partition: Partition, following: Following) -> None:
         self.partition = partition
         self.following = following
         self.key = Key(partition.log.topic_id, partition.tp.partition)
+        self.rests = 0
+        """How often it has rested since it last got an answer that helped."""
         self.told = ""
         """The problem that was logged last, so that it is not logged with every fetch."""
+
+    def rest_ms(self, longest_ms: float) -> float:
+        """How long it rests now: doubled each time. A leader mostly hears of its epoch a moment after its followers."""
+        self.rests += 1
+        return min(_FIRST_REST_MS << min(self.rests - 1, 16), longest_ms)
 
     @property
     def is_current(self) -> bool:
@@ -304,7 +312,7 @@ class Fetcher:
         if what is Meaning.RECORDS:
             try:
                 following.append(memoryview(data.records or b""), data.high_watermark, data.log_start_offset)
-                followed.told = ""
+                followed.told, followed.rests = "", 0
             finally:
                 self._session.want(followed.key, followed.place)
         elif what is Meaning.DIVERGED:
@@ -405,10 +413,13 @@ class Fetcher:
     def _postpone(self, partitions: list[Followed]) -> None:
         if not partitions:
             return
+        now_ms, longest_ms = self._all.clock.monotonic_ms(), self._all.settings().backoff_ms
+        resting: dict[float, list[Followed]] = {}
         for followed in partitions:
             self._session.forget(followed.key)
-        due_ms = self._all.clock.monotonic_ms() + self._all.settings().backoff_ms
-        self._all.timers.at(due_ms, lambda: self._resume(partitions))
+            resting.setdefault(followed.rest_ms(longest_ms), []).append(followed)
+        for rest_ms, together in resting.items():
+            self._all.timers.at(now_ms + rest_ms, partial(self._resume, together))
 
     def _resume(self, partitions: list[Followed]) -> None:
         for followed in partitions:
