@@ -27,6 +27,7 @@ from kafkad.broker.controlled_shutdown import ControlledShutdown
 from kafkad.broker.coordinators import Coordinators
 from kafkad.broker.directory_events import reporter
 from kafkad.broker.identity import choose_broker_id, claim_directories
+from kafkad.broker.leave_isr import leave_isrs
 from kafkad.broker.lifecycle import Lifecycle
 from kafkad.broker.membership import Follower, Membership
 from kafkad.broker.settings import Settings
@@ -168,6 +169,8 @@ class Parts:
         """Joins the cluster, and serves what its controller gives to this broker."""
         if self.platform.links is not None:
             self.replicas.metadata.expects_topics = await has_topics(self.platform.store)
+        if self.platform.links is not None:
+            await leave_isrs(self.platform.store, self.loaded.broker_id, self.platform.logs.lost_tails())
         await self.membership.join()
         await self.controller.start()
         await self.features.start()

@@ -204,10 +204,14 @@ class Leadership:
     def tell_changed(
         self, batch: RequestBatch, changed: Mapping[TopicPartition, PartitionState | None]
     ) -> RequestBatch:
-        """Adds to `batch` what all replicas and all brokers have to hear of partitions whose state was written."""
+        """Adds to `batch` what replicas and brokers have to hear of partitions whose state was written.
+
+        A replica that its broker cannot open hears of it when the broker says that it may be able to.
+        """
         for tp, state in changed.items():
             if state is not None:
-                batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp)
+                replicas = self.state.entry(tp).assignment.replicas
+                batch.leader_and_isr([r for r in replicas if self.state.online(r, tp)], tp)
         return batch
 
     def send(self, batch: RequestBatch) -> Answers:

@@ -173,7 +173,11 @@ class LogDirectory:
         return self.checkpoint(START_OFFSETS, told)
 
     def collect_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> CheckpointWrite:
-        return self.checkpoint(HIGH_WATERMARKS, {tp: offsets[tp] for tp in self.logs if tp in offsets})
+        """`offsets` are those of the replicas that have a role; the others keep what the checkpoint says."""
+        known = self._checkpoints.get(HIGH_WATERMARKS, {})
+        return self.checkpoint(
+            HIGH_WATERMARKS, {tp: at for tp in self.logs if (at := offsets.get(tp, known.get(tp))) is not None}
+        )
 
     def collect_cleaned_offsets(self) -> CheckpointWrite:
         known = {tp: log.cleaned_until for tp, log in self.logs.items() if log.cleaned_until is not None}

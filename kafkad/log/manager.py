@@ -24,7 +24,7 @@ from kafkad.log.log import Log
 from kafkad.log.names import current_name, parse_name
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS
 from kafkad.log.removal import Removal
-from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
+from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, id_text
 
 MOST_DELETED = 10_000
 _FLUSH_THREADS = 4
@@ -426,6 +426,12 @@ class LogManager:
 
     def collect_cleaned_offsets(self) -> list[CheckpointWrite]:
         return [directory.collect_cleaned_offsets() for directory in self.live]
+
+    def lost_tails(self) -> dict[TopicPartition, TopicId]:
+        """Logs that end below the high watermark of the last checkpoint, with the ids of their topics."""
+        return {
+            tp: log.topic_id for tp, log in self.logs.items() if log.end_offset < self.checkpointed_high_watermark(tp)
+        }
 
     def checkpointed_high_watermark(self, topic_partition: TopicPartition) -> int:
         """The high watermark in the last checkpoint; 0 when there is none."""

@@ -13,7 +13,8 @@ from kafkad.log.directories import LogDirectory
 from kafkad.log.files import may_pass
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
-from kafkad.names import TopicPartition
+from kafkad.names import NO_TOPIC_ID, TopicPartition
+from kafkad.replica.lost_tails import LostTails
 from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.turns import Turns
 from kafkad.wire.messages.leader_and_isr import (
@@ -68,6 +69,7 @@ class ReplicaManager:
         self.isr_failures = 0
         """Count of changes of an ISR that the controller did not make."""
         self._silent_until: dict[str, float] = {}
+        self.lost_tails = LostTails(parts.broker_id)
         self._without_room: dict[TopicPartition, tuple[bytes, bool]] = {}
         """Replicas that a full disk did not allow, offline for the controller: topic id, and whether it is new."""
         self.on_topics_deleted: list[Callable[[list[str]], None]] = []
@@ -113,7 +115,8 @@ class ReplicaManager:
         return partition
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        return {p.tp: p.high_watermark for p in self if p.failure is None}
+        """For the checkpoint. Of a log that has lost its tail the one from before, until the tail is there again."""
+        return {p.tp: self.lost_tails.high_watermark(p) for p in self if p.failure is None}
 
     # -- what the controller says ----------------------------------------------------------------------------------
 
@@ -162,6 +165,8 @@ class ReplicaManager:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)
         if not refused:
             deleted = self.metadata.apply(request)
+            if self.lost_tails.refused and self.lost_tails.led_elsewhere(self.metadata):
+                self.on_replicas_changed()
             if deleted:
                 for told in self.on_topics_deleted:
                     told(deleted)
@@ -208,11 +213,22 @@ class ReplicaManager:
         known = self.find(*tp)
         if known is not None and known.failure is not None:
             return known.failure.code
+        if (
+            known is not None
+            and known.log.topic_id != topic.topic_id
+            and NO_TOPIC_ID
+            not in (
+                known.log.topic_id,
+                topic.topic_id,
+            )
+        ):
+            return ErrorCode.INCONSISTENT_TOPIC_ID
         if known is not None and state.leader_epoch <= known.leader_epoch:
-            same = known.log.topic_id == topic.topic_id
-            return ErrorCode.STALE_CONTROLLER_EPOCH if same else ErrorCode.INCONSISTENT_TOPIC_ID
+            return ErrorCode.STALE_CONTROLLER_EPOCH
         try:
             partition = known or self._open(tp, topic.topic_id, state.is_new)
+            if not self.lost_tails.may_take(partition, state):
+                return ErrorCode.KAFKA_STORAGE_ERROR
             before = len(partition.role.isr) if partition.is_leader else len(state.isr)
             self.isr_shrinks += len(state.isr) < before
             self.isr_expands += len(state.isr) > before
@@ -245,6 +261,7 @@ class ReplicaManager:
         if opened.config != config:  # adopted: its settings were decided on after it was opened
             opened.update_config(config)
         high_watermark = self.logs.checkpointed_high_watermark(tp)
+        self.lost_tails.note(tp, opened.end_offset, high_watermark)
         partition = Partition(tp, opened, self.parts, self.probes[tp.topic], high_watermark)
         self._partitions.setdefault(tp.topic, {})[tp.partition] = partition
         return partition
@@ -273,6 +290,7 @@ class ReplicaManager:
             if leader_epoch not in _EPOCHS_THAT_SKIP_THE_CHECK and leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
             partition.retire()
+            self.lost_tails.forget(tp)
             self.on_roles_changed([partition])
             self._tell_role_watcher(partition)
             self._topic_changed(tp.topic)
@@ -332,6 +350,8 @@ class ReplicaManager:
             config = self._topic_config(topic)
             for partition in partitions.values():
                 partition.update_config(config)
+            if config.unclean_leader_election and self.lost_tails.refused & {p.tp for p in partitions.values()}:
+                self.on_replicas_changed()
 
     def all_configs_changed(self) -> None:
         for topic in self._partitions:
