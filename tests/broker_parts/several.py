@@ -19,6 +19,7 @@ from kafkad.broker.settings import Settings
 from kafkad.config import load as load_config
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import KafkaError
+from kafkad.log.files import Files
 from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.model import BrokerInfo
@@ -148,7 +149,9 @@ class MemoryLink:
         connection = FrameConnection(target.parts.dispatcher)
         self._waiting.add(connection)
         try:
-            return await target.ask_by_frame(request, _PEERS_FETCH, connection)
+            answer = await target.ask_by_frame(request, _PEERS_FETCH, connection)
+            self._brokers.tamper(self._ends, answer)
+            return answer
         except asyncio.CancelledError:
             if connection.closed:
                 raise LinkError(f"broker {self._ends[1]} broke off") from None
@@ -183,10 +186,14 @@ class Brokers:
         self.cut: set[frozenset[int]] = set()
         self.cut_ways: set[tuple[int, int]] = set()
         """Requests from the first are not answered by the second; the other way round they are."""
+        self.tamper: Callable[[tuple[int, int], Any], None] = lambda ends, answer: None
+        """What becomes of the answer to a fetch of the first from the second on its way."""
         self.sent: list[tuple[int, int, str]] = []
         self.running: dict[int, Broker] = {}
         self.halted: list[str] = []
         self._memory_links: list[MemoryLink] = []
+        self.files: dict[int, Files] = {}
+        """The disks of brokers that are started from now on."""
         self._directory = directory
         self._links = links
         self._settings = settings
@@ -220,7 +227,7 @@ class Brokers:
             ],
             {},
         )
-        logs = LogManager([directory], NoSync(), self.clock)
+        logs = LogManager([directory], self.files.get(broker, NoSync()), self.clock)
         logs.lock()
         settings = Settings(config)
         server = Server(asyncio.get_running_loop(), settings.limits(), self.clock, self.timers)

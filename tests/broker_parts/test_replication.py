@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import errno
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkad.controller.topics import NewTopic
 from kafkad.names import TopicPartition
+from kafkad.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from tests.broker_parts.several import MEMORY, NETWORK, Brokers
+from tests.fakes import FaultyFiles
 
-A0 = TopicPartition("a", 0)
+A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
 LAG_MS = 10_000
 
 
@@ -186,3 +195,84 @@ def test_a_partition_that_comes_while_a_fetch_waits_does_not_wait_with_it(in_mem
     for _ in range(100):
         brokers.run(brokers.turn(10))
     assert brokers[2].parts.replicas.waits.fetches == 1, "all of them are fetched in one again"
+
+
+def test_a_damaged_batch_is_refused_named_once_and_fetched_again(
+    in_memory: Brokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    brokers = in_memory
+    brokers.create("a", (2, 3))
+    brokers.create("b", (2, 3))
+    damaged = 0
+
+    def damage(ends: tuple[int, int], answer: Any) -> None:
+        nonlocal damaged
+        for topic in answer.responses:
+            for data in topic.partitions:
+                if topic.topic_id == brokers[2].partition(A0).log.topic_id and data.records and damaged < 3:
+                    damaged += 1
+                    data.records = memoryview(bytes(data.records[:-1]) + b"!")
+
+    brokers.tamper = damage
+    began_ms = brokers.clock.monotonic_ms()
+    answer = brokers.run(_begun(brokers[2].produce(A0, b"value")))
+    assert brokers.ended(brokers[2].produce(B0, b"value")).error_code == 0
+    assert not answer.done(), "the other partition of the same fetch went on"
+    brokers.until(answer.done, advance_ms=10)
+    assert answer.result().error_code == 0
+    backoff_ms = brokers[3].parts.settings.config.int("replica.fetch.backoff.ms")
+    assert brokers.clock.monotonic_ms() - began_ms >= 3 * backoff_ms
+    assert bytes_of(brokers, 2) == bytes_of(brokers, 3)
+    assert damaged == 3
+    [named] = [r.getMessage() for r in caplog.records if "fails its checksum" in r.getMessage()]
+    assert named == (
+        "a-0 cannot take what broker 2, its leader, sent: a-0: the batch with offset 0 fails its checksum; "
+        "fetching it again"
+    )
+
+
+async def _begun(scenario: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
+    return asyncio.ensure_future(scenario)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_followers_disk_concerns_only_itself(tmp_path: Path, code: int) -> None:
+    brokers = Brokers(tmp_path, MEMORY, f"replica.lag.time.max.ms={LAG_MS}")
+    disk = brokers.files[3] = FaultyFiles()
+    brokers.start(1, 2, 3)
+    brokers.until(lambda: len(brokers[3].parts.replicas.metadata.brokers) == 3, advance_ms=10)
+    brokers.create("a", (2, 1, 3))
+    produced(brokers, 2, b"before")
+    disk.fail("pwrite", code, once=False)
+    assert produced(brokers, 2, b"while one disk says no").error_code == 0
+    brokers.until(lambda: isr_of(brokers) == {1, 2}, advance_ms=10)
+    if code == errno.ENOSPC:
+        disk.heal()
+        brokers.until(lambda: isr_of(brokers) == {1, 2, 3}, advance_ms=10)
+        until_equal(brokers, 2)
+    else:
+        assert brokers.halted, "it was its only one"
+        assert brokers[3].partition(A0).failure is not None
+    disk.heal()
+    brokers.stop()
+
+
+def test_a_leader_that_is_not_known_yet_is_waited_for(in_memory: Brokers) -> None:
+    brokers = in_memory
+    replicas = brokers[3].parts.replicas
+    brokers.cut_ways.add((1, 3))
+    known = replicas.metadata.brokers.pop(2)
+    new = NewTopic(name="a", assignment={0: (2, 3)})
+    brokers.run(brokers[1].parts.controller.create_topics([new], timeout_ms=1))
+    brokers.until(lambda: brokers[2].parts.replicas.find(*A0) is not None, advance_ms=10)
+    state = LeaderAndIsrPartitionState(partition_index=0, leader=2, leader_epoch=0, isr=[2, 3], replicas=[2, 3])
+    topic_id = brokers[2].partition(A0).log.topic_id
+    topic = LeaderAndIsrTopicState(topic_name="a", topic_id=topic_id, partition_states=[state])
+    request = LeaderAndIsrRequest(controller_epoch=1, broker_epoch=replicas.broker_epoch, topic_states=[topic])
+    assert brokers.run(replicas.leader_and_isr(request)).error_code == 0
+    for _ in range(50):
+        brokers.run(brokers.turn(10))
+    assert (3, 2, "FetchRequest") not in brokers.sent
+    replicas.metadata.brokers[2] = known
+    replicas.metadata.on_brokers_changed()
+    assert produced(brokers, 2, b"value").error_code == 0
