@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,7 @@ from kafkad.metrics import Registry, RequestProbe
 from kafkad.model import BrokerInfo, Endpoint
 from kafkad.net.server import Server
 from kafkad.replica.durable import Durable
+from kafkad.replica.isr import LagLimits
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import ReplicaParts
 from kafkad.replica.waits import Waits
@@ -237,7 +239,7 @@ class Parts:
         self.replicas.all_configs_changed()
         self.controller.configs_changed(None)
         if self.replication is not None:
-            self.replication.settings_changed()
+            self.replication.settings_changed(config)
 
     def metrics(self, lifecycle: Lifecycle) -> Registry:
         return metering.registry(
@@ -335,13 +337,18 @@ def _replicas(platform: Platform, loaded: Loaded, durable: Durable) -> ReplicaMa
         clock=platform.clock,
         waits=Waits(platform.timers, platform.clock, loop.call_soon),
         durable=durable,
-        lag_ms=loaded.settings.config.long("replica.lag.time.max.ms"),
+        lag=_lag_limits(loaded.settings.config),
     )
     configs = loaded.configs
     replicas = ReplicaManager(parts, platform.logs, loaded.settings.of_topic, configs.load_topics, platform.halt)
     replicas.on_replicas_changed = reporter(loop, platform.store, loaded.broker_id, platform.clock, platform.timers)
     replicas.on_topics_deleted.append(configs.forget_topics)
     return replicas
+
+
+def _lag_limits(config: Config) -> LagLimits:
+    messages = config.long("kafkad.replica.lag.max.messages")
+    return LagLimits(config.long("replica.lag.time.max.ms"), messages if messages >= 0 else inf)
 
 
 def _controller(platform: Platform, loaded: Loaded, replicas: ReplicaManager) -> Controller:
@@ -413,7 +420,7 @@ def _replication(
         replicas,
         platform.links,
         link.alter_isr,
-        config=lambda: settings.config,
+        config=settings.config,
         clock=platform.clock,
         timers=platform.timers,
     )

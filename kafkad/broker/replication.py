@@ -25,12 +25,12 @@ class Replication:
         connect: Callable[[BrokerInfo], Link],
         alter_isr: AlterIsr,
         *,
-        config: Callable[[], Config],
+        config: Config,
         clock: Clock,
         timers: Timers,
     ) -> None:
         self._replicas = replicas
-        self.fetchers = Fetchers(replicas, connect, lambda: fetcher_settings(config()), clock, timers)
+        self.fetchers = Fetchers(replicas, connect, fetcher_settings(config), clock, timers)
         self.isr_changes = IsrChanges(replicas, alter_isr, clock, timers)
         replicas.on_roles_changed = self.fetchers.follow
         replicas.metadata.on_brokers_changed = self._brokers_changed
@@ -41,8 +41,8 @@ class Replication:
         for partition in self._replicas:
             partition.brokers_changed()
 
-    def settings_changed(self) -> None:
-        self.fetchers.settings_changed()
+    def settings_changed(self, config: Config) -> None:
+        self.fetchers.settings_changed(fetcher_settings(config))
 
     async def stop(self) -> None:
         await self.fetchers.stop()

@@ -88,7 +88,7 @@ class Fetchers:
         self,
         replicas: ReplicaManager,
         connect: Callable[[BrokerInfo], Link],
-        settings: Callable[[], FetcherSettings],
+        settings: FetcherSettings,
         clock: Clock,
         timers: Timers,
     ) -> None:
@@ -100,7 +100,6 @@ class Fetchers:
         self._fetchers: dict[tuple[int, int, bool], Fetcher] = {}
         """By leader and slot; True for those of newcomers."""
         self._fetched_by: dict[Partition, Fetcher] = {}
-        self._per_leader = settings().per_leader
 
     def follow(self, changed: Iterable[Partition]) -> None:
         """The roles of these partitions are others now, or begin again in another epoch."""
@@ -116,10 +115,9 @@ class Fetchers:
         for fetcher in self._fetchers.values():
             fetcher.leader_changed()
 
-    def settings_changed(self) -> None:
-        per_leader = self.settings().per_leader
-        if per_leader != self._per_leader:
-            self._per_leader = per_leader
+    def settings_changed(self, settings: FetcherSettings) -> None:
+        before, self.settings = self.settings, settings
+        if settings.per_leader != before.per_leader:
             self.follow(list(self._fetched_by))
 
     async def stop(self) -> None:
@@ -140,7 +138,7 @@ class Fetchers:
         return taken
 
     def _fetcher(self, partition: Partition) -> Fetcher:
-        slot = slot_of(partition.tp.topic, partition.tp.partition, self._per_leader)
+        slot = slot_of(partition.tp.topic, partition.tp.partition, self.settings.per_leader)
         fetcher = self._at(partition.role.leader, slot)
         if not fetcher.is_waiting:
             return fetcher
@@ -248,7 +246,7 @@ class Fetcher:
             self._changed.clear()
             link = self._connected()
         self._changed.clear()
-        settings = self._all.settings()
+        settings = self._all.settings
         self.is_waiting = True
         try:
             response = await link.call(self._session.request(settings.limits), timeout_ms=settings.timeout_ms)
@@ -275,7 +273,7 @@ class Fetcher:
 
     async def _rest(self) -> None:
         """For the back-off, or until there is something new to ask."""
-        due_ms = self._all.clock.monotonic_ms() + self._all.settings().backoff_ms
+        due_ms = self._all.clock.monotonic_ms() + self._all.settings.backoff_ms
         timer = self._all.timers.at(due_ms, self._changed.set)
         await self._changed.wait()
         timer.cancel()
@@ -387,7 +385,7 @@ class Fetcher:
                 )
             )
         request = ListOffsetsRequest(replica_id=self._all.replicas.broker_id, topics=list(topics.values()))
-        response: ListOffsetsResponse = await link.call(request, timeout_ms=self._all.settings().timeout_ms)
+        response: ListOffsetsResponse = await link.call(request, timeout_ms=self._all.settings.timeout_ms)
         return {
             asked[tp]: one.offset
             for topic in response.topics
@@ -413,7 +411,7 @@ class Fetcher:
     def _postpone(self, partitions: list[Followed]) -> None:
         if not partitions:
             return
-        now_ms, longest_ms = self._all.clock.monotonic_ms(), self._all.settings().backoff_ms
+        now_ms, longest_ms = self._all.clock.monotonic_ms(), self._all.settings.backoff_ms
         resting: dict[float, list[Followed]] = {}
         for followed in partitions:
             self._session.forget(followed.key)

@@ -13,6 +13,18 @@ from typing import NamedTuple
 UNKNOWN_OFFSET = -1
 
 
+class LagLimits(NamedTuple):
+    """How far a follower may be behind and still be in sync."""
+
+    ms: float
+    """replica.lag.time.max.ms"""
+    messages: float = inf
+    """kafkad.replica.lag.max.messages; whoever exceeds it leaves at once, and joins only when it no longer does."""
+
+
+DEFAULT_LAG = LagLimits(30_000)
+
+
 class Follower(NamedTuple):
     """A follower as its leader knows it by its fetches."""
 
@@ -48,27 +60,32 @@ def fetched(known: Follower, offset: int, start_offset: int, leader_end: int, no
     return Follower(offset, start_offset, caught_up_ms, now_ms, leader_end)
 
 
-def is_caught_up(follower: Follower, leader_end: int, now_ms: float, lag_ms: float) -> bool:
-    return follower.end_offset == leader_end or now_ms - follower.caught_up_ms <= lag_ms
+def is_caught_up(follower: Follower, leader_end: int, now_ms: float, lag: LagLimits) -> bool:
+    if leader_end - follower.end_offset > lag.messages and follower.end_offset != UNKNOWN_OFFSET:
+        return False
+    return follower.end_offset == leader_end or now_ms - follower.caught_up_ms <= lag.ms
 
 
 def lagging(
-    isr: Iterable[int], followers: Mapping[int, Follower], leader_end: int, now_ms: float, lag_ms: float
+    isr: Iterable[int], followers: Mapping[int, Follower], leader_end: int, now_ms: float, lag: LagLimits
 ) -> frozenset[int]:
     """The followers that have to leave the ISR."""
     return frozenset(
-        broker
-        for broker in isr
-        if broker in followers and not is_caught_up(followers[broker], leader_end, now_ms, lag_ms)
+        broker for broker in isr if broker in followers and not is_caught_up(followers[broker], leader_end, now_ms, lag)
     )
 
 
-def may_join(follower: Follower, high_watermark: int, epoch_start: int) -> bool:
+def may_join(follower: Follower, high_watermark: int, epoch_start: int, lag: LagLimits) -> bool:
     """True if it has all that was ever committed: the high watermark alone may still be that of the last leader.
 
     It must have fetched in this leader epoch: a broker that has died, or lost the disk, had all of that too.
     """
-    return follower.fetched_ms > -inf and follower.end_offset >= high_watermark and follower.end_offset >= epoch_start
+    return (
+        follower.fetched_ms > -inf
+        and follower.end_offset >= high_watermark
+        and follower.end_offset >= epoch_start
+        and follower.leader_end - follower.end_offset <= lag.messages
+    )
 
 
 def high_watermark(

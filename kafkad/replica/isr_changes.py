@@ -129,7 +129,7 @@ class IsrChanges:
         """Every half of `replica.lag.time.max.ms`."""
         replicas = self._replicas
         while True:
-            await sleep(replicas.parts.lag_ms / 2, self._clock, self._timers)
+            await sleep(replicas.parts.lag.ms / 2, self._clock, self._timers)
             turns = Turns()
             for partition in list(replicas):
                 partition.expel_laggards()

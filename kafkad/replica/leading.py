@@ -9,7 +9,7 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from kafkad.replica import isr as rules
-from kafkad.replica.isr import Follower
+from kafkad.replica.isr import Follower, LagLimits
 
 
 class IsrChange(NamedTuple):
@@ -23,9 +23,9 @@ class IsrChange(NamedTuple):
 class Leading:
     """One leader epoch of one partition on its leader."""
 
-    __slots__ = ("_lag_ms", "epoch_start", "followers", "isr", "proposed", "refused")
+    __slots__ = ("_lag", "epoch_start", "followers", "isr", "proposed", "refused")
 
-    def __init__(self, isr: tuple[int, ...], followers: dict[int, Follower], epoch_start: int, lag_ms: float) -> None:
+    def __init__(self, isr: tuple[int, ...], followers: dict[int, Follower], epoch_start: int, lag: LagLimits) -> None:
         self.isr = isr
         self.followers = followers
         self.epoch_start = epoch_start
@@ -34,7 +34,7 @@ class Leading:
         """The ISR that the controller has been asked for; until it answers, either may be the true one."""
         self.refused: frozenset[int] = frozenset()
         """Followers that the controller does not let into the ISR, as while they shut down: nobody waits for them."""
-        self._lag_ms = lag_ms
+        self._lag = lag
 
     @property
     def maximal(self) -> frozenset[int]:
@@ -59,7 +59,7 @@ class Leading:
             for broker, follower in followers.items()
             if broker in alive
             and broker not in self.refused
-            and rules.is_caught_up(follower, end_offset, now_ms, self._lag_ms)
+            and rules.is_caught_up(follower, end_offset, now_ms, self._lag)
         ]
         return rules.high_watermark(now_at, end_offset, self.maximal, followers, joining)
 
@@ -70,7 +70,9 @@ class Leading:
         joining = [
             broker
             for broker, follower in self.followers.items()
-            if broker not in self.isr and broker in alive and rules.may_join(follower, high_watermark, self.epoch_start)
+            if broker not in self.isr
+            and broker in alive
+            and rules.may_join(follower, high_watermark, self.epoch_start, self._lag)
         ]
         return (*self.isr, *joining) if joining else None
 
@@ -78,7 +80,7 @@ class Leading:
         """The ISR without the followers that lag; None when there are none, or a change is under way."""
         if self.proposed is not None:
             return None
-        leaving = rules.lagging(self.isr, self.followers, end_offset, now_ms, self._lag_ms)
+        leaving = rules.lagging(self.isr, self.followers, end_offset, now_ms, self._lag)
         return tuple(broker for broker in self.isr if broker not in leaving) if leaving else None
 
 
@@ -90,11 +92,11 @@ def begin(
     before: Leading | None,
     end_offset: int,
     now_ms: float,
-    lag_ms: float,
+    lag: LagLimits,
 ) -> Leading:
     """A leader epoch begins; `before` is the last one if this broker led in it, too."""
     known = before.followers if before is not None else {}
     followers = {
         broker: rules.begun(known.get(broker), broker in isr, end_offset, now_ms) for broker in replicas if broker != me
     }
-    return Leading(isr, followers, end_offset, lag_ms)
+    return Leading(isr, followers, end_offset, lag)

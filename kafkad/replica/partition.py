@@ -22,6 +22,7 @@ from kafkad.model import NO_EPOCH, NO_LEADER
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.following import Following
+from kafkad.replica.isr import DEFAULT_LAG, LagLimits
 from kafkad.replica.leading import IsrChange, Leading, begin
 from kafkad.replica.waits import Waits, Watcher
 from kafkad.wire.records import RECORD_COUNT, Header
@@ -54,8 +55,7 @@ class ReplicaParts:
     clock: Clock
     waits: Waits
     durable: Durable
-    lag_ms: int = 30_000
-    """replica.lag.time.max.ms"""
+    lag: LagLimits = DEFAULT_LAG
     metadata: MetadataCache = field(default_factory=MetadataCache)
     on_isr_change: Callable[[Partition, IsrChange], bool] = _nobody_asks
     """Asks the controller for another ISR and later calls `isr_altered` or `isr_kept`; False when it cannot ask."""
@@ -147,7 +147,7 @@ class Partition:
             before=self.leading,
             end_offset=self.log.end_offset,
             now_ms=self._parts.clock.monotonic_ms(),
-            lag_ms=self._parts.lag_ms,
+            lag=self._parts.lag,
         )
 
     def update_config(self, config: LogConfig) -> None:

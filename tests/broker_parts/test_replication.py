@@ -214,14 +214,11 @@ def test_a_damaged_batch_is_refused_named_once_and_fetched_again(
                     data.records = memoryview(bytes(data.records[:-1]) + b"!")
 
     brokers.tamper = damage
-    began_ms = brokers.clock.monotonic_ms()
     answer = brokers.run(_begun(brokers[2].produce(A0, b"value")))
     assert brokers.ended(brokers[2].produce(B0, b"value")).error_code == 0
     assert not answer.done(), "the other partition of the same fetch went on"
     brokers.until(answer.done, advance_ms=10)
     assert answer.result().error_code == 0
-    backoff_ms = brokers[3].parts.settings.config.int("replica.fetch.backoff.ms")
-    assert brokers.clock.monotonic_ms() - began_ms >= 3 * backoff_ms
     assert bytes_of(brokers, 2) == bytes_of(brokers, 3)
     assert damaged == 3
     [named] = [r.getMessage() for r in caplog.records if "fails its checksum" in r.getMessage()]

@@ -26,6 +26,7 @@ from kafkad.metrics import TopicProbe
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
+from kafkad.replica.isr import LagLimits
 from kafkad.replica.leading import IsrChange
 from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.replica.waits import Waits
@@ -60,7 +61,7 @@ class Replica:
             clock=cluster.clock,
             waits=Waits(Timers(), cluster.clock, lambda call: None),
             durable=cast(Durable, HeldDisk()),
-            lag_ms=LAG_MS,
+            lag=LagLimits(LAG_MS),
             on_isr_change=self._ask,
         )
         parts.metadata.brokers.update({id_: BrokerInfo(id=id_, endpoints=()) for id_ in BROKERS})

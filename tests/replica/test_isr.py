@@ -6,9 +6,9 @@ from math import inf
 
 import pytest
 
-from kafkad.replica.isr import Follower, begun, fetched, high_watermark, is_caught_up, lagging, may_join
+from kafkad.replica.isr import Follower, LagLimits, begun, fetched, high_watermark, is_caught_up, lagging, may_join
 
-LAG_MS = 10_000
+LAG = LagLimits(10_000)
 AT_10 = Follower(10, 0, caught_up_ms=1_000, fetched_ms=1_000, leader_end=10)
 
 
@@ -36,7 +36,7 @@ def test_a_follower_of_a_busy_partition_stays_caught_up_though_never_at_the_end(
     stuck = follower
     for turn in range(100, 130):
         stuck = fetched(stuck, 990, 0, 10 * turn + 10, 1_000.0 + 500 * turn)
-    assert not is_caught_up(stuck, 1_310, 1_000 + 500 * 130, LAG_MS)
+    assert not is_caught_up(stuck, 1_310, 1_000 + 500 * 130, LAG)
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_a_follower_of_a_busy_partition_stays_caught_up_though_never_at_the_end(
     ],
 )
 def test_caught_up_is_at_the_end_or_lately_there(end_offset: int, now_ms: float, caught_up: bool) -> None:
-    assert is_caught_up(AT_10._replace(end_offset=end_offset), 10, now_ms, LAG_MS) is caught_up
+    assert is_caught_up(AT_10._replace(end_offset=end_offset), 10, now_ms, LAG) is caught_up
 
 
 def test_laggards_are_those_in_sync_that_are_not_caught_up() -> None:
     late = AT_10._replace(end_offset=5)
     followers = {2: AT_10, 3: late, 4: late}
-    assert lagging((1, 2, 3), followers, 10, 50_000, LAG_MS) == {3}
-    assert lagging((1, 2, 3), followers, 10, 5_000, LAG_MS) == frozenset()
+    assert lagging((1, 2, 3), followers, 10, 50_000, LAG) == {3}
+    assert lagging((1, 2, 3), followers, 10, 5_000, LAG) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -69,15 +69,15 @@ def test_laggards_are_those_in_sync_that_are_not_caught_up() -> None:
     ],
 )
 def test_who_joins_has_what_was_committed(end_offset: int, watermark: int, epoch_start: int, joins: bool) -> None:
-    assert may_join(Follower(end_offset, fetched_ms=0.0), watermark, epoch_start) is joins
+    assert may_join(Follower(end_offset, fetched_ms=0.0), watermark, epoch_start, LAG) is joins
 
 
 def test_who_has_not_fetched_since_the_leader_epoch_began_does_not_join() -> None:
     """It may have died, or its disk: that is why the epoch began."""
     known = begun(Follower(10, fetched_ms=5.0), False, 10, 20.0)
     assert known.end_offset == 10
-    assert not may_join(known, 10, 10)
-    assert may_join(fetched(known, 10, 0, 10, 30.0), 10, 10)
+    assert not may_join(known, 10, 10, LAG)
+    assert may_join(fetched(known, 10, 0, 10, 30.0), 10, 10, LAG)
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,13 @@ def test_a_new_epoch_begins_with_unknown_ends_unless_the_leader_is_the_same() ->
     assert begun(None, False, 10, 5_000) == Follower()
     assert begun(AT_10, True, 12, 5_000) == Follower(10, 0, 5_000, 5_000, 12)
     assert begun(AT_10, False, 12, 5_000).caught_up_ms == -inf
+
+
+def test_with_a_limit_of_messages_whoever_is_further_behind_leaves_and_joins_when_it_no_longer_is() -> None:
+    lag = LagLimits(10_000, 4)
+    near, far = AT_10._replace(end_offset=6), AT_10._replace(end_offset=5)
+    assert lagging((1, 2, 3), {2: near, 3: far}, 10, 1_000, lag) == {3}, "though it is within the time"
+    assert lagging((1, 2), {2: near}, 10, 50_000, lag) == {2}, "the time counts as well"
+    assert lagging((1, 2), {2: begun(None, True, 10, 1_000)}, 10, 1_000, lag) == frozenset(), "not known yet"
+    assert may_join(near, 5, 5, lag)
+    assert not may_join(far, 5, 5, lag)

@@ -20,6 +20,7 @@ from kafkad.metrics import TopicProbe
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
+from kafkad.replica.isr import LagLimits
 from kafkad.replica.leading import IsrChange
 from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.replica.waits import FetchWait, Waits
@@ -63,7 +64,7 @@ class Made:
             clock=self.clock,
             waits=self.waits,
             durable=cast(Durable, self.disk),
-            lag_ms=10_000,
+            lag=LagLimits(10_000),
             on_isr_change=self._ask,
         )
         self.partition = Partition(TP, self.log, self.parts, TopicProbe(), 0)

@@ -38,6 +38,13 @@ SETTINGS: tuple[Setting, ...] = (
         "Brokers to start on this host, over one built-in store; each has the next id and ports. Not with ZooKeeper.",
         valid=between(1, 100),
     ),
+    long(
+        "kafkad.replica.lag.max.messages",
+        -1,
+        MEDIUM,
+        "A follower further behind leaves the in-sync replicas, as replica.lag.max.messages of Kafka 0.8; -1: off.",
+        valid=at_least(-1),
+    ),
     boolean(
         "kafkad.acks.fsync",
         False,
