@@ -369,6 +369,27 @@ async def test_one_who_has_given_up_does_not_disturb_the_next(pair: Pair) -> Non
 
 
 @on_a_pair
+async def test_many_nodes_are_read_by_few_requests(pair: Pair) -> None:
+    store = pair.store
+    await store.multi([Create(f"/{n}", b"%d" % n) for n in range(250)])
+    await store.delete("/7")
+    found = await store.get_many([f"/{n}" for n in range(251)])
+    assert [node and node[0] for node in found] == [None if n in (7, 250) else b"%d" % n for n in range(251)]
+    assert found[3] == await store.get("/3")
+    assert await store.get_many([]) == []
+
+
+@on_a_pair
+async def test_a_node_without_data_is_an_empty_one(pair: Pair) -> None:
+    """Kafka writes such nodes."""
+    await pair.store._ask("/a", lambda link: link.client.create_async(f"{pair.store._root}/a", None))
+    assert (await pair.store.get("/a"))[0] == b""
+    [found] = await pair.store.get_many(["/a"])
+    assert found is not None
+    assert found[0] == b""
+
+
+@on_a_pair
 async def test_requests_under_way_are_bounded(pair: Pair) -> None:
     store, most = pair.store, 0
     send = store._link.send
@@ -379,7 +400,7 @@ async def test_requests_under_way_are_bounded(pair: Pair) -> None:
         send(request)  # type: ignore[arg-type]
 
     store._link.send = counted  # type: ignore[assignment,method-assign]
-    await store.get_many(["/"] * 500)
+    await asyncio.gather(*[store.exists("/") for _ in range(500)])
     assert most == 10
 
 
