@@ -69,7 +69,7 @@ def test_says_what_lies_in_its_directories_without_a_topic(tmp_path: Path) -> No
         kafkad.stop()
         shutil.copytree(kafkad.log_directory() / "known-0", kafkad.log_directory() / "unknown-0")
         kafkad.start()
-        eventually(kafkad, f"the metadata store has no topic for {kafkad.log_directory()}/unknown-0;")
+        eventually(kafkad, f"the cluster has no replica here for {kafkad.log_directory()}/unknown-0;")
 
 
 def test_tells_systemd_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

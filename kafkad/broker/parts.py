@@ -185,7 +185,7 @@ class Parts:
     async def wait_until_ready(self) -> None:
         """Returns when the controller has told this broker of the cluster, so that it can tell clients."""
         await self.replicas.metadata.is_here.wait()
-        tell_of_strays(self.platform.logs, self.replicas)
+        tell_of_strays(self.platform.logs, self.replicas.metadata, self.loaded.broker_id)
 
     async def leave(self) -> None:
         """Hands the leadership of partitions over to other brokers, if there can be any; clients are still answered."""

@@ -6,6 +6,7 @@ import functools
 import logging
 from collections.abc import Mapping, Sequence
 
+from kafkad.cluster.metadata import MetadataCache
 from kafkad.config import Config
 from kafkad.controller.adoption import AdoptedTopic, adopt, has_topics
 from kafkad.controller.internal_topics import internal_topic
@@ -19,7 +20,6 @@ from kafkad.meta.store import MetaStore
 from kafkad.meta.znodes import TOPICS, Topic
 from kafkad.model import NO_EPOCH
 from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId, TopicPartition, id_text
-from kafkad.replica.manager import ReplicaManager
 
 log = logging.getLogger(__name__)
 
@@ -87,11 +87,14 @@ def tell_of_damage(tp: TopicPartition, damage: Damage) -> None:
     log.log(logging.WARNING if damage.was_cut else logging.ERROR, "%s", damage.text(tp))
 
 
-def tell_of_strays(logs: LogManager, replicas: ReplicaManager) -> None:
-    """Names partitions on disk that the store does not know: they are left alone, and may be the only copy."""
-    strays = sorted(log.directory for tp, log in logs.logs.items() if replicas.find(*tp) is None)
+def tell_of_strays(logs: LogManager, metadata: MetadataCache, broker: int) -> None:
+    """Names partitions on disk that are not this broker's in the cluster. They are left alone: they may be the only
+    copy."""
+    strays = sorted(
+        log.directory for tp, log in logs.logs.items() if not metadata.has_replica(tp, broker, log.topic_id)
+    )
     if strays:
-        log.warning("the metadata store has no topic for %s; these directories are left alone", _some(strays))
+        log.warning("the cluster has no replica here for %s; these directories are left alone", _some(strays))
 
 
 def _found(logs: LogManager, found: TopicOnDisk, config: Config) -> AdoptedTopic | None:

@@ -118,6 +118,12 @@ class MetadataCache:
         state = topic.partitions.get(tp.partition) if topic else None
         return state is not None and state.leader == broker
 
+    def has_replica(self, tp: TopicPartition, broker: int, topic_id: TopicId) -> bool:
+        """True if `broker` is assigned a replica of the partition of the topic that has this id."""
+        topic = self.topics.get(tp.topic)
+        state = topic.partitions.get(tp.partition) if topic and topic_id in (topic.id, NO_TOPIC_ID) else None
+        return state is not None and broker in state.replicas
+
     def live(self, brokers: Iterable[int]) -> list[int]:
         return [broker for broker in brokers if broker in self.brokers]
 
