@@ -21,15 +21,20 @@ _LAST_PORT = 65535
 
 
 def settings_of(config: Config, index: int, first_id: int) -> list[str]:
-    """`NAME=VALUE` of the broker number `index`, counted from 0; its supervisor serves HTTP in its place."""
+    """`NAME=VALUE` of the broker number `index`, counted from 0.
+
+    Its supervisor serves HTTP and keeps the metadata: the first broker tells where, to whoever asks for its settings.
+    """
     broker = first_id + index
     settings = [
         f"broker.id={broker}",
         f"listeners={_texts(config.listeners, index)}",
         f"log.dirs={','.join(log_dirs_of(config, index, broker))}",
-        "http.listener=",
+        f"kafkad.metadata.dir={config.metadata_dir}",
         "kafkad.brokers=1",
     ]
+    if index > 0:
+        settings.append("http.listener=")
     if config.value("advertised.listeners"):
         settings.append(f"advertised.listeners={_texts(config.advertised_listeners, index)}")
     return settings

@@ -6,6 +6,8 @@ import asyncio
 from typing import NamedTuple
 
 _TIMEOUT_S = 10.0
+_DAMAGED = "damaged: "
+"""Begins a line about a damaged log, for those who look for them; they keep their beginning."""
 
 
 class HttpAnswer(NamedTuple):
@@ -31,3 +33,12 @@ async def _exchange(port: int, path: str) -> bytes:
         return await reader.read()
     finally:
         writer.close()
+
+
+def told_of(broker: int, text: str) -> list[str]:
+    """The lines of a broker's /health as the supervisor tells them; none of a broker that is well."""
+    return [
+        f"{line} (broker {broker})" if line.startswith(_DAMAGED) else f"broker {broker}: {line}"
+        for line in text.splitlines()
+        if line != "ok"
+    ]

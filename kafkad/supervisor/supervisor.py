@@ -24,6 +24,7 @@ from kafkad.meta.left_brokers import partitions_left_behind
 from kafkad.metrics import Family, Registry
 from kafkad.net import http
 from kafkad.net.http import Condition, Endpoints, HttpServer
+from kafkad.supervisor.asking import HttpAnswer, told_of
 from kafkad.supervisor.metrics import merged, own_families
 from kafkad.supervisor.notices import Notices
 from kafkad.supervisor.process import BAD_CONFIGURATION, BrokerProcess
@@ -207,32 +208,33 @@ class Supervisor:
         return "\n".join(waiting)
 
     async def _ready(self) -> Condition:
-        bad = await self._bad("/ready")
+        answers = await self._ask_all("/ready")
+        bad = [
+            f"broker {broker.broker_id}: {broker.doing if answer is None else answer.text.rstrip()}"
+            for broker, answer in answers
+            if answer is None or not answer.good
+        ]
         return Condition(not bad, "\n".join(bad) or "ok")
 
     async def _health(self) -> Condition:
         """A broker that is being started again is no reason to kill them all: it is named, and that is all."""
-        bad = await self._bad("/health", [broker for broker in self._brokers if broker.pid is not None])
-        away = [f"broker {broker.broker_id} {broker.doing}" for broker in self._brokers if broker.pid is None]
-        return Condition(not bad, "\n".join([*bad, *away]) or "ok")
+        good, lines = True, []
+        for broker, answer in await self._ask_all("/health"):
+            if answer is None:
+                good = good and broker.pid is None
+                lines.append(f"broker {broker.broker_id}: {broker.doing}")
+            else:
+                good = good and answer.good
+                lines += told_of(broker.broker_id, answer.text)
+        return Condition(good, "\n".join(lines) or "ok")
 
-    async def _bad(self, path: str, brokers: Iterable[BrokerProcess] | None = None) -> list[str]:
-        """One line for each broker that does not answer well."""
-        asked = list(self._brokers if brokers is None else brokers)
-        answers = await asyncio.gather(*[broker.ask(path) for broker in asked])
-        return [
-            f"broker {broker.broker_id}: {broker.doing if answer is None else answer.text.rstrip()}"
-            for broker, answer in zip(asked, answers, strict=True)
-            if answer is None or not answer.good
-        ]
+    async def _ask_all(self, path: str) -> list[tuple[BrokerProcess, HttpAnswer | None]]:
+        answers = await asyncio.gather(*[broker.ask(path) for broker in self._brokers])
+        return list(zip(self._brokers, answers, strict=True))
 
     async def _metrics(self) -> AsyncIterator[str]:
-        answers = await asyncio.gather(*[broker.ask("/metrics") for broker in self._brokers])
-        texts = {
-            broker.broker_id: answer.text
-            for broker, answer in zip(self._brokers, answers, strict=True)
-            if answer is not None
-        }
+        answers = await self._ask_all("/metrics")
+        texts = {broker.broker_id: answer.text for broker, answer in answers if answer is not None}
         for piece in merged(texts):
             yield piece
         for piece in self._registry.pieces():

@@ -38,7 +38,8 @@ def test_the_first_keeps_what_is_configured_and_the_others_have_their_own() -> N
     assert [e.port for e in first.listeners] == [9092, 9192]
     assert [(e.host, e.port) for e in third.listeners] == [("::1", 9094), ("", 9194)]
     assert [(e.host, e.port) for e in third.advertised_listeners] == [("kafka.example", 9094), ("10.0.0.1", 9194)]
-    assert first.http_listener is None
+    assert [config.http_listener for config in (first, second, third)] == [("", 9404), None, None]
+    assert {config.metadata_dir for config in (first, second, third)} == {"/a"}
     assert third.int("kafkad.brokers") == 1
 
 

@@ -1,0 +1,38 @@
+"""What the supervisor makes of its brokers' answers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from kafkad.net.http import Condition, Endpoints, HttpServer
+from kafkad.supervisor.asking import HttpAnswer, ask, told_of
+
+
+@asynccontextmanager
+async def serving(condition: Callable[[], Condition]) -> AsyncIterator[int]:
+    server = HttpServer(Endpoints(lambda: ["a 1\n"], condition, condition))
+    await server.listen_on(socket.create_server(("127.0.0.1", 0)))
+    try:
+        yield server.port
+    finally:
+        await server.close()
+
+
+def test_asks_for_a_page() -> None:
+    async def run() -> list[HttpAnswer | None]:
+        async with serving(lambda: Condition(False, "loading logs")) as port:
+            answers = [await ask(port, "/metrics"), await ask(port, "/ready")]
+        return [*answers, await ask(port, "/ready")]
+
+    assert asyncio.run(run()) == [HttpAnswer(True, "a 1\n"), HttpAnswer(False, "loading logs\n"), None]
+
+
+def test_damaged_logs_stay_recognisable() -> None:
+    assert told_of(1, "ok\n") == []
+    assert told_of(1, "loading logs\ndamaged: orders-0: 7 bytes at 12\n") == [
+        "broker 1: loading logs",
+        "damaged: orders-0: 7 bytes at 12 (broker 1)",
+    ]
