@@ -47,6 +47,7 @@ _PER_SECOND = (
     "kafka_server_brokertopicmetrics_",
     "kafka_server_fetchsessioncache_",
     "kafka_server_replicamanager_",
+    "kafka_server_sessionexpirelistener_",
 )
 """Kafka's own names of these counters end in PerSec, which some rules for the JMX exporter keep and others turn into
 _total."""

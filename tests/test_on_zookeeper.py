@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -120,6 +122,36 @@ def test_metadata_are_kept_in_zookeeper_over_restarts(cluster: Cluster) -> None:
         with asking(kafkad) as asker:
             wait_until(lambda: end_of(asker, "t") == 6, "its records are there")
         assert "internal error" not in kafkad.log
+
+
+def test_the_session_with_zookeeper_is_measured(cluster: Cluster) -> None:
+    http = free_port()
+    with (
+        cluster.kafkad(http_listener=f"127.0.0.1:{http}"),
+        urllib.request.urlopen(f"http://127.0.0.1:{http}/metrics", timeout=5) as answer,
+    ):
+        series = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#")
+    latency = "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms"
+    assert int(series[f"{latency}_count"]) > 10
+    assert 0 < float(series[f'{latency}{{quantile="0.50"}}']) < 5_000
+    session = "kafka_server_sessionexpirelistener"
+    assert series[f"{session}_zookeepersyncconnects_total"] == series[f"{session}_zookeepersyncconnectspersec"] == "1"
+    assert series[f"{session}_zookeeperexpires_total"] == "0"
+    assert series[f'{session}_sessionstate{{state="CONNECTED"}}'] == "1"
+
+
+def test_kctl_looks_into_zookeeper(cluster: Cluster) -> None:
+    with cluster.kafkad() as kafkad:
+        with asking(kafkad) as asker:
+            asker.create("t")
+
+        def kctl(*words: str) -> str:
+            command = [sys.executable, "-m", "kctl", "-b", kafkad.bootstrap, "cluster", *words]
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+        assert "/brokers/topics/t" in kctl("zk", "ls", "/brokers/topics")
+        assert json.loads(kctl("zk", "get", "/brokers/topics/t/partitions/0/state"))["leader"] == 1
+        assert "zookeeper, controller 1" in kctl("describe")
 
 
 def test_a_broker_that_was_killed_waits_for_its_old_session(cluster: Cluster) -> None:

@@ -38,7 +38,7 @@ from kafkad.log.open_files import LimitedFiles
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.journal import JournalError
 from kafkad.meta.left_brokers import partitions_left_behind
-from kafkad.meta.store import ConnectionLoss, MetaError, MetaStore
+from kafkad.meta.store import ConnectionLoss, MetaError
 from kafkad.metrics import Registry
 from kafkad.net import http
 from kafkad.net.http import Condition, Endpoints, HttpServer
@@ -185,7 +185,7 @@ class Daemon:
         address = config.zookeeper
         if address is not None:
             self._lifecycle.enter(BrokerState.STARTING, f"waiting for ZooKeeper at {address.servers}")
-            return MetadataStore(session=await self._unless_stopped(self._zookeeper(address, config)))
+            return await self._unless_stopped(self._zookeeper(address, config))
         embedded = await self._open_embedded(config.metadata_dir)
         own = embedded.session()
         problem = await partitions_left_behind(own, config.log_dirs, ())
@@ -193,7 +193,7 @@ class Daemon:
             raise StartError(problem)
         return MetadataStore(session=own, embedded=embedded)
 
-    async def _zookeeper(self, address: ZooKeeperAddress, config: Config) -> MetaStore:
+    async def _zookeeper(self, address: ZooKeeperAddress, config: Config) -> MetadataStore:
         from kafkad.meta.zookeeper import ZooKeeperSettings, ZooKeeperStore
 
         settings = ZooKeeperSettings(
@@ -204,12 +204,13 @@ class Daemon:
         )
         timeout_ms = config.zookeeper_connection_timeout_ms
         try:
-            return await ZooKeeperStore.connect(settings, timeout_ms, self._clock, self._timers)
+            store = await ZooKeeperStore.connect(settings, timeout_ms, self._clock, self._timers)
         except MetaError as error:
             advice = "see zookeeper.connect and zookeeper.connection.timeout.ms"
             raise StartError(
                 f"cannot begin a session with ZooKeeper within {timeout_ms} ms: {error}; {advice}"
             ) from error
+        return MetadataStore(session=store, collect=store.collect)
 
     async def _open_embedded(self, directory: str) -> EmbeddedStore:
         refuse_lost_store(directory, self._logs.directories)
@@ -242,7 +243,7 @@ class Daemon:
         self._lifecycle.enter(BrokerState.STARTING, "logs are loaded; taking over their partitions")
         parts = build(platform, loaded)
         try:
-            await self._unless_stopped(self._join(parts))
+            await self._unless_stopped(self._join(parts, store))
         except _StoppedEarly:
             log.info("told to stop before the broker was ready")
         except (DuplicateBroker, MetaError) as refusal:
@@ -251,10 +252,12 @@ class Daemon:
             self._stopping.set()
         return parts
 
-    async def _join(self, parts: Parts) -> None:
+    async def _join(self, parts: Parts, store: MetadataStore) -> None:
         with _without_collector():
             await parts.start()
         self._registry = parts.metrics(self._lifecycle)
+        if store.collect is not None:
+            self._registry.add(store.collect)
         self._lifecycle.enter(BrokerState.STARTING, "waiting for the controller to tell this broker of the cluster")
         await parts.wait_until_ready()
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.store import MetaStore
+from kafkad.metrics import Collector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +15,8 @@ class MetadataStore:
 
     session: MetaStore
     embedded: EmbeddedStore | None = None
+    collect: Collector | None = None
+    """Its metrics, where it has any of its own."""
 
     @property
     def is_shared(self) -> bool:

@@ -18,7 +18,7 @@ import select
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -58,6 +58,7 @@ from kafkad.meta.store import (
     WatchEvent,
     ensure_path,
 )
+from kafkad.metrics import GAUGE, QUANTILES, SUMMARY, TOTAL, Family, RequestProbe, counters
 from kafkad.timers import Timers
 
 log = logging.getLogger(__name__)
@@ -131,6 +132,10 @@ class ZooKeeperStore(MetaStore):
         self._state_changed = asyncio.Event()
         self._closed = False
         self._session_id = 0
+        self._latency = RequestProbe("ZooKeeper")
+        self._lost_connections = 0
+        self._connections = 0
+        self._lost_sessions = 0
         self._session_timeout_ms = settings.session_timeout_ms
         self._link = _Link(settings, self)
 
@@ -157,6 +162,30 @@ class ZooKeeperStore(MetaStore):
     @property
     def session_timeout_ms(self) -> int:
         return self._session_timeout_ms
+
+    def collect(self) -> Iterator[Family]:
+        """Under Kafka's names."""
+        now_s = self._clock.monotonic_ms() / 1000
+        quantiles = zip(QUANTILES, self._latency.quantiles_ms(now_s), strict=True)
+        yield Family(
+            "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms",
+            SUMMARY,
+            "Milliseconds from a request to ZooKeeper to its answer.",
+            [((("quantile", name),), value) for (name, _), value in quantiles],
+            [("_count", (), self._latency.count), ("_sum", (), self._latency.sum_ms(TOTAL))],
+        )
+        counted = {
+            "zookeepersyncconnects": self._connections,
+            "zookeeperdisconnects": self._lost_connections,
+            "zookeeperexpires": self._lost_sessions,
+        }
+        yield from counters("kafka_server_sessionexpirelistener", counted, "The session with ZooKeeper")
+        yield Family(
+            "kafka_server_sessionexpirelistener_sessionstate",
+            GAUGE,
+            "1 for the state of the session with ZooKeeper.",
+            [((("state", state.name),), int(self._state is state)) for state in SessionState],
+        )
 
     # Operations.
 
@@ -315,6 +344,7 @@ class ZooKeeperStore(MetaStore):
             session_id,
             timeout_ms,
         )
+        self._connections += 1
         self._session_id, self._session_timeout_ms = session_id, timeout_ms
         self._set_state(SessionState.CONNECTED)
         if again:
@@ -323,6 +353,7 @@ class ZooKeeperStore(MetaStore):
 
     def suspended(self, problem: str) -> None:
         if self._state is SessionState.CONNECTED:
+            self._lost_connections += 1
             log.warning("lost the connection to ZooKeeper; connecting to %s again: %s", self._settings, problem)
             self._set_state(SessionState.SUSPENDED)
 
@@ -334,6 +365,7 @@ class ZooKeeperStore(MetaStore):
         self._waiting.clear()
         self._watches = {True: {}, False: {}}
         if self._state is not None and not self._closed:
+            self._lost_sessions += 1
             log.warning("session 0x%x with ZooKeeper has expired", self._session_id)
             self._set_state(SessionState.EXPIRED)
         self._state_changed.set()
@@ -341,6 +373,7 @@ class ZooKeeperStore(MetaStore):
 
     def answered(self, request: _Request, reply: Reply) -> None:
         self._sent.pop(request, None)
+        self._latency.record(round((self._clock.monotonic_ms() - request.sent_ms) * 1000))
         value, error = reply
         if request.is_read and _ERRORS.get(type(error)) is ConnectionLoss and not self._closed:  # type: ignore[arg-type]
             self._waiting.append(request)
@@ -407,6 +440,7 @@ class ZooKeeperStore(MetaStore):
             request = self._waiting.popleft()
             if not request.reply.done():  # who asked has not been cancelled
                 self._sent[request] = None
+                request.sent_ms = self._clock.monotonic_ms()
                 self._link.send(request)
 
     def _fail_all(self, requests: Sequence[_Request] | deque[_Request]) -> None:
@@ -460,7 +494,7 @@ class ZooKeeperStore(MetaStore):
 class _Request:
     """A request on its way. `seen` takes from the reply to a read what its watch has to be compared with later."""
 
-    __slots__ = ("is_read", "of_children", "path", "reply", "seen", "send", "watch")
+    __slots__ = ("is_read", "of_children", "path", "reply", "seen", "send", "sent_ms", "watch")
 
     def __init__(
         self,
@@ -478,6 +512,7 @@ class _Request:
         self.watch = watch
         self.seen = seen
         self.of_children = of_children
+        self.sent_ms = 0.0
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     def finish(self, reply: Reply) -> None:
