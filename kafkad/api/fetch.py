@@ -67,6 +67,7 @@ class FetchApi:
         self, replicas: ReplicaManager, sessions: FetchSessions, clock: Clock, probe: RequestProbe, jobs: Jobs
     ) -> None:
         self._replicas = replicas
+        self._leader_quota = replicas.parts.leader_quota
         self.sessions = sessions
         self._clock = clock
         self._jobs = jobs
@@ -217,12 +218,15 @@ class FetchApi:
             high_watermark, upto = partition.high_watermark, log.end_offset
         records = None
         quiet = False
-        if left > 0 or at_least_one:
+        throttled = follower >= 0 and partition.serves_throttled(follower)
+        if (left > 0 or at_least_one) and not (throttled and self._leader_quota.wait_ms(self._clock.monotonic_ms())):
             quiet = wanted.offset >= upto and (follower < 0 or follower in partition.role.isr)
             records = partition.read(wanted.offset, min(wanted.max_bytes, left), upto, at_least_one)
             partition.probe.total_fetch += 1
             if records is not None and follower < 0:
                 partition.probe.bytes_out += records.length
+            if records is not None and throttled:
+                self._leader_quota.take(records.length, self._clock.monotonic_ms())
         aborted = None
         if frame.read_committed:
             aborted = log.aborted_transactions(wanted.offset, upto) if records is not None else []

@@ -35,6 +35,7 @@ class Replication:
         replicas.on_roles_changed = self.fetchers.follow
         replicas.metadata.on_brokers_changed = self._brokers_changed
         replicas.parts.on_isr_change = self.isr_changes.want
+        self._set_quotas(config)
 
     def _brokers_changed(self) -> None:
         self.fetchers.brokers_changed()
@@ -43,6 +44,12 @@ class Replication:
 
     def settings_changed(self, config: Config) -> None:
         self.fetchers.settings_changed(fetcher_settings(config))
+        self._set_quotas(config)
+
+    def _set_quotas(self, config: Config) -> None:
+        parts = self._replicas.parts
+        parts.leader_quota.bytes_per_second = config.long("leader.replication.throttled.rate")
+        parts.follower_quota.bytes_per_second = config.long("follower.replication.throttled.rate")
 
     async def stop(self) -> None:
         await self.fetchers.stop()

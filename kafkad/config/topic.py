@@ -86,6 +86,8 @@ class LogConfig:
     acks_fsync: bool = False
     flush_bytes: int = LONG_MAX
     read_flushed_only: bool = False
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
 
     @property
     def flushes_within_appends(self) -> bool:

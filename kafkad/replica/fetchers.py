@@ -313,6 +313,8 @@ class Fetcher:
                 followed.told, followed.rests = "", 0
             finally:
                 self._session.want(followed.key, followed.place)
+            if followed.partition.fetches_throttled:
+                self._throttle(followed, len(data.records or b""), data.high_watermark)
         elif what is Meaning.DIVERGED:
             self._truncate(followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
         elif what is Meaning.OUT_OF_RANGE:
@@ -325,6 +327,15 @@ class Fetcher:
                     followed, f"broker {self._leader}, its leader, answers {_name(data.error_code)}; trying again"
                 )
             later.append(followed)
+
+    def _throttle(self, followed: Followed, taken: int, high_watermark: int) -> None:
+        """A replica that has to catch up is not fetched until the follower's quota allows it again."""
+        quota, now_ms = self._all.replicas.parts.follower_quota, self._all.clock.monotonic_ms()
+        quota.take(taken, now_ms)
+        wait_ms = quota.wait_ms(now_ms)
+        if wait_ms and followed.place.offset < high_watermark:
+            self._session.forget(followed.key)
+            self._all.timers.at(now_ms + wait_ms, partial(self._resume, [followed]))
 
     def _truncate(self, followed: Followed, epoch: int, end_offset: int) -> None:
         before = followed.place.offset

@@ -24,6 +24,7 @@ from kafkad.replica.durable import Durable
 from kafkad.replica.following import Following
 from kafkad.replica.isr import DEFAULT_LAG, LagLimits
 from kafkad.replica.leading import IsrChange, Leading, begin
+from kafkad.replica.quota import ReplicationQuota, is_throttled
 from kafkad.replica.waits import Waits, Watcher
 from kafkad.wire.records import RECORD_COUNT, Header
 
@@ -59,6 +60,10 @@ class ReplicaParts:
     metadata: MetadataCache = field(default_factory=MetadataCache)
     on_isr_change: Callable[[Partition, IsrChange], bool] = _nobody_asks
     """Asks the controller for another ISR and later calls `isr_altered` or `isr_kept`; False when it cannot ask."""
+    leader_quota: ReplicationQuota = field(default_factory=ReplicationQuota)
+    """leader.replication.throttled.rate"""
+    follower_quota: ReplicationQuota = field(default_factory=ReplicationQuota)
+    """follower.replication.throttled.rate"""
 
 
 class Partition:
@@ -197,6 +202,17 @@ class Partition:
             self.log.on_flushed = self._flushed
         self.appends_as_is = self.is_leader and self.failure is None and config.takes_batches_as_they_came
         """A sound batch of a producer only has to be appended."""
+
+    def serves_throttled(self, follower: int) -> bool:
+        """True if what `follower` fetches counts for the leader's replication quota: it is not in sync."""
+        throttled = self.log.config.leader_replication_throttled_replicas
+        return is_throttled(throttled, self.tp.partition, self.broker_id) and follower not in self.role.isr
+
+    @property
+    def fetches_throttled(self) -> bool:
+        """True if what this follower fetches counts for its replication quota."""
+        throttled = self.log.config.follower_replication_throttled_replicas
+        return is_throttled(throttled, self.tp.partition, self.broker_id)
 
     @property
     def min_isr(self) -> int:

@@ -12,6 +12,11 @@ import pytest
 
 from kafkad.controller.topics import NewTopic
 from kafkad.names import TopicPartition
+from kafkad.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kafkad.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -273,3 +278,43 @@ def test_a_leader_that_is_not_known_yet_is_waited_for(in_memory: Brokers) -> Non
     replicas.metadata.brokers[2] = known
     replicas.metadata.on_brokers_changed()
     assert produced(brokers, 2, b"value").error_code == 0
+
+
+TOPIC, BROKER = 2, 4
+THROTTLED_RATE = 1 << 20
+LARGE = bytes(range(256)) * 4000
+
+
+def throttle(brokers: Brokers, side: str, replicas: str) -> None:
+    """As `kafka-configs` and `kctl partitions throttle` set it, on all brokers."""
+    rate = AlterableConfig(name=f"{side}.replication.throttled.rate", value=str(THROTTLED_RATE))
+    named = AlterableConfig(name=f"{side}.replication.throttled.replicas", value=replicas)
+    resources = [
+        AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[rate]),
+        AlterConfigsResource(resource_type=TOPIC, resource_name="a", configs=[named]),
+    ]
+    answer = brokers.ended(brokers[2].ask(IncrementalAlterConfigsRequest(resources=resources)))
+    assert not any(response.error_code for response in answer.responses)
+
+
+@pytest.mark.parametrize(
+    ("side", "replicas", "seconds"),
+    [("follower", "0:3", 7), ("leader", "0:2", 7), ("follower", "*", 7), ("follower", "0:1", 0), ("leader", "0:3", 0)],
+)
+def test_a_throttled_replica_that_catches_up_is_sent_no_more_than_the_rate(
+    in_memory: Brokers, side: str, replicas: str, seconds: int
+) -> None:
+    brokers = in_memory
+    brokers.create("a", (2, 1, 3))
+    produced(brokers, 2, b"before")
+    brokers.leave(3)
+    brokers.until(lambda: isr_of(brokers) == {1, 2}, advance_ms=10)
+    throttle(brokers, side, replicas)
+    for _ in range(10):
+        assert produced(brokers, 2, LARGE).error_code == 0
+    begun_ms = brokers.clock.monotonic_ms()
+    brokers.start(3)
+    brokers.until(lambda: isr_of(brokers) == {1, 2, 3}, advance_ms=10)
+    assert seconds <= (brokers.clock.monotonic_ms() - begun_ms) / 1000 < seconds + 5
+    until_equal(brokers, 11)
+    assert produced(brokers, 2, LARGE).error_code == 0, "in sync, nobody is throttled"

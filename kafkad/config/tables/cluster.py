@@ -280,7 +280,6 @@ SETTINGS: tuple[Setting, ...] = (
         "The most a leader sends throttled followers per second.",
         dynamic=CLUSTER_WIDE,
         valid=at_least(0),
-        unused=CLUSTER,
         hidden=True,
     ),
     long(
@@ -290,7 +289,6 @@ SETTINGS: tuple[Setting, ...] = (
         "The most a throttled follower fetches per second.",
         dynamic=CLUSTER_WIDE,
         valid=at_least(0),
-        unused=CLUSTER,
         hidden=True,
     ),
     long(

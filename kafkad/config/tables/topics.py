@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kafkad.config.setting import (
-    CLUSTER,
     FORMAT,
     LONG_MAX,
     LOW,
@@ -66,7 +65,6 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "Replicas whose fetching is throttled, as partition:broker pairs or *.",
         valid=throttled_replicas,
-        unused=CLUSTER,
     ),
     integer(
         "index.interval.bytes",
@@ -81,7 +79,6 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "Replicas whose serving to followers is throttled, as partition:broker pairs or *.",
         valid=throttled_replicas,
-        unused=CLUSTER,
     ),
     long(
         "local.retention.bytes",
