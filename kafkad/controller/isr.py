@@ -36,12 +36,14 @@ class Isr:
             else:
                 outcomes[tp] = settled
         changed = await self._lead.change(to_write, lambda tp, entry: self._changed(broker, tp, wanted[tp]))
-        batch = self._lead.batch()
         for tp, state in changed.items():
             settled = state or self._judge(broker, tp, wanted[tp])
             outcomes[tp] = settled or KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"{tp} was written meanwhile")
-        batch.metadata([tp for tp, state in changed.items() if state is not None])
-        self._lead.send(batch)
+        written = [tp for tp, state in changed.items() if state is not None]
+        if written:
+            batch = self._lead.batch()
+            batch.metadata(written)
+            self._lead.send(batch)
         return outcomes
 
     def _judge(self, leader: int, tp: TopicPartition, wanted: WantedIsr) -> IsrResult | None:

@@ -33,7 +33,8 @@ class Leading:
         self.proposed: tuple[int, ...] | None = None
         """The ISR that the controller has been asked for; until it answers, either may be the true one."""
         self.refused: frozenset[int] = frozenset()
-        """Followers that the controller does not let into the ISR, as while they shut down: nobody waits for them."""
+        """Followers that the controller does not let into the ISR, as while they shut down. Nobody waits for them, and
+        they are not proposed again before there is a reason to believe that it would."""
         self._lag = lag
 
     @property
@@ -71,6 +72,7 @@ class Leading:
             broker
             for broker, follower in self.followers.items()
             if broker not in self.isr
+            and broker not in self.refused
             and broker in alive
             and rules.may_join(follower, high_watermark, self.epoch_start, self._lag)
         ]

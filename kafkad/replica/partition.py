@@ -371,10 +371,13 @@ class Partition:
         if leading is not None and leading.followers:
             self._propose(leading.left_by(self.log.end_offset, self._parts.clock.monotonic_ms()))
             self._advance()  # those outside the ISR that have fallen behind are not waited for any more
+            leading.refused = frozenset()
 
     def brokers_changed(self) -> None:
-        """Followers that have died are not waited for any more, unless they are in the ISR."""
-        if self.leading is not None and self.leading.followers:
+        """Followers that have died are not waited for any more, unless they are in the ISR; one may have come back."""
+        leading = self.leading
+        if leading is not None and leading.followers:
+            leading.refused = frozenset()
             self._advance()
 
     def _propose(self, isr: tuple[int, ...] | None) -> None:

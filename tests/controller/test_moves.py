@@ -151,6 +151,7 @@ async def test_isr_refusals(cluster: Cluster) -> None:
         await alter(2, two.epoch - 1, {})
     assert refusal.value.code == ErrorCode.STALE_BROKER_EPOCH
     three = cluster.members[3].epoch
+    told = len(cluster[1].requests)
     for expected, members, leader_epoch, partition_epoch in (
         (ErrorCode.NOT_CONTROLLER, {2: -1, 3: -1}, 1, 1),
         (ErrorCode.NOT_CONTROLLER, {2: -1, 3: -1}, 0, 2),
@@ -173,6 +174,8 @@ async def test_isr_refusals(cluster: Cluster) -> None:
     unknown = (await alter(2, two.epoch, {NONE: wanted}))[NONE]
     assert isinstance(unknown, KafkaError)
     assert unknown.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await cluster.settle()
+    assert len(cluster[1].requests) == told, "of a refusal there is nothing to tell"
     # What is so already is a success, whatever the partition epoch: the answer to the first request was lost.
     assert isinstance((await alter(2, two.epoch, {A0: wanted}))[A0], PartitionState)
 

@@ -503,7 +503,14 @@ def test_a_refused_change_leaves_the_isr_as_it_was(made: Made) -> None:
     assert partition.high_watermark == 2
     partition.fetched_by(3, 1, 0)
     partition.fetched_by(3, 2, 0)
+    assert len(made.asked) == 1, "not with each of its fetches"
+    partition.brokers_changed()
+    partition.fetched_by(3, 2, 0)
     assert len(made.asked) == 2
+    partition.isr_kept(made.asked[-1])
+    partition.expel_laggards()
+    partition.fetched_by(3, 2, 0)
+    assert len(made.asked) == 3
 
 
 @pytest.mark.parametrize("how", ["refused", "dead", "behind"])
