@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
         "--brokers", metavar="N", help="start N brokers on this host, each on a core of its own (kafkad.brokers)"
     )
     made.add_argument("--check", action="store_true", help="check the configuration and exit; touches no data")
-    made.add_argument("--supervised", type=int, nargs=2, help=argparse.SUPPRESS)  # descriptors from the supervisor
+    made.add_argument("--supervised", type=int, nargs="+", help=argparse.SUPPRESS)  # descriptors from the supervisor
     made.add_argument("--version", action="version", version=f"kafkad {__version__}")
     return made
 

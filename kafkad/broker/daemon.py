@@ -160,6 +160,8 @@ class Daemon:
         address = config.http_listener
         endpoints = Endpoints(lambda: self._registry.pieces(), self._health, self._lifecycle.ready)
         if self._supervised is not None:
+            if self._supervised.http is None:
+                return None
             server = HttpServer(endpoints)
             await server.listen_on(self._supervised.http)
             return server

@@ -19,7 +19,6 @@ from kafkad.systemd import STOP_ALL
 log = logging.getLogger(__name__)
 
 BAD_CONFIGURATION = 2
-_SESSION_END_S = 5.0
 _SILENT_TICKS = 3
 
 
@@ -33,6 +32,8 @@ class BrokerProcess:
         environment: Mapping[str, str],
         store: EmbeddedStore,
         on_change: Callable[[], None],
+        *,
+        with_http: bool,
     ) -> None:
         self.broker_id = broker_id
         self.ready = False
@@ -46,7 +47,7 @@ class BrokerProcess:
         self._environment = environment
         self._store = store
         self._on_change = on_change
-        self._http = socket.create_server(("127.0.0.1", 0))
+        self._http = socket.create_server(("127.0.0.1", 0)) if with_http else None
         self._process: asyncio.subprocess.Process | None = None
         self._ends: list[float] = []
         self._silent_ticks = 0
@@ -69,7 +70,8 @@ class BrokerProcess:
             else:
                 await self._wait_to_restart(pid, code)
             self._on_change()
-        self._http.close()
+        if self._http is not None:
+            self._http.close()
 
     def stop(self) -> None:
         """Before a process has said anything it may know no signal yet, and SIGTERM ends it quietly."""
@@ -109,13 +111,15 @@ class BrokerProcess:
 
     async def ask(self, path: str) -> HttpAnswer | None:
         """None also when it does not run."""
-        return None if self._process is None else await ask(self._http.getsockname()[1], path)
+        if self._process is None or self._http is None:
+            return None
+        return await ask(self._http.getsockname()[1], path)
 
     async def _run(self) -> tuple[int, int]:
         """One life of the process: its id and exit code. Its session has ended then, too."""
         here, there = socket.socketpair()
         serving = asyncio.create_task(serve(self._store, here))
-        descriptors = there.fileno(), self._http.fileno()
+        descriptors = [there.fileno()] if self._http is None else [there.fileno(), self._http.fileno()]
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -135,12 +139,17 @@ class BrokerProcess:
             self.signal(signal.SIGTERM)
         code = await process.wait()
         self._process = None
-        await self._end(serving)
+        await self._end_session(here, serving)
         return process.pid, code
 
-    async def _end(self, serving: asyncio.Task[None]) -> None:
-        """The next process may not find the registration of this one."""
-        await asyncio.wait([serving], timeout=_SESSION_END_S)
+    async def _end_session(self, connection: socket.socket, serving: asyncio.Task[None]) -> None:
+        """The next process may not find the registration of this one. A process that this one left behind may still
+        have the other end of the connection; it counts no more."""
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+        stopping = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
         if not serving.done():
             serving.cancel()
             await asyncio.wait([serving])

@@ -149,7 +149,14 @@ class Supervisor:
         interval_s = self._notifier.watchdog_interval_s
         if interval_s is not None:
             environment["WATCHDOG_USEC"] = str(round(2 * interval_s * _MICROSECONDS))
-        return BrokerProcess(first_id + index, [*self._command, *words], environment, store, self._changed)
+        return BrokerProcess(
+            first_id + index,
+            [*self._command, *words],
+            environment,
+            store,
+            self._changed,
+            with_http=self._config.http_listener is not None,
+        )
 
     # -- while brokers run -----------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -153,6 +154,38 @@ class TestServed(MetaStoreContract):
             session = await RemoteSession.connect(here, lambda: None)
             self.opened.append(session)
             await session.create("/a")
+
+
+def test_a_session_whose_end_a_full_disk_refuses_ends_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkad.meta.served.SESSION_TICK_S", 0.01)
+    pwrite, full = os.pwrite, [False]
+
+    def write(fd: int, data: bytes, at: int) -> int:
+        if full[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(fd, data, at)
+
+    monkeypatch.setattr(os, "pwrite", write)
+
+    async def scenario() -> None:
+        store = EmbeddedStore.open(str(tmp_path), SystemClock())
+        here, there = socket.socketpair()
+        serving = asyncio.create_task(serve(store, there))
+        session = await RemoteSession.connect(here, lambda: None)
+        await session.create("/me", ephemeral=True)
+        full[0] = True
+        await session.close()
+        await asyncio.sleep(0.05)
+        assert not serving.done()
+        assert store.find("/me") is not None
+        full[0] = False
+        await asyncio.wait_for(serving, 5)
+        assert store.find("/me") is None
+        await store.close()
+
+    asyncio.run(scenario())
 
 
 BROKER = """
