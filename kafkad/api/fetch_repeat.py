@@ -132,3 +132,4 @@ class RepeatedFetch:
         followed.wanted = Wanted(index, leader_epoch, offset, last_fetched_epoch, start_offset, max_bytes)
         followed.high_watermark = high_watermark
         followed.log_start_offset = log_start_offset
+        session.moved[followed] = None

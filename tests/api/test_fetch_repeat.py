@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kafkad.api.fetch import FetchApi
@@ -127,7 +127,21 @@ async def _change(partition: Partition, kind: str, number: int) -> None:
         partition.append(memoryview(marker), 0, len(marker), BATCH_HEADER.unpack_from(marker))
 
 
+GOING_BACK = Reader(
+    version=7,
+    in_session=True,
+    isolation_level=0,
+    max_wait_ms=0,
+    min_bytes=0,
+    max_bytes=1,
+    partition_max_bytes=1,
+    states_epoch=False,
+)
+"""From the end of the log, where there was nothing to say."""
+
+
 @given(reader=READERS, steps=STEPS)
+@example(GOING_BACK, [("fetch", 0), ("fetch", 0), ("fetch", 60), ("fetch", 0), ("say nothing", 0)])
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_ways_answer_the_same_bytes(module_broker: OneBroker, reader: Reader, steps: list[Step]) -> None:
     broker, name = module_broker, f"t{next(_topics)}"
