@@ -15,6 +15,7 @@ from kafkad.replica.fetchers import Fetchers, FetcherSettings
 from kafkad.replica.fetching import FetchLimits
 from kafkad.replica.isr_changes import AlterIsr, IsrChanges
 from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.mending import Mender
 from kafkad.timers import Timers
 
 
@@ -32,6 +33,8 @@ class Replication:
         self._replicas = replicas
         self.fetchers = Fetchers(replicas, connect, fetcher_settings(config), clock, timers)
         self.isr_changes = IsrChanges(replicas, alter_isr, clock, timers)
+        self._mender = Mender(replicas, connect, clock, timers)
+        self._mender.start()
         replicas.on_roles_changed = self.fetchers.follow
         replicas.metadata.on_brokers_changed = self._brokers_changed
         replicas.parts.on_isr_change = self.isr_changes.want
@@ -52,6 +55,7 @@ class Replication:
         parts.follower_quota.bytes_per_second = config.long("follower.replication.throttled.rate")
 
     async def stop(self) -> None:
+        await self._mender.stop()
         await self.fetchers.stop()
         await self.isr_changes.stop()
 

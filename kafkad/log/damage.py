@@ -53,6 +53,12 @@ class Damages:
         self._found[place] = tp, damage
         return True
 
+    def mended(self, path: str, start: int, end: int) -> None:
+        """The bytes from `start` to `end` of that file are sound again."""
+        self._found = {
+            place: found for place, found in self._found.items() if place[0] != path or not start <= place[1] < end
+        }
+
     def forget(self, tp: TopicPartition) -> None:
         """The partition was deleted, or has another log."""
         self._found = {place: found for place, found in self._found.items() if found[0] != tp}

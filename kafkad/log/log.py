@@ -42,6 +42,7 @@ from kafkad.wire.records import (
     MAGIC,
     MAX_TIMESTAMP,
     PRODUCER_ID,
+    TRANSACTIONAL,
     Header,
     RecordsError,
 )
@@ -193,6 +194,30 @@ class Log:
     def damage(self) -> list[tuple[Segment, Hole]]:
         """Damage that recovery found before the tail. Reads of these offsets are refused, all others served."""
         return self._segments.holes
+
+    @property
+    def is_damaged(self) -> bool:
+        return self._segments.damaged_from != NOWHERE
+
+    def mend(self, segment: Segment, hole: Hole, records: bytes) -> bool:
+        """Write the batches that another replica has for a hole of `damage`, which the caller has checked, and serve
+        them. False if they are served only after the next start, which reads all from there on: ends of transactions
+        among them may say how to read what follows.
+
+        Nobody reads the bytes meanwhile, and a crash leaves a hole.
+        """
+        assert len(records) == hole.end - hole.start
+        view = memoryview(records)
+        with disk_errors(self.directory, "mending damage"):
+            if self._pwrite(segment.file.fd, view, hole.start) != len(records):
+                raise short_write()
+            segment.files.sync(segment.file.fd)
+        if any(batch.header[ATTRIBUTES] & TRANSACTIONAL for batch in copied_batches(view, hole.first, None)):
+            return False
+        segment.holes = tuple(other for other in segment.holes if other != hole)
+        segment.rebuild_indexes()
+        self._segments = Segments(self._segments.all)
+        return True
 
     @property
     def recovery_point(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from kafkad.config import LogConfig
@@ -224,10 +224,13 @@ class ReplicaManager:
         ):
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if known is not None and state.leader_epoch <= known.leader_epoch:
-            return ErrorCode.STALE_CONTROLLER_EPOCH
+            gives_way = known.is_leader and self._is_to_be_mended(known, known.role.isr)
+            return ErrorCode.KAFKA_STORAGE_ERROR if gives_way else ErrorCode.STALE_CONTROLLER_EPOCH
         try:
             partition = known or self._open(tp, topic.topic_id, state.is_new)
             if not self.lost_tails.may_take(partition, state):
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if known is None and state.leader == self.broker_id and self._is_to_be_mended(partition, state.isr):
                 return ErrorCode.KAFKA_STORAGE_ERROR
             before = len(partition.role.isr) if partition.is_leader else len(state.isr)
             self.isr_shrinks += len(state.isr) < before
@@ -254,6 +257,14 @@ class ReplicaManager:
             log.error("cannot become leader or follower of %s: %s", tp, error)
             return error.code
         return ErrorCode.NONE
+
+    def _is_to_be_mended(self, partition: Partition, isr: Collection[int]) -> bool:
+        """True if the log is damaged and another replica in sync can lead, so that this one can be mended from it."""
+        if not partition.log.is_damaged or len(isr) < 2:
+            return False
+        self.lost_tails.refused.add(partition.tp)
+        log.error("%s has to be led elsewhere: the damaged log here is mended from another replica", partition.tp)
+        return True
 
     def _open(self, tp: TopicPartition, topic_id: bytes, is_new: bool) -> Partition:
         config = self._topic_config(tp.topic)

@@ -246,6 +246,32 @@ def test_a_tail_is_what_comes_after_the_recovery_point(home: Home) -> None:
     assert (hole.first, hole.next) == (4, 5)
 
 
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_hole_is_filled_with_the_bytes_of_another_replica(home: Home, transactional: bool) -> None:
+    log = home.open()
+    for sequence in range(60):
+        kind = {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence} if transactional else {}
+        append(log, batch(b"x" * 200, transactional=transactional, **kind))
+    second = log.segments[1]
+    path, position = second.path(".log"), second.locate(second.base + 3)
+    log.close(clean=False)
+    with open(path, "r+b") as file:
+        whole = file.read()
+        file.seek(position + 80)
+        file.write(b"!!")
+    log = home.open(clean=False)
+    [(segment, hole)] = log.damage
+    assert log.mend(segment, hole, whole[hole.start : hole.end]) is not transactional
+    with open(path, "rb") as file:
+        assert file.read() == whole
+    assert log.is_damaged is transactional
+    if transactional:
+        log.close(clean=False)
+        log = home.open(clean=False)
+    assert not log.is_damaged
+    assert [record.offset for record in records(log, 0)] == list(range(60))
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "noise"])
 def test_indexes_are_no_truth(home: Home, suffix: str, damage: str) -> None:

@@ -1,0 +1,146 @@
+"""Mends damaged stretches of logs on followers: fetches the same batches from the leader and writes them in place.
+
+Logs with a damaged stretch (`Log.damage`) are looked at every few seconds. The batches are asked for as a consumer
+asks, for a follower's own fetches say how far it is; so they are committed, and the same on every replica. They have to
+fill the stretch exactly, pass their checksums, and have the offsets that are missing.
+
+A leader has nobody to ask: while others are in sync it gives the leadership away, by answering KAFKA_STORAGE_ERROR to
+the LeaderAndIsr as in `lost_tails`, and mends as a follower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from kafkad.clock import Clock
+from kafkad.errors import KafkaError
+from kafkad.log.copied import copied_batches
+from kafkad.log.indexed import Hole
+from kafkad.model import BrokerInfo
+from kafkad.names import TopicPartition
+from kafkad.net.client import Link, LinkError
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.partition import Partition
+from kafkad.timers import Timers, sleep
+from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+
+log = logging.getLogger(__name__)
+
+LOOK_MS = 5_000
+LARGEST = 64 * 1024 * 1024
+"""Stretches that are larger stay: all of one is in memory while it is mended."""
+_TIMEOUT_MS = 30_000
+_NO_SESSION = -1
+
+
+class Mender:
+    def __init__(
+        self, replicas: ReplicaManager, connect: Callable[[BrokerInfo], Link], clock: Clock, timers: Timers
+    ) -> None:
+        self._replicas = replicas
+        self._connect = connect
+        self._clock = clock
+        self._timers = timers
+        self._given_up: set[tuple[str, Hole]] = set()
+        """Stretches that the leader has no fitting batches for, or that wait for the next start."""
+        self._asked: set[TopicPartition] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        while True:
+            await sleep(LOOK_MS, self._clock, self._timers)
+            damaged = [each for each in self._replicas if each.log.is_damaged]
+            self._give_way([each for each in damaged if each.is_leader and len(each.role.isr) > 1])
+            for partition in damaged:
+                try:
+                    await self._mend(partition)
+                except LinkError as error:
+                    log.warning("cannot mend %s now; trying again: %s", partition.tp, error)
+                except KafkaError as error:
+                    log.error("cannot mend %s: %s", partition.tp, error)
+                except Exception:
+                    log.exception("internal error while mending %s", partition.tp)
+
+    def _give_way(self, led: list[Partition]) -> None:
+        """Have the controller ask again about what is led here although it is damaged, once for each."""
+        new = {partition.tp for partition in led} - self._asked
+        if new:
+            self._asked |= new
+            self._replicas.on_replicas_changed()
+
+    async def _mend(self, partition: Partition) -> None:
+        if partition.following is None:
+            return
+        leader = self._replicas.metadata.brokers.get(partition.role.leader)
+        if leader is None:
+            return
+        for segment, hole in partition.log.damage:
+            place = segment.path(""), hole
+            if place in self._given_up or hole.end - hole.start > LARGEST:
+                continue
+            records = await self._fetched(partition, leader, hole)
+            if partition.following is None or partition.failure is not None:
+                return
+            if records is None:
+                log.error(
+                    "%s: broker %d, its leader, has other batches for offsets %d to %d; the damage stays",
+                    *(partition.tp, leader.id, hole.first, hole.next - 1),
+                )
+                self._given_up.add(place)
+                continue
+            readable = partition.log.mend(segment, hole, records)
+            self._given_up |= set() if readable else {place}
+            self._replicas.logs.damages.mended(segment.path(".log"), hole.start, hole.end)
+            log.warning(
+                "mended %s: %d bytes, offsets %d to %d, are as on broker %d again%s",
+                *(partition.tp, len(records), hole.first, hole.next - 1, leader.id),
+                "" if readable else "; there are transactions in them: they are served after the next start",
+            )
+
+    async def _fetched(self, partition: Partition, leader: BrokerInfo, hole: Hole) -> bytes | None:
+        """The bytes for the stretch; None if the leader has not exactly as many. Raises LinkError, KafkaError."""
+        size = hole.end - hole.start
+        found = bytearray()
+        offset = hole.first
+        link = self._connect(leader)
+        try:
+            while len(found) < size:
+                response: FetchResponse = await link.call(_request(partition, offset, size), timeout_ms=_TIMEOUT_MS)
+                [data] = [each for topic in response.responses for each in topic.partitions]
+                if data.error_code:
+                    raise LinkError(f"broker {leader.id} answers error {data.error_code}")
+                batches = memoryview(data.records or b"")
+                before = len(found)
+                for batch in copied_batches(batches, offset, None):
+                    if batch.last_offset >= hole.next:
+                        break
+                    found += batches[batch.at : batch.at + batch.size]
+                    offset = batch.last_offset + 1
+                if len(found) == before:
+                    break
+        except ValueError as error:
+            raise LinkError(f"broker {leader.id} sent what cannot be used: {error}") from None
+        finally:
+            link.close()
+        return bytes(found) if len(found) == size else None
+
+
+def _request(partition: Partition, offset: int, size: int) -> FetchRequest:
+    asked = FetchPartition(
+        partition=partition.tp.partition,
+        current_leader_epoch=partition.leader_epoch,
+        fetch_offset=offset,
+        partition_max_bytes=size,
+    )
+    topic = FetchTopic(topic=partition.tp.topic, topic_id=partition.log.topic_id, partitions=[asked])
+    return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=size, session_epoch=_NO_SESSION, topics=[topic])
