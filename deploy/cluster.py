@@ -142,7 +142,7 @@ class Cluster:
             self._brokers[broker] = Program(f"broker {broker}", _broker_command(options, broker))
         bootstrap = ",".join(f"127.0.0.1:{options.port + i}" for i in range(options.brokers))
         say("cluster", f"connect to {bootstrap}; data in {options.directory}; Ctrl-C stops everything")
-        say("cluster", f"look at it with: kctl --bootstrap-server {bootstrap} broker list")
+        say("cluster", f"look at it with: kctl -b {bootstrap} brokers list")
 
     def _until_it_serves(self, zookeeper: Program) -> None:
         end = time.monotonic() + _START_S
