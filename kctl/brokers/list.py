@@ -15,9 +15,7 @@ COLUMNS = (
     Column("port", "Its port.", "number", wide=True),
     Column("rack", "Its rack."),
     Column("version", "The release of Kafka that serves the same APIs.", header="VERSION(API)"),
-    Column(
-        "kafkad", "The release of kafkad; none of another Kafka, or where its settings cannot be asked for.", wide=True
-    ),
+    Column("kafkad", "The release of kafkad; none of another Kafka, or where its settings cannot be asked for."),
     Column("leaders", "Partitions it leads.", "number"),
     Column("partitions", "Partitions it holds a replica of.", "number"),
     Column("out_of_sync", "Partitions it holds a replica of that is not in sync.", "number", wide=True),
@@ -40,7 +38,7 @@ def list_brokers(session: Session) -> int:
     """List brokers with what they lead and hold.
 
     Brokers that are down are listed as long as they hold replicas. Kafka brokers do not report their version, so the
-    Kafka release that serves the same APIs is shown; kafkad's own version is in -o wide and json.
+    Kafka release that serves the same APIs is shown. KAFKAD is kafkad's own version; other Kafka brokers have none.
 
     Example: kctl brokers list
     """

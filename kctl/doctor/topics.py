@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafkad.names import GROUPS_TOPIC, TopicPartition
@@ -119,17 +119,32 @@ def min_isr_settings(facts: Facts) -> Iterator[Finding]:
 
 def shared_racks(facts: Facts) -> Iterator[Finding]:
     racks = {broker.id: broker.rack for broker in facts.brokers if broker.rack is not None}
-    there = len(set(racks.values()))
-    if there < 2:
-        return
+    doubled = _sharing(facts, racks)
+    if doubled:
+        there = len(set(racks.values()))
+        summary = f"{counted(len(doubled), 'partition')} with replicas in one rack, though there are {there}"
+        yield Finding(Severity.WARN, summary, doubled, "kctl partitions plan --rack-aware strict")
+
+
+def shared_hosts(facts: Facts) -> Iterator[Finding]:
+    hosts = {broker.id: broker.host for broker in facts.brokers if broker.host is not None}
+    doubled = _sharing(facts, hosts)
+    if doubled:
+        there = len(set(hosts.values()))
+        summary = f"{counted(len(doubled), 'partition')} with replicas on one host, though there are {there}"
+        fix = "give the brokers of a host one broker.rack, then kctl partitions plan --rack-aware strict"
+        yield Finding(Severity.WARN, summary, doubled, fix)
+
+
+def _sharing(facts: Facts, places: Mapping[int, str]) -> tuple[str, ...]:
+    """Partitions with two replicas in one place, though there are enough."""
+    there = len(set(places.values()))
     doubled = []
     for where, one in _partitions(facts):
-        own = [racks[broker] for broker in one.replica_nodes if broker in racks]
+        own = [places[broker] for broker in one.replica_nodes if broker in places]
         if len(set(own)) < min(len(own), there):
             doubled.append(str(where))
-    if doubled:
-        summary = f"{counted(len(doubled), 'partition')} with replicas in one rack, though there are {there}"
-        yield Finding(Severity.WARN, summary, tuple(doubled), "kctl partitions plan --rack-aware strict")
+    return tuple(doubled) if there > 1 else ()
 
 
 def unclean(facts: Facts) -> Iterator[Finding]:
@@ -169,6 +184,7 @@ CHECKS = (
     Check("single-replica", "Topics that one broker takes with it.", single_replica),
     Check("min-isr-settings", "min.insync.replicas that leaves no room for a failure.", min_isr_settings, (SETTINGS,)),
     Check("shared-racks", "Partitions with replicas in the same rack.", shared_racks),
+    Check("shared-hosts", "Partitions with replicas on the same host.", shared_hosts),
     Check("unclean-elections", "Topics whose leaders may be elected uncleanly.", unclean, (SETTINGS,)),
     Check("clocks", "Records with timestamps that are still to come.", from_the_future, (NEWEST,)),
     Check("hanging-transactions", "Transactions that nobody will end.", hanging, (TRANSACTIONS,)),

@@ -83,7 +83,8 @@ def describe(
 
     A "!" after the leader means that it is not the preferred leader. HEALTH is ok, or some of offline, under-min-isr
     (fewer in-sync replicas than min.insync.replicas: writes with acks=all fail), at-min-isr, under-replicated,
-    not-preferred, moving, rack-unaware. Without names it describes all topics except internal ones, without offsets.
+    not-preferred, moving, rack-unaware, same-host (replicas share a rack or a host though there are enough).
+    Without names it describes all topics except internal ones, without offsets.
 
     Example: kctl topics describe orders
     """
@@ -130,7 +131,7 @@ _WORTH_A_LOOK = {"offline", "under-min-isr", "at-min-isr", "under-replicated"}
 
 
 def _fine(partition: PartitionDetails) -> bool:
-    """Moving, led by another broker, or all in one rack: not as it should be, but nothing is at risk now."""
+    """Moving, led by another broker, or two in one place: not as it should be, but nothing is at risk now."""
     return not _WORTH_A_LOOK & set(partition.health)
 
 

@@ -115,13 +115,15 @@ def topic_details(
     offsets = _offsets(session, topics) if with_offsets else {}
     moving = _moving(session, everything)
     capped = caps_min_isr(session.connection().versions)
-    racks = {broker.id: broker.rack for broker in session.cluster.brokers.values()}
+    brokers = session.cluster.brokers.values()
+    racks = {broker.id: broker.rack for broker in brokers}
+    hosts = {broker.id: broker.host for broker in brokers}
     found = []
     for name, topic in topics.items():
         entries = configs.get(name, [])
         min_isr = min_isr_of(entries)
         needed = Needed(min_isr, capped)
-        facts = TopicHealthFacts(needed, racks, moving.get(name, frozenset()))
+        facts = TopicHealthFacts(needed, racks, moving.get(name, frozenset()), hosts)
         partitions = [
             _partition(name, partition, sizes, offsets, facts)
             for partition in sorted(topic.partitions, key=lambda p: p.partition_index)

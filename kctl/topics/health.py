@@ -65,6 +65,8 @@ class TopicHealthFacts(NamedTuple):
     """The rack of each broker that is there."""
     moving: frozenset[int] = frozenset()
     """The topic's partitions that are on their way to other brokers."""
+    hosts: Mapping[int, str | None] = {}
+    """The host of each broker, as clients reach it."""
 
 
 def partition_health(partition: MetadataResponsePartition, facts: TopicHealthFacts) -> list[str]:
@@ -84,16 +86,18 @@ def partition_health(partition: MetadataResponsePartition, facts: TopicHealthFac
         words.append("not-preferred")
     if partition.partition_index in facts.moving:
         words.append("moving")
-    if is_rack_unaware(replicas, facts.racks):
+    if share_needlessly(replicas, facts.racks):
         words.append("rack-unaware")
+    if share_needlessly(replicas, facts.hosts):
+        words.append("same-host")
     return words or ["ok"]
 
 
-def is_rack_unaware(replicas: Sequence[int], racks: Mapping[int, str | None]) -> bool:
-    """True if replicas share a rack although there are racks enough; False if some rack is unknown."""
-    if len(replicas) < 2 or None in racks.values() or any(broker not in racks for broker in replicas):
+def share_needlessly(replicas: Sequence[int], places: Mapping[int, str | None]) -> bool:
+    """True if replicas share a rack, or a host, although there are enough; False if the place of some is unknown."""
+    if len(replicas) < 2 or None in places.values() or any(broker not in places for broker in replicas):
         return False
-    return len({racks[broker] for broker in replicas}) < min(len(replicas), len(set(racks.values())))
+    return len({places[broker] for broker in replicas}) < min(len(replicas), len(set(places.values())))
 
 
 def replication(partitions: Iterable[MetadataResponsePartition]) -> int:

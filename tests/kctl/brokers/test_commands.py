@@ -59,7 +59,8 @@ def test_describe(on_broker: Kctl) -> None:
     assert row["kafkad"] == __version__
     (listed,) = json.loads(on_broker("brokers", "list", "-o", "json").out)["items"]
     assert (listed["kafkad"], listed["version"]) == (__version__, row["version"])
-    assert "VERSION(API)" in on_broker("brokers", "list").out
+    header, line = on_broker("brokers", "list").out.splitlines()
+    assert header.split()[3:5] == ["VERSION(API)", "KAFKAD"] and line.split()[4] == __version__
     assert row["log_dirs"][0]["error"] is None
     assert {"name": "broker.id", "value": "1", "source": "file"} in row["configs"]
     ran = on_broker("brokers", "describe", 7)

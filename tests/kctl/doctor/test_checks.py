@@ -178,6 +178,15 @@ def test_replicas_in_one_rack() -> None:
     assert found(spread, "shared-racks") == [], "three replicas cannot be in more than the two racks there are"
 
 
+def test_replicas_on_one_host() -> None:
+    brokers = tuple(broker(number)._replace(host=host) for number, host in ((1, "x"), (2, "x"), (3, "y")))
+    topics = (topic("t", (1, [1, 2], [1, 2])), topic("spread", (1, [1, 3], [1, 3]), (1, [1, 2, 3], [1, 2, 3])))
+    (finding,) = found(HEALTHY._replace(brokers=brokers, topics=topics), "shared-hosts")
+    assert (finding.items, finding.severity) == (("t-0",), Severity.WARN)
+    one_host = tuple(each._replace(host="x") for each in brokers)
+    assert found(HEALTHY._replace(brokers=one_host, topics=topics), "shared-hosts") == [], "there is no other"
+
+
 def test_throttles_and_moves() -> None:
     setting = Setting("broker", "1", "leader.replication.throttled.rate")
     move = Transfer(TopicPartition("t", 0), (1,), (2,))

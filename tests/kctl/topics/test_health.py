@@ -6,7 +6,7 @@ import pytest
 
 from kafkad.wire.messages.metadata import MetadataResponsePartition
 from kctl.brokers.release import caps_min_isr
-from kctl.topics.health import Needed, TopicHealthFacts, is_rack_unaware, partition_health, topic_health
+from kctl.topics.health import Needed, TopicHealthFacts, partition_health, share_needlessly, topic_health
 
 RACKS = {1: "a", 2: "b", 3: "c"}
 
@@ -56,7 +56,14 @@ def test_moving() -> None:
     ],
 )
 def test_racks(replicas: list[int], racks: Mapping[int, str | None], expected: bool) -> None:
-    assert is_rack_unaware(replicas, racks) is expected
+    assert share_needlessly(replicas, racks) is expected
+
+
+def test_replicas_on_one_host_though_there_are_enough() -> None:
+    hosts = {1: "x", 2: "x", 3: "y"}
+    facts = TopicHealthFacts(Needed(1, capped=True), {1: None, 2: None, 3: None}, hosts=hosts)
+    assert partition_health(partition(1, [1, 2], [1, 2]), facts) == ["same-host"]
+    assert partition_health(partition(1, [1, 3], [1, 3]), facts) == ["ok"]
 
 
 def test_under_min_isr_is_strict() -> None:
