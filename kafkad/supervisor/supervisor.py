@@ -21,6 +21,7 @@ from kafkad.log.files import Files
 from kafkad.meta.embedded import EmbeddedStore, lost_store
 from kafkad.meta.journal import JournalError
 from kafkad.meta.left_brokers import partitions_left_behind
+from kafkad.meta.znodes import ClusterId
 from kafkad.metrics import Family, Registry
 from kafkad.net import http
 from kafkad.net.http import Condition, Endpoints, HttpServer
@@ -130,14 +131,20 @@ class Supervisor:
         return store
 
     async def _first_id(self, store: EmbeddedStore) -> int:
-        """The id that is set, or that of the broker whose directory this has been, or 0."""
-        first = self._config.broker_id
+        """The id that is set, or that of the broker whose directories these have been, or 0."""
         paths = (os.path.join(path, META_PROPERTIES) for path in self._config.log_dirs)
-        found = (meta for path in paths if (meta := read_meta_properties(path, Files())) is not None)
+        known = [meta for path in paths if (meta := read_meta_properties(path, Files())) is not None]
+        session = store.session()
+        if known and await session.exists(ClusterId.PATH) is None:
+            raise CannotStart(
+                f"{self._config.log_dirs[0]} has been used before, perhaps by Kafka, and has no metadata store yet. "
+                "Start kafkad without kafkad.brokers once: it adopts the topics that it finds. Then start several"
+            )
+        first = self._config.broker_id
         if first < 0:
-            first = next((meta.broker_id for meta in found), 0)
+            first = known[0].broker_id if known else 0
         ids = range(first, first + self._config.int("kafkad.brokers"))
-        problem = await partitions_left_behind(store.session(), self._config.log_dirs, ids)
+        problem = await partitions_left_behind(session, self._config.log_dirs, ids)
         if problem is not None:
             raise CannotStart(problem)
         return first

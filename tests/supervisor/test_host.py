@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from kafkad.meta.embedded import FILE_NAME
 from tests.broker import KafkadProcess
 from tests.clients.asker import Asker
 
@@ -224,6 +225,25 @@ def test_the_directory_of_one_broker_becomes_the_first_of_several_and_back(tmp_p
         eventually(lambda: "new" not in admin.list_topics(timeout=10).topics, "the topic to be gone")
     with single:
         assert len(consume(single.bootstrap, "old", 0, 6)) == 6
+
+
+def test_directories_of_kafka_are_adopted_by_one_broker_first(tmp_path: Path) -> None:
+    single = KafkadProcess(tmp_path)
+    with single:
+        asker = Asker(single.port)
+        asker.create("old")
+        asker.client.close()
+    (single.log_directory() / FILE_NAME).unlink()  # as if Kafka had written the rest
+    host = Host(tmp_path, 2, {"broker.id": ""})
+    host.start(wait=False)
+    assert host.process is not None
+    assert host.process.wait(20) == 1
+    assert "Start kafkad without kafkad.brokers once: it adopts the topics that it finds" in host.log
+    assert (single.log_directory() / "old-0").is_dir()
+    with single:
+        assert "adopted 1 topics" in single.log
+    with host:
+        assert consume(host.bootstrap, "old", 0, 6)
 
 
 def test_systemd_hears_once_for_all_and_a_reload_reaches_each_broker(
