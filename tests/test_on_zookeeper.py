@@ -181,6 +181,19 @@ def test_a_second_broker_with_the_same_id_is_refused_and_the_first_goes_on(clust
             asker.create("t")
 
 
+def test_directories_of_a_cluster_that_zookeeper_does_not_have_are_refused(cluster: Cluster) -> None:
+    """A wrong path, or a ZooKeeper without its data."""
+    kafkad = cluster.kafkad().start()
+    assert kafkad.stop() == 0
+    kafkad.settings["zookeeper.connect"] += "/wrong"
+    kafkad.start(wait=False)
+    assert kafkad.process is not None
+    assert kafkad.process.wait(30) == 1
+    assert "/wrong, /cluster/id: does not exist, and this broker belongs to cluster " in kafkad.log
+    assert "is the path after the servers right?" in kafkad.log
+    assert cluster.zookeeper.exists("/wrong/brokers") is None
+
+
 def test_sigterm_ends_the_wait_for_the_old_session_at_once(cluster: Cluster) -> None:
     kafkad = cluster.kafkad(zookeeper_session_timeout_ms="30000").start()
     kafkad.kill()

@@ -30,6 +30,7 @@ from kafkad.broker.supervised import Supervised
 from kafkad.broker.takeover import tell_of_damage, tell_of_offline
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError, ZooKeeperAddress
+from kafkad.controller.registration import OtherCluster, refuse_other_cluster
 from kafkad.log.checkpoint import CheckpointError
 from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
 from kafkad.log.loading import DuplicatePartitionError, LoadingStopped
@@ -38,7 +39,7 @@ from kafkad.log.open_files import LimitedFiles
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.journal import JournalError
 from kafkad.meta.left_brokers import partitions_left_behind
-from kafkad.meta.store import ConnectionLoss, MetaError
+from kafkad.meta.store import ConnectionLoss, MetaError, MetaStore
 from kafkad.metrics import Registry
 from kafkad.net import http
 from kafkad.net.http import Condition, Endpoints, HttpServer
@@ -212,7 +213,23 @@ class Daemon:
             raise StartError(
                 f"cannot begin a session with ZooKeeper within {timeout_ms} ms: {error}; {advice}"
             ) from error
+        await self._refuse_lost_cluster(store, address)
         return MetadataStore(session=store, collect=store.collect)
+
+    async def _refuse_lost_cluster(self, store: MetaStore, address: ZooKeeperAddress) -> None:
+        """A ZooKeeper without the cluster of the log directories has lost its data, or is the wrong one. To begin a new
+        cluster in it would leave all partitions behind, for one broker after the other."""
+        known, _ = self._logs.identity()
+        if known is None:
+            return
+        try:
+            await refuse_other_cluster(store, known)
+        except OtherCluster as error:
+            await store.close()
+            where = address.servers + address.root
+            raise StartError(
+                f"in ZooKeeper at {where}, {error}; see zookeeper.connect: is the path after the servers right?"
+            ) from error
 
     async def _open_embedded(self, directory: str) -> EmbeddedStore:
         refuse_lost_store(directory, self._logs.directories)

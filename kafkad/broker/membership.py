@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kafkad.clock import Clock
-from kafkad.controller.registration import Occupied, register
-from kafkad.meta.store import ConnectionLoss, MetaStore, NoNode, SessionExpired, SessionState
+from kafkad.controller.registration import Occupied, refuse_other_cluster, register
+from kafkad.meta.store import ConnectionLoss, MetaError, MetaStore, NoNode, SessionExpired, SessionState
 from kafkad.meta.znodes import Broker as Registration
 from kafkad.timers import Timers, sleep
 
@@ -46,6 +46,7 @@ class Membership:
         patience_ms: int,
         on_epoch: Callable[[int], None],
         followers: Sequence[Follower],
+        cluster_id: str,
         halt: Callable[[str], None],
     ) -> None:
         """`patience_ms` is how long to wait for a registration that this broker's last process left behind: longer
@@ -57,6 +58,7 @@ class Membership:
         self._patience_ms = patience_ms
         self._on_epoch = on_epoch
         self._followers = followers
+        self._cluster_id = cluster_id
         self._halt = halt
         self._session = 0
         self._expired = False
@@ -128,10 +130,11 @@ class Membership:
             try:
                 await self._store.renew()
                 self._expired = False
+                await refuse_other_cluster(self._store, self._cluster_id)
                 await self._register()
                 for follower in self._followers:
                     await follower.session_renewed()
-            except (ConnectionLoss, SessionExpired) as error:
+            except MetaError as error:
                 log.warning("this broker could not register again; retrying: %s", error)
             except DuplicateBroker:
                 raise

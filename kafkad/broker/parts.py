@@ -447,6 +447,7 @@ def _membership(platform: Platform, loaded: Loaded, replicas: ReplicaManager, fo
         patience_ms=platform.store.session_timeout_ms * 3 // 2 if loaded.was_here else 0,
         on_epoch=on_epoch,
         followers=followers,
+        cluster_id=loaded.cluster_id,
         halt=platform.halt,
     )
 

@@ -8,7 +8,7 @@ import os
 from typing import NamedTuple
 
 from kafkad.meta.readable import readable, required
-from kafkad.meta.store import Create, MetaStore, MultiFailed, NodeExists, NoNode, Set, Stat, ensure_path
+from kafkad.meta.store import Create, MetaError, MetaStore, MultiFailed, NodeExists, NoNode, Set, Stat, ensure_path
 from kafkad.meta.znodes import PERSISTENT, Broker, ClusterId
 from kafkad.names import id_text
 
@@ -34,6 +34,22 @@ async def cluster_id(store: MetaStore, known: str | None = None) -> str:
         await store.create(ClusterId.PATH, ClusterId.encode(known or id_text(os.urandom(16))))
     data, _ = await store.get(ClusterId.PATH)
     return required(ClusterId.PATH, lambda: ClusterId.decode(data))
+
+
+class OtherCluster(MetaError):
+    """The store is not that of the cluster to which the broker belongs."""
+
+
+async def refuse_other_cluster(store: MetaStore, mine: str) -> None:
+    """OtherCluster where the store has lost its data, or is another's: a broker that joined it would be a stranger.
+
+    Its partitions are in no node there, and the first controller would know nothing of any.
+    """
+    if await store.exists(ClusterId.PATH) is None:
+        raise OtherCluster(ClusterId.PATH, f"does not exist, and this broker belongs to cluster {mine}")
+    found = await cluster_id(store)
+    if found != mine:
+        raise OtherCluster(ClusterId.PATH, f"is {found}, and this broker belongs to cluster {mine}")
 
 
 async def prepare(store: MetaStore) -> None:

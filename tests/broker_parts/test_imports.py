@@ -12,9 +12,11 @@ LATER = {
     "kafkad.cleaner.worker": "a worker process compacts",
     "kafkad.broker.replication": "there is no other broker",
     "kafkad.controller.remote": "there is no other broker",
+    "kafkad.meta.zookeeper": "there is no ZooKeeper",
     "kafkad.net.client": "there is no other broker",
     "kafkad.replica.fetchers": "there is no other broker",
     "kafkad.replica.isr_changes": "there is no other broker",
+    "kazoo": "there is no ZooKeeper",
     "pathlib": "takes as long as ten modules of ours",
 }
 

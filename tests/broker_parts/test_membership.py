@@ -9,15 +9,16 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kafkad.broker.membership import DuplicateBroker, Membership
-from kafkad.controller.registration import prepare, register
+from kafkad.controller.registration import cluster_id, prepare, register
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.store import ConnectionLoss, SessionExpired
-from kafkad.meta.znodes import Broker
+from kafkad.meta.znodes import Broker, ClusterId
 from kafkad.model import BrokerInfo, Endpoint
 from kafkad.timers import Timers
 from tests.fakes import FakeClock
 
 HERE, ELSEWHERE = "here", "elsewhere"
+CLUSTER = "Jh2Wm3JjTRWIVYq4X8V7Cg"
 PATIENCE_MS = 27_000
 
 
@@ -61,6 +62,7 @@ class Scene:
             patience_ms=patience_ms,
             on_epoch=self.epochs.append,
             followers=[self.follower],
+            cluster_id=CLUSTER,
             halt=self.halted.append,
         )
 
@@ -88,6 +90,7 @@ def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         async def whole() -> None:
             made = Scene()
             await prepare(made.session)
+            await cluster_id(made.session, CLUSTER)
             await test(made, **fixtures)
             await made.membership.stop()
 
@@ -198,6 +201,25 @@ async def test_an_error_that_nobody_expects_is_told_and_does_not_end_the_members
     assert "not a znode of Kafka's" in caplog.text
     await scene.pass_ms(1_000)
     assert scene.follower.renewed == 1
+
+
+@scene
+async def test_a_store_that_has_lost_the_cluster_is_not_joined(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """Somebody may bring its data back."""
+    await scene.membership.join()
+    other = scene.store.session()
+    await other.delete(ClusterId.PATH)
+    await scene.session.expire()
+    await turns()
+    assert f"/cluster/id: does not exist, and this broker belongs to cluster {CLUSTER}" in caplog.text
+    await cluster_id(other, "another")
+    await scene.pass_ms(1_000)
+    assert f"/cluster/id: is another, and this broker belongs to cluster {CLUSTER}" in caplog.text
+    assert await scene.registered() is None
+    await other.set(ClusterId.PATH, ClusterId.encode(CLUSTER))
+    await scene.pass_ms(1_000)
+    assert await scene.registered() == scene.session.session_id
+    assert scene.halted == []
 
 
 class LastingSession(EmbeddedSession):
