@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
@@ -196,3 +198,23 @@ def test_where_histories_part(tmp_path: Path, epoch: int, leader_end: int, cut: 
         epochs.assign(known, start)
     assert cut_offset(epochs, 30, epoch, leader_end) == cut
     assert cut_offset(LeaderEpochs(str(tmp_path), Files()), 30, epoch, leader_end) == min(leader_end, 30)
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=6), st.integers(0, 500))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_a_leader_sends_is_taken_whole_or_refused(
+    partition: Partition, damage: list[tuple[int, int]], length: int
+) -> None:
+    """A log that cannot be read afterwards would fail when the fixture ends."""
+    follower = following(partition)
+    base = follower.position.offset
+    data = bytearray(b"".join(bytes(sent(base + 2 * i, 2, 4)) for i in range(3)))
+    for at, byte in damage:
+        data[at % len(data)] = byte
+    before = partition.log.size
+    try:
+        follower.append(memoryview(data[:length] if length else data), base, 0)
+    except KafkaError as refused:
+        assert refused.code == ErrorCode.CORRUPT_MESSAGE
+    assert partition.log.size - before <= len(data)
+    assert follower.position.offset >= base
