@@ -280,6 +280,36 @@ def test_a_leader_that_is_not_known_yet_is_waited_for(in_memory: Brokers) -> Non
     assert produced(brokers, 2, b"value").error_code == 0
 
 
+def test_with_a_limit_of_messages_a_follower_leaves_the_isr_before_its_time(tmp_path: Path) -> None:
+    settings = f"replica.lag.time.max.ms={LAG_MS}", "kafkad.replica.lag.max.messages=5"
+    brokers = Brokers(tmp_path, MEMORY, *settings)
+    brokers.start(1, 2, 3)
+    brokers.until(lambda: len(brokers[3].parts.replicas.metadata.brokers) == 3, advance_ms=10)
+    brokers.create("a", (2, 1, 3))
+    produced(brokers, 2, b"for all")
+    brokers.cut_ways.add((3, 2))
+    began_ms = brokers.clock.monotonic_ms()
+    assert produced(brokers, 2, *[b"value"] * 6).error_code == 0
+    assert brokers.clock.monotonic_ms() - began_ms < LAG_MS
+    assert brokers[2].partition(A0).role.isr == (2, 1)
+    brokers.cut_ways.clear()
+    brokers.until(lambda: isr_of(brokers) == {1, 2, 3}, advance_ms=10)
+    until_equal(brokers, 7)
+    brokers.stop()
+
+
+def test_with_three_replicas_two_may_go_and_nothing_is_lost(three: Brokers) -> None:
+    three.create("a", (3, 2, 1))
+    produced(three, 3, b"one")
+    for gone, next_leader in ((3, 2), (2, 1)):
+        three.leave(gone)
+        three.until(lambda leader=next_leader: three[leader].partition(A0).is_leader, advance_ms=10)
+        assert produced(three, next_leader, b"more").error_code == 0
+    three.start(2, 3)
+    three.until(lambda: isr_of(three) == {1, 2, 3}, advance_ms=10)
+    until_equal(three, 3)
+
+
 TOPIC, BROKER = 2, 4
 THROTTLED_RATE = 1 << 20
 LARGE = bytes(range(256)) * 4000
