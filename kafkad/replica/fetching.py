@@ -157,8 +157,8 @@ class FetchSession:
     def answered(self, response: FetchResponse) -> Iterator[tuple[Key, PartitionData]]:
         """The answers that concern what is still wanted of the leader; none if the session has to begin again.
 
-        To be read one by one: an answer may make others obsolete. One that is not looked at is not repeated by the
-        leader, which may have told in it how far the high watermark is: after it the session begins again.
+        To be read one by one: an answer may make others obsolete. Of one that is not looked at, or says that the logs
+        diverge, the high watermark is not taken, and the leader does not repeat it: the session begins again.
         """
         if response.error_code:
             self._begin_again(0 if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND else self._id)
@@ -171,10 +171,11 @@ class FetchSession:
         for topic in response.responses:
             for data in topic.partitions:
                 key = Key(topic.topic_id, data.partition_index)
-                if key in self._places and key in self._held and key not in self._changed:
+                if key not in self._places:
+                    continue
+                missed |= key not in self._held or key in self._changed or meaning(data) is Meaning.DIVERGED
+                if key in self._held and key not in self._changed:
                     yield key, data
-                elif key in self._places:
-                    missed = True
         if missed:
             self._begin_again(self._id)
 

@@ -103,6 +103,17 @@ def test_an_answer_to_what_was_asked_before_is_not_looked_at() -> None:
     assert named(again).keys() == {KEYS[1], KEYS[2], KEYS[3], KEYS[5]}
 
 
+def test_after_an_answer_that_says_where_logs_diverge_the_watermark_is_told_again() -> None:
+    session = FetchSession(ME)
+    session.want(KEYS[0], place(9))
+    session.request(LIMITS)
+    diverged = answer(50, KEYS[0])
+    diverged.responses[0].partitions[0].diverging_epoch = EpochEndOffset(epoch=1, end_offset=5)
+    assert taken(session, diverged) == [KEYS[0]]
+    session.want(KEYS[0], place(5))
+    assert session.request(LIMITS).session_epoch == 0
+
+
 def test_an_answer_about_what_is_not_wanted_any_more_is_no_loss() -> None:
     session = FetchSession(ME)
     for key in KEYS:
