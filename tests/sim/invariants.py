@@ -69,6 +69,8 @@ class Invariants:
             if state.leader not in (-1, before.leader) and state.leader not in before.isr:
                 raise Violation(f"{place}: broker {state.leader} was elected, which was not in the ISR {before.isr}")
         self._states[path] = state
+        if place.topic_id not in self._history.gone:
+            self._check_in_sync(place, state, dict(self._replicas()))
         self.left[path] |= {machine.broker for machine in self._machines} - set(state.isr)
 
     def _leads(self, place: Place, epoch: int, broker: int) -> None:
@@ -117,17 +119,18 @@ class Invariants:
         for (place, broker), partition in replicas.items():
             self._check_replica(place, broker, partition)
         for place, state in self.states().items():
-            promised = self._history.promised(place)
-            if not promised:
-                continue
-            last = max(promised)
-            for broker in state.isr:
-                partition = replicas.get((place, broker))
-                if partition is not None and partition.log.end_offset <= last:
-                    raise Violation(
-                        f"{place}: offset {last} is promised, but the log of broker {broker}, which is in the ISR "
-                        f"{state.isr} of leader epoch {state.leader_epoch}, ends at {partition.log.end_offset}"
-                    )
+            self._check_in_sync(place, state, replicas)
+
+    def _check_in_sync(self, place: Place, state: PartitionState, replicas: dict[tuple[Place, int], Any]) -> None:
+        """Whoever may be elected has everything that was promised."""
+        last = max(self._history.promised(place), default=-1)
+        for broker in state.isr:
+            partition = replicas.get((place, broker))
+            if partition is not None and partition.log.end_offset <= last:
+                raise Violation(
+                    f"{place}: offset {last} is promised, but the log of broker {broker}, which is in the ISR "
+                    f"{state.isr} of leader epoch {state.leader_epoch}, ends at {partition.log.end_offset}"
+                )
 
     def _replicas(self) -> Iterable[tuple[tuple[Place, int], Any]]:
         for machine in self._machines:

@@ -166,6 +166,8 @@ class _Troubles(logging.Handler):
         self._directory = directory
 
     def emit(self, record: logging.LogRecord) -> None:
+        if self._world.burying:
+            return
         message = record.getMessage().replace(self._directory, "")
         self._world.note("log", record.levelname, record.name, message)
         if record.exc_info or "internal error" in message:

@@ -73,6 +73,7 @@ class Client:
         self.timers = LoopTimers(self.loop, self.clock).timers
         self.brokers = brokers
         self.partitions: dict[Place, Led] = {}
+        self.assigned: dict[Place, list[int]] = {}
         self._clients: dict[int, BrokerClient] = {}
         network.host(name, self.loop)
 
@@ -102,10 +103,12 @@ class Client:
         answer = await self.ask(self.random.choice(self.brokers), MetadataRequest(topics=None))
         if answer is not None:
             self.partitions = {}
+            self.assigned = {}
             for topic in answer.topics:
                 self.history.names[topic.topic_id] = topic.name
                 for partition in topic.partitions:
                     place = Place(topic.topic_id, partition.partition_index)
+                    self.assigned[place] = list(partition.replica_nodes)
                     self.partitions[place] = Led(place, partition.leader_id, partition.leader_epoch)
         return answer
 
@@ -322,7 +325,7 @@ class Administrator(Client):
             await self.pause(0.2)
         while True:
             await self.pause(0.8)
-            action = self.random.choice((self._make, self._delete, self._move, self._elect, self._call_off))
+            action = self.random.choice((self._make, self._delete, self._move, self._elect, self._flip, self._call_off))
             await action()
 
     async def _create(self, name: str) -> None:
@@ -359,6 +362,19 @@ class Administrator(Client):
     async def _move(self) -> None:
         await self._reassign(self.random.sample(self.brokers, 3))
 
+    async def _flip(self) -> None:
+        """Leaders change several times in a row, with nobody leaving the ISR."""
+        controller = await self.controller()
+        places = self.data_places()
+        if controller is None or not places:
+            return
+        place = self.random.choice(places)
+        for _ in range(self.random.randrange(2, 5)):
+            replicas = self.assigned.get(place, [])
+            await self._reassign_to(controller, place, [*replicas[1:], *replicas[:1]])
+            self.assigned[place] = [*replicas[1:], *replicas[:1]]
+            await self._elect_at(controller)
+
     async def _call_off(self) -> None:
         if self.random.random() < 0.3:
             await self._reassign(None)
@@ -368,7 +384,9 @@ class Administrator(Client):
         places = self.data_places()
         if controller is None or not places:
             return
-        place = self.random.choice(places)
+        await self._reassign_to(controller, self.random.choice(places), replicas)
+
+    async def _reassign_to(self, controller: int, place: Place, replicas: list[int] | None) -> None:
         partition = ReassignablePartition(partition_index=place.partition, replicas=replicas)
         topic = ReassignableTopic(name=self.history.names[place.topic_id], partitions=[partition])
         self.world.note("reassign", place, replicas)
@@ -377,9 +395,12 @@ class Administrator(Client):
     async def _elect(self) -> None:
         controller = await self.controller()
         if controller is not None:
-            self.world.note("elect preferred leaders")
-            request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=_REQUEST_MS // 2)
-            await self.ask(controller, request)
+            await self._elect_at(controller)
+
+    async def _elect_at(self, controller: int) -> None:
+        self.world.note("elect preferred leaders")
+        request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=_REQUEST_MS // 2)
+        await self.ask(controller, request)
 
 
 def values_in(view: memoryview) -> list[tuple[int, bytes]]:

@@ -34,6 +34,8 @@ class World:
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self.troubles: list[str] = []
         """Errors inside a process that it should never have."""
+        self.burying = False
+        """A process is being put away; what it says as its tasks are closed, it did not say."""
         self._digest = blake2b(digest_size=16)
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._order = count()
@@ -162,6 +164,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         if self.dead:
             return
         self.dead = True
+        self.world.burying = True
         self.world.forget(self)
         self.ready.clear()
         self._readers.clear()
@@ -170,6 +173,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with suppress(RuntimeError, ValueError):  # it waits in a `finally`: a dead process waits for nothing
                     task.get_coro().close()  # type: ignore[union-attr]
+        self.world.burying = False
         self._tasks.clear()
         self.ready.clear()
 
