@@ -361,7 +361,7 @@ def _controller(platform: Platform, loaded: Loaded, replicas: ReplicaManager) ->
             listener=settings.config.inter_broker_listener,
             topics=lambda: _topic_defaults(settings.config),
             balance=_balance(settings.config) if platform.links is not None else None,
-            patience_ms=settings.config.long("replica.lag.time.max.ms") / 2 if platform.links is not None else None,
+            patience_ms=_patience_ms(platform, settings.config) if platform.links is not None else None,
             load_configs=loaded.configs.load_topics,
             fewest_leaders=lambda: settings.config.str("kafkad.leader.election") == "fewest-leaders",
         ),
@@ -371,6 +371,11 @@ def _controller(platform: Platform, loaded: Loaded, replicas: ReplicaManager) ->
         timers=platform.timers,
         random=platform.random,
     )
+
+
+def _patience_ms(platform: Platform, config: Config) -> float:
+    """How long a registered broker may be silent: longer than the session of a dead one lasts."""
+    return max(config.long("replica.lag.time.max.ms") / 2, platform.store.session_timeout_ms * 4 / 3)
 
 
 def _channel(platform: Platform, loaded: Loaded, replicas: ReplicaManager, broker: BrokerInfo) -> Channel:

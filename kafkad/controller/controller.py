@@ -21,7 +21,7 @@ from kafkad.controller.features import FeatureUpdate
 from kafkad.controller.isr import IsrResult
 from kafkad.controller.leaders import ElectionKind, Outcomes
 from kafkad.controller.leadership import Answers, ControllerMoved, ControllerParts, InDoubt, Leadership, storage_refused
-from kafkad.controller.reachability import CutOff
+from kafkad.controller.reachability import CutOff, is_minority
 from kafkad.controller.reassignments import Target
 from kafkad.controller.term import ControllerSettings, Term
 from kafkad.controller.topics import CheckConfig, MorePartitions, NewTopic, TopicResult
@@ -43,8 +43,8 @@ from kafkad.meta.store import (
     Unreadable,
     WatchEvent,
 )
+from kafkad.meta.znodes import BROKER_IDS, ControllerEpoch, Features, ProducerIdBlock
 from kafkad.meta.znodes import Controller as ControllerNode
-from kafkad.meta.znodes import ControllerEpoch, Features, ProducerIdBlock
 from kafkad.model import PartitionAssignment, WantedIsr
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkad.timers import Timer, Timers, sleep
@@ -92,6 +92,7 @@ class Controller:
         self._term: Term | None = None
         self._retry: Timer | None = None
         self._aside: Timer | None = None
+        self._unreached: frozenset[int] = frozenset()
         self._aside_until_ms = 0.0
         """Until then this broker does not stand for election, for it was cut off as controller."""
         self._stopped = False
@@ -400,6 +401,7 @@ class Controller:
         assert self._settings.patience_ms is not None
         log.error("broker %d resigns as controller, for it is cut off: %s", self._settings.broker, reason)
         await self._resign()
+        self._unreached = reason.silent
         self._aside_until_ms = self._clock.monotonic_ms() + self._settings.patience_ms
         self._queue.put_nowait(self._look)
 
@@ -407,6 +409,10 @@ class Controller:
         remaining_ms = self._aside_until_ms - self._clock.monotonic_ms()
         if remaining_ms <= 0 or await self._store.exists(ControllerNode.path(), self._controller_changed) is not None:
             return False
+        names = await self._store.children(BROKER_IDS, self._controller_changed)
+        registered = {int(name) for name in names if name.isdecimal()}
+        if not is_minority(len(registered - self._unreached), len(registered)):
+            return False  # those that did not answer were dead, and their sessions are over now
         if self._aside is not None:
             self._aside.cancel()
         self._aside = self._after(remaining_ms, lambda: self._queue.put_nowait(self._look))

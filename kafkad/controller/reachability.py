@@ -19,14 +19,20 @@ from kafkad.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)
 
-CHECKS = 4
+CHECKS = 8
 """How often brokers are looked at, and idle ones sent something to answer, within the time they are given."""
+
+
+def is_minority(reached: int, registered: int) -> bool:
+    """Both counts include the controller's own broker."""
+    return 2 * reached < registered
 
 
 class CutOff(KafkaError):
     """This controller reaches too few brokers."""
 
     def __init__(self, silent: list[int], registered: int) -> None:
+        self.silent = frozenset(silent)
         super().__init__(
             ErrorCode.NOT_CONTROLLER, f"{len(silent)} of {registered} registered brokers do not answer: {silent}"
         )
@@ -61,7 +67,7 @@ class Reachability:
         self._lead.ask_idle(others, self.interval_ms)
         if silent:
             registered = len(self._state.brokers) + len(self._state.unreachable)
-            if 2 * (len(self._state.brokers) - len(silent)) < registered:
+            if is_minority(len(self._state.brokers) - len(silent), registered):
                 raise CutOff(sorted([*silent, *self._state.unreachable]), registered)
             await self._give_up(silent)
 

@@ -111,6 +111,21 @@ def test_a_controller_that_is_cut_off_resigns(three: Brokers) -> None:
     three.until(lambda: converged(three), advance_ms=STEP_MS)
 
 
+def test_a_controller_whose_others_were_dead_is_it_again_as_soon_as_their_sessions_end(three: Brokers) -> None:
+    dead = [three.running.pop(broker) for broker in (2, 3)]
+    for broker in dead:
+        broker.parts.controller._stopped = True
+    three.until(lambda: not three[1].parts.controller.active, advance_ms=STEP_MS)
+    resigned = three.clock.monotonic_ms()
+    moved(three, LAG_MS // 10)
+    assert not three[1].parts.controller.active
+    for broker in dead:
+        three.run(broker.session.close())
+    three.until(lambda: state(three, A2).leader == 1, advance_ms=STEP_MS)
+    assert three.clock.monotonic_ms() - resigned <= LAG_MS / 5
+    three.running.update({broker.parts.replicas.broker_id: broker for broker in dead})
+
+
 def test_a_controller_between_two_brokers_that_do_not_see_each_other_stays(three: Brokers) -> None:
     cut(three, 2, 3)
     moved(three, 3 * LAG_MS)
