@@ -4,6 +4,7 @@ import difflib
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from kctl.cli import run
 from tests.broker import KafkadProcess
-from tests.oracle.kafka import Kafka, missing
+from tests.oracle.kafka import Kafka, Server, missing
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """A shell that runs the tests in the background ignores it, and so would every kctl that a test interrupts."""
@@ -80,13 +81,41 @@ class Three(Kafka):
         return super()._properties(i) | {"broker.rack": RACKS[i]}
 
 
+class ThreeKafkads(Three):
+    """Three kafkads in the place of the real brokers, with the same ZooKeeper."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings = {"auto.create.topics.enable": "false", "zookeeper.session.timeout.ms": "6000"}
+
+    def _start_broker(self, i: int) -> Server:
+        path = self.directory / f"kafkad{i + 1}.properties"
+        path.write_text("".join(f"{name}={value}\n" for name, value in self._properties(i).items()))
+        return Server([sys.executable, "-m", "kafkad", "--config", str(path)], self.ports[i])
+
+
 @pytest.fixture(scope="session")
-def three() -> Iterator[Three]:
+def three_kafkas() -> Iterator[Three]:
     """One cluster for all tests of a worker that need it: leave it as it was found."""
     if why := missing("3.9"):
         pytest.skip(why)
     with Three() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def three_kafkads() -> Iterator[Three]:
+    """As `three_kafkas`; Kafka's own tools are there too."""
+    if why := missing("3.9"):
+        pytest.skip(why)
+    with ThreeKafkads() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def three(three_kafkas: Three) -> Three:
+    """The cluster that a test is about; what kafkad does as well asks for it on both kinds."""
+    return three_kafkas
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""`kctl partitions …` on three real brokers in three racks; what it did is read back with Kafka's own tools."""
+"""`kctl partitions …` on three brokers in three racks, real Kafka's and kafkads; what it did is read back with Kafka's
+own tools."""
 
 from __future__ import annotations
 
@@ -30,6 +31,12 @@ from tests.kctl.partitions.clusters import (
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(params=["three_kafkas", "three_kafkads"])
+def three(request: pytest.FixtureRequest) -> Three:
+    cluster: Three = request.getfixturevalue(request.param)
+    return cluster
 
 
 @pytest.fixture(autouse=True)
