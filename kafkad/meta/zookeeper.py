@@ -71,7 +71,7 @@ _READS_AT_ONCE = 100
 """How many nodes one request reads: few enough for the server to serve others in between."""
 _READ_BYTES = 1 << 16
 _RETRY_S = 0.1
-_RETRY_MAX_S = 1.0
+_RETRY_MAX_S = 0.5
 _TELL_MS = 5_000
 """How often to say that ZooKeeper is waited for."""
 _CLOSE_MS = 2_000

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from itertools import count
+from random import Random
 
 import pytest
 from kazoo.protocol.serialization import Connect
@@ -219,7 +220,7 @@ def on_a_pair(test: Callable[[Pair], Awaitable[None]]) -> Callable[[ZooKeeper], 
             await pair.relay.start()
             root = new_root()
             pair.other = await open_store(server.connect, root)
-            pair.store = await open_store(f"127.0.0.1:{pair.relay.port}", root, session_ms=2_000)
+            pair.store = await open_store(f"127.0.0.1:{pair.relay.port}", root, session_ms=4_000)
             pair.store.listen(pair.states.append)
             try:
                 await test(pair)
@@ -327,6 +328,73 @@ async def test_watches_outlive_a_connection_and_tell_what_was_missed(pair: Pair)
         WatchEvent(Change.CHILDREN, "/same"),
         WatchEvent(Change.CREATED, "/never"),
     ]
+
+
+@on_a_pair
+async def test_no_change_is_missed_while_the_connection_breaks_again_and_again(pair: Pair) -> None:
+    store, other = pair.store, pair.other
+    await store.create("/n", b"0")
+    seen: list[int] = []
+
+    news = asyncio.Event()
+
+    async def follow() -> None:
+        while True:
+            news.clear()
+            data, _ = await store.get("/n", lambda event: news.set())
+            seen.append(int(data))
+            await news.wait()
+
+    following = asyncio.create_task(follow())
+    random = Random(1)
+    for n in range(1, 301):
+        if n % 20 == 0:
+            pair.relay.cut()
+        await other.set("/n", str(n).encode())
+        if n % 20 == 10:
+            pair.relay.mend()
+        await asyncio.sleep(random.random() * 0.04)
+    pair.relay.mend()
+    async with asyncio.timeout(30):
+        while seen[-1] < 300:
+            await asyncio.sleep(0.01)
+    following.cancel()
+    assert seen == sorted(seen)
+    assert pair.states.count(SessionState.SUSPENDED) > 5
+    assert SessionState.EXPIRED not in pair.states
+
+
+@on_a_pair
+async def test_writes_whose_replies_are_lost_now_and_then_can_be_told_by_their_version(pair: Pair) -> None:
+    """A counter that one session raises: none of its steps is lost or done twice."""
+    store = pair.store
+    await store.create("/n", b"0")
+    random = Random(2)
+    in_doubt = 0
+
+    async def disturb() -> None:
+        while True:
+            await asyncio.sleep(random.random() * 0.2)
+            pair.relay.deafen()
+            await asyncio.sleep(random.random() * 0.02)
+            pair.relay.cut()
+            pair.relay.mend()
+
+    disturbing = asyncio.create_task(disturb())
+    count, version = 0, 0
+    while count < 400:
+        try:
+            version = (await store.set("/n", str(count + 1).encode(), version)).version
+        except ConnectionLoss:
+            in_doubt += 1
+            data, stat = await store.get("/n")
+            assert int(data) in (count, count + 1)
+            count, version = int(data), stat.version
+        else:
+            count += 1
+        assert version == count
+    disturbing.cancel()
+    assert in_doubt > 0
 
 
 @on_a_pair
