@@ -20,10 +20,10 @@ from kafkad.names import TopicPartition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrResponse
 
 
-async def read_brokers(lead: Leadership, watch: Watch | None = None) -> dict[int, BrokerInfo]:
-    """All registered brokers with their epochs."""
+async def read_brokers(lead: Leadership, watch: Watch, on_written: Watch) -> dict[int, BrokerInfo]:
+    """All registered brokers with their epochs. `watch` hears of others, `on_written` of what becomes of these."""
     ids = [int(name) for name in await lead.store.children(BROKER_IDS, watch) if name.isdecimal()]
-    nodes = await lead.store.get_many([Broker.path(broker) for broker in ids])
+    nodes = await lead.store.get_many([Broker.path(broker) for broker in ids], on_written)
     found = [
         readable(Broker.path(broker), partial(Broker.decode, broker, node[0], node[1].czxid))
         for broker, node in zip(ids, nodes, strict=True)
@@ -52,9 +52,12 @@ class Brokers:
         bounced = {b for b in now if b in before and now[b].epoch > before[b].epoch}
         dead = (before.keys() - now.keys()) | bounced
         new = sorted((now.keys() - before.keys()) | bounced)
-        for broker, info in now.items():
-            if broker in before and broker not in bounced:
-                before[broker] = info
+        moved = {b: info for b, info in now.items() if b in before and b not in bounced and info != before[b]}
+        before.update(moved)
+        if moved:  # to other listeners, as a Java broker may while it runs
+            batch = self._lead.batch()
+            batch.metadata([])
+            self._lead.send(batch)
         if dead:
             await self.died(dead)
         if new:

@@ -29,8 +29,10 @@ _PARTITIONS_PER_TURN = 100
 class Deletions:
     """The part of a controller's term that deletes topics."""
 
-    def __init__(self, lead: Leadership) -> None:
+    def __init__(self, lead: Leadership, allowed: Callable[[], bool]) -> None:
+        """`allowed` tells `delete.topic.enable`."""
         self._lead = lead
+        self._allowed = allowed
         self._state = lead.state
         self._settled: dict[str, asyncio.Event] = {}
 
@@ -50,10 +52,10 @@ class Deletions:
         self._state.deleting[topic] = Deletion()
 
     async def mark(self, watch: Watch) -> None:
-        """Reads which topics are to be deleted; drops the wish if there is no such topic."""
+        """Reads which topics are to be deleted; drops the wish if there is no such topic, or none may be deleted."""
         wanted = await self._lead.store.children(TopicDeletion.PARENT, watch)
         for topic in wanted:
-            if topic not in self._state.topics:
+            if topic not in self._state.topics or not (self._allowed() or topic in self._state.deleting):
                 await self._lead.write([Delete(TopicDeletion.path(topic))])
             elif topic not in self._state.deleting:
                 self._state.deleting[topic] = Deletion()

@@ -25,7 +25,7 @@ from kafkad.controller.topics import CheckConfig, TopicDefaults, Topics
 from kafkad.meta.readable import readable
 from kafkad.meta.store import Change, Delete, NodeExists, NoNode, Watch, WatchEvent
 from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partition, PreferredElections
-from kafkad.model import NO_LEADER, WantedIsr
+from kafkad.model import NO_LEADER, BrokerInfo, WantedIsr
 from kafkad.names import TopicPartition
 from kafkad.timers import Timer
 from kafkad.turns import Turns
@@ -59,6 +59,7 @@ class ControllerSettings(NamedTuple):
     patience_ms: float | None = None
     load_configs: Callable[[Iterable[str]], Awaitable[None]] = nothing_to_load
     fewest_leaders: Callable[[], bool] = lambda: False
+    deletes_topics: Callable[[], bool] = lambda: True
 
 
 class Term:
@@ -76,7 +77,7 @@ class Term:
     ) -> None:
         self.lead = lead
         self.state = lead.state
-        self.deletions = Deletions(lead)
+        self.deletions = Deletions(lead, settings.deletes_topics)
         self.topics = Topics(lead, check, settings.topics, random)
         self.brokers = Brokers(lead, self.deletions)
         self.elections = Elections(lead)
@@ -103,7 +104,7 @@ class Term:
         await self._finalize_features()
         await self._drop_notes(LogDirEvent.PARENT, self._watch(self._log_dirs_failed))
         await self._drop_notes(IsrChange.PARENT, self._watch(self._isr_noted))
-        for broker in (await read_brokers(lead, self._watch(self._brokers_changed))).values():
+        for broker in (await self._read_brokers()).values():
             lead.add_broker(broker)
         names = await store.children(TOPICS, self._watch(self._topics_changed))
         self._watched = set(names)
@@ -189,8 +190,15 @@ class Term:
             led = response
             self._enqueue(lambda: self.brokers.leader_and_isr_answered(broker, led))
 
+    async def _read_brokers(self) -> dict[int, BrokerInfo]:
+        return await read_brokers(self.lead, self._watch(self._brokers_changed), self._broker_written)
+
+    def _broker_written(self, event: WatchEvent) -> None:
+        if event.change is Change.CHANGED:
+            self._enqueue(self._brokers_changed)
+
     async def _brokers_changed(self) -> None:
-        new = await self.brokers.changed(await read_brokers(self.lead, self._watch(self._brokers_changed)))
+        new = await self.brokers.changed(await self._read_brokers())
         if new:
             await self._go_on_with(new)
 

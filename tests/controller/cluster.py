@@ -146,6 +146,7 @@ class Cluster:
         self.fakes: list[FakeBroker] = []
         self.unclean: set[str] = set()
         self.fewest_leaders = False
+        self.deletes_topics = True
         self.defaults = TopicDefaults(**topics)
 
     @property
@@ -165,6 +166,7 @@ class Cluster:
             unclean=lambda topic: topic in self.unclean,
             topics=lambda: self.defaults,
             fewest_leaders=lambda: self.fewest_leaders,
+            deletes_topics=lambda: self.deletes_topics,
         )
         clock = SystemClock()
         controller = Controller(

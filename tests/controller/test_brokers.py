@@ -30,7 +30,7 @@ from kafkad.meta.znodes import (
     Reassignments,
     Topic,
 )
-from kafkad.model import BrokerInfo, PartitionAssignment
+from kafkad.model import BrokerInfo, Endpoint, PartitionAssignment
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkad.wire.messages.stop_replica import StopReplicaRequest
@@ -236,6 +236,18 @@ async def test_somebody_wrote_a_state_in_between(cluster: Cluster) -> None:
     await cluster.kill(2)
     state = await cluster.state("a")
     assert (state.leader, state.leader_epoch, state.isr) == (1, 6, (1,))
+
+
+@with_brokers(1, 2)
+async def test_a_broker_that_moves_to_another_listener_while_it_runs(cluster: Cluster) -> None:
+    for port in (9093, 9094):
+        endpoint = Endpoint(listener="PLAINTEXT", host="elsewhere", port=port)
+        moved = Broker(broker=BrokerInfo(id=2, endpoints=(endpoint,)), timestamp_ms=1)
+        await cluster.client.set(Broker.path(2), moved.encode())
+        await cluster.settle()
+        told = [request for request in cluster[1].requests if isinstance(request, UpdateMetadataRequest)][-1]
+        assert [(b.id, b.endpoints[0].port) for b in told.live_brokers] == [(1, 9092), (2, port)]
+        assert told.topic_states == []
 
 
 @with_brokers(1, 2)

@@ -307,3 +307,17 @@ async def test_a_topic_that_is_being_deleted_gets_no_more_partitions(cluster: Cl
     await cluster.settle()
     assert (await cluster.client.get(path))[0] == before
     assert await cluster.client.exists("/brokers/topics/a/partitions/1") is None
+
+
+@with_brokers(1)
+async def test_no_topic_is_deleted_by_hand_where_none_may_be(cluster: Cluster) -> None:
+    await cluster.create("a", (1,))
+    cluster.deletes_topics = False
+    await cluster.client.create(TopicDeletion.path("a"))
+    await cluster.settle()
+    assert await cluster.client.children(TopicDeletion.PARENT) == []
+    assert cluster[1].replicas.keys() == {TopicPartition("a", 0)}
+    cluster.deletes_topics = True
+    await cluster.client.create(TopicDeletion.path("a"))
+    await cluster.settle()
+    assert not cluster[1].replicas
