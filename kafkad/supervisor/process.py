@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 BAD_CONFIGURATION = 2
 _SILENT_TICKS = 3
+_REMEMBERED_ENDS = 10
 
 
 class BrokerProcess:
@@ -60,15 +61,19 @@ class BrokerProcess:
 
     async def keep_running(self) -> None:
         while not self._stopping.is_set():
-            pid, code = await self._run()
-            self.ready = self.reloading = False
+            try:
+                pid, code = await self._run()
+            except OSError as error:
+                await self._wait_to_restart(f"cannot be started: {error.strerror}", logging.ERROR)
+                continue
             if self._stopping.is_set():
                 self.failed_at_stop = code != 0 and self._heard
             elif code == BAD_CONFIGURATION:
                 self.bad_configuration = True
                 self._stopping.set()
             else:
-                await self._wait_to_restart(pid, code)
+                level = logging.ERROR if code else logging.INFO
+                await self._wait_to_restart(f"(process {pid}) {how_it_ended(code)}", level)
             self._on_change()
         if self._http is not None:
             self._http.close()
@@ -116,22 +121,17 @@ class BrokerProcess:
         return await ask(self._http.getsockname()[1], path)
 
     async def _run(self) -> tuple[int, int]:
-        """One life of the process: its id and exit code. Its session has ended then, too."""
+        """One life of the process: its id and exit code. Its session has ended then, too. OSError when the system has
+        no process to give."""
         here, there = socket.socketpair()
         serving = asyncio.create_task(serve(self._store, here))
-        descriptors = [there.fileno()] if self._http is None else [there.fileno(), self._http.fileno()]
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command,
-                "--supervised",
-                *map(str, descriptors),
-                pass_fds=descriptors,
-                env={**os.environ, **self._environment},
-                process_group=0,  # Ctrl-C is for the supervisor, which stops all of them
-            )
+            process = self._process = await self._start(there)
+        except OSError:
+            await self._end_session(here, serving)
+            raise
         finally:
             there.close()
-        self._process = process
         self._silent_ticks = 0
         self._heard = False
         self.doing = "starting"
@@ -139,8 +139,20 @@ class BrokerProcess:
             self.signal(signal.SIGTERM)
         code = await process.wait()
         self._process = None
+        self.ready = self.reloading = False
         await self._end_session(here, serving)
         return process.pid, code
+
+    async def _start(self, store: socket.socket) -> asyncio.subprocess.Process:
+        descriptors = [store.fileno()] if self._http is None else [store.fileno(), self._http.fileno()]
+        return await asyncio.create_subprocess_exec(
+            *self._command,
+            "--supervised",
+            *map(str, descriptors),
+            pass_fds=descriptors,
+            env={**os.environ, **self._environment},
+            process_group=0,  # Ctrl-C is for the supervisor, which stops all of them
+        )
 
     async def _end_session(self, connection: socket.socket, serving: asyncio.Task[None]) -> None:
         """The next process may not find the registration of this one. A process that this one left behind may still
@@ -154,25 +166,15 @@ class BrokerProcess:
             serving.cancel()
             await asyncio.wait([serving])
 
-    async def _wait_to_restart(self, pid: int, code: int) -> None:
+    async def _wait_to_restart(self, what: str, level: int) -> None:
         now = asyncio.get_running_loop().time()
-        self._ends.append(now)
+        self._ends = [*self._ends[-_REMEMBERED_ENDS:], now]
         wait_s = delay_s(self._ends, now)
         self.restarts += 1
         when = f"in {wait_s:.0f} s" if wait_s else "at once"
-        ended = how_it_ended(code)
-        self.doing = f"{ended}; it is started again {when}"
-        if code == 0:
-            log.info("broker %d (process %d) %s; it is started again %s", self.broker_id, pid, ended, when)
-        else:
-            log.error(
-                "broker %d (process %d) %s; it is started again %s. Its own lines above say why; /ready says when it "
-                "is back",
-                self.broker_id,
-                pid,
-                ended,
-                when,
-            )
+        self.doing = f"{what}; it is started again {when}"
+        hint = ". Its own lines above say why; /ready says when it is back" if level == logging.ERROR else ""
+        log.log(level, "broker %d %s; it is started again %s%s", self.broker_id, what, when, hint)
         self._on_change()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), wait_s)

@@ -1,0 +1,61 @@
+"""One supervised process, which need not be a broker: how its ends are taken."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kafkad.clock import SystemClock
+from kafkad.meta.embedded import EmbeddedStore
+from kafkad.supervisor.process import BrokerProcess
+
+pytestmark = pytest.mark.slow
+
+
+def supervised(command: list[str], until: Callable[[BrokerProcess], bool]) -> BrokerProcess:
+    """The process when `until` holds and it has been stopped."""
+
+    async def run() -> BrokerProcess:
+        store = EmbeddedStore.in_memory(SystemClock())
+        changed = asyncio.Event()
+        broker = BrokerProcess(1, command, {}, store, changed.set, with_http=False)
+        running: Awaitable[None] = asyncio.ensure_future(broker.keep_running())
+        async with asyncio.timeout(20):
+            while not until(broker):
+                changed.clear()
+                await changed.wait()
+            broker.stop()
+            await running
+        await store.close()
+        return broker
+
+    return asyncio.run(run())
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_it_is_started_again_and_again() -> None:
+    broker = supervised(python("raise SystemExit(7)"), lambda broker: broker.restarts == 2)
+    assert broker.doing.endswith("ended with exit code 7; it is started again in 1 s")
+    assert not broker.bad_configuration
+
+
+def test_a_configuration_that_cannot_be_used_is_not_tried_again() -> None:
+    broker = supervised(python("raise SystemExit(2)"), lambda broker: broker.bad_configuration)
+    assert broker.restarts == 0
+
+
+def test_a_program_that_is_not_there_is_tried_again() -> None:
+    broker = supervised(["/nonexistent/kafkad"], lambda broker: broker.restarts == 2)
+    assert broker.doing == "cannot be started: No such file or directory; it is started again in 1 s"
+
+
+def test_the_session_ends_though_a_child_of_the_process_keeps_its_connection() -> None:
+    code = "import subprocess; subprocess.Popen(['sleep', '5'], close_fds=False)"
+    broker = supervised(python(code), lambda broker: broker.restarts == 1)
+    assert "was told to stop" in broker.doing
