@@ -394,11 +394,12 @@ class Partition:
         if leading is None or leader_epoch != self.leader_epoch or partition_epoch < self.role.partition_epoch:
             return
         self.role = replace(self.role, isr=isr, partition_epoch=partition_epoch)
+        left = set(leading.isr).difference(isr)  # these come back by a fetch of theirs
         leading.isr, leading.proposed = isr, None
         leading.refused -= set(isr)
         self._settle()
         self._advance()
-        self._propose(leading.joined_by(self.high_watermark, self._parts.metadata.brokers))
+        self._propose(leading.joined_by(self.high_watermark, self._parts.metadata.brokers.keys() - left))
 
     def isr_kept(self, change: IsrChange) -> bool:
         """The controller has refused the change for good: the ISR is the one before. True if that is news here."""

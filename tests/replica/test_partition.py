@@ -576,6 +576,22 @@ def test_who_lags_is_expelled_but_counts_until_the_controller_has_said_so(made: 
     assert not partition.commits_at_once, "somebody may join"
 
 
+def test_who_was_expelled_comes_back_by_a_fetch(made: Made) -> None:
+    """All that it has may be committed, as the high watermark waited for it; it may be gone all the same."""
+    partition = made.partition
+    alive(made, 2)
+    partition.become(OF_THREE)
+    partition.fetched_by(2, 0, 0)
+    made.append(2)
+    made.clock.advance(10_001)
+    partition.expel_laggards()
+    partition.log.config = replace(partition.log.config, min_insync_replicas=2)
+    partition.isr_altered((ME,), 4, 8)
+    assert (partition.high_watermark, made.asked) == (0, [IsrChange((ME,), 4, 7)])
+    partition.fetched_by(2, 0, 0)
+    assert made.asked[1:] == [IsrChange((ME, 2), 4, 8)]
+
+
 def test_an_idle_partition_expels_nobody(made: Made) -> None:
     made.partition.become(OF_THREE)
     made.partition.fetched_by(2, 0, 0)
