@@ -30,6 +30,7 @@ from kafkad.wire.fetch import (
     FIRST_FLEXIBLE,
     FIRST_WITH_TOPIC_IDS,
     FetchFrame,
+    Wanted,
     pack_partition,
     pack_partition_end,
     pack_start,
@@ -59,6 +60,8 @@ class Found(NamedTuple):
     records: Slice | None = None
     diverging: tuple[int, int] | None = None
     quiet: bool = False
+    preferred_replica: int = -1
+    """The broker that this consumer is to read from, if it is another."""
     """There is nothing to read until the partition moves; and a follower is in sync, which it may become by a fetch."""
 
 
@@ -75,6 +78,8 @@ class FetchApi:
         self._probe = probe
         self.max_bytes = 55 << 20
         """fetch.max.bytes"""
+        self.reads_nearest = False
+        """True if consumers that say their rack may read from followers, and are sent to one in it."""
 
     def serve(self, connection: Connection, request: memoryview, version: int, correlation_id: int) -> Reply | Pending:
         if len(request) > _LARGE_REQUEST:
@@ -93,7 +98,7 @@ class FetchApi:
         if reply is None:
             self._wait(connection, attempt, frame.max_wait_ms)
             return PENDING
-        if type(reply) is list and may_repeat(frame, session):
+        if type(reply) is list and not self._reads_nearest(frame) and may_repeat(frame, session):
             [followed] = session.followed.values()
             partition = followed.partition
             assert partition is not None
@@ -179,7 +184,7 @@ class FetchApi:
                     followed.watch()
             except KafkaError as error:
                 answer = self._failed(followed, error)
-            if answer.error_code or answer.diverging:
+            if answer.error_code or answer.diverging or answer.preferred_replica >= 0:
                 urgent = True
             session.looked_at(followed, answer.quiet, answer.high_watermark, answer.log_start_offset)
             if answer.records is not None:
@@ -201,10 +206,10 @@ class FetchApi:
         self, frame: FetchFrame, followed: Followed, partition: Partition, left: int, at_least_one: bool, arrives: bool
     ) -> Found:
         wanted = followed.wanted
-        partition.check_leader(wanted.leader_epoch)
         follower = frame.replica_id
-        if follower >= 0:
-            partition.check_replica(follower, wanted.leader_epoch)
+        reads_from = self._admit(frame, wanted, partition)
+        if reads_from != partition.broker_id:
+            return _sent_to(reads_from, followed, partition, frame.read_committed)
         log = partition.log
         parted = None
         if wanted.last_fetched_epoch >= 0:
@@ -232,6 +237,19 @@ class FetchApi:
             aborted = log.aborted_transactions(wanted.offset, upto) if records is not None else []
         return Found(followed, 0, high_watermark, stable, log.start_offset, aborted, records, None, quiet)
 
+    def _admit(self, frame: FetchFrame, wanted: Wanted, partition: Partition) -> int:
+        """The broker that this reader is to read from; raises why it may not read this partition at all."""
+        if self._reads_nearest(frame) and (partition.is_leader or partition.following is not None):
+            partition.check_epoch(wanted.leader_epoch)
+            return partition.nearest(frame.rack, wanted.offset)
+        partition.check_leader(wanted.leader_epoch)
+        if frame.replica_id >= 0:
+            partition.check_replica(frame.replica_id, wanted.leader_epoch)
+        return partition.broker_id
+
+    def _reads_nearest(self, frame: FetchFrame) -> bool:
+        return self.reads_nearest and frame.replica_id < 0 and frame.rack != ""
+
     def _found(self, followed: Followed) -> Partition:
         name = followed.key
         if isinstance(name, bytes):
@@ -244,6 +262,13 @@ class FetchApi:
             followed.unwatch()
             followed.partition = partition
         return partition
+
+
+def _sent_to(preferred: int, followed: Followed, partition: Partition, read_committed: bool) -> Found:
+    high_watermark, stable, _ = partition.visible(read_committed)
+    aborted: list[tuple[int, int]] | None = [] if read_committed else None
+    start = partition.log.start_offset
+    return Found(followed, 0, high_watermark, stable, start, aborted, preferred_replica=preferred)
 
 
 def diverging(epochs: LeaderEpochs, log_end: int, epoch: int, offset: int) -> tuple[int, int] | None:
@@ -354,6 +379,8 @@ class _Attempt:
 
 
 def _is_news(answer: Found) -> bool:
+    if answer.preferred_replica >= 0:
+        return True
     length = answer.records.length if answer.records is not None else 0
     return answer.followed.is_news(answer.error_code, answer.high_watermark, answer.log_start_offset, length)
 
@@ -370,6 +397,7 @@ def _pack_answer(body: list[Part], answer: Found, version: int, flexible: bool) 
             answer.log_start_offset,
             answer.aborted,
             records.length if records is not None else 0,
+            answer.preferred_replica,
         )
     )
     if records is not None:

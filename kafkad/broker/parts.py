@@ -479,4 +479,5 @@ def _fetch(
     sessions = FetchSessions(slots, _SESSION_EVICTION_MS, platform.random)
     fetch = FetchApi(replicas, sessions, platform.clock, probe, jobs)
     fetch.max_bytes = config.int("fetch.max.bytes")
+    fetch.reads_nearest = config.value("replica.selector.class") is not None
     return fetch

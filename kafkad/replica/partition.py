@@ -25,6 +25,7 @@ from kafkad.replica.following import Following
 from kafkad.replica.isr import DEFAULT_LAG, LagLimits
 from kafkad.replica.leading import IsrChange, Leading, begin
 from kafkad.replica.quota import ReplicationQuota, is_throttled
+from kafkad.replica.selector import nearest
 from kafkad.replica.waits import Waits, Watcher
 from kafkad.wire.records import RECORD_COUNT, Header
 
@@ -448,14 +449,26 @@ class Partition:
 
     def check_leader(self, current_leader_epoch: int) -> None:
         """Fence a client by the leader epoch it believes in (-1: it does not say), as KIP-320 has it."""
+        self.check_epoch(current_leader_epoch)
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.tp}")
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """The same for one that may read from a follower."""
         if self.failure is not None:
             raise self.failure
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self.tp} is in leader epoch {self.leader_epoch}")
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self.tp} is in leader epoch {self.leader_epoch}")
-        if not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.tp}")
+
+    def nearest(self, rack: str, offset: int) -> int:
+        """The broker that a consumer in this rack is to read from (KIP-392); this one if it does not lead."""
+        leading = self.leading
+        if leading is None:
+            return self.broker_id
+        brokers = self._parts.metadata.brokers
+        return nearest(rack, offset, self.broker_id, leading.followers, self.role.isr, brokers)
 
     def delete_records(self, offset: int) -> int:
         """Move the start of the log up to `offset` (-1: the high watermark); returns the new start."""

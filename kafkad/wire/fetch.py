@@ -66,6 +66,8 @@ class FetchFrame(NamedTuple):
     repeats: tuple[int, int] | None = None
     """Positions in the frame of the session epoch and the offset, all that changes when a fetch of one partition is
     repeated; None for other fetches, and for versions without sessions."""
+    rack: str = ""
+    """client.rack"""
 
 
 def _partition_struct(version: int) -> struct.Struct:
@@ -80,7 +82,7 @@ def read_fetch(frame: memoryview, at: int, version: int) -> FetchFrame:
 def read_fetch_in_pieces(frame: memoryview, at: int, version: int) -> Pieces[FetchFrame]:
     """The same, with stops."""
     flexible = version >= FIRST_FLEXIBLE
-    replica_id = -1
+    replica_id, rack = -1, ""
     if version >= 15:
         max_wait, min_bytes, max_bytes, isolation = _WAITS_V15.unpack_from(frame, at)
         at += 13
@@ -97,7 +99,7 @@ def read_fetch_in_pieces(frame: memoryview, at: int, version: int) -> Pieces[Fet
     if version >= 7:
         forgotten, at = yield from _read_forgotten(frame, at, version, flexible)
     if version >= 11:
-        _, at = read_text(frame, at, flexible)  # the rack: every fetch is served by the leader
+        rack, at = read_text(frame, at, flexible)
     if flexible:
         replica_id = _read_replica_state(frame, at, replica_id)
     repeats = None
@@ -114,6 +116,7 @@ def read_fetch_in_pieces(frame: memoryview, at: int, version: int) -> Pieces[Fet
         topics,
         forgotten,
         repeats,
+        rack,
     )
 
 
@@ -219,6 +222,7 @@ def pack_partition(
     log_start_offset: int,
     aborted: list[tuple[int, int]] | None,
     length: int,
+    preferred_replica: int = -1,
 ) -> bytes:
     """All of a partition's answer up to its records, of which `length` bytes follow."""
     if version >= 5:
@@ -226,12 +230,12 @@ def pack_partition(
     else:
         head = _HEAD[4].pack(index, error_code, high_watermark, last_stable_offset)
     if version >= FIRST_FLEXIBLE:
-        return head + _pack_aborted_flexible(aborted) + b"\xff\xff\xff\xff" + uvarint(length + 1)
+        return head + _pack_aborted_flexible(aborted) + _I32.pack(preferred_replica) + uvarint(length + 1)
     out = head + (b"\xff\xff\xff\xff" if aborted is None else _I32.pack(len(aborted)))
     if aborted:
         out += b"".join(_ABORTED.pack(*each) for each in aborted)
     if version >= 11:
-        out += b"\xff\xff\xff\xff"  # preferred read replica: none
+        out += _I32.pack(preferred_replica)
     return out + _I32.pack(length)
 
 

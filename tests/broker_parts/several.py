@@ -220,6 +220,7 @@ class Brokers:
             [
                 f"log.dirs={directory}",
                 f"broker.id={broker}",
+                f"broker.rack=rack-{broker}",
                 f"listeners={listener}",
                 "kafkad.placement.start=0",
                 "offsets.topic.num.partitions=2",

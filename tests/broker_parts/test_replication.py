@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from kafkad.controller.topics import NewTopic
+from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
+from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkad.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -22,11 +24,12 @@ from kafkad.wire.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from tests.broker_parts.several import MEMORY, NETWORK, Brokers
+from tests.broker_parts.several import MEMORY, NETWORK, Brokers, FrameConnection
 from tests.fakes import FaultyFiles
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
 LAG_MS = 10_000
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 @pytest.fixture(params=[MEMORY, NETWORK])
@@ -348,3 +351,54 @@ def test_a_throttled_replica_that_catches_up_is_sent_no_more_than_the_rate(
     assert seconds <= (brokers.clock.monotonic_ms() - begun_ms) / 1000 < seconds + 5
     until_equal(brokers, 11)
     assert produced(brokers, 2, LARGE).error_code == 0, "in sync, nobody is throttled"
+
+
+async def fetched(
+    brokers: Brokers, broker: int, rack: str, offset: int, session: tuple[int, int] = (0, -1)
+) -> tuple[Any, int]:
+    """The partition's answer to a consumer, None if there is none, and the session's id."""
+    partition = FetchPartition(fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=0)
+    topic = FetchTopic(topic_id=brokers[broker].partition(A0).log.topic_id, partitions=[partition])
+    request = FetchRequest(max_wait_ms=1_000, min_bytes=1, topics=[topic], rack_id=rack)
+    request.session_id, request.session_epoch = session
+    frame = FrameConnection(brokers[broker].parts.dispatcher)
+    response = await brokers[broker].ask_by_frame(request, 17, frame)
+    answers = [data for topic in response.responses for data in topic.partitions]
+    return (answers[0] if answers else None), response.session_id
+
+
+def test_consumers_read_from_a_replica_in_their_rack_where_that_is_wanted(tmp_path: Path) -> None:
+    brokers = Brokers(tmp_path, MEMORY, f"replica.selector.class={RACK_AWARE}")
+    brokers.start(1, 2, 3)
+    brokers.until(lambda: len(brokers[3].parts.replicas.metadata.brokers) == 3, advance_ms=10)
+    brokers.create("a", (2, 1, 3))
+    produced(brokers, 2, b"one", b"two")
+    brokers.until(lambda: ends(brokers) == [(2, 2)] * 3, advance_ms=10)
+    sent, session = brokers.ended(fetched(brokers, 2, "rack-3", 0, (0, 0)))
+    assert (sent.error_code, sent.preferred_read_replica, bytes(sent.records)) == (0, 3, b"")
+    again, _ = brokers.ended(fetched(brokers, 2, "rack-3", 0, (session, 1)))
+    assert again.preferred_read_replica == 3, "in a session, too"
+    for broker, rack in ((3, "rack-3"), (2, "rack-2"), (2, "elsewhere"), (2, "")):
+        for _ in range(3):
+            here, _ = brokers.ended(fetched(brokers, broker, rack, 0))
+            assert (here.error_code, here.preferred_read_replica, here.high_watermark) == (0, -1, 2)
+            assert bytes(here.records) == bytes_of(brokers, 2)
+    refused, _ = brokers.ended(fetched(brokers, 3, "", 0))
+    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    beyond, _ = brokers.ended(fetched(brokers, 3, "rack-3", 7))
+    assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    waiting = brokers.run(_begun(fetched(brokers, 3, "rack-3", 2)))
+    produced(brokers, 2, b"three")
+    brokers.until(waiting.done, advance_ms=1)
+    assert bytes_of(brokers, 2).endswith(bytes(waiting.result()[0].records))
+    assert waiting.result()[0].high_watermark == 3
+    brokers.stop()
+
+
+def test_a_follower_serves_no_consumer_where_that_is_not_wanted(in_memory: Brokers) -> None:
+    in_memory.create("a", (2, 1, 3))
+    produced(in_memory, 2, b"one")
+    refused, _ = in_memory.ended(fetched(in_memory, 3, "rack-3", 0))
+    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    here, _ = in_memory.ended(fetched(in_memory, 2, "rack-3", 0))
+    assert (here.preferred_read_replica, here.high_watermark) == (-1, 1)

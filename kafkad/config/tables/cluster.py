@@ -7,7 +7,6 @@ from kafkad.config.setting import (
     CLUSTER_WIDE,
     ELR,
     HIGH,
-    JAVA,
     JAVA_METRICS,
     KRAFT,
     LONG_MAX,
@@ -23,6 +22,7 @@ from kafkad.config.setting import (
     kafka_version,
     long,
     names,
+    one_of,
     string,
 )
 
@@ -115,8 +115,8 @@ SETTINGS: tuple[Setting, ...] = (
         "replica.selector.class",
         None,
         MEDIUM,
-        "The Java class that picks the replica a consumer reads from.",
-        refused=JAVA,
+        "With this one class, consumers that set client.rack read from a replica in their rack (KIP-392).",
+        valid=one_of("org.apache.kafka.common.replica.RackAwareReplicaSelector"),
     ),
     integer(
         "num.replica.fetchers",
