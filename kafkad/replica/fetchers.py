@@ -341,10 +341,11 @@ class Fetcher:
         before = followed.place.offset
         followed.following.truncate(epoch, end_offset)
         place = followed.place
-        log.info(
-            "truncated %s from offset %d to %d: its leader, broker %d, has epoch %d up to %d",
-            *(followed.partition.tp, before, place.offset, self._leader, epoch, end_offset),
-        )
+        if place.offset < before:  # otherwise only an epoch in which the leader wrote nothing is forgotten
+            log.info(
+                "truncated %s from offset %d to %d: its leader, broker %d, has epoch %d up to %d",
+                *(followed.partition.tp, before, place.offset, self._leader, epoch, end_offset),
+            )
         self._session.want(followed.key, place)
 
     async def _find_range(self, link: Link, lost: list[Followed]) -> None:

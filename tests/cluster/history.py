@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -25,8 +25,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic
-
-from tests.cluster.processes import Cluster
 
 _EVERY_S = 0.005
 _VALUE_BYTES = 200
@@ -41,6 +39,30 @@ _CLIENT = {
 }
 
 
+class Replica(Protocol):
+    """A broker's process."""
+
+    def log_directory(self) -> Path: ...
+
+
+class LoadedCluster(Protocol):
+    """A cluster as a load looks at it."""
+
+    ids: tuple[int, ...]
+
+    @property
+    def brokers(self) -> Mapping[int, Replica]: ...
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def is_whole(self, topic: str, partitions: int) -> bool: ...
+
+    def until(self, condition: Callable[[], bool], what: str) -> float: ...
+
+    def stop(self, broker: int) -> None: ...
+
+
 class Acknowledged(NamedTuple):
     """`offset` is None where librdkafka only knows that the record is there: the answer to a later one says so."""
 
@@ -51,7 +73,7 @@ class Acknowledged(NamedTuple):
 class Load:
     """A context manager: traffic while the block runs, at 200 records a second for each partition."""
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int, *, acks: str = "all") -> None:
+    def __init__(self, cluster: LoadedCluster, topic: str, partitions: int, *, acks: str = "all") -> None:
         self.cluster = cluster
         self.topic = topic
         self.partitions = range(partitions)
@@ -230,7 +252,7 @@ class Load:
         return anomalies
 
 
-def create(cluster: Cluster, topic: str, *assignment: list[int], **configs: str) -> None:
+def create(cluster: LoadedCluster, topic: str, *assignment: list[int], **configs: str) -> None:
     """Until all brokers are in sync."""
     admin = AdminClient({**_CLIENT, "bootstrap.servers": cluster.bootstrap})
     new = NewTopic(
