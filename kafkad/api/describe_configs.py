@@ -9,7 +9,13 @@ from kafkad import loggers
 from kafkad.api.config_resources import ResourceType, check_own_broker
 from kafkad.api.context import Context, Request
 from kafkad.config import Source
-from kafkad.config.describe import ConfigRow, describe_broker, describe_cluster_default, describe_topic
+from kafkad.config.describe import (
+    ConfigRow,
+    describe_broker,
+    describe_cluster_default,
+    describe_state,
+    describe_topic,
+)
 from kafkad.controller.topics import check_name
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.turns import Pieces, each
@@ -22,6 +28,7 @@ from kafkad.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+CONTROLLER_EPOCH, ABSENT_BROKERS = "kafkad.controller.epoch", "kafkad.absent.brokers"
 _LAST_WITH_IS_DEFAULT = 0
 
 
@@ -63,7 +70,10 @@ def _settings(
                 documentation=None,
             )
     else:
-        for row in _rows(context, kind, name):
+        rows = _rows(context, kind, name)
+        if kind == ResourceType.BROKER and name:
+            rows += describe_state(_state(context), resource.configuration_keys or ())
+        for row in rows:
             yield _setting(row, message.include_synonyms, message.include_documentation)
 
 
@@ -79,6 +89,11 @@ def _rows(context: Context, kind: int, name: str) -> list[ConfigRow]:
         check_own_broker(context.broker_id, name)
         return describe_broker(context.config)
     raise KafkaError(ErrorCode.INVALID_REQUEST, _nothing_kept(kind))
+
+
+def _state(context: Context) -> dict[str, str]:
+    replicas = context.replicas
+    return {CONTROLLER_EPOCH: str(replicas.controller_epoch), ABSENT_BROKERS: replicas.absent.text}
 
 
 def _nothing_kept(kind: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -72,6 +72,24 @@ def describe_cluster_default(config: Config) -> list[ConfigRow]:
             value = _shown(setting, config.at(source, name))
             rows.append(_row(setting, value, source, (Synonym(name, value, source),), read_only=_read_only(setting)))
     return rows
+
+
+def describe_state(state: Mapping[str, str], asked: Collection[str]) -> list[ConfigRow]:
+    """What a broker knows of its cluster beside its settings, for whoever asks for it by name."""
+    return [
+        ConfigRow(
+            name=name,
+            value=value,
+            source=Source.DEFAULT_CONFIG,
+            type=ConfigType.STRING,
+            sensitive=False,
+            read_only=True,
+            doc="Known to the broker, not set by anybody.",
+            synonyms=(),
+        )
+        for name, value in state.items()
+        if name in asked
+    ]
 
 
 def describe_topic(config: Config, overrides: Mapping[str, str]) -> list[ConfigRow]:

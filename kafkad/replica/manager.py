@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from kafkad.cluster.absent import AbsentBrokers
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.directories import LogDirectory
@@ -59,7 +60,8 @@ class ReplicaManager:
         self.probes = TopicProbes()
         self._topic_config = topic_config
         self._load_configs = load_configs
-        self._controller_epoch = 0
+        self.controller_epoch = 0
+        self.absent = AbsentBrokers()
         self._one_request = asyncio.Lock()
         """Held while a request of a controller is carried out: two controllers may send at the same time."""
         self._partitions: dict[str, dict[int, Partition]] = {}
@@ -164,7 +166,9 @@ class ReplicaManager:
     def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)
         if not refused:
+            before = self.metadata.brokers
             deleted = self.metadata.apply(request)
+            self.absent.observe(before, self.metadata.brokers, self.logs.clock.now_ms())
             if self.lost_tails.refused and self.lost_tails.led_elsewhere(self.metadata):
                 self.on_replicas_changed()
             if deleted:
@@ -199,11 +203,11 @@ class ReplicaManager:
                 self.directory_failed(error)
 
     def _refuse(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-        if controller_epoch < self._controller_epoch:
+        if controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if broker_epoch != -1 and broker_epoch < self.broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
-        self._controller_epoch = controller_epoch
+        self.controller_epoch = controller_epoch
         return ErrorCode.NONE
 
     def _apply_state(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.brokers.release import release
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 KAFKAD_VERSION = "kafkad.version"
+CONTROLLER_EPOCH, ABSENT_BROKERS = "kafkad.controller.epoch", "kafkad.absent.brokers"
 
 
 class BrokerFacts(NamedTuple):
@@ -97,6 +98,28 @@ def kafkad_versions(session: Session, brokers: Iterable[BrokerFacts]) -> dict[in
         for entry in entries
         if entry.name == KAFKAD_VERSION and entry.value
     }
+
+
+class ClusterState(NamedTuple):
+    """What kafkads know of their cluster; other brokers say nothing of it."""
+
+    controller_epoch: int | None
+    absent_since_ms: Mapping[int, int]
+    """Brokers that are away, with the earliest time at which a broker heard of it."""
+
+
+def cluster_state(session: Session, brokers: Iterable[BrokerFacts]) -> ClusterState:
+    from kctl.configs.resources import Resource, described
+
+    asked = [Resource("broker", str(broker.id)) for broker in brokers if broker.release is not None]
+    found, _ = described(session, asked, (CONTROLLER_EPOCH, ABSENT_BROKERS))
+    told = [(entry.name, entry.value) for entries in found.values() for entry in entries if entry.value]
+    since: dict[int, int] = {}
+    for pair in ",".join(value for name, value in told if name == ABSENT_BROKERS).split(","):
+        broker, _, ms = pair.partition("@")
+        if ms:
+            since[int(broker)] = min(int(ms), since.get(int(broker), int(ms)))
+    return ClusterState(max((int(value) for name, value in told if name == CONTROLLER_EPOCH), default=None), since)
 
 
 def counts(topics: Iterable[Topic]) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:

@@ -7,18 +7,20 @@ from typing import Any
 
 import click
 
-from kctl.brokers.facts import broker_facts, kafkad_versions
+from kctl.brokers.facts import broker_facts, cluster_state, kafkad_versions
 from kctl.cluster.mode import mode
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.reach.session import Session
-from kctl.texts.output import Column, Row, note, size_text
+from kctl.texts.output import Column, Row, note, rfc3339, size_text
 
 COLUMNS = (
     Column("cluster_id", "The cluster's id."),
     Column("mode", "Where its metadata are: zookeeper, kraft, or embedded in the broker."),
     Column("controller", "The id of the controller.", "number"),
+    Column("controller_epoch", "How often a controller was elected; known of kafkad only.", "number"),
     Column("brokers", "Ids of the brokers that are there.", "list"),
     Column("down", "Ids of brokers that only replica lists name.", "list"),
+    Column("down_since", "The time since when each of them is down; none where no kafkad has seen it go.", "list"),
     Column("racks", "The racks of the brokers.", "list"),
     Column("versions", "Releases of Kafka that serve the same APIs.", "list"),
     Column("kafkad", "Releases of kafkad, of those brokers that are kafkad.", "list"),
@@ -43,13 +45,18 @@ def describe(session: Session) -> int:
     brokers, _, silent = broker_facts(session, topics)
     for error in silent:
         note(session.settings, f"sizes are incomplete: {error.what}")
+    state = cluster_state(session, brokers)
+    down = [broker.id for broker in brokers if broker.state == "down"]
+    since = [state.absent_since_ms.get(broker) for broker in down]
     partitions = [partition for topic in topics for partition in topic.partitions]
     row = {
         "cluster_id": session.cluster.cluster_id,
         "mode": mode(session.connection().versions),
         "controller": session.cluster.controller_id if session.cluster.controller_id >= 0 else None,
+        "controller_epoch": state.controller_epoch,
         "brokers": list(session.cluster.brokers),
-        "down": [broker.id for broker in brokers if broker.state == "down"],
+        "down": down,
+        "down_since": [None if ms is None else rfc3339(ms) for ms in since],
         "racks": sorted({broker.rack for broker in brokers if broker.rack is not None}),
         "versions": sorted({broker.release for broker in brokers if broker.release is not None}),
         "kafkad": sorted(set(kafkad_versions(session, brokers).values())),
@@ -68,10 +75,13 @@ def _text(row: Row) -> Iterator[str]:
     def ids(values: Any) -> str:
         return ", ".join(map(str, values)) or "-"
 
-    down = f"; down: {ids(row['down'])}" if row["down"] else ""
+    since = [f" since {time}" if time else "" for time in row["down_since"]]
+    gone = ", ".join(f"{broker}{time}" for broker, time in zip(row["down"], since, strict=True))
+    down = f"; down: {gone}" if gone else ""
+    epoch = "" if row["controller_epoch"] is None else f", epoch {row['controller_epoch']}"
     trouble = [f"{row[n]} {n.replace('_', '-')}" for n in ("offline", "under_replicated") if row[n]]
     yield f"cluster     {row['cluster_id']}"
-    yield f"metadata    {row['mode']}, controller {'-' if row['controller'] is None else row['controller']}"
+    yield f"metadata    {row['mode']}, controller {'-' if row['controller'] is None else row['controller']}{epoch}"
     yield f"brokers     {len(row['brokers'])}: {ids(row['brokers'])}{down}"
     yield f"racks       {ids(row['racks'])}"
     own = f"kafkad {ids(row['kafkad'])}, with the APIs of Kafka {ids(row['versions'])}"
