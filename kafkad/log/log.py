@@ -17,7 +17,7 @@ from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log import recovery, swap
-from kafkad.log.batches import BadBatch
+from kafkad.log.batches import BadBatch, read_whole
 from kafkad.log.compaction import Replacement
 from kafkad.log.copied import CopiedBatch, copied_batches
 from kafkad.log.damage import UNKNOWN_END, Damage
@@ -38,13 +38,17 @@ from kafkad.wire.records import (
     ATTRIBUTES,
     BASE_OFFSET,
     CONTROL,
+    LAST_OFFSET_DELTA,
     LEADER_EPOCH,
+    LENGTH,
     MAGIC,
     MAX_TIMESTAMP,
+    PREFIX_SIZE,
     PRODUCER_ID,
     TRANSACTIONAL,
     Header,
     RecordsError,
+    crc_matches,
 )
 
 _BASE_LENGTH_EPOCH = struct.Struct(">qii")
@@ -218,6 +222,32 @@ class Log:
         segment.rebuild_indexes()
         self._segments = Segments(self._segments.all)
         return True
+
+    def verify(self, offset: int) -> None:
+        """Check the batch that holds `offset`, which a follower has asked for a second time.
+
+        One that fails its checksum becomes a hole: it is served to nobody any more.
+        """
+        segment = self._segments.starting_at(offset)[0]
+        try:
+            with disk_errors(self.directory, "checking a batch"):
+                position = segment.locate(offset)
+                found = next(read_whole(segment.files, segment.file.fd, position, segment.size), None)
+        except BadBatch:
+            return  # who reads it is refused
+        if found is None or crc_matches(*found):
+            return
+        _, _, header = found
+        hole = Hole(
+            position,
+            position + PREFIX_SIZE + header[LENGTH],
+            header[BASE_OFFSET],
+            header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1,
+        )
+        segment.holes = tuple(sorted((*segment.holes, hole)))
+        self._segments = Segments(self._segments.all)
+        kept = (hole.end - hole.start, hole.first, hole.next, "a batch that fails its checksum", False)
+        self.on_damage(self.topic_partition, Damage(segment.path(LOG), hole.start, *kept))
 
     @property
     def recovery_point(self) -> int:

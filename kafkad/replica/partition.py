@@ -76,6 +76,7 @@ class Partition:
         "_alone",
         "_alone_in_sync",
         "_parts",
+        "_verified",
         "appends_as_is",
         "broker_id",
         "commit_waits",
@@ -103,6 +104,8 @@ class Partition:
         self.tp = tp
         self.log = log
         self._parts = parts
+        self._verified = -1
+        """The offset whose batch was looked at last because a follower asked for it again."""
         self.broker_id = parts.broker_id
         self.role = Role()
         self.leader_epoch = NO_EPOCH
@@ -355,7 +358,10 @@ class Partition:
         assert leading is not None
         if not self.log.start_offset <= offset <= self.log.end_offset:
             return  # it will be told so
-        before = leading.followers[broker].end_offset
+        before, _, _, _, leader_end = leading.followers[broker]
+        if offset == before and offset < leader_end and offset != self._verified:
+            self._verified = offset
+            self.log.verify(offset)  # there was something to take: was it refused?
         leading.fetched(broker, offset, start_offset, self.log.end_offset, self._parts.clock.monotonic_ms())
         self._propose(leading.joined_by(self.high_watermark, self._parts.metadata.brokers))
         if offset != before:

@@ -121,3 +121,19 @@ def test_a_damaged_replica_does_not_begin_as_leader_while_others_are_in_sync(bro
     brokers.start(2)
     brokers.start(1)
     is_whole_again(brokers, tmp_path)
+
+
+def test_a_leader_notices_that_a_follower_cannot_take_a_batch(brokers: Brokers, tmp_path: Path) -> None:
+    """The bit flips while the brokers run: nobody reads old segments before a new replica copies them."""
+    segment = sorted((tmp_path / "1" / "a-0").glob("*.log"))[1]
+    with segment.open("r+b") as file:
+        file.seek(-1, 2)
+        last = file.read(1)[0]
+        file.seek(-1, 2)
+        file.write(bytes([last ^ 1]))
+    moved = brokers.controller.parts.controller.alter_partition_reassignments({A0: (1, 2, 3)})
+    assert brokers.ended(moved) == {A0: None}
+    brokers.until(lambda: state(brokers).leader == 2, advance_ms=50)
+    brokers.until(lambda: set(state(brokers).isr) == {1, 2, 3}, advance_ms=50)
+    brokers.until(lambda: not damaged(brokers, 1), advance_ms=50)
+    assert contents(tmp_path, 1) == contents(tmp_path, 2) == contents(tmp_path, 3)
