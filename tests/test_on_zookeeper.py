@@ -124,6 +124,18 @@ def test_metadata_are_kept_in_zookeeper_over_restarts(cluster: Cluster) -> None:
         assert "internal error" not in kafkad.log
 
 
+def test_what_a_tool_writes_into_zookeeper_is_carried_out(cluster: Cluster) -> None:
+    with cluster.kafkad() as kafkad, asking(kafkad) as asker:
+        zookeeper = cluster.zookeeper
+        zookeeper.create("/brokers/topics/by-hand", b'{"version":1,"partitions":{"0":[1]}}')
+        wait_until(lambda: append(asker, "by-hand") == 0, "the topic is served")
+        assert "topic_id" in json.loads(zookeeper.get("/brokers/topics/by-hand")[0])
+        zookeeper.create("/admin/delete_topics/by-hand")
+        wait_until(lambda: zookeeper.exists("/brokers/topics/by-hand") is None, "the topic is deleted")
+        wait_until(lambda: zookeeper.exists("/admin/delete_topics/by-hand") is None, "the wish is fulfilled")
+        assert "internal error" not in kafkad.log
+
+
 def test_the_session_with_zookeeper_is_measured(cluster: Cluster) -> None:
     http = free_port()
     with (
