@@ -90,6 +90,7 @@ class Made:
             partition.become(role)
             self.partitions.append(partition)
         replicas = SimpleNamespace(
+            parts=self.parts,
             waits=self.parts.waits,
             get=lambda topic, index: self.partitions[index],
             find=lambda topic, index: self.partitions[index],
