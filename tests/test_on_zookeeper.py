@@ -271,15 +271,24 @@ def test_sigterm_ends_the_wait_for_zookeeper_at_once(cluster: Cluster) -> None:
 
 
 def test_zookeeper_away_for_a_while_costs_nothing(cluster: Cluster, server: ZooKeeper) -> None:
-    with cluster.kafkad(zookeeper_session_timeout_ms="20000") as kafkad, asking(kafkad) as asker:
+    http = free_port()
+    settings = {"zookeeper_session_timeout_ms": "20000", "http_listener": f"127.0.0.1:{http}"}
+
+    def health() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{http}/health", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    with cluster.kafkad(**settings) as kafkad, asking(kafkad) as asker:
         asker.create("t")
         owner = cluster.owner()
         server.kill()
         assert append(asker, "t") == 0
+        wait_until(lambda: f"no connection to ZooKeeper at {cluster.connect}" in health(), "/health says so")
         time.sleep(2)
         assert append(asker, "t") == 0
         server.start()
         asker.create("u")
+        assert health() == "ok\n"
         wait_until(lambda: cluster.zookeeper.connected, "the client is back")
         assert cluster.owner() == owner
         assert kafkad.log.count("lost the connection to ZooKeeper") == 1

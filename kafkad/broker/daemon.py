@@ -111,6 +111,7 @@ class Daemon:
         self._registry: Registry = metering.starting(self._lifecycle)
         self._all_stop = False
         self._exit_code = 0
+        self._problem_of_store: Callable[[], str | None] = lambda: None
 
     async def serve(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -214,6 +215,7 @@ class Daemon:
                 f"cannot begin a session with ZooKeeper within {timeout_ms} ms: {error}; {advice}"
             ) from error
         await self._refuse_lost_cluster(store, address)
+        self._problem_of_store = lambda: store.problem
         return MetadataStore(session=store, collect=store.collect)
 
     async def _refuse_lost_cluster(self, store: MetaStore, address: ZooKeeperAddress) -> None:
@@ -309,7 +311,8 @@ class Daemon:
             return Condition(False, f"log directories are offline: {', '.join(offline)}")
         health = self._lifecycle.health()
         damaged = [f"damaged: {damage.text(tp)}" for tp, damage in self._logs.damages.kept()]
-        return Condition(health.good, "\n".join([health.text, *damaged]))
+        problem = self._problem_of_store()
+        return Condition(health.good, "\n".join([health.text, *damaged, *([problem] if problem else [])]))
 
     def _announce(self, parts: Parts, store: MetadataStore) -> None:
         self._lifecycle.enter(BrokerState.RUNNING)

@@ -163,6 +163,13 @@ class ZooKeeperStore(MetaStore):
     def session_timeout_ms(self) -> int:
         return self._session_timeout_ms
 
+    @property
+    def problem(self) -> str | None:
+        """Why there is no connection now; None while there is one."""
+        if self._has_session or self._closed:
+            return None
+        return f"no connection to ZooKeeper at {self._settings}: {self._link.problem}"
+
     def collect(self) -> Iterator[Family]:
         """Under Kafka's names."""
         now_s = self._clock.monotonic_ms() / 1000
