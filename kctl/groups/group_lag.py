@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kctl.reach.session import Session
 
 
-class Chosen(NamedTuple):
+class ChosenGroups(NamedTuple):
     """`listed` is None where names alone decided, so that nobody had to list what there is."""
 
     names: list[str]
@@ -38,12 +38,12 @@ class GroupLag(NamedTuple):
         return {lag.where.topic for lag in self.lags}.union(*(member.topics for member in self.group.members))
 
 
-def chosen_groups(session: Session, chosen: Choice) -> Chosen:
+def chosen_groups(session: Session, chosen: Choice) -> ChosenGroups:
     if chosen.literal:
-        return Chosen(list(chosen.names), None, [])
+        return ChosenGroups(list(chosen.names), None, [])
     listed = all_groups(session)
     names, errors = chosen.of(listed)
-    return Chosen(names, listed, errors)
+    return ChosenGroups(names, listed, errors)
 
 
 def all_groups(session: Session) -> dict[str, Listed]:
@@ -56,7 +56,7 @@ def all_groups(session: Session) -> dict[str, Listed]:
     return listed
 
 
-def lags_of_groups(session: Session, chosen: Chosen) -> tuple[dict[str, GroupLag], list[KctlError]]:
+def lags_of_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, GroupLag], list[KctlError]]:
     """Groups, commits, then the ends: in this order no lag is below zero."""
     groups, errors = known_groups(session, chosen)
     commits = dict.fromkeys(groups, Commits()) | committed(session, [g.name for g in groups.values() if g.commits])
@@ -100,7 +100,7 @@ def _note_unknown(session: Session, ranges: Ranges) -> None:
         note(session.settings, f"lag is incomplete by {count}: {unknown_ends[0].what}")
 
 
-def known_groups(session: Session, chosen: Chosen) -> tuple[dict[str, Group], list[KctlError]]:
+def known_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, Group], list[KctlError]]:
     """Described; of a group that is listed as empty there is nothing more to know."""
     known: dict[str, Group | KctlError] = {}
     listed = chosen.listed or {}

@@ -48,7 +48,7 @@ class Report(NamedTuple):
     stalled: tuple[Copying, ...]
 
 
-class Progress:
+class CopyProgress:
     """Remembers what was seen of a reassignment."""
 
     def __init__(self) -> None:

@@ -53,7 +53,7 @@ _BROKERS = (
 )
 
 
-class Asked(NamedTuple):
+class PlanOptions(NamedTuple):
     """The options of plan and drain alike."""
 
     topics: tuple[str, ...]
@@ -90,7 +90,7 @@ def _asking(function: Callable[..., R]) -> Callable[..., R]:
     ) -> R:
         names = tuple(word for each in topics for word in each.split(","))
         rate = None if throttle is None else parse_size(throttle)
-        return function(asked=Asked(names, from_file, to, rf, rack_aware, skip, rate, file), **others)
+        return function(options=PlanOptions(names, from_file, to, rf, rack_aware, skip, rate, file), **others)
 
     decorated: Callable[..., R] = update_wrapper(command, function)
     for option in (
@@ -152,7 +152,7 @@ def _asking(function: Callable[..., R]) -> Callable[..., R]:
 )
 @_asking
 @pass_session
-def plan_moves(session: Session, drain: tuple[int, ...], balance: str | None, asked: Asked) -> int:
+def plan_moves(session: Session, drain: tuple[int, ...], balance: str | None, options: PlanOptions) -> int:
     """Plan replica moves, and write the plan to a file.
 
     Moves as little as possible: a replica stays unless its broker is drained, another replica is in the same rack, or
@@ -162,45 +162,45 @@ def plan_moves(session: Session, drain: tuple[int, ...], balance: str | None, as
 
     Example: kctl partitions plan --balance count --throttle 50MB/s
     """
-    return _plan(session, frozenset(drain), balance, asked)
+    return _plan(session, frozenset(drain), balance, options)
 
 
 @click.command("drain", cls=KctlCommand, columns=COLUMNS)
 @click.argument("brokers", nargs=-1, required=True, metavar="BROKER…", callback=_broker_ids, shell_complete=broker_ids)
 @_asking
 @pass_session
-def drain(session: Session, brokers: tuple[int, ...], asked: Asked) -> int:
+def drain(session: Session, brokers: tuple[int, ...], options: PlanOptions) -> int:
     """Plan moving all replicas off brokers.
 
     The same as kctl partitions plan --drain: replicas on other brokers stay where they are.
 
     Example: kctl partitions drain 3 --throttle 50MB/s
     """
-    return _plan(session, frozenset(brokers), None, asked)
+    return _plan(session, frozenset(brokers), None, options)
 
 
-def _plan(session: Session, drained: frozenset[int], balance: str | None, asked: Asked) -> int:
+def _plan(session: Session, drained: frozenset[int], balance: str | None, options: PlanOptions) -> int:
     snapshot = take(session)
-    _check_brokers(snapshot, drained, asked)
+    _check_brokers(snapshot, drained, options)
     goal = Goal(
         drained,
-        frozenset(asked.to),
-        asked.rf,
+        frozenset(options.to),
+        options.rf,
         balance,
-        asked.racks or "prefer",
-        repair_racks=_repairs(asked.racks, drained, balance),
-        topics=_topics(asked, snapshot.partitions),
+        options.racks or "prefer",
+        repair_racks=_repairs(options.racks, drained, balance),
+        topics=_topics(options, snapshot.partitions),
     )
     if goal._replace(topics=None, racks="prefer") == Goal():
-        places = _given(asked)
-        moves = _given_moves(places, asked.from_file, snapshot)
+        places = _given(options)
+        moves = _given_moves(places, options.from_file, snapshot)
     else:
         places = {}
         moves = planned_moves(snapshot.brokers, snapshot.partitions, goal)
-    if asked.skip:
+    if options.skip:
         moves = [move for move in moves if move.planned is not None]
     sums = effects(snapshot.brokers, snapshot.partitions, moves)
-    summary = _summary(_headline(goal), moves, sums, len(snapshot.partitions), asked.rate)
+    summary = _summary(_headline(goal), moves, sums, len(snapshot.partitions), options.rate)
     code = answer(
         session,
         COLUMNS,
@@ -209,7 +209,7 @@ def _plan(session: Session, drained: frozenset[int], balance: str | None, asked:
         dry_run=session.settings.dry_run,
     )
     _warn(session, snapshot, moves, sums, goal)
-    _write(session, asked.file, moves, places)
+    _write(session, options.file, moves, places)
     return code or (Exit.FINDINGS if any(move.planned is None for move in moves) else Exit.DONE)
 
 
@@ -220,30 +220,30 @@ def _repairs(racks: str | None, drained: frozenset[int], balance: str | None) ->
     return racks is not None or balance in ("count", "bytes")
 
 
-def _check_brokers(snapshot: Snapshot, drained: frozenset[int], asked: Asked) -> None:
+def _check_brokers(snapshot: Snapshot, drained: frozenset[int], options: PlanOptions) -> None:
     known = {broker.id for broker in snapshot.brokers}
     alive = snapshot.alive()
     running = f"existing brokers: {', '.join(map(str, sorted(alive)))}"
     if missing := sorted(drained - known):
         what = f"broker {', '.join(map(str, missing))} does not exist and has no replicas"
         raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(running,))
-    if dead := sorted(set(asked.to) - alive):
+    if dead := sorted(set(options.to) - alive):
         what = f"broker {', '.join(map(str, dead))} does not exist or is down, and cannot receive replicas"
         raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(running,))
-    if both := sorted(drained & set(asked.to)):
+    if both := sorted(drained & set(options.to)):
         what = f"broker {', '.join(map(str, both))} cannot be drained and receive replicas at the same time"
         raise KctlError(what, exit_code=Exit.USAGE)
     rackless = [broker.id for broker in snapshot.brokers if broker.alive and broker.rack is None]
-    if asked.racks == "strict" and rackless:
+    if options.racks == "strict" and rackless:
         what = f"broker {', '.join(map(str, rackless))} has no rack, so replicas cannot be spread over racks strictly"
         raise KctlError(what, exit_code=Exit.USAGE, hints=("--rack-aware prefer takes it for a rack of its own",))
 
 
-def _topics(asked: Asked, partitions: Iterable[Partition]) -> frozenset[str] | None:
+def _topics(options: PlanOptions, partitions: Iterable[Partition]) -> frozenset[str] | None:
     """A name with * or ? is a pattern: no topic is called so."""
-    wanted = list(asked.topics)
-    if asked.from_file:
-        wanted += parse_topics(text_of(asked.from_file), asked.from_file)
+    wanted = list(options.topics)
+    if options.from_file:
+        wanted += parse_topics(text_of(options.from_file), options.from_file)
     if not wanted:
         return None
     known = sorted({partition.topic for partition in partitions})
@@ -256,12 +256,12 @@ def _topics(asked: Asked, partitions: Iterable[Partition]) -> frozenset[str] | N
     return frozenset(chosen)
 
 
-def _given(asked: Asked) -> dict[TopicPartition, Place]:
+def _given(options: PlanOptions) -> dict[TopicPartition, Place]:
     """A plan that was made elsewhere."""
-    if asked.from_file is None:
+    if options.from_file is None:
         hint = "--drain, --to, --rf, --balance or --rack-aware strict say what; --from-file shows a plan that is made"
         raise KctlError("the plan has no goal", exit_code=Exit.USAGE, hints=(hint,))
-    return parse_plan(text_of(asked.from_file), asked.from_file).places
+    return parse_plan(text_of(options.from_file), options.from_file).places
 
 
 def _given_moves(places: Mapping[TopicPartition, Place], source: str | None, snapshot: Snapshot) -> list[Move]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
-from kctl.partitions.copy_progress import Amount, Copying, Progress, Report, progress_line, stall_reason
+from kctl.partitions.copy_progress import Amount, Copying, CopyProgress, Report, progress_line, stall_reason
 from kctl.partitions.plan_entries import DONE, MOVING, WAITING, PlanEntry, located, plan_entry
 from kctl.partitions.plan_throttle import PlanThrottle
 from kctl.partitions.reassignment_json import Place
@@ -85,7 +85,7 @@ class PlanExecution:
         self._clock = clock
         self._sleep = sleep
         self._shown = ProgressLine(session.settings, clock)
-        self._progress = Progress()
+        self._progress = CopyProgress()
         self._stalled: set[Copying] = set()
         self._answered = clock()
 

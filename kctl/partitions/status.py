@@ -11,7 +11,7 @@ from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.partitions.apply import read_plan
-from kctl.partitions.copy_progress import Amount, Copying, Progress, Report, progress_line, stall_reason
+from kctl.partitions.copy_progress import Amount, Copying, CopyProgress, Report, progress_line, stall_reason
 from kctl.partitions.plan_entries import DONE, MOVING, PlanEntry
 from kctl.partitions.plan_execution import PlanStatus, copies, plan_status, under_way
 from kctl.partitions.throttle import left_over_lines
@@ -67,9 +67,9 @@ def status(session: Session, file: str | None) -> int:
     return code or (Exit.FINDINGS if file is not None and seen.missing else Exit.DONE)
 
 
-def _progress() -> Progress:
+def _progress() -> CopyProgress:
     """The one of this command line: with --watch it has seen the earlier looks."""
-    found: Progress = click.get_current_context().find_root().meta.setdefault(_PROGRESS, Progress())
+    found: CopyProgress = click.get_current_context().find_root().meta.setdefault(_PROGRESS, CopyProgress())
     return found
 
 

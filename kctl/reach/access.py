@@ -82,7 +82,7 @@ class Access(NamedTuple):
         return self.security_protocol.startswith("SASL")
 
 
-class Asked(Protocol):
+class GivenSettings(Protocol):
     """The part of the settings that decides here."""
 
     context: str
@@ -102,7 +102,7 @@ Layer = Mapping[str, Any]
 """Some of the fields, as one place gives them."""
 
 
-def resolve(asked: Asked, environment: Mapping[str, str]) -> Access:
+def resolve(asked: GivenSettings, environment: Mapping[str, str]) -> Access:
     """The access that flags, environment and contexts ask for."""
     flags = _flags(asked)
     variables = _variables(environment)
@@ -145,7 +145,7 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _flags(asked: Asked) -> Layer:
+def _flags(asked: GivenSettings) -> Layer:
     fields: dict[str, Any] = {}
     if asked.extra or asked.command_config:
         from kctl.reach.properties import read, translate, translate_flags

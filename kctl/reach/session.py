@@ -59,7 +59,7 @@ class Cluster(NamedTuple):
     brokers: dict[int, Broker]
 
 
-Asked = tuple[int | None, Request[R]]
+BrokerRequest = tuple[int | None, Request[R]]
 """A broker's id (None: any) and what to ask it."""
 
 
@@ -137,7 +137,7 @@ class Session:
         answers = self.call_many(list(requests.items()))
         return dict(zip(requests, answers, strict=True))
 
-    def call_many(self, asked: Sequence[Asked[R]]) -> list[R | KctlError]:
+    def call_many(self, asked: Sequence[BrokerRequest[R]]) -> list[R | KctlError]:
         """All requests out, then all answers in, in the same order; a KctlError in the place of one that failed.
 
         What any broker may answer is asked of another one if the first breaks off.
@@ -154,7 +154,7 @@ class Session:
             self._tell(asked, answers, deadline)
         return answers
 
-    def _call_once(self, asked: Sequence[Asked[R]], deadline: float) -> list[R | KctlError]:
+    def _call_once(self, asked: Sequence[BrokerRequest[R]], deadline: float) -> list[R | KctlError]:
         answers: list[Any] = [None] * len(asked)
         connections = self._connections([broker for broker, _ in asked], deadline)
         waiting: list[tuple[int, Connection]] = []
@@ -261,7 +261,7 @@ class Session:
         what = f"broker {broker} does not exist"
         return Disconnected(what, exit_code=Exit.NOT_FOUND, hints=(f"existing brokers: {there}",))
 
-    def _tell(self, asked: Sequence[Asked[R]], answers: Sequence[R | KctlError], deadline: float) -> None:
+    def _tell(self, asked: Sequence[BrokerRequest[R]], answers: Sequence[R | KctlError], deadline: float) -> None:
         spent = (self._clock() - deadline + self.settings.timeout) * 1000
         for (broker, request), answer in zip(asked, answers, strict=True):
             whom = "any broker" if broker is None else f"broker {broker}"

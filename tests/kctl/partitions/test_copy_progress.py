@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kafkad.names import TopicPartition
-from kctl.partitions.copy_progress import Amount, Copying, Progress, Report, progress_line, stall_reason
+from kctl.partitions.copy_progress import Amount, Copying, CopyProgress, Report, progress_line, stall_reason
 
 ONE = Copying(TopicPartition("orders", 4), 1)
 TWO = Copying(TopicPartition("orders", 5), 2)
@@ -11,19 +11,19 @@ MB = 1_000_000
 
 
 def test_the_first_look_knows_no_rate() -> None:
-    report = Progress().observe(100.0, {ONE: Amount(5, 10)})
+    report = CopyProgress().observe(100.0, {ONE: Amount(5, 10)})
     assert report == Report(5, 10, None, None, ONE, 50, ())
 
 
 def test_rate_and_time_left_come_from_what_was_copied_between_looks() -> None:
-    progress = Progress()
+    progress = CopyProgress()
     progress.observe(100.0, {ONE: Amount(0, 10 * MB), TWO: Amount(0, 10 * MB)})
     report = progress.observe(102.0, {ONE: Amount(1 * MB, 10 * MB), TWO: Amount(4 * MB, 10 * MB)})
     assert report == Report(5 * MB, 20 * MB, 2.5 * MB, 6.0, ONE, 10, ())
 
 
 def test_what_is_no_longer_listed_has_been_copied_whole() -> None:
-    progress = Progress()
+    progress = CopyProgress()
     progress.observe(0.0, {ONE: Amount(3, 10), TWO: Amount(0, 10)})
     report = progress.observe(1.0, {TWO: Amount(5, 10)})
     assert (report.copied, report.size, report.slowest) == (15, 20, TWO)
@@ -31,14 +31,14 @@ def test_what_is_no_longer_listed_has_been_copied_whole() -> None:
 
 
 def test_what_has_not_begun_counts_for_the_time_left() -> None:
-    progress = Progress()
+    progress = CopyProgress()
     progress.observe(0.0, {ONE: Amount(0, 10)}, 90)
     report = progress.observe(1.0, {ONE: Amount(5, 10)}, 90)
     assert (report.size, report.eta_seconds, report.slowest) == (100, 19.0, ONE)
 
 
 def test_only_the_last_half_minute_counts_for_the_rate() -> None:
-    progress = Progress()
+    progress = CopyProgress()
     progress.observe(0.0, {ONE: Amount(0, 1000)})
     progress.observe(10.0, {ONE: Amount(500, 1000)})
     report = progress.observe(40.0, {ONE: Amount(530, 1000)})
@@ -46,7 +46,7 @@ def test_only_the_last_half_minute_counts_for_the_rate() -> None:
 
 
 def test_a_copy_is_stalled_after_a_minute_without_growth_and_no_longer_when_it_grows() -> None:
-    progress = Progress()
+    progress = CopyProgress()
     progress.observe(0.0, {ONE: Amount(5, 10), TWO: Amount(5, 10)})
     assert progress.observe(59.0, {ONE: Amount(5, 10), TWO: Amount(6, 10)}).stalled == ()
     assert progress.observe(60.0, {ONE: Amount(5, 10), TWO: Amount(6, 10)}).stalled == (ONE,)
@@ -55,7 +55,7 @@ def test_a_copy_is_stalled_after_a_minute_without_growth_and_no_longer_when_it_g
 
 def test_a_copy_that_is_larger_than_its_leader_counts_as_whole() -> None:
     """Retention may have deleted at the leader already."""
-    assert Progress().observe(0.0, {ONE: Amount(12, 10)}).copied == 10
+    assert CopyProgress().observe(0.0, {ONE: Amount(12, 10)}).copied == 10
     assert Amount(12, 10).percent == 99
     assert Amount(0, 0).percent == 0
 

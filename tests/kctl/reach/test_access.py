@@ -12,7 +12,7 @@ from kctl.errors import Exit, KctlError
 from kctl.reach.access import Access, Secret, addresses, resolve
 
 
-class Asked(NamedTuple):
+class GivenSettings(NamedTuple):
     context: str = ""
     bootstrap: str = ""
     command_config: str = ""
@@ -20,7 +20,7 @@ class Asked(NamedTuple):
 
 
 def test_nothing_said() -> None:
-    access = resolve(Asked(), {"PATH": "/bin", "KCTL_BOOTSTRAP": ""})
+    access = resolve(GivenSettings(), {"PATH": "/bin", "KCTL_BOOTSTRAP": ""})
     assert access == Access()
     assert access.bootstrap == (("localhost", 9092),)
     assert not access.has_tls
@@ -29,8 +29,8 @@ def test_nothing_said() -> None:
 
 def test_flags_before_environment() -> None:
     environment = {"KCTL_BOOTSTRAP": "dev:1", "KCTL_CLIENT_ID": "me", "KCTL_PROTECTED": "true"}
-    assert resolve(Asked(), environment) == Access((("dev", 1),), client_id="me", protected=True)
-    assert resolve(Asked(bootstrap="prod"), environment).bootstrap == (("prod", 9092),)
+    assert resolve(GivenSettings(), environment) == Access((("dev", 1),), client_id="me", protected=True)
+    assert resolve(GivenSettings(bootstrap="prod"), environment).bootstrap == (("prod", 9092),)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ SASL = {"KCTL_SECURITY_PROTOCOL": "sasl_ssl", "KCTL_MECHANISM": "plain", "KCTL_U
 
 
 def test_sasl_from_the_environment() -> None:
-    access = resolve(Asked(), SASL | {"KCTL_PASSWORD": "sesame"})
+    access = resolve(GivenSettings(), SASL | {"KCTL_PASSWORD": "sesame"})
     assert access.has_tls
     assert access.has_sasl
     assert (access.mechanism, access.username, access.password()) == ("PLAIN", "alice", "sesame")
@@ -79,12 +79,12 @@ def test_sasl_from_the_environment() -> None:
 )
 def test_what_does_not_fit_together(environment: dict[str, str], what: str) -> None:
     with pytest.raises(KctlError) as error:
-        resolve(Asked(), environment)
+        resolve(GivenSettings(), environment)
     assert (error.value.what, error.value.exit_code) == (what, Exit.USAGE)
 
 
 def test_secrets_are_shown_nowhere() -> None:
-    access = resolve(Asked(), SASL | {"KCTL_PASSWORD": "sesame"})
+    access = resolve(GivenSettings(), SASL | {"KCTL_PASSWORD": "sesame"})
     assert "sesame" not in f"{access} {access!r} {access.password} {access.password!r} {[access.password]}"
 
 
