@@ -316,7 +316,10 @@ class Fetcher:
             if followed.partition.fetches_throttled:
                 self._throttle(followed, len(data.records or b""), data.high_watermark)
         elif what is Meaning.DIVERGED:
+            before = followed.place
             self._truncate(followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            if followed.place == before:
+                later.append(followed)  # the same question would get the same answer
         elif what is Meaning.OUT_OF_RANGE:
             lost.append(followed)
         elif what is Meaning.FENCED:
@@ -358,11 +361,12 @@ class Fetcher:
             if not followed.is_current:
                 continue
             try:
+                before = followed.place
                 self._move_into(followed, ends.get(followed), starts.get(followed))
             except KafkaError as error:
                 self._failed(followed, error, unknown)
             else:
-                if followed not in ends or (followed in ahead and followed not in starts):
+                if followed.place == before:
                     unknown.append(followed)
         self._postpone(unknown)
 

@@ -13,7 +13,14 @@ import pytest
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkad.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
 from kafkad.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -402,3 +409,32 @@ def test_a_follower_serves_no_consumer_where_that_is_not_wanted(in_memory: Broke
     assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     here, _ = in_memory.ended(fetched(in_memory, 2, "rack-3", 0))
     assert (here.preferred_read_replica, here.high_watermark) == (-1, 1)
+
+
+@pytest.mark.parametrize("oddity", ["diverges where it does not", "does not have what it has"])
+def test_a_leader_whose_answers_lead_nowhere_is_not_asked_all_the_time(in_memory: Brokers, oddity: str) -> None:
+    brokers = in_memory
+    brokers.create("a", (2, 3))
+    produced(brokers, 2, b"one")
+    brokers.until(lambda: ends(brokers) == [(1, 1)] * 2, advance_ms=10)
+
+    def odd(ends: tuple[int, int], answer: Any) -> None:
+        partition = PartitionData(partition_index=0, records=b"")
+        if oddity == "diverges where it does not":
+            partition.diverging_epoch = EpochEndOffset(epoch=0, end_offset=1)
+        else:
+            partition.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+        topic_id = brokers[2].partition(A0).log.topic_id
+        answer.responses = [FetchableTopicResponse(topic_id=topic_id, partitions=[partition])]
+
+    brokers.until(lambda: brokers[2].parts.replicas.waits.fetches == 1, advance_ms=10)
+    brokers.tamper = odd
+    brokers.sent.clear()
+    answer = brokers.run(_begun(brokers[2].produce(A0, b"two", timeout_ms=1_000_000)))
+    for _ in range(1_000):
+        brokers.run(brokers.turn(10))
+    assert not answer.done()
+    assert 5 < brokers.sent.count((3, 2, "FetchRequest")) < 40, "ten seconds, with a longer rest each time"
+    brokers.tamper = lambda ends, answer: None
+    brokers.until(answer.done, advance_ms=10)
+    assert bytes_of(brokers, 2) == bytes_of(brokers, 3)
