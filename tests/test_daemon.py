@@ -250,6 +250,8 @@ def test_metrics_health_and_readiness(tmp_path: Path) -> None:
             "kafka_server_kafkaserver_brokerstate 3\n",
             f'kafkad_build_info{{version="{__version__}",python="',
             "kafka_server_replicamanager_isrshrinks_total 0\n",
+            "kafka_server_replicamanager_failedisrupdates_total 0\n",
+            'kafka_server_replicafetchermanager_maxlag{clientId="Replica"} 0\n',
             "kafka_server_replicamanager_atminisrpartitioncount 1\n",
             "kafka_controller_kafkacontroller_preferredreplicaimbalancecount 0\n",
             "kafka_controller_controllereventmanager_eventqueuesize 0\n",

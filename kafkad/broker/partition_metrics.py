@@ -107,13 +107,22 @@ def partition_families(replicas: ReplicaManager, limit: Limit) -> Iterator[Famil
     partitions = list(replicas)
     sums = dict.fromkeys(("leads", "under_replicated", "under_min_isr", "at_min_isr"), 0)
     rows: dict[TopicPartition, PartitionSample] = {}
+    lag = 0
     for partition in partitions:
         row = rows[partition.tp] = _sample(partition)
         for name in sums:
             sums[name] += getattr(row, name)
+        if partition.following is not None:
+            lag = max(lag, partition.following.lag)
         if not len(rows) % READ_AT_ONCE:
             yield PAUSE
     yield from _sum_families(replicas, partitions, sums)
+    yield Family(
+        "kafka_server_replicafetchermanager_maxlag",
+        GAUGE,
+        "The most committed records that a replica here does not have yet.",
+        [((("clientId", "Replica"),), lag)],
+    )
     shown = [row for _, row in _chosen(list(rows.items()), limit(), key=_name)]
     for metric, field, text in _CLUSTER_METRICS:
         yield _column(f"kafka_cluster_partition_{metric}", field, text, shown)
@@ -138,7 +147,11 @@ def _sum_families(
         "offlinereplicacount": sum(partition.failure is not None for partition in partitions),
     }
     yield from gauges("kafka_server_replicamanager", values, "Replicas of this broker")
-    changes = {"isrshrinks": replicas.isr_shrinks, "isrexpands": replicas.isr_expands}
+    changes = {
+        "isrshrinks": replicas.isr_shrinks,
+        "isrexpands": replicas.isr_expands,
+        "failedisrupdates": replicas.isr_failures,
+    }
     yield from counters("kafka_server_replicamanager", changes, "In-sync replicas")
 
 

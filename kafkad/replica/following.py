@@ -23,10 +23,12 @@ class Position(NamedTuple):
 
 
 class Following:
-    __slots__ = ("_partition",)
+    __slots__ = ("_partition", "lag")
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
+        self.lag = 0
+        """Committed records that it did not have yet after the last answer of its leader."""
 
     @property
     def position(self) -> Position:
@@ -53,6 +55,7 @@ class Following:
                 log.append_copied(records, partition.leader_epoch)
         finally:
             partition.raise_high_watermark(min(high_watermark, log.end_offset))
+            self.lag = max(high_watermark - log.end_offset, 0)
         if log.start_offset < start_offset <= partition.high_watermark:
             log.increment_start_offset(start_offset)
 

@@ -20,7 +20,7 @@ LONGEST_S = 0.1
 
 
 class Replicas(list[Any]):
-    isr_shrinks = isr_expands = 0
+    isr_shrinks = isr_expands = isr_failures = 0
 
 
 def log(segments: int = 5) -> Any:
@@ -33,6 +33,7 @@ def partition(number: int) -> Any:
         log=log(),
         role=Role(leader=1, isr=(1,), replicas=(1,)),
         is_leader=True,
+        following=None,
         min_isr=1,
         high_watermark=7,
         last_stable_offset=7,

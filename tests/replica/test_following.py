@@ -67,6 +67,13 @@ def test_records_are_taken_as_given_and_the_watermark_stays_within_the_log(parti
     assert partition.high_watermark == 5, "a new leader may know less of what is committed"
 
 
+def test_its_lag_is_what_is_committed_and_not_here_yet(partition: Partition) -> None:
+    follower = following(partition)
+    for base, watermark, lag in ((0, 9, 6), (3, 9, 3), (6, 9, 0), (9, 10, 0)):
+        follower.append(sent(base, 3, 4), watermark, 0)
+        assert follower.lag == lag
+
+
 def produced(producer: int, sequence: int, base: int = 0, epoch: int = 4) -> memoryview:
     record = Record(base, 1_000, b"k", b"v")
     return memoryview(
