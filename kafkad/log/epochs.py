@@ -9,6 +9,7 @@ the batches.
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import lru_cache
 
 from kafkad.log.files import Files, as_far_as_there_is_room
 
@@ -135,10 +136,14 @@ def encode(entries: list[tuple[int, int]]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def decode(data: bytes) -> list[tuple[int, int]]:
-    """ValueError when it is not such a file, whole. Kafka makes an empty one, and fills it with the first epoch."""
+@lru_cache(maxsize=256)
+def decode(data: bytes) -> tuple[tuple[int, int], ...]:
+    """ValueError when it is not such a file, whole. Kafka makes an empty one, and fills it with the first epoch.
+
+    The files of many partitions are alike: they are in their first epoch.
+    """
     if not data:
-        return []
+        return ()
     version, count, *lines = data.decode("ascii").splitlines() or ["", ""]
     if int(version) != 0 or int(count) != len(lines):
         raise ValueError(f"version {version}, {len(lines)} of {count} lines")
@@ -146,4 +151,4 @@ def decode(data: bytes) -> list[tuple[int, int]]:
     for line in lines:
         epoch, start = line.split(" ")
         entries.append((int(epoch), int(start)))
-    return entries
+    return tuple(entries)

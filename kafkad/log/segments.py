@@ -19,7 +19,7 @@ class Segments:
         self._bases = [segment.base for segment in segments]
         self.active = segments[-1]
         self.timestamps = Timestamps(segments)
-        self.damaged_from = min((segment.base for segment in segments if segment.holes), default=NOWHERE)
+        self.damaged_from = min([segment.base for segment in segments if segment.holes], default=NOWHERE)
         """The base of the first segment with damage; past any offset if there is none."""
 
     def __len__(self) -> int:
