@@ -23,14 +23,16 @@ TOPIC = "loaded"
 ASSIGNMENT = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
 """Broker n leads partition n - 1."""
 SESSION_S = SESSION_MS / 1000
+LONG_SESSION_S = 10
 LAG_S = LAG_MS / 1000
 CLIENT_S = 5.0
 """What a client and a busy machine may add: back-off, refresh of metadata, requests that time out."""
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path) as cluster:
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A parameter is for settings of all its brokers."""
+    with Cluster(tmp_path, settings=getattr(request, "param", None)) as cluster:
         create(cluster, TOPIC, *ASSIGNMENT)
         yield cluster
 
@@ -132,14 +134,16 @@ def test_all_killed_and_started_again(cluster: Cluster, load: Load) -> None:
     whole(cluster)
 
 
+@pytest.mark.parametrize("cluster", [{"zookeeper.session.timeout.ms": str(LONG_SESSION_S * 1000)}], indirect=True)
 def test_zookeeper_killed_and_started_again(cluster: Cluster, load: Load) -> None:
+    """All sessions have their whole time again when it is back; it is long enough for a busy machine."""
     begun, controller = time.monotonic(), cluster.controller
     states = [cluster.state(TOPIC, p) for p in load.partitions]
     cluster.zookeeper.kill()
-    load.run(SESSION_S + 1)
+    load.run(LONG_SESSION_S + 1)
     cluster.zookeeper.start()
     cluster.until(lambda: cluster.controller is not None, "ZooKeeper serves again")
-    load.run(SESSION_S + 1)
+    load.run(LONG_SESSION_S + 1)
     report("ZooKeeper away for longer than a session", load, begun, at_most=CLIENT_S)
     assert cluster.controller == controller
     assert [cluster.state(TOPIC, p) for p in load.partitions] == states, "sessions go on, nobody is elected"
