@@ -14,25 +14,13 @@ Mend = Callable[[], None]
 
 
 class Faults:
-    def __init__(
-        self,
-        world: World,
-        network: Network,
-        store: StoreServer,
-        machines: list[Machine],
-        may_lose_power: Callable[[Machine], bool],
-    ) -> None:
-        """`may_lose_power` says that others have all that a machine would lose, and that they will not go before the
-        cluster knows of it."""
+    def __init__(self, world: World, network: Network, store: StoreServer, machines: list[Machine]) -> None:
         self._world = world
         self._network = network
         self._store = store
         self._machines = machines
-        self._may_lose_power = may_lose_power
         self._mends: dict[object, Mend] = {}
         self._going = False
-        self.fragile: Callable[[], bool] = lambda: False
-        """True as long as nothing else may happen."""
 
     def begin(self) -> None:
         self._going = True
@@ -57,25 +45,23 @@ class Faults:
         if not self._going:
             return
         random = self._world.random
-        if not self.fragile():
-            machine = random.choice(self._machines)
-            kinds = (
-                self._kill,
-                self._kill,
-                self._power_cut,
-                self._stop,
-                self._pause,
-                self._cut_between,
-                self._cut_between,
-                self._isolate,
-                self._cut_from_store,
-                self._lose_answers,
-                self._lose_answers,
-                self._expire,
-                self._reset,
-                self._slow_down,
-            )
-            random.choice(kinds)(machine, random)
+        machine = random.choice(self._machines)
+        kinds = (
+            self._kill,
+            self._kill,
+            self._stop,
+            self._pause,
+            self._cut_between,
+            self._cut_between,
+            self._isolate,
+            self._cut_from_store,
+            self._lose_answers,
+            self._lose_answers,
+            self._expire,
+            self._reset,
+            self._slow_down,
+        )
+        random.choice(kinds)(machine, random)
         self._next()
 
     def _mend_later(self, seconds: float, mend: Mend) -> None:
@@ -93,11 +79,6 @@ class Faults:
     def _kill(self, machine: Machine, random: Random) -> None:
         machine.kill()
         self._mend_later(random.choice((0.05, 0.5, 3.0)) * random.uniform(0.5, 2), machine.start)
-
-    def _power_cut(self, machine: Machine, random: Random) -> None:
-        if machine.running and self._may_lose_power(machine):
-            machine.kill(power=True)
-            self._mend_later(random.choice((0.5, 3.0)) * random.uniform(0.5, 2), machine.start)
 
     def _stop(self, machine: Machine, random: Random) -> None:
         if machine.parts is not None and machine.loop is not None and not machine.loop.paused:

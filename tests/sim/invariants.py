@@ -36,8 +36,6 @@ class Invariants:
         self._watermarks: dict[int, tuple[Any, int, int]] = {}
         """By replica object: itself, the leader epoch, and the high watermark last seen."""
         self._states: dict[str, PartitionState] = {}
-        self.left: dict[str, set[int]] = defaultdict(set)
-        """By path of a state: the brokers that it was written without."""
         store.on_write.append(self._written)
 
     # -- the store -----------------------------------------------------------------------------------------------------
@@ -71,7 +69,6 @@ class Invariants:
         self._states[path] = state
         if place.topic_id not in self._history.gone:
             self._check_in_sync(place, state, dict(self._replicas()))
-        self.left[path] |= {machine.broker for machine in self._machines} - set(state.isr)
 
     def _leads(self, place: Place, epoch: int, broker: int) -> None:
         known = self._leaders.setdefault((place, epoch), broker)

@@ -87,19 +87,16 @@ class Machine:
         self._host = self._network.host(self.name, loop)
         loop.start(self._main(loop, self._host))
 
-    def kill(self, *, power: bool = False) -> None:
-        """SIGKILL; or the power fails, and takes with it what has not been synced."""
+    def kill(self) -> None:
+        """SIGKILL."""
         loop, host = self.loop, self._host
         if loop is None or host is None:
             return
-        self.world.note("kill", self.name, "power" if power else "")
+        self.world.note("kill", self.name)
         self._ended()
-        self._network.gone(host, silently=power)
+        self._network.gone(host)
         loop.die()
         self._files.killed()
-        if power:
-            for lost in self._files.power_cut(self.world.random):
-                self.world.note("lost", self.name, lost)
 
     def _ended(self) -> None:
         self.loop = self._host = self.parts = self._building = None

@@ -5,32 +5,26 @@ A mutation is a function that makes the patch under which a whole run takes plac
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from kafkad.api import fetch
-from kafkad.broker.membership import Membership
-from kafkad.cluster.metadata import MetadataCache
 from kafkad.controller import brokers, leadership
-from kafkad.controller.brokers import Brokers
 from kafkad.controller.election import Elected
 from kafkad.controller.isr import Isr
 from kafkad.controller.leadership import Leadership
-from kafkad.controller.reassignments import Reassignments
 from kafkad.errors import ErrorCode
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.log import Log
-from kafkad.replica import following, leading
 from kafkad.replica import isr as rules
 from kafkad.replica.fetchers import Fetchers
 from kafkad.replica.following import Following
 from kafkad.replica.leading import Leading
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
-from kafkad.shard.shard import Shard
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 ALL: dict[str, Mutation] = {}
@@ -70,28 +64,15 @@ def a_pending_shrink_counts_as_written() -> Any:
     def maximal(self: Leading) -> frozenset[int]:
         return frozenset(self.isr if self.proposed is None else self.proposed)
 
-    def high_watermark(self: Leading, now_at: int, end_offset: int, now_ms: float) -> int:
+    def high_watermark(self: Leading, now_at: int, end_offset: int, *rest: Any) -> int:
         return rules.high_watermark(now_at, end_offset, maximal(self), self.followers)
 
     return patch.object(Leading, "high_watermark", high_watermark)
 
 
 @mutation
-def a_pending_expansion_does_not_count_yet() -> Any:
-    def high_watermark(self: Leading, now_at: int, end_offset: int, now_ms: float) -> int:
-        return rules.high_watermark(now_at, end_offset, frozenset(self.isr), self.followers)
-
-    return patch.object(Leading, "high_watermark", high_watermark)
-
-
-@mutation
-def followers_join_by_the_watermark_without_the_epoch_start() -> Any:
-    return patch.object(rules, "may_join", lambda follower, watermark, epoch_start: follower.end_offset >= watermark)
-
-
-@mutation
 def followers_join_wherever_they_are() -> Any:
-    return patch.object(rules, "may_join", lambda follower, watermark, epoch_start: True)
+    return patch.object(rules, "may_join", lambda *what: True)
 
 
 @mutation
@@ -164,11 +145,6 @@ def followers_keep_a_tail_that_the_leader_never_had() -> Any:
 
 
 @mutation
-def followers_truncate_to_the_leaders_end_of_the_epoch_without_their_own() -> Any:
-    return patch.object(following, "cut_offset", lambda epochs, log_end, epoch, leader_end: min(leader_end, log_end))
-
-
-@mutation
 def followers_take_the_watermark_as_it_comes() -> Any:
     true_append = Following.append
 
@@ -217,31 +193,16 @@ def followers_do_not_note_sequences_of_producers() -> Any:
 
 
 @mutation
-def fetches_and_produces_of_any_leader_epoch_are_served() -> Any:
-    true_check = Partition.check_leader
-
-    def check(self: Any, current_leader_epoch: int) -> None:
-        true_check(self, -1)
-
-    return patch.object(Partition, "check_leader", check)
-
-
-@mutation
 def a_stale_leader_and_isr_is_taken() -> Any:
     true_apply = ReplicaManager._apply_state
 
-    def apply(self: Any, topic: Any, state: Any) -> ErrorCode:
+    def apply(self: Any, topic: Any, state: Any, *more: Any) -> ErrorCode:
         known = self.find(topic.topic_name, state.partition_index)
         if known is not None:
             known.leader_epoch = min(known.leader_epoch, state.leader_epoch - 1)
-        return true_apply(self, topic, state)
+        return true_apply(self, topic, state, *more)
 
     return _both(patch.object(ReplicaManager, "_apply_state", apply), _brokers_take_any_request())
-
-
-@mutation
-def brokers_take_requests_of_any_controller_and_broker_epoch() -> Any:
-    return _brokers_take_any_request()
 
 
 def _brokers_take_any_request() -> Any:
@@ -249,20 +210,7 @@ def _brokers_take_any_request() -> Any:
 
 
 @mutation
-def the_controller_writes_without_the_check_of_its_epoch() -> Any:
-    async def write(self: Any, operations: Any) -> Any:
-        try:
-            return await self.store.multi(list(operations))
-        except leadership.MultiFailed as error:
-            raise error.cause from None
-
-    return patch.object(Leadership, "write", write)
-
-
-@mutation
 def alter_partition_ignores_all_epochs() -> Any:
-    true_judge = Isr._judge
-
     def current(self: Any, tp: Any, wanted: Any) -> Any:
         state = self._state.entry(tp).state
         if state is None:
@@ -281,16 +229,10 @@ def alter_partition_ignores_all_epochs() -> Any:
         known = self._state.brokers.get(broker)
         return await true_alter(self, broker, known.epoch if known else broker_epoch, wanted)
 
-    assert true_judge
     return _both(
         patch.object(Isr, "_present", present),
         _both(patch.object(Isr, "alter", alter), patch.object(Isr, "_check_members", lambda *what: None)),
     )
-
-
-@mutation
-def dead_brokers_may_join_the_isr() -> Any:
-    return patch.object(Isr, "_check_members", lambda *what: None)
 
 
 @mutation
@@ -339,16 +281,6 @@ def the_last_one_leaves_the_isr() -> Any:
 
 
 @mutation
-def a_broker_that_died_and_came_back_at_once_is_not_noticed() -> Any:
-    true_changed = Brokers.changed
-
-    async def changed(self: Any, now: Any) -> Any:
-        return await true_changed(self, {b: self._state.brokers.get(b, info) for b, info in now.items()})
-
-    return patch.object(Brokers, "changed", changed)
-
-
-@mutation
 def the_watch_of_the_brokers_is_set_once() -> Any:
     seen: set[int] = set()
     true_read = brokers.read_brokers
@@ -361,51 +293,7 @@ def the_watch_of_the_brokers_is_set_once() -> Any:
     return _both(patch("kafkad.controller.term.read_brokers", read), patch.object(brokers, "read_brokers", read))
 
 
-@mutation
-def a_reassignment_ends_before_the_new_replicas_are_in_sync() -> Any:
-    return patch.object(Reassignments, "_complete", lambda self, entry: True)
-
-
-@mutation
-def a_lost_session_is_not_renewed() -> Any:
-    async def rejoin(self: Any) -> None:
-        pass
-
-    return patch.object(Membership, "_rejoin", rejoin)
-
-
-@mutation
-def commits_of_groups_are_answered_at_the_append() -> Any:
-    def wait(self: Any, write: Any) -> None:
-        for record in write.records:
-            self.machine.apply(record)
-        write.on_end(None)
-
-    return patch.object(Shard, "_wait", wait)
-
-
-@mutation
-def brokers_do_not_hear_of_changed_metadata() -> Any:
-    true_apply = MetadataCache.apply
-
-    def apply(self: Any, request: Any) -> Any:
-        if self.topics:
-            request = replace(request, topic_states=[])
-        return true_apply(self, request)
-
-    return patch.object(MetadataCache, "apply", apply)
-
-
-def _both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-    from contextlib import ExitStack
-
-    class Both(ExitStack):
-        def __enter__(self) -> Any:
-            self.enter_context(one)
-            self.enter_context(other)
-            return super().__enter__()
-
-    return Both()
-
-
-assert leading
+@contextmanager
+def _both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) -> Iterator[None]:
+    with one, other:
+        yield

@@ -1,7 +1,7 @@
 """A simulated network: streams with delays, cuts of one or both directions, and connections that are reset.
 
 What is sent over a cut waits, as TCP sends it again until somebody gives up, and arrives when the cut is healed. A
-killed process closes its sockets; a machine that lost its power says nothing until it is back.
+killed process closes its sockets.
 """
 
 from __future__ import annotations
@@ -113,14 +113,11 @@ class Network:
         for ends in list(self.cuts):
             self.heal(*ends)
 
-    def gone(self, host: Host, *, silently: bool) -> None:
+    def gone(self, host: Host) -> None:
         """The process is dead."""
         self._hosts.pop(host.loop, None)
         for socket in list(host.sockets.values()):
-            if silently:
-                socket.vanish()
-            else:
-                socket.close()
+            socket.close()
 
     def reset_one(self, name: str) -> None:
         """A connection of a process breaks."""
@@ -207,8 +204,6 @@ class ListenSocket:
         for socket in self._waiting:
             socket.close()
 
-    vanish = close
-
 
 class Socket:
     """One end of a connection: a socket as `net.client` uses it, and a `net.transport.Transport`."""
@@ -245,14 +240,6 @@ class Socket:
         for end in (self, self.other):
             end.out.break_off()
             end.out.push(None)
-
-    def vanish(self) -> None:
-        """Its machine has lost its power: the other end hears of it when the machine is back, or gives up before."""
-        self._closed = True
-        self.host.sockets.pop(self.fd, None)
-        self.out.break_off()
-        other = self.other
-        self._network.world.after(3.0, lambda: other.arrived(None))
 
     # -- the process's side ------------------------------------------------------------------------------------------
 

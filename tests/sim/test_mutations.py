@@ -1,0 +1,23 @@
+"""The simulation finds each rule of replication that is broken on purpose."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.mutations import ALL, Mutation
+from tests.sim.simulation import run
+
+SEEDS, STEPS = range(1, 9), 20_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("mutation", ALL.values(), ids=list(ALL))
+def test_a_broken_rule_is_found(mutation: Mutation) -> None:
+    for seed in SEEDS:
+        with mutation():
+            report = run(seed, STEPS)
+        if report.violation is not None:
+            assert "TypeError" not in report.violation, "the mutation itself is broken"
+            return
+    pytest.fail(f"nothing was found in {len(SEEDS)} runs of {STEPS} steps")
