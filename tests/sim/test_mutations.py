@@ -21,3 +21,9 @@ def test_a_broken_rule_is_found(mutation: Mutation) -> None:
             assert "TypeError" not in report.violation, "the mutation itself is broken"
             return
     pytest.fail(f"nothing was found in {len(SEEDS)} runs of {STEPS} steps")
+
+
+@pytest.mark.parametrize("mutation", ALL.values(), ids=list(ALL))
+def test_what_a_mutation_replaces_is_still_there(mutation: Mutation) -> None:
+    with mutation():
+        pass
