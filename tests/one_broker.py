@@ -174,7 +174,7 @@ class OneBroker:
         )
         request = LeaderAndIsrRequest(
             controller_id=1,
-            controller_epoch=self.replicas._controller_epoch,
+            controller_epoch=self.replicas.controller_epoch,
             broker_epoch=self.replicas.broker_epoch,
             topic_states=[LeaderAndIsrTopicState(topic_name=topic, topic_id=topic_id, partition_states=[state])],
         )

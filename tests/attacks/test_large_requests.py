@@ -62,7 +62,7 @@ class Maker:
 def _plain(field: Field, number: int) -> Any:
     if field.kind == "string":
         return TEXTS.get(field.name) or (TOPIC if number == 0 else f"{field.name[:3]}.{number}")
-    if field.kind == "bytes":
+    if field.kind in ("bytes", "records"):
         return b""
     if field.kind == "16s":
         return bytes(16)

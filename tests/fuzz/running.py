@@ -87,7 +87,7 @@ class RunningBroker:
     async def _start(self) -> None:
         config = load(None, self._settings, {})
         asyncio.get_running_loop().set_exception_handler(self.complaints.of_loop)
-        self._served = asyncio.create_task(Daemon(config, lambda: config).serve())
+        self._served = asyncio.create_task(Daemon(config, lambda: config, None).serve())
         while not self._served.done():
             try:
                 self._healthy = await asyncio.open_connection("127.0.0.1", self.port)

@@ -93,6 +93,7 @@ class Wild:
             "16s": self._ids,
             "string": self._text,
             "bytes": batches(),
+            "records": batches(),
         }[field.kind]
 
 

@@ -71,4 +71,4 @@ def _plain(value: Any, field: schema.Field) -> Any:
         return value
     if field.name == "records":
         return ""
-    return id_text(value) if len(value) == 16 and field.kind != "bytes" else base64.b64encode(value).decode()
+    return id_text(value) if field.kind == "16s" else base64.b64encode(value).decode()

@@ -17,7 +17,7 @@ from tests.wire.values import versions_of
 CLASSES = [class_of(key) for key in apis.APIS for class_of in (apis.request_class, apis.response_class)]
 
 
-PLAIN = {"string": "text", "bytes": b"bytes", "?": True, "16s": bytes(range(16)), "d": 1.5}
+PLAIN = {"string": "text", "bytes": b"bytes", "records": b"batches", "?": True, "16s": bytes(range(16)), "d": 1.5}
 
 
 def filled(cls: type[Any], version: int) -> Any:

@@ -42,6 +42,7 @@ PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "16s": IDS,
     "string": TEXT,
     "bytes": BYTES,
+    "records": BYTES,
 }
 MOMENTS = st.integers(0, 2**41)
 """Milliseconds that stay milliseconds in libraries which make dates and durations of them."""
