@@ -285,10 +285,10 @@ def the_watch_of_the_brokers_is_set_once() -> Any:
     seen: set[int] = set()
     true_read = brokers.read_brokers
 
-    async def read(lead: Any, watch: Any) -> Any:
+    async def read(lead: Any, watch: Any, on_written: Any) -> Any:
         first = id(lead) not in seen
         seen.add(id(lead))
-        return await true_read(lead, watch if first else lambda event: None)
+        return await true_read(lead, watch if first else lambda event: None, on_written)
 
     return _both(patch("kafkad.controller.term.read_brokers", read), patch.object(brokers, "read_brokers", read))
 

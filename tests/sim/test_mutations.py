@@ -7,7 +7,7 @@ import pytest
 from tests.sim.mutations import ALL, Mutation
 from tests.sim.simulation import run
 
-SEEDS, STEPS = range(1, 9), 20_000
+SEEDS, STEPS = range(1, 25), 20_000
 
 
 @pytest.mark.slow
