@@ -159,7 +159,7 @@ class TestServed(MetaStoreContract):
 def test_a_session_whose_end_a_full_disk_refuses_ends_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkad.meta.served.SESSION_TICK_S", 0.01)
+    monkeypatch.setattr("kafkad.meta.served.SESSION_TICK_S", 0.3)
     pwrite, full = os.pwrite, [False]
 
     def write(fd: int, data: bytes, at: int) -> int:
@@ -177,7 +177,7 @@ def test_a_session_whose_end_a_full_disk_refuses_ends_when_there_is_room(
         await session.create("/me", ephemeral=True)
         full[0] = True
         await session.close()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.4)
         assert not serving.done()
         assert store.find("/me") is not None
         full[0] = False

@@ -10,7 +10,7 @@ import pytest
 from kctl.errors import Exit, KctlError
 from kctl.reach.access import Access, Secret, resolve
 from kctl.reach.contexts_file import Contexts, path, read, write
-from tests.kctl.reach.test_access import Asked
+from tests.kctl.reach.test_access import GivenSettings
 
 PROD = {
     "bootstrap": ["kafka-1:9093", "kafka-2:9093"],
@@ -95,7 +95,7 @@ def test_first_context_becomes_the_current_one() -> None:
 
 
 def test_current_context(environment: dict[str, str]) -> None:
-    access = resolve(Asked(), environment)
+    access = resolve(GivenSettings(), environment)
     assert access == Access(
         bootstrap=(("kafka-1", 9093), ("kafka-2", 9093)),
         security_protocol="SASL_SSL",
@@ -116,26 +116,31 @@ DEFAULT = (("localhost", 9092),)
 @pytest.mark.parametrize(
     ("asked", "variables", "context", "bootstrap", "username"),
     [
-        (Asked(), {}, "prod", KAFKA_1, "alice"),
-        (Asked("dev"), {}, "dev", (("dev", 9092),), ""),
-        (Asked("prod"), {"KCTL_CONTEXT": "dev"}, "prod", KAFKA_1, "alice"),
-        (Asked(), {"KCTL_CONTEXT": "dev"}, "dev", (("dev", 9092),), ""),
+        (GivenSettings(), {}, "prod", KAFKA_1, "alice"),
+        (GivenSettings("dev"), {}, "dev", (("dev", 9092),), ""),
+        (GivenSettings("prod"), {"KCTL_CONTEXT": "dev"}, "prod", KAFKA_1, "alice"),
+        (GivenSettings(), {"KCTL_CONTEXT": "dev"}, "dev", (("dev", 9092),), ""),
         # An address without a name: not the current context, whose password is none of its business.
-        (Asked(bootstrap="other"), {}, "", OTHER, ""),
-        (Asked(), {"KCTL_BOOTSTRAP": "other"}, "", OTHER, ""),
+        (GivenSettings(bootstrap="other"), {}, "", OTHER, ""),
+        (GivenSettings(), {"KCTL_BOOTSTRAP": "other"}, "", OTHER, ""),
         # Both: the context, at another address.
-        (Asked("prod", "other"), {}, "prod", OTHER, "alice"),
-        (Asked(), {"KCTL_CONTEXT": "prod", "KCTL_BOOTSTRAP": "other"}, "prod", OTHER, "alice"),
+        (GivenSettings("prod", "other"), {}, "prod", OTHER, "alice"),
+        (GivenSettings(), {"KCTL_CONTEXT": "prod", "KCTL_BOOTSTRAP": "other"}, "prod", OTHER, "alice"),
         # A context named as a flag is not sent elsewhere by the environment; the rest of the environment counts.
-        (Asked("prod"), {"KCTL_BOOTSTRAP": "other", "KCTL_USERNAME": "bob"}, "prod", KAFKA_1, "bob"),
-        (Asked(extra={"sasl.username": "carol"}), {"KCTL_USERNAME": "bob"}, "prod", KAFKA_1, "carol"),
-        (Asked(extra={"bootstrap.servers": "other"}), {}, "", OTHER, ""),
-        (Asked(bootstrap="other", extra={"bootstrap.servers": "more"}), {}, "", OTHER, ""),
-        (Asked(), {"KCTL_CONFIG": "/nowhere/at/all"}, "", DEFAULT, ""),
+        (GivenSettings("prod"), {"KCTL_BOOTSTRAP": "other", "KCTL_USERNAME": "bob"}, "prod", KAFKA_1, "bob"),
+        (GivenSettings(extra={"sasl.username": "carol"}), {"KCTL_USERNAME": "bob"}, "prod", KAFKA_1, "carol"),
+        (GivenSettings(extra={"bootstrap.servers": "other"}), {}, "", OTHER, ""),
+        (GivenSettings(bootstrap="other", extra={"bootstrap.servers": "more"}), {}, "", OTHER, ""),
+        (GivenSettings(), {"KCTL_CONFIG": "/nowhere/at/all"}, "", DEFAULT, ""),
     ],
 )
 def test_who_wins(
-    environment: dict[str, str], asked: Asked, variables: dict[str, str], context: str, bootstrap: Any, username: str
+    environment: dict[str, str],
+    asked: GivenSettings,
+    variables: dict[str, str],
+    context: str,
+    bootstrap: Any,
+    username: str,
 ) -> None:
     access = resolve(asked, environment | variables)
     assert (access.context, access.bootstrap, access.username) == (context, bootstrap, username)
@@ -148,20 +153,20 @@ def test_settings_of_a_kafka_client(environment: dict[str, str], tmp_path: Path)
         "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
         '  username="bob" password="builder";\n'
     )
-    access = resolve(Asked(command_config=str(file), extra={"sasl.username": "carol"}), environment)
+    access = resolve(GivenSettings(command_config=str(file), extra={"sasl.username": "carol"}), environment)
     assert (access.bootstrap, access.username, access.password()) == (OTHER, "carol", "builder")
 
 
 @pytest.mark.parametrize(
     ("asked", "variables", "hint"),
     [
-        (Asked("prd"), {}, 'did you mean "prod"?'),
-        (Asked(), {"KCTL_CONTEXT": "zzz"}, "there are: prod, dev"),
-        (Asked("prod"), {"KCTL_CONFIG": "/nowhere/at/all"}, "there are: none"),
+        (GivenSettings("prd"), {}, 'did you mean "prod"?'),
+        (GivenSettings(), {"KCTL_CONTEXT": "zzz"}, "there are: prod, dev"),
+        (GivenSettings("prod"), {"KCTL_CONFIG": "/nowhere/at/all"}, "there are: none"),
     ],
 )
 def test_context_that_is_not_there(
-    environment: dict[str, str], asked: Asked, variables: dict[str, str], hint: str
+    environment: dict[str, str], asked: GivenSettings, variables: dict[str, str], hint: str
 ) -> None:
     with pytest.raises(KctlError, match="there is no context") as error:
         resolve(asked, environment | variables)
@@ -172,5 +177,5 @@ def test_context_that_is_not_there(
 def test_field_that_no_context_has(environment: dict[str, str]) -> None:
     write(environment["KCTL_CONFIG"], Contexts("a", {"a": {"bootstraps": "x"}}))
     with pytest.raises(KctlError, match='contexts have no field "bootstraps"') as error:
-        resolve(Asked(), environment)
+        resolve(GivenSettings(), environment)
     assert error.value.hints[0].startswith('did you mean "bootstrap"')
