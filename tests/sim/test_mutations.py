@@ -10,6 +10,10 @@ from tests.sim.simulation import run
 SEEDS, STEPS = range(1, 25), 20_000
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+"""A process that is killed leaves coroutines behind that had not begun."""
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mutation", ALL.values(), ids=list(ALL))
