@@ -51,6 +51,8 @@ log = logging.getLogger(__name__)
 _THREADS = 4
 _IDLE_CHECK_S = 10
 _DRAIN_S = 30
+_DRAIN_WITH_ALL_S = 1
+"""Where all brokers of a cluster stop: what waits for followers, which stop too, would wait until its time is up."""
 _FAILED = 1
 
 _REFUSALS = (
@@ -434,7 +436,7 @@ class Daemon:
 
     async def _drain(self, parts: Parts) -> None:
         """Fetches that wait for data are not worth waiting for; everything else gets its answer."""
-        deadline = monotonic() + _DRAIN_S
+        deadline = monotonic() + (_DRAIN_WITH_ALL_S if self._all_stop else _DRAIN_S)
         while self._server.close_quiet() and monotonic() < deadline:
             if parts.idle:
                 return

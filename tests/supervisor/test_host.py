@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -197,6 +198,32 @@ def test_brokers_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
     assert all((host.directory(broker) / ".kafka_cleanshutdown").exists() for broker in range(2))
     with host:
         assert consume(host.bootstrap, "orders", 0, 1) == ["kept"]
+
+
+def test_producers_that_wait_for_followers_hold_up_no_stop(tmp_path: Path) -> None:
+    """The followers stop too: a produce with acks=all would be answered when its 30 s are over."""
+    with Host(tmp_path, 3) as host:
+        create(host, "orders", 3, 3)
+        producer = Producer({"bootstrap.servers": host.bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0})
+        stopping = threading.Event()
+
+        def feed() -> None:
+            while not stopping.is_set():
+                producer.produce("orders", b"x" * 100)
+                producer.poll(0.001)
+
+        feeding = threading.Thread(target=feed)
+        feeding.start()
+        try:
+            time.sleep(1)
+            begun = time.monotonic()
+            assert host.stop() == 0
+            assert time.monotonic() - begun < 10
+        finally:
+            stopping.set()
+            feeding.join()
+            producer.purge()
+            producer.flush(5)
 
 
 def test_the_directory_of_one_broker_becomes_the_first_of_several_and_back(tmp_path: Path) -> None:
