@@ -46,6 +46,7 @@ class Mender:
         self._given_up: set[tuple[str, Hole]] = set()
         """Stretches that the leader has no fitting batches for, or that wait for the next start."""
         self._asked: set[TopicPartition] = set()
+        """What was led here although it was damaged at the last look."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -72,11 +73,11 @@ class Mender:
                     log.exception("internal error while mending %s", partition.tp)
 
     def _give_way(self, led: list[Partition]) -> None:
-        """Have the controller ask again about what is led here although it is damaged, once for each."""
-        new = {partition.tp for partition in led} - self._asked
-        if new:
-            self._asked |= new
+        """Have the controller ask again about what is led here although it is damaged, once for each time."""
+        present = {partition.tp for partition in led}
+        if present - self._asked:
             self._replicas.on_replicas_changed()
+        self._asked = present
 
     async def _mend(self, partition: Partition) -> None:
         if partition.following is None:

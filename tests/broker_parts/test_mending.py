@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.controller.leaders import ElectionKind
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from kafkad.meta.znodes import Partition
@@ -51,6 +52,15 @@ def flip(directory: Path) -> None:
     segment.write_bytes(data)
     (directory / CLEAN_SHUTDOWN).unlink()
     (directory / RECOVERY_POINTS).write_text("0\n0\n")
+
+
+def flip_at_once(directory: Path) -> None:
+    segment = sorted((directory / "a-0").glob("*.log"))[1]
+    with segment.open("r+b") as file:
+        file.seek(-1, 2)
+        last = file.read(1)[0]
+        file.seek(-1, 2)
+        file.write(bytes([last ^ 1]))
 
 
 def contents(tmp_path: Path, broker: int) -> dict[str, bytes]:
@@ -125,15 +135,23 @@ def test_a_damaged_replica_does_not_begin_as_leader_while_others_are_in_sync(bro
 
 def test_a_leader_notices_that_a_follower_cannot_take_a_batch(brokers: Brokers, tmp_path: Path) -> None:
     """The bit flips while the brokers run: nobody reads old segments before a new replica copies them."""
-    segment = sorted((tmp_path / "1" / "a-0").glob("*.log"))[1]
-    with segment.open("r+b") as file:
-        file.seek(-1, 2)
-        last = file.read(1)[0]
-        file.seek(-1, 2)
-        file.write(bytes([last ^ 1]))
+    flip_at_once(tmp_path / "1")
     moved = brokers.controller.parts.controller.alter_partition_reassignments({A0: (1, 2, 3)})
     assert brokers.ended(moved) == {A0: None}
     brokers.until(lambda: state(brokers).leader == 2, advance_ms=50)
     brokers.until(lambda: set(state(brokers).isr) == {1, 2, 3}, advance_ms=50)
     brokers.until(lambda: not damaged(brokers, 1), advance_ms=50)
     assert contents(tmp_path, 1) == contents(tmp_path, 2) == contents(tmp_path, 3)
+
+
+def test_a_leader_gives_way_again_when_it_is_damaged_again(brokers: Brokers, tmp_path: Path) -> None:
+    for _ in range(2):
+        log = brokers[1].partition(A0).log
+        flip_at_once(tmp_path / "1")
+        log.verify(log.segments[2].base - 1)
+        assert log.is_damaged
+        is_whole_again(brokers, tmp_path)
+        assert state(brokers).leader == 2
+        home = brokers.controller.parts.controller.elect_leaders(ElectionKind.PREFERRED, [A0], timeout_ms=5_000)
+        brokers.ended(home)
+        brokers.until(lambda: brokers[1].partition(A0).is_leader, advance_ms=50)
