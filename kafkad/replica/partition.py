@@ -406,6 +406,8 @@ class Partition:
         leading.refused -= set(isr)
         self._settle()
         self._advance()
+        if left:
+            self._tell_end_watchers()  # one that is not in sync is looked at with every fetch
         self._propose(leading.joined_by(self.high_watermark, self._parts.metadata.brokers.keys() - left))
 
     def isr_kept(self, change: IsrChange) -> bool:

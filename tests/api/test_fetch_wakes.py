@@ -25,6 +25,7 @@ from kafkad.names import TopicPartition
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Reply
 from kafkad.replica.durable import Durable
+from kafkad.replica.leading import IsrChange
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.replica.waits import Waits
@@ -320,6 +321,26 @@ def test_a_follower_whose_own_fetch_moved_the_high_watermark_is_told_when_it_mov
         partition.fetched_by(3, 2, 0)
         assert {index: told.high_watermark for index, told in (await made.fetch(FOLLOWER, {})).items()} == {0: 2}
         assert await made.fetch(FOLLOWER, {}) == {}
+        made.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_follower_that_had_caught_up_by_the_time_it_left_the_isr_comes_back_with_its_next_fetch(
+    tmp_path: Path,
+) -> None:
+    """There is nothing to read and nothing new to say: only that it fetches tells that it is there."""
+
+    async def scenario() -> None:
+        made = Made(tmp_path, 2)
+        asked: list[IsrChange] = []
+        made.parts.on_isr_change = lambda partition, change: not asked.append(change)  # type: ignore[func-returns-value]
+        made.parts.metadata.brokers[FOLLOWER] = BrokerInfo(id=FOLLOWER, endpoints=())
+        await made.fetch(FOLLOWER, {0: 0, 1: 0})
+        await made.fetch(FOLLOWER, {})
+        made.partitions[0].isr_altered((1,), 0, 0)
+        await made.fetch(FOLLOWER, {})
+        assert [change.isr for change in asked] == [(1, FOLLOWER)]
         made.close()
 
     asyncio.run(scenario())
