@@ -68,9 +68,12 @@ class Stream:
         while self._moving < len(self._under_way):
             self._move()
 
-    def end(self) -> None:
+    def end(self) -> list[Any]:
+        """What was under way never arrives."""
         self.ended = True
+        lost = list(self._under_way)
         self._under_way.clear()
+        return lost
 
     def break_off(self) -> None:
         """Some of what is under way still arrives, the rest never does."""

@@ -111,6 +111,7 @@ class _Connection:
         self.up = Stream(network, name, STORE, self._on_server)
         self.down = Stream(network, STORE, name, self._to_client)
         self.session = session
+        self.number = session.number
         self.waiting: dict[asyncio.Future[Any], str] = {}
 
     def _on_server(self, what: tuple[Callable[[Any], Any], asyncio.Future[Any] | None]) -> None:
@@ -134,8 +135,12 @@ class _Connection:
             self.session.loop.call_soon(self.session.heard, self, *what)
 
     def break_off(self) -> None:
+        """Answers under way are lost; of a watch that has fired the client hears when it compares what it knows."""
         self.up.break_off()
-        self.down.end()
+        served = self.session.server.sessions.get(self.number)
+        fired = [(to, what) for to, what, _ in self.down.end() if isinstance(what, WatchEvent)]
+        if served is not None:
+            served.missed += fired
 
 
 class SimSession(MetaStore):
@@ -211,11 +216,12 @@ class SimSession(MetaStore):
     def heard(self, connection: _Connection, to: Any, what: Any, failed: bool) -> None:
         """An answer, a watch's event, or the end of the session."""
         if connection is not self.connection:
+            if isinstance(what, WatchEvent) and connection.number == self.number:
+                self._hear(to, what)
             return
         self._heard_s = self.server.world.now
         if isinstance(what, WatchEvent):
-            self.server.world.note("watch", self.name, what.change.name, what.path)
-            to(what)
+            self._hear(to, what)
         elif to is None:
             if isinstance(what, SessionExpired):
                 self._expired()
@@ -223,6 +229,10 @@ class SimSession(MetaStore):
             connection.waiting.pop(to, None)
             if not to.done():
                 (to.set_exception if failed else to.set_result)(what)
+
+    def _hear(self, watch: Watch, event: WatchEvent) -> None:
+        self.server.world.note("watch", self.name, event.change.name, event.path)
+        watch(event)
 
     def _expired(self) -> None:
         connection, self.connection = self.connection, None
