@@ -42,14 +42,20 @@ OFFSETS = (
     Column("partition", "One of its partitions.", "number", "PART"),
     Column("committed", "The offset of the record that is read next.", "number"),
     Column("end", "The offset of the record that is written next.", "number"),
-    Column("lag", "Records not yet read; where nothing is committed, all there are.", "number"),
+    Column("lag", "Records not yet read, up to the first open transaction; where nothing is committed, all.", "number"),
     Column("behind_ms", "Between the record that is read next and the last one.", "duration", "BEHIND"),
     Column("commit_age_ms", "Since the last commit, if __consumer_offsets has it.", "duration", "COMMIT AGE"),
     Column("member", "Who has it assigned."),
     Column("host", "Where that member is."),
-    Column("note", "no commit, deleted, no leader, or nobody reads it."),
+    Column("note", "no commit, deleted, no leader, nobody reads it, or where an open transaction begins."),
     Column("metadata", "What was committed beside the offset.", wide=True),
     Column("member_id", "The whole id of the member.", wide=True),
+    Column(
+        "stable",
+        "Where readers of committed records stop: the first open transaction, or the end. Asked where there is lag.",
+        "number",
+        machine=True,
+    ),
 )
 
 
@@ -66,7 +72,9 @@ def describe_groups(
     """Show a group's members and its position in each partition.
 
     There is a line for every partition that is committed or assigned; csv has the same lines, json and yaml one object
-    per group. BEHIND is the time between the next record to be read and the last one.
+    per group. Lag ends where a reader of committed records has to stop, and markers of transactions are none; a group
+    that has committed more reads everything, and its lag ends at the end. BEHIND is the time between the next record to
+    be read and the last one.
 
     Example: kctl groups describe billing
     """
@@ -125,7 +133,7 @@ def _without_group(row: Row) -> dict[str, Any]:
 
 
 def _behind(session: Session, lags: list[PartitionLag]) -> dict[TopicPartition, int]:
-    offsets = {lag.where: lag.end - lag.lag for lag in lags if lag.lag and lag.end}
+    offsets = {lag.where: lag.next for lag in lags if lag.lag and lag.next is not None}
     lates = offsets_at(session, dict.fromkeys(offsets, MAX_TIMESTAMP))
     behind = {}
     for where, next_ms in times_of(session, offsets).items():
@@ -156,10 +164,16 @@ def _offset_row(
         "commit_age_ms": None if committed_ms is None else max(now_ms - committed_ms, 0),
         "member": names[member.id] if member else None,
         "host": member.host if member else None,
-        "note": lag.note or None,
+        "note": _note(lag) or None,
         "metadata": lag.metadata or None,
         "member_id": member.id if member else None,
+        "stable": lag.stable,
     }
+
+
+def _note(lag: PartitionLag) -> str:
+    is_held_up = lag.reach is not None and lag.reach != lag.end
+    return ", ".join(filter(None, (lag.note, f"open transaction from {lag.reach:,}" if is_held_up else "")))
 
 
 def _text(session: Session, shown: list[_Shown], *, members: bool) -> Iterator[str]:

@@ -11,6 +11,7 @@ from kctl.command.choosing import Choice, unknown
 from kctl.errors import Exit, KctlError
 from kctl.groups.committed import Commits, committed
 from kctl.groups.group import CLASSIC, DEAD, EMPTY, NEW, Group, Listed, described_groups, listed_groups
+from kctl.groups.markers import Span, only_markers
 from kctl.groups.partition_lag import UNREAD, PartitionLag, Range, Ranges, partition_lags
 from kctl.reach.offsets import EARLIEST, LATEST, offsets_at
 from kctl.texts.output import note
@@ -71,7 +72,23 @@ def lags_of_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, Gr
             errors.append(nothing_of(session, name))
         else:
             group_lags[name] = GroupLag(group, own, partition_lags(group, own, ranges))
-    return group_lags, [*chosen.errors, *errors]
+    return _without_markers(session, group_lags), [*chosen.errors, *errors]
+
+
+def _without_markers(session: Session, group_lags: Mapping[str, GroupLag]) -> dict[str, GroupLag]:
+    """The same; where nothing but the markers of transactions is left to read, there is no lag."""
+    spans = {(name, lag.where): _span(lag) for name, look in group_lags.items() for lag in look.lags if lag.lag}
+    nothing = only_markers(session, spans.values())
+    return {
+        name: look._replace(
+            lags=[lag._replace(lag=0) if spans.get((name, lag.where)) in nothing else lag for lag in look.lags]
+        )
+        for name, look in group_lags.items()
+    }
+
+
+def _span(lag: PartitionLag) -> Span:
+    return Span(lag.where, lag.next or 0, lag.reach or 0)
 
 
 def with_unread(session: Session, group_lags: Mapping[str, GroupLag]) -> dict[str, GroupLag]:
@@ -135,16 +152,25 @@ def nothing_of(session: Session, name: str) -> KctlError:
 def read_ranges(
     session: Session, groups: Mapping[str, Group], commits: Mapping[str, Commits | KctlError]
 ) -> dict[TopicPartition, Range | KctlError]:
-    """Of all partitions that are committed or assigned: their ends, and where nothing is committed their starts."""
-    done: set[TopicPartition] = set()
+    """Of all partitions that are committed or assigned: their ends, where nothing is committed their starts, and how
+    much of what there is to read is stable."""
+    done: dict[TopicPartition, int] = {}
     begin: set[TopicPartition] = set()
     for name, group in groups.items():
         own = commits[name]
         if not isinstance(own, KctlError):
             assigned = {where for member in group.members for where in member.assigned}
-            done |= own.keys() | assigned
+            for where in own.keys() | assigned:
+                least = own[where].offset if where in own else 0
+                done[where] = min(least, done.get(where, least))
             begin |= assigned - own.keys()
-    return ranges_of(session, done, begin)
+    ranges = ranges_of(session, done, begin)
+    behind = [where for where, there in ranges.items() if isinstance(there, Range) and done[where] < there.end]
+    for where, stable in offsets_at(session, dict.fromkeys(behind, LATEST), committed=True).items():
+        there = ranges[where]
+        if isinstance(there, Range) and not isinstance(stable, KctlError):
+            ranges[where] = there._replace(stable=min(stable.offset, there.end))  # it has grown since
+    return ranges
 
 
 def ranges_of(

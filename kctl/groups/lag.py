@@ -82,9 +82,10 @@ _BY: dict[str, set[str]] = {
 def lag(session: Session, chosen: Choice, by: str, least: int, fail_above: int | None, samples: int | None) -> int:
     """Show lag; with --watch how fast it grows or shrinks.
 
-    Without a name it shows all groups. Rates are measured between commits over the last minute, so a group must commit
-    twice before they appear. The time to catch up is that of the slowest partition. On a terminal the worst come first,
-    as many as fit on the screen. With --fail-above, --watch ends as soon as the limit is exceeded.
+    Without a name it shows all groups. Lag ends where a reader of committed records has to stop, at the first open
+    transaction; markers of transactions are none. Rates are measured between commits over the last minute, so a group
+    must commit twice before they appear. The time to catch up is that of the slowest partition. On a terminal the worst
+    come first, as many as fit on the screen. With --fail-above, --watch ends as soon as the limit is exceeded.
 
     Example: kctl groups lag billing --watch --by partition
     """
@@ -165,8 +166,8 @@ def _sample(now: float, group_lags: Mapping[str, GroupLag]) -> Sample:
     points = {}
     for name, group_lag in group_lags.items():
         for found in group_lag.lags:
-            if found.end is not None and found.lag is not None:
-                points[_key(name, found)] = Point(found.end - found.lag, found.end)
+            if found.reach is not None and found.next is not None:
+                points[_key(name, found)] = Point(found.next, found.reach)
     return Sample(now, points)
 
 

@@ -15,17 +15,20 @@ DELETED, NO_COMMIT, OUT_OF_REACH, UNREAD = "deleted", "no commit", "no leader", 
 
 
 class Range(NamedTuple):
-    """A partition's log start (only read where nothing is committed) and end."""
+    """A partition's log start (only read where nothing is committed) and end; and its last stable offset, where there
+    may be something to read (None: not asked)."""
 
     start: int
     end: int
+    stable: int | None = None
 
 
 Ranges = Mapping[TopicPartition, Range | KctlError]
 
 
 class PartitionLag(NamedTuple):
-    """`lag` counts, where nothing is committed, all records there are; None where the end is not known."""
+    """`lag` counts what a reader of committed records can get: it ends at `stable`, where the first open transaction
+    begins. Where nothing is committed, all records count; None where the end is not known."""
 
     where: TopicPartition
     committed: int | None
@@ -34,6 +37,18 @@ class PartitionLag(NamedTuple):
     member: Member | None = None
     note: str = ""
     metadata: str = ""
+    stable: int | None = None
+
+    @property
+    def reach(self) -> int | None:
+        """How far its readers get. Who has committed more than is stable, reads uncommitted records."""
+        reads_all = self.stable is None or (self.committed is not None and self.committed > self.stable)
+        return self.end if reads_all else self.stable
+
+    @property
+    def next(self) -> int | None:
+        """The offset that is read next."""
+        return None if self.reach is None or self.lag is None else self.reach - self.lag
 
 
 def partition_lags(group: Group, commits: Commits, ranges: Ranges) -> list[PartitionLag]:
@@ -52,9 +67,10 @@ def _lag(
     if there is None or isinstance(there, KctlError):
         return PartitionLag(where, offset, None, None, owner, _why(there), metadata)
     begin = there.start if offset is None else offset
+    note = NO_COMMIT if offset is None else ""
+    found = PartitionLag(where, offset, there.end, None, owner, note, metadata, there.stable)
     # Commits are read before the ends: a commit beyond the end is of records that were lost or deleted with the topic.
-    lag = max(there.end - begin, 0)
-    return PartitionLag(where, offset, there.end, lag, owner, NO_COMMIT if offset is None else "", metadata)
+    return found._replace(lag=max((found.reach or 0) - begin, 0))
 
 
 def _why(error: KctlError | None) -> str:

@@ -67,6 +67,25 @@ def test_lag_is_never_negative(committed: int, end: int) -> None:
     assert lag.lag == max(end - committed, 0)
 
 
+def test_lag_ends_at_the_first_open_transaction() -> None:
+    (lag,) = partition_lags(Group("g", "Empty"), {A0: Commit(5)}, {A0: Range(0, 10, stable=7)})
+    assert (lag.lag, lag.next, lag.reach, lag.end) == (2, 5, 7, 10)
+    (lag,) = partition_lags(Group("g", "Empty"), {A0: Commit(7)}, {A0: Range(0, 10, stable=7)})
+    assert (lag.lag, lag.next) == (0, 7)
+
+
+def test_lag_of_a_reader_of_uncommitted_records_ends_at_the_end() -> None:
+    """It is known by its commit, which nobody else could have come to."""
+    (lag,) = partition_lags(Group("g", "Empty"), {A0: Commit(8)}, {A0: Range(0, 10, stable=7)})
+    assert (lag.lag, lag.next, lag.reach) == (2, 8, 10)
+
+
+def test_lag_without_a_commit_ends_there_too() -> None:
+    group = Group("g", "Stable", members=(Member("m", None, "c", "h", ("a",), (A0,)),))
+    (lag,) = partition_lags(group, {}, {A0: Range(3, 10, stable=7)})
+    assert (lag.lag, lag.next, lag.note) == (4, 3, NO_COMMIT)
+
+
 def samples(*points: tuple[int, int], seconds: float = 2) -> list[Sample]:
     return [Sample(at * seconds, {KEY: Point(*point)}) for at, point in enumerate(points)]
 
