@@ -10,7 +10,7 @@ from functools import partial
 
 from kafkad.controller.election import first_leader
 from kafkad.controller.leadership import Leadership
-from kafkad.controller.state import PartitionEntry, TopicEntry
+from kafkad.controller.state import ClusterState, PartitionEntry, TopicEntry
 from kafkad.controller.topics import new_partition
 from kafkad.meta.readable import readable
 from kafkad.meta.store import Create, NodeExists, Set, Stat, Watch
@@ -19,8 +19,11 @@ from kafkad.model import PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.turns import Turns
 
+ReturnedMembers = dict[TopicPartition, frozenset[int]]
+"""Members of ISRs that have registered since the ISR was written, where there are others to go on with."""
 
-async def load_topics(lead: Leadership, names: Sequence[str], watch: Watch | None = None) -> None:
+
+async def load_topics(lead: Leadership, names: Sequence[str], watch: Watch | None = None) -> ReturnedMembers:
     """Adds `names` to the state, with ids for topics that have none yet and the states of all partitions.
 
     `watch` hears of each topic's next write.
@@ -28,7 +31,7 @@ async def load_topics(lead: Leadership, names: Sequence[str], watch: Watch | Non
     nodes = await lead.store.get_many([Topic.path(name) for name in names], watch)
     found = [await _topic(lead, name, *node) for name, node in zip(names, nodes, strict=True) if node is not None]
     topics = [topic for topic in found if topic is not None]
-    await _load_states(lead, topics)
+    returned = await _load_states(lead, topics)
     turns = Turns()
     for topic in topics:
         await turns.give_way()
@@ -36,6 +39,7 @@ async def load_topics(lead: Leadership, names: Sequence[str], watch: Watch | Non
         for partition, entry in topic.partitions.items():
             if entry.assignment.adding or entry.assignment.removing:
                 lead.state.reassigning.add(TopicPartition(topic.name, partition))
+    return returned
 
 
 async def _topic(lead: Leadership, name: str, data: bytes, stat: Stat) -> TopicEntry | None:
@@ -64,17 +68,32 @@ async def load_more_partitions(lead: Leadership, name: str, watch: Watch) -> Non
         topic.partitions |= added
 
 
-async def _load_states(lead: Leadership, topics: Sequence[TopicEntry]) -> None:
-    paths, entries = [], []
+async def _load_states(lead: Leadership, topics: Sequence[TopicEntry]) -> ReturnedMembers:
+    partitions, paths = [], []
     for topic in topics:
-        for partition, entry in topic.partitions.items():
-            paths.append(Partition.path(topic.name, partition))
-            entries.append(entry)
+        for number, entry in topic.partitions.items():
+            paths.append(Partition.path(topic.name, number))
+            partitions.append((TopicPartition(topic.name, number), entry))
+    returned = {}
     turns = Turns()
-    for path, entry, node in zip(paths, entries, await lead.store.get_many(paths), strict=True):
+    for path, (tp, entry), node in zip(paths, partitions, await lead.store.get_many(paths), strict=True):
         await turns.give_way()
         if node is not None:
             entry.state = readable(path, partial(Partition.decode, node[0], node[1].version))
+            if entry.state is not None and (members := returned_members(entry.state.isr, node[1].mzxid, lead.state)):
+                returned[tp] = members
+    return returned
+
+
+def returned_members(isr: Sequence[int], written: int, state: ClusterState) -> frozenset[int]:
+    """The members that registered after the transaction in which the ISR was `written`; none if all that are here did.
+
+    A controller sees a broker die and come back by a later broker epoch. One that has just been elected knows no
+    earlier epoch, and goes by this.
+    """
+    here = [broker for member in isr if (broker := state.brokers.get(member)) is not None]
+    returned = frozenset(broker.id for broker in here if broker.epoch > written)
+    return returned if len(returned) < len(here) else frozenset()
 
 
 async def bring_online(lead: Leadership) -> list[TopicPartition]:

@@ -17,7 +17,7 @@ from kafkad.controller.deletion import Deletions
 from kafkad.controller.isr import Isr, IsrResult
 from kafkad.controller.leaders import ElectionKind, Elections
 from kafkad.controller.leadership import Answers, Leadership, nothing_to_load
-from kafkad.controller.loading import bring_online, load_more_partitions, load_topics
+from kafkad.controller.loading import ReturnedMembers, bring_online, load_more_partitions, load_topics
 from kafkad.controller.reachability import Reachability
 from kafkad.controller.reassignments import Reassignments
 from kafkad.controller.registration import prepare
@@ -108,12 +108,12 @@ class Term:
             lead.add_broker(broker)
         names = await store.children(TOPICS, self._watch(self._topics_changed))
         self._watched = set(names)
-        await load_topics(lead, names, self._topic_written)
+        returned = await load_topics(lead, names, self._topic_written)
         introduction = lead.batch()
         introduction.metadata([], self.state.brokers)
         lead.send(introduction)
         await self.deletions.mark(self._watch(self._deletions_asked))
-        answers = await self._tell_everything()
+        answers = await self._tell_everything(returned)
         await self.reassignments.go_on()
         await self._reassignments_asked()
         await self.deletions.go_on()
@@ -140,10 +140,14 @@ class Term:
             with contextlib.suppress(NoNode):
                 await self.lead.write([Delete(f"{parent}/{name}")])
 
-    async def _tell_everything(self) -> Answers:
+    async def _tell_everything(self, returned: ReturnedMembers) -> Answers:
         lead = self.lead
         hosted = [tp for tp, _ in self.state.partitions() if not self.state.going(tp.topic)]
+        for tp, brokers in returned.items():
+            for broker in brokers:
+                self.state.failed_replicas.setdefault(broker, set()).add(tp)
         await lead.repair(await self._unhealthy(hosted))
+        self.state.failed_replicas.clear()  # they are here, and are told to follow
         made = set(await bring_online(lead))
         batch = lead.batch()
         turns = Turns()

@@ -68,6 +68,39 @@ async def test_a_leader_dies(cluster: Cluster) -> None:
     assert cluster[1].live == {1, 3}
 
 
+@with_brokers(1, 2, 3)
+async def test_a_broker_that_came_back_between_two_controllers_is_not_in_sync(cluster: Cluster) -> None:
+    """The new controller never saw it dead, but it has registered since the ISR was written: its log may be shorter."""
+    await cluster.create("a", (2, 3), (3, 2))
+    await cluster.create("b", (2,))
+    await back_between_controllers(cluster, 2)
+    led, followed, alone = await cluster.state("a", 0), await cluster.state("a", 1), await cluster.state("b")
+    assert (led.leader, led.leader_epoch, led.isr) == (3, 1, (3,))
+    assert (followed.leader, followed.leader_epoch, followed.isr) == (3, 1, (3,))
+    assert (alone.leader, alone.isr) == (2, (2,)), "nobody else can have more"
+    assert cluster[2].replicas[A0].leader == cluster[2].replicas[A1].leader == 3
+    assert cluster[2].replicas[A0].isr == [3]
+
+
+@with_brokers(1, 2, 3)
+async def test_an_isr_of_which_all_came_back_between_two_controllers_stays(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 3))
+    await back_between_controllers(cluster, 2, 3)
+    state = await cluster.state("a")
+    assert (state.leader, state.isr) == (2, (2, 3))
+
+
+async def back_between_controllers(cluster: Cluster, *brokers: int) -> None:
+    """Sessions end and begin in one turn, in which no controller has heard of anything."""
+    before = cluster.members.pop(1), *[cluster.members.pop(broker) for broker in brokers]
+    for member in before:
+        await member.session.expire()
+    again = [asyncio.ensure_future(cluster.start(broker)) for broker in brokers]
+    await asyncio.gather(*again)
+    for member in before:
+        await member.controller.stop()
+
+
 @with_brokers(1, 2)
 async def test_the_only_replica_dies_and_comes_back(cluster: Cluster) -> None:
     await cluster.create("a", (2,))
