@@ -110,12 +110,12 @@ def read_topic_id(path: str, files: Files) -> bytes | None:
     if len(lines) < 2 or not lines[1].startswith("topic_id: "):
         raise CheckpointError(path, 2, f"{_quoted(lines, 1)} where 'topic_id: …' was expected")
     try:
-        return _topic_id(lines[1].removeprefix("topic_id: "))
+        return topic_id_from_text(lines[1].removeprefix("topic_id: "))
     except ValueError as error:
         raise CheckpointError(path, 2, str(error)) from None
 
 
-_topic_id = functools.lru_cache(maxsize=4096)(id_from_text)
+topic_id_from_text = functools.lru_cache(maxsize=4096)(id_from_text)
 """The partitions of a topic share one id in memory."""
 
 

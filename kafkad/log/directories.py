@@ -10,8 +10,9 @@ from itertools import count
 from typing import NamedTuple
 
 from kafkad.errors import StorageError
-from kafkad.log import checkpoint
+from kafkad.log import checkpoint, clean_stop
 from kafkad.log.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, MetaProperties
+from kafkad.log.clean_stop import StoppedLog
 from kafkad.log.files import Files, LogFile
 from kafkad.log.lock import LOCK, holder, take
 from kafkad.log.log import Log
@@ -52,6 +53,8 @@ class LogDirectory:
         self.failure: str | None = None
         self.meta: MetaProperties | None = None
         self.was_clean = False
+        self.stopped: dict[TopicPartition, StoppedLog] = {}
+        """Logs as a clean stop leaves them, while logs are loaded and closed."""
         self.logs: dict[TopicPartition, Log] = {}
         self.futures: dict[TopicPartition, Log] = {}
         self.broken: dict[TopicPartition, BrokenPartition] = {}
@@ -139,7 +142,10 @@ class LogDirectory:
 
     def take_clean_marker(self) -> None:
         """True if the last broker stopped cleanly; from now on this directory counts as in use."""
+        self.stopped = clean_stop.read(self.path, self._files)
         try:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.unlink(self._file(clean_stop.FILE_NAME))
             self.was_clean = checkpoint.take_clean_shutdown(self.path, self._files)
         except OSError as error:
             raise self.storage_error(f"removing {checkpoint.CLEAN_SHUTDOWN}", error) from error
@@ -247,9 +253,16 @@ class LogDirectory:
         except OSError as error:
             raise self.storage_error(f"writing {name}", error) from error
 
+    def describe_stopped(self) -> None:
+        """Take down how the logs, which are closed, are left."""
+        stopped = {tp: clean_stop.describe(log, self._files) for tp, log in self.logs.items()}
+        self.stopped = {tp: found for tp, found in stopped.items() if found is not None}
+
     def mark_clean(self) -> None:
+        """`stopped` spares the next start reading those logs again."""
         try:
             checkpoint.write_clean_shutdown(self.path, self._files)
+            clean_stop.write(self.path, self.stopped, self._files)
         except OSError as error:
             raise self.storage_error(f"writing {checkpoint.CLEAN_SHUTDOWN}", error) from error
 

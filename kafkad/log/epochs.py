@@ -9,6 +9,7 @@ the batches.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from functools import lru_cache
 
 from kafkad.log.files import Files, as_far_as_there_is_room
@@ -47,6 +48,12 @@ class LeaderEpochs:
         for epoch, start in entries:
             self._put(epoch, start)
         return bool(data)
+
+    def restore(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Take the entries that the file has, as `entries` gave them."""
+        for epoch, start in entries:
+            self._epochs.append(epoch)
+            self._starts.append(start)
 
     def store(self) -> None:
         self.dirty = True

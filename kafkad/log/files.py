@@ -22,6 +22,10 @@ _READ = 32 << 10
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 
+Stamp = list[int]
+"""See `Files.stamp`."""
+
+
 class LogFile:
     """An open file that closes itself when its last user lets go.
 
@@ -90,6 +94,16 @@ class Files:
     def changed_ms(self, path: str) -> int:
         """The time at which its inode changed last: that of its renaming, for a directory that nobody uses."""
         return os.stat(path).st_ctime_ns // 1_000_000
+
+    def stamp(self, path: str) -> Stamp:
+        """Inode, time of the last change in ns, and size: together they change with every change of a file, or of the
+        names in a directory. All zeros if there is nothing.
+        """
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            return [0, 0, 0]
+        return [found.st_ino, found.st_ctime_ns, found.st_size]
 
     def opened(self, holder: Any) -> None:
         """`holder` keeps one file more open: see `open_files`."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import KafkaError, StorageError
-from kafkad.log import checkpoint
+from kafkad.log import checkpoint, clean_stop
 from kafkad.log.batches import BadBatch
 from kafkad.log.checkpoint import CLEANED_OFFSETS, RECOVERY_POINTS, START_OFFSETS
 from kafkad.log.directories import BrokenPartition, FoundPartition, LogDirectory
@@ -92,6 +92,8 @@ class Loader:
         except LoadingStopped:
             self._give_back_clean_markers(found)
             raise
+        for directory in found:
+            directory.stopped = {}
 
     def _vouch_for_names(self, directory: LogDirectory) -> None:
         """One fsync for the names of all partitions, some of which a crash may have found in memory only."""
@@ -163,13 +165,14 @@ class Loader:
             if self._progress is not None:
                 self._progress(LoadingProgress(directory.path, done - 1, total, self._recovered, topic_partition))
 
+        config = config_for(topic_partition.topic)
         try:
-            log = open_log(
+            log = self._reopen(directory, partition, config) or open_log(
                 directory,
                 partition.path,
                 topic_partition,
                 self._topic_id(directory, partition),
-                config_for(topic_partition.topic),
+                config,
                 self._files,
                 self._clock,
                 self._producer_expiration_ms,
@@ -186,6 +189,29 @@ class Loader:
             (directory.logs if kind is Kind.CURRENT else directory.futures)[topic_partition] = log
         if self._progress is not None:
             self._progress(LoadingProgress(directory.path, done, total, self._recovered))
+
+    def _reopen(self, directory: LogDirectory, partition: FoundPartition, config: LogConfig) -> Log | None:
+        """A log that is as a clean stop left it; None for any other."""
+        tp = partition.name.topic_partition
+        stopped = directory.stopped.get(tp) if partition.name.kind is Kind.CURRENT else None
+        if stopped is None:
+            return None
+        loaded = clean_stop.restore(
+            stopped,
+            partition.path,
+            config,
+            self._files,
+            self._clock.now_ms(),
+            start_offset=directory.checkpointed(START_OFFSETS, tp) or 0,
+            recovery_point=directory.checkpointed(RECOVERY_POINTS, tp) or 0,
+            producer_expiration_ms=self._producer_expiration_ms,
+        )
+        if loaded is None:
+            return None
+        topic_id = checkpoint.topic_id_from_text(stopped.topic_id)
+        log = Log(loaded, partition.path, config, self._files, self._clock, tp, topic_id)
+        log.cleaned_until = directory.checkpointed(CLEANED_OFFSETS, tp)
+        return log
 
     def _topic_id(self, directory: LogDirectory, partition: FoundPartition) -> TopicId:
         """The topic id from `partition.metadata`, or else from the metadata store."""

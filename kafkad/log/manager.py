@@ -459,6 +459,7 @@ class LogManager:
         for directory in self.live:
             if directory in closed and not directory.broken and not any(log.damage for log in directory.logs.values()):
                 with contextlib.suppress(NoLogDirectoryError), self.guarded():
+                    directory.describe_stopped()
                     directory.mark_clean()
         self.logs.clear()
         for directory in self.directories:

@@ -34,6 +34,7 @@ def test_logs_survive_a_clean_stop_with_everything_a_kafka_needs(disks: tuple[Pa
     manager.close({T0: 40})
     assert sorted(os.listdir(disks[0])) == [
         ".kafka_cleanshutdown",
+        ".kafkad_cleanshutdown",
         ".lock",
         "log-start-offset-checkpoint",
         "meta.properties",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkad.clock import SystemClock
+from kafkad.log import clean_stop
 from kafkad.log.files import Files
 from kafkad.log.manager import LogManager
 from kafkad.names import TopicPartition
@@ -34,6 +35,8 @@ def test_kafka_starts_on_what_we_closed(golden: Path, monkeypatch: pytest.Monkey
             append(log, data, epoch=3)
     ends = {topic_partition: log.end_offset for topic_partition, log in manager.logs.items()}
     manager.close(ends)
+    told = (golden / clean_stop.FILE_NAME).read_bytes()
+    assert clean_stop.read(str(golden), Files()).keys() == ends.keys()
     (golden / "meta.properties").unlink()  # this Kafka has a ZooKeeper, and so a cluster id, of its own
     with Kafka("3.9", heap="512m", data=golden) as kafka:
         broker = kafka.brokers[0]
@@ -41,6 +44,8 @@ def test_kafka_starts_on_what_we_closed(golden: Path, monkeypatch: pytest.Monkey
         broker.process.wait()
         complaints = [line for line in broker.output().splitlines() if "JAVA_TOOL_OPTIONS" not in line]
     assert complaints == []
+    assert (golden / clean_stop.FILE_NAME).read_bytes() == told
+    assert clean_stop.read(str(golden), Files()) == {}  # another broker has stopped here since
     again = LogManager([str(golden)], Files(), SystemClock())
     again.lock()
     again.load(config_for)
