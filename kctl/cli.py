@@ -34,7 +34,7 @@ COMMANDS = {
     "users": ("kctl.users:users", "List, set and delete the SCRAM credentials of users."),
     "quotas": ("kctl.quotas:quotas", "Show and set quotas of users, clients and addresses."),
     "tokens": ("kctl.tokens:tokens", "Create, renew and expire delegation tokens."),
-    "txns": ("kctl.txns:txns", "Show transactions, and abort hanging ones."),
+    "txns": ("kctl.txns:txns", "Show transactions, and end those that nobody else ends."),
     "produce": ("kctl.records.produce:produce", "Send records from standard input, files or the command line."),
     "consume": ("kctl.records.consume:consume", "Print records of topics, up to the current end or continuously."),
     "copy": ("kctl.records.copy:copy", "Copy the records of one topic to another, here or on another cluster."),

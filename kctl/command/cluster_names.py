@@ -39,6 +39,10 @@ def broker_ids(context: click.Context, _: click.Parameter, incomplete: str) -> l
     return [name for name in _names(context, "brokers") if name.startswith(incomplete)]
 
 
+def transactional_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in _names(context, "transactions") if name.startswith(incomplete)]
+
+
 def config_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Those of brokers once the command line names brokers, as `broker/1`, and those of topics otherwise."""
     kind = "broker-configs" if _speaks_of_brokers(context.params.values()) else "topic-configs"
@@ -114,6 +118,13 @@ def _groups(session: Session) -> list[str]:
     return sorted(group.group_id for answer in found for group in answer.groups)
 
 
+def _transactions(session: Session) -> list[str]:
+    from kafkad.wire.messages.list_transactions import ListTransactionsRequest
+
+    answers = session.ask_all(ListTransactionsRequest(state_filters=[], producer_id_filters=[]))
+    return sorted(state.transactional_id for answer in answers for state in answer.transaction_states)
+
+
 def _brokers(session: Session) -> list[str]:
     return [str(broker) for broker in session.cluster.brokers]
 
@@ -135,6 +146,7 @@ _LIVE: dict[str, Callable[[Session], list[str]]] = {
     "topics": _topics,
     "groups": _groups,
     "brokers": _brokers,
+    "transactions": _transactions,
     "topic-configs": lambda session: _configs_of(session, _TOPIC, _topics(session)),
     "broker-configs": lambda session: _configs_of(session, _BROKER, _brokers(session)),
 }

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import click
 
 from kctl.command.verb import KctlCommand, answer, pass_session
-from kctl.doctor import brokers, groups, topics
+from kctl.doctor import brokers, groups, topics, transactions
 from kctl.doctor.facts import Facts, gather, grown
 from kctl.doctor.finding import Check, Finding, Severity, folded
 from kctl.errors import Exit, KctlError, did_you_mean, exit_code
@@ -17,7 +17,7 @@ from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, counted, time_text
 from kctl.texts.parsing import parse_duration_ms
 
-CHECKS = (*topics.CHECKS, *brokers.CHECKS, *groups.CHECKS)
+CHECKS = (*topics.CHECKS, *transactions.CHECKS, *brokers.CHECKS, *groups.CHECKS)
 COLUMNS = (
     Column("id", "Which check found it."),
     Column("severity", "error, warn or info; unknown: it could not be looked at, or not everywhere."),

@@ -25,6 +25,7 @@ from kctl.partitions.throttle import Throttles, throttles
 from kctl.reach.log_dirs import LogDir
 from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.txns.hanging import find_hanging
+from kctl.txns.lingering import Lingering, open_transactions
 
 if TYPE_CHECKING:
     from kctl.reach.session import Session, Topic
@@ -85,6 +86,8 @@ class Facts(NamedTuple):
     """The highest timestamp of a partition's records."""
     throttles: Throttles | None = None
     hanging: tuple[Mapping[str, Any], ...] = ()
+    transactions: tuple[Lingering, ...] = ()
+    """Those that are open."""
     acls: tuple[Binding, ...] = ()
     growth: Mapping[tuple[int, str], float] = {}
     """Bytes a second by which the free space of a broker's directory shrinks, where it was looked at twice."""
@@ -296,7 +299,9 @@ def _with_transactions(session: Session, facts: Facts) -> Facts:
         rows, told = find_hanging(session, open_ones, facts.now_ms, _MAX_TIMEOUT_MS)
     except KctlError as error:
         rows, told = [], [error]
-    return facts.without(TRANSACTIONS, told)._replace(hanging=tuple(rows))
+    lingering, silent = open_transactions(session)
+    told += [error for error in silent if error.code != ErrorCode.UNSUPPORTED_VERSION.name]  # it has none
+    return facts.without(TRANSACTIONS, told)._replace(hanging=tuple(rows), transactions=tuple(lingering))
 
 
 def _differ(stable: Any, end: Any) -> bool:

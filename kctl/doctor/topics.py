@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kctl.brokers.release import caps_min_isr
-from kctl.doctor.facts import NEWEST, SETTINGS, TRANSACTIONS, Facts
+from kctl.doctor.facts import NEWEST, SETTINGS, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.texts.output import counted, duration_text
 from kctl.topics.health import Needed
@@ -157,13 +157,6 @@ def unclean(facts: Facts) -> Iterator[Finding]:
         yield Finding(Severity.WARN, summary, names, fix)
 
 
-def hanging(facts: Facts) -> Iterator[Finding]:
-    for row in facts.hanging:
-        where = f"{row['topic']}-{row['partition']}"
-        summary = f"a transaction hangs on {where} since {duration_text(row['age_ms'])}: {row['why']}"
-        yield Finding(Severity.ERROR, summary, (where,), row["fix"], "transactions hang (kctl txns hanging)")
-
-
 def from_the_future(facts: Facts) -> Iterator[Finding]:
     """A producer's clock is wrong. Such records outlive retention, and windows that wait for them close too early."""
     ahead = {
@@ -187,5 +180,4 @@ CHECKS = (
     Check("shared-hosts", "Partitions with replicas on the same host.", shared_hosts),
     Check("unclean-elections", "Topics whose leaders may be elected uncleanly.", unclean, (SETTINGS,)),
     Check("clocks", "Records with timestamps that are still to come.", from_the_future, (NEWEST,)),
-    Check("hanging-transactions", "Transactions that nobody will end.", hanging, (TRANSACTIONS,)),
 )

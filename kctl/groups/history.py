@@ -57,7 +57,7 @@ def read_history(session: Session, group: str, partitions: Iterable[TopicPartiti
     try:
         home = homes(session, [group])[group]
         found = _Found(group, frozenset(partitions))
-        first, last = _bounds(session, home)
+        first, last = bounds(session, home)
         for begin, end in steps(first, last):
             found.read(records_between(session, home, begin, end))
             if found.complete:
@@ -141,14 +141,19 @@ def _generation(value: Any) -> LastGeneration:
 
 def homes(session: Session, groups: Iterable[str]) -> dict[str, TopicPartition]:
     """The partition that holds each group's records."""
-    (topic,) = session.metadata([GROUPS_TOPIC])
+    return homes_in(session, GROUPS_TOPIC, groups)
+
+
+def homes_in(session: Session, name: str, keys: Iterable[str]) -> dict[str, TopicPartition]:
+    """The partition of a coordinators' topic that holds the records of each group or transactional id."""
+    (topic,) = session.metadata([name])
     if topic.error_code:
-        raise failure(topic.error_code, f"{GROUPS_TOPIC} cannot be read")
+        raise failure(topic.error_code, f"{name} cannot be read")
     count = len(topic.partitions)
-    return {group: TopicPartition(GROUPS_TOPIC, home_partition(group, count)) for group in groups}
+    return {key: TopicPartition(name, home_partition(key, count)) for key in keys}
 
 
-def _bounds(session: Session, home: TopicPartition) -> tuple[int, int]:
+def bounds(session: Session, home: TopicPartition) -> tuple[int, int]:
     bounds = []
     for time in (EARLIEST, LATEST):
         found = offsets_at(session, {home: time})[home]

@@ -46,10 +46,17 @@ def idempotent_producer(session: Session) -> Producer:
 
 
 class Transaction:
-    """Begun by `begin`, which also ends one that an earlier run with this id has left open."""
+    """Begun by `begin`, which also ends one that an earlier run with this id, or anybody else, has left open."""
 
-    def __init__(self, session: Session, transactional_id: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        session: Session,
+        transactional_id: str,
+        clock: Callable[[], float] = time.monotonic,
+        timeout_ms: int = _TIMEOUT_MS,
+    ) -> None:
         self.id = transactional_id
+        self._timeout_ms = timeout_ms
         self.producer = Producer()
         self._session = session
         self._clock = clock
@@ -58,7 +65,7 @@ class Transaction:
     def begin(self) -> Producer:
         from kafkad.wire.messages.init_producer_id import InitProducerIdRequest
 
-        request = InitProducerIdRequest(transactional_id=self.id, transaction_timeout_ms=_TIMEOUT_MS)
+        request = InitProducerIdRequest(transactional_id=self.id, transaction_timeout_ms=self._timeout_ms)
         answer = self._ask(request, lambda answer: answer.error_code, None)
         self.producer = Producer(answer.producer_id, answer.producer_epoch, transactional=True)
         return self.producer

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.command.choosing import Choice
+from kctl.command.choosing import Choice, unknown
 from kctl.command.chosen import chosen_brokers, chosen_topics
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.session import TRANSACTION
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from kafkad.wire.messages.describe_transactions import DescribeTransactionsResponse
     from kctl.reach.session import Session
 
-OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
+DECIDED = ("PrepareCommit", "PrepareAbort")
+OPEN = ("Ongoing", *DECIDED)
 """States in which a transaction still has to write something to its partitions."""
 
 
@@ -37,6 +39,17 @@ class Transaction(NamedTuple):
     start_ms: int
     """-1 where none is open."""
     partitions: tuple[TopicPartition, ...]
+    """Once its outcome is decided: those that still lack the marker."""
+
+    @property
+    def is_open(self) -> bool:
+        """One that has ended keeps its beginning."""
+        return self.state in OPEN and self.start_ms >= 0
+
+    @property
+    def is_decided(self) -> bool:
+        """It will be committed or aborted for certain, and waits for its markers."""
+        return self.state in DECIDED
 
 
 class Producer(NamedTuple):
@@ -102,6 +115,21 @@ def described(session: Session, ids: Iterable[str]) -> dict[str, Transaction | K
         return DescribeTransactionsRequest(transactional_ids=asked)
 
     return session.ask_coordinators(ids, build, read, TRANSACTION)
+
+
+def described_or_unknown(session: Session, ids: Iterable[str]) -> tuple[dict[str, Transaction], list[KctlError]]:
+    """These transactional ids, and what is wrong with the others: of one that does not exist, which are called nearly
+    so."""
+    found: dict[str, Transaction] = {}
+    errors: list[KctlError] = []
+    for name, one in described(session, ids).items():
+        if not isinstance(one, KctlError):
+            found[name] = one
+        elif one.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND.name:
+            errors.append(unknown("transactional id", name, [known.transactional_id for known in listed(session)[0]]))
+        else:
+            errors.append(one)
+    return found, errors
 
 
 def producers_of(

@@ -6,13 +6,15 @@ import time
 
 import click
 
-from kafkad.errors import ErrorCode
-from kctl.command.choosing import unknown
+from kctl.command.choosing import Choice
+from kctl.command.cluster_names import transactional_ids
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
 from kctl.reach.session import TRANSACTION, Session
 from kctl.texts.output import Column
-from kctl.txns.asking import described, listed
+from kctl.txns.asking import described_or_unknown
+from kctl.txns.facts import expirations, times, waits_for
+from kctl.txns.last_records import changed_ms
 
 COLUMNS = (
     Column("transactional_id", "What its producer calls itself."),
@@ -22,41 +24,45 @@ COLUMNS = (
     Column("coordinator", "The broker that looks after it.", "number"),
     Column("age_ms", "How long its transaction is open.", "duration", "AGE"),
     Column("timeout_ms", "When its coordinator ends it.", "duration", "TIMEOUT"),
-    Column("partitions", "To which it writes.", "list"),
+    Column("left_ms", "Until then.", "duration", "LEFT"),
+    Column("expires_ms", "Until its coordinator forgets the idle id, at the earliest.", "duration", "EXPIRES"),
+    Column("partitions", "To which it writes; once it is decided, those that lack its marker.", "list"),
+    Column("waiting_ms", "How long it has been decided, and waits for markers.", "duration", "WAITING"),
+    Column("waits_for", "Partitions that lack its marker, with their leaders.", "list", "WAITS-FOR"),
     Column("start_ms", "When its transaction began.", "time", wide=True, header="BEGAN"),
 )
+_OF_DECIDED = {"waiting_ms", "waits_for"}
 
 
 @click.command("describe", cls=KctlCommand, columns=COLUMNS, watchable=True)
-@click.argument("ids", nargs=-1, required=True, metavar="TRANSACTIONAL-ID…")
+@click.argument("ids", nargs=-1, required=True, metavar="TRANSACTIONAL-ID…", shell_complete=transactional_ids)
 @pass_session
 def describe(session: Session, ids: tuple[str, ...]) -> int:
-    """Show transactions and the partitions they write to.
+    """Show transactions, the partitions they write to, and what they wait for.
+
+    Only what is open has an age. A transaction whose outcome is decided waits until each partition has its marker. An
+    idle id is forgotten after transactional.id.expiration.ms.
 
     Example: kctl txns describe billing-writer-1
     """
     now = int(time.time() * 1000)
-    found = described(session, ids)
-    coordinators = session.coordinators(ids, TRANSACTION)
-    rows = []
-    errors = []
-    for name, one in found.items():
-        if isinstance(one, KctlError):
-            is_unknown = one.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND.name
-            errors.append(unknown("transactional id", name, _known(session)) if is_unknown else one)
-            continue
-        place = coordinators.get(name)
-        rows.append(
-            {
-                **one._asdict(),
-                "coordinator": place if isinstance(place, int) else None,
-                "age_ms": now - one.start_ms if one.start_ms >= 0 else None,
-                "start_ms": one.start_ms if one.start_ms >= 0 else None,
-                "partitions": [str(where) for where in one.partitions],
-            }
-        )
-    return answer(session, COLUMNS, rows, errors)
-
-
-def _known(session: Session) -> list[str]:
-    return [one.transactional_id for one in listed(session)[0]]
+    names = Choice("transactional id", ids, (), ()).names
+    found, errors = described_or_unknown(session, names)
+    places = session.coordinators(found, TRANSACTION)
+    coordinators = {name: place for name, place in places.items() if not isinstance(place, KctlError)}
+    idle = [name for name, one in found.items() if not one.is_open]
+    expire = expirations(session, [coordinators[name] for name in idle if name in coordinators])
+    changes = changed_ms(session, [name for name, one in found.items() if one.state != "Ongoing"])
+    waits = waits_for(session, found.values())
+    rows = [
+        {
+            **one._asdict(),
+            **times(one, now, expire.get(coordinators.get(name, -1)), changes.get(name)),
+            "coordinator": coordinators.get(name),
+            "partitions": [str(where) for where in one.partitions],
+            "waits_for": list(waits.get(name, ())),
+        }
+        for name, one in found.items()
+    ]
+    shown = [column for column in COLUMNS if column.name not in _OF_DECIDED or waits or not session.settings.is_text]
+    return answer(session, shown, rows, errors)

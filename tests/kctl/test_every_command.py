@@ -90,6 +90,7 @@ CHANGING = {
     "tokens create": "",
     "tokens renew": "x",
     "tokens expire": "x",
+    "txns end": "x",
     "txns abort": "t:0 --start-offset 1",
     "produce": "t --value value",
     "copy": "t u",

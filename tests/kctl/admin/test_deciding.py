@@ -8,9 +8,8 @@ from kafkad.names import TopicPartition
 from kctl.acls.bindings import Binding, Resource, decide, operation_named
 from kctl.errors import KctlError
 from kctl.quotas.entities import Quota, applying, entity_of
-from kctl.txns.asking import Listed, Producer, Transaction
+from kctl.txns.asking import Producer, Transaction
 from kctl.txns.hanging import is_candidate, why_hanging
-from kctl.txns.list import _row as list_row
 from kctl.users.credentials import salted_password
 
 ORDERS = Resource("topic", "orders")
@@ -143,11 +142,3 @@ def test_why_it_hangs() -> None:
     assert "CompleteAbort" in why_hanging(OPEN, looked_after._replace(state="CompleteAbort"))
     assert "epoch 4" in why_hanging(OPEN, looked_after._replace(producer_epoch=4))
     assert "without this partition" in why_hanging(OPEN, looked_after._replace(partitions=()))
-
-
-@pytest.mark.parametrize(("state", "age_ms"), [("Ongoing", 500), ("PrepareCommit", 500), ("CompleteCommit", None)])
-def test_transaction_that_has_ended_has_no_age(state: str, age_ms: int | None) -> None:
-    """Though Kafka keeps the time of its beginning: --older lists those that are open."""
-    transaction = Transaction("id", state, 1, 0, 60_000, 1_000, ())
-    row = list_row(Listed("id", state, 1, 1), transaction, now=1_500)
-    assert row["age_ms"] == age_ms

@@ -22,6 +22,8 @@ from kctl.groups.recent_commits import Recent
 from kctl.partitions.throttle import Throttles
 from kctl.partitions.throttle_settings import Setting, Transfer
 from kctl.reach.log_dirs import LogDir
+from kctl.txns.asking import Transaction
+from kctl.txns.lingering import Lingering
 
 ERROR, WARN, INFO = Severity.ERROR, Severity.WARN, Severity.INFO
 API, BEFORE_3_7 = {0: (0, 11)}, {0: (0, 9)}
@@ -57,6 +59,10 @@ def topic(name: str, *partitions: tuple[int, list[int], list[int]]) -> Any:
 
 
 WELL = (1, [1, 2, 3], [1, 2, 3])
+ONGOING = Lingering(Transaction("app", "Ongoing", 7, 0, 900_000, 1_000, (TopicPartition("t", 1),)))
+DECIDED = Lingering(
+    ONGOING.transaction._replace(state="PrepareCommit"), None, ("t-1 (leader 2 is down)", "t-2 (leader 2 is down)")
+)
 ALLOWED = Binding("User:*", "*", "All", Resource("topic", "*"), "allow")
 HEALTHY = Facts(
     now_ms=0,
@@ -140,6 +146,30 @@ def test_ids_are_unique() -> None:
             {"hanging": ({"topic": "t", "partition": 1, "age_ms": 60000, "why": "w", "fix": "f"},)},
             ERROR,
             "hangs on t-1 since 1m00s: w",
+        ),
+        (
+            "long-transactions",
+            {"transactions": (ONGOING,), "now_ms": 400_000},
+            WARN,
+            "the transaction of app is open since 6m39s (its time-out is 15m00s): readers of 1 partition wait",
+        ),
+        (
+            "long-transactions",
+            {"transactions": (ONGOING,), "now_ms": 1_000_000},
+            ERROR,
+            "is open since 16m39s: its coordinator should have aborted it after 15m00s",
+        ),
+        (
+            "stuck-transactions",
+            {"transactions": (DECIDED._replace(decided_ms=20_000),), "now_ms": 40_000},
+            ERROR,
+            "the commit of app is stuck since 20s: it waits for t-1 (leader 2 is down) and 1 more",
+        ),
+        (
+            "stuck-transactions",
+            {"transactions": (DECIDED,), "now_ms": 1_000_000},
+            ERROR,
+            "the commit of app is stuck since 39s: it waits for t-1 (leader 2 is down) and 1 more",
         ),
     ],
 )
@@ -347,3 +377,17 @@ def test_the_worst_comes_first() -> None:
     severities = [finding.severity for _, finding in look(facts, CHECKS)]
     assert severities == sorted(severities, reverse=True)
     assert {ERROR, INFO} <= set(severities)
+
+
+@pytest.mark.parametrize(
+    ("transaction", "now_ms"),
+    [
+        (ONGOING, 200_000),
+        (DECIDED._replace(decided_ms=395_000), 400_000),
+        (DECIDED, 400_000),
+    ],
+)
+def test_transactions_that_take_their_time(transaction: Lingering, now_ms: int) -> None:
+    """A decided one is never open for long, and stuck only if it has been decided for a while."""
+    facts = HEALTHY._replace(transactions=(transaction,), now_ms=now_ms)
+    assert found(facts, "long-transactions") == found(facts, "stuck-transactions") == []
