@@ -3,7 +3,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 INSTALLED := .venv/.installed
 
-.PHONY: man deb run cluster sim test test-slow test-long test-all compatibility check fmt docs bench spark test-spark bench-spark
+.PHONY: man deb run cluster sim test test-slow test-long test-all compatibility check fmt docs bench bench-cluster spark test-spark bench-spark
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -101,3 +101,7 @@ deb: $(INSTALLED)-test
 bench: $(INSTALLED)-test
 	missed=0; for table in figures groups cleaner segments records kctl host; do $(PY) -m tests.bench.$$table || missed=1; done; \
 	$(PY) -m tests.bench.sidebyside $(ARGS) && exit $$missed
+
+# Three brokers beside three of Kafka 3.9; ARGS="--only records --reps 1 --seconds 5 --without kafka" for one of them.
+bench-cluster: $(INSTALLED)-test
+	$(PY) -m tests.bench.cluster $(ARGS)

@@ -228,11 +228,16 @@ def _known_brokers(port: int) -> int | None:
         return None
 
 
+def knows_brokers(port: int, count: int) -> bool:
+    """True if a broker answers, and has been told of so many."""
+    return _known_brokers(port) == count
+
+
 def wait_for_brokers(port: int, count: int, seconds: float = START_SECONDS) -> None:
     """Real Kafka accepts connections before its controller has told it of the brokers; returns when it knows them."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if _known_brokers(port) == count:
+        if knows_brokers(port, count):
             return
         time.sleep(0.02)
     raise OracleError(f"the broker on {port} does not know of {count} brokers after {seconds} s")
@@ -368,9 +373,13 @@ class Kafka:
         meanwhile()
         if self.zookeeper is not None:
             _wait_for_end_of_session(self.zookeeper.port, f"/brokers/ids/{broker + 1}")
+        self.launch(broker)
+        self.brokers[broker].wait_ready()
+
+    def launch(self, broker: int) -> None:
+        """Start a broker that has ended; returns at once."""
         self.brokers[broker] = self._start_broker(broker)
         self._stack.callback(self.brokers[broker].stop)
-        self.brokers[broker].wait_ready()
 
     def log_directory(self, broker: int = 0) -> Path:
         return self._data or self.directory / f"data{broker + 1}"
