@@ -425,13 +425,15 @@ class Fetcher:
             later.append(followed)
 
     def _postpone(self, partitions: list[Followed]) -> None:
+        """Those that follow in another epoch by now, or elsewhere, do not rest."""
         if not partitions:
             return
         now_ms, longest_ms = self._all.clock.monotonic_ms(), self._all.settings.backoff_ms
         resting: dict[float, list[Followed]] = {}
         for followed in partitions:
-            self._session.forget(followed.key)
-            resting.setdefault(followed.rest_ms(longest_ms), []).append(followed)
+            if self._followed.get(followed.key) is followed:
+                self._session.forget(followed.key)
+                resting.setdefault(followed.rest_ms(longest_ms), []).append(followed)
         for rest_ms, together in resting.items():
             self._all.timers.at(now_ms + rest_ms, partial(self._resume, together))
 

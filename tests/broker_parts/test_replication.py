@@ -13,6 +13,9 @@ import pytest
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
+from kafkad.replica import fetchers
+from kafkad.replica.partition import Partition
+from kafkad.turns import Turns
 from kafkad.wire.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -210,6 +213,41 @@ def test_a_partition_that_comes_while_a_fetch_waits_does_not_wait_with_it(in_mem
     for _ in range(100):
         brokers.run(brokers.turn(10))
     assert brokers[2].parts.replicas.waits.fetches == 1, "all of them are fetched in one again"
+
+
+def test_a_partition_that_begins_anew_while_an_answer_is_worked_on_is_fetched_again(
+    in_memory: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer said that its leader does not know the epoch yet; by now it follows in another one."""
+    brokers = in_memory
+    brokers.create("a", (2, 3))
+    produced(brokers, 2, b"one")
+    follower = brokers[3].partition(A0)
+    replication = brokers[3].parts.replication
+    assert replication is not None
+
+    def refused(ends: tuple[int, int], answer: Any) -> None:
+        code = ErrorCode.UNKNOWN_LEADER_EPOCH
+        partition = PartitionData(partition_index=0, error_code=code, records=b"")
+        answer.responses = [FetchableTopicResponse(topic_id=follower.log.topic_id, partitions=[partition])]
+        begins_anew.append(follower)
+
+    class LongTurns(Turns):
+        async def give_way(self) -> None:
+            if begins_anew:
+                begins_anew.clear()
+                brokers.tamper = lambda ends, answer: None
+                follower.become(follower.role)
+                replication.fetchers.follow([follower])
+
+    begins_anew: list[Partition] = []
+    monkeypatch.setattr(fetchers, "Turns", LongTurns)
+    brokers.until(lambda: brokers[2].parts.replicas.waits.fetches == 1, advance_ms=10)
+    brokers.tamper = refused
+    began_ms = brokers.clock.monotonic_ms()
+    assert produced(brokers, 2, b"two").error_code == 0
+    assert brokers.clock.monotonic_ms() - began_ms < LAG_MS, "it was not left out of the ISR"
+    assert bytes_of(brokers, 2) == bytes_of(brokers, 3)
 
 
 def test_a_damaged_batch_is_refused_named_once_and_fetched_again(
