@@ -238,7 +238,8 @@ class Daemon:
     async def _open_embedded(self, directory: str) -> EmbeddedStore:
         refuse_lost_store(directory, self._logs.directories)
         try:
-            store = await self._loop.run_in_executor(self._threads, EmbeddedStore.open, directory, self._clock)
+            with _without_collector():
+                store = await self._loop.run_in_executor(self._threads, EmbeddedStore.open, directory, self._clock)
         except OSError as error:
             problem = f"{error.filename or directory}: {error.strerror}"
             raise StartError(f"cannot open the metadata store: {problem}; see kafkad.metadata.dir, log.dirs") from error
