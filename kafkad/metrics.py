@@ -242,8 +242,8 @@ class RequestProbe:
         for phase, us in ((TOTAL, local_us + remote_us), (LOCAL, local_us), (REMOTE, remote_us)):
             self._waited.setdefault(phase, [0] * _BUCKETS)[_bucket(us)] += 1
 
-    def error(self, code: str) -> None:
-        self.errors[code] = self.errors.get(code, 0) + 1
+    def error(self, code: str, count: int = 1) -> None:
+        self.errors[code] = self.errors.get(code, 0) + count
 
     def quantiles_ms(self, now_s: float, phase: str = TOTAL) -> list[float]:
         """Over the last five to ten minutes of requests; over all of them as long as there was no other scrape."""
@@ -323,7 +323,7 @@ def request_families(probes: Iterable[RequestProbe], now_s: float) -> Iterator[F
     yield Family(
         f"{prefix}_errors_total",
         COUNTER,
-        "Answers by error code.",
+        "Error codes in answers, for each topic, partition, group or other thing that an answer is about.",
         [((*labels, ("error", code)), count) for probe, labels in used for code, count in sorted(probe.errors.items())],
     )
     for phase, text in (

@@ -27,7 +27,13 @@ from kafkad.security.authorizer import ALLOW_ALL, Authorizer
 from kafkad.turns import Jobs, Pieces
 from kafkad.wire.apis import request_class, response_class
 from kafkad.wire.frames import encode_response, encode_response_in_pieces, read_request_header
-from kafkad.wire.schema import MalformedError, decode, decode_in_pieces
+from kafkad.wire.schema import (
+    MalformedError,
+    count_errors,
+    count_errors_in_pieces,
+    decode,
+    decode_in_pieces,
+)
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +200,7 @@ class Dispatcher:
         reply = yield from encode_response_in_pieces(
             header.api_key, header.api_version, header.correlation_id, response
         )
-        self._note(asked, response)
+        self._note(asked, response, (yield from count_errors_in_pieces(response)))
         return reply
 
     # -- answers that come later ---------------------------------------------------------------------------------------
@@ -232,16 +238,15 @@ class Dispatcher:
     def _encode(self, asked: _Asked, response: Any) -> Reply:
         header = asked.request.header
         reply = encode_response(header.api_key, header.api_version, header.correlation_id, response)
-        self._note(asked, response)
+        self._note(asked, response, count_errors(response))
         return reply
 
-    def _note(self, asked: _Asked, response: Any) -> None:
+    def _note(self, asked: _Asked, response: Any, errors: dict[int, int]) -> None:
         self._context.audit.note(asked.request, asked.message, response)
         probe = self._probes[asked.route.key]
         probe.record((perf_counter_ns() - asked.started) // 1000)
-        code = getattr(response, "error_code", 0)
-        if code:
-            probe.error(ErrorCode(code).name)
+        for code, count in errors.items():
+            probe.error(ErrorCode(code).name, count)
 
 
 class _Asked:

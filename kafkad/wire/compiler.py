@@ -19,6 +19,8 @@ from kafkad.wire.schema import (
     DecoderInPieces,
     Encoder,
     EncoderInPieces,
+    ErrorCount,
+    ErrorCountInPieces,
     Field,
     Message,
     Schema,
@@ -78,6 +80,15 @@ def _schema(cls: type) -> Schema:
     if not issubclass(cls, Message):
         raise TypeError(f"{cls.__name__} is not declared with @message or @nested")
     return cls.__schema__
+
+
+def compile_error_count(cls: type) -> ErrorCount:
+    return _ErrorCount(cls).compile()
+
+
+def compile_error_count_in_pieces(cls: type) -> ErrorCountInPieces:
+    """The same, as a generator that stops after every `PIECE` items of arrays."""
+    return _ErrorCount(cls, in_pieces=True).compile()
 
 
 class _Source:
@@ -304,6 +315,42 @@ def _refusal(cls: type, field: Field, version: int) -> Callable[[], None]:
         raise EncodeError(f"{cls.__name__}.{field.name} cannot be sent in version {version}, which has no such field")
 
     return refuse
+
+
+class _ErrorCount(_Compiler):
+    """Walks over the `error_code` of a response and of all structs in it, whatever the version."""
+
+    def __init__(self, cls: type, *, in_pieces: bool = False) -> None:
+        super().__init__(cls, 0, flexible=False, in_pieces=in_pieces)
+
+    def compile(self) -> Callable[..., Any]:
+        with self.source.block("def count(m):"):
+            self.begin()
+            self.source.line("counts = {}")
+            self._struct(self.cls, "m")
+            self.source.line("return counts")
+        return self.source.compile("count", f"errors of {self.cls.__name__}")
+
+    def _struct(self, cls: type, var: str) -> None:
+        for field in _schema(cls).fields:
+            if field.name == "error_code":
+                code = f"{var}.error_code"
+                self.source.line(f"if {code}: counts[{code}] = counts.get({code}, 0) + 1")
+            elif field.kind in {"array", "struct"} and _has_errors(field):
+                self._inner(field, f"{var}.{field.name}")
+
+    def _inner(self, field: Field, value: str) -> None:
+        each = self.source.variable("m")
+        items = f"{value} or ()" if field.kind == "array" else f"() if {value} is None else ({value},)"
+        with self.source.block(f"for {each} in {items}:"):
+            self._struct(field.item, each)
+            self.end_of_item()
+
+
+def _has_errors(field: Field) -> bool:
+    return isinstance(field.item, type) and any(
+        inner.name == "error_code" or _has_errors(inner) for inner in _schema(field.item).fields
+    )
 
 
 class _Decoder(_Compiler):

@@ -27,6 +27,8 @@ __all__ = [
     "MalformedError",
     "Message",
     "Request",
+    "count_errors",
+    "count_errors_in_pieces",
     "decode",
     "decode_in_pieces",
     "encode",
@@ -232,9 +234,12 @@ Encoder = Callable[[bytearray, Any], None]
 Decoder = Callable[[Buffer, int], tuple[Any, int]]
 EncoderInPieces = Callable[[bytearray, Any], Generator[None, None, None]]
 DecoderInPieces = Callable[[Buffer, int, int], Generator[None, None, tuple[Any, int]]]
+ErrorCount = Callable[[Any], dict[int, int]]
+ErrorCountInPieces = Callable[[Any], Generator[None, None, dict[int, int]]]
 
 _encoders: dict[tuple[type, int], Encoder] = {}
 _decoders: dict[tuple[type, int], Decoder] = {}
+_error_counts: dict[type, ErrorCount] = {}
 
 
 def _encoder(cls: type, version: int) -> Encoder:
@@ -281,11 +286,23 @@ def decode(cls: type[T], version: int, data: Buffer) -> T:
     return read(cls, version, data, 0)[0]
 
 
+def count_errors(response: Any) -> dict[int, int]:
+    """How often each error code stands in a response, at the top or within; 0 is none."""
+    cls = type(response)
+    count = _error_counts.get(cls)
+    if count is None:
+        from kafkad.wire.compiler import compile_error_count
+
+        count = _error_counts[cls] = compile_error_count(cls)
+    return count(response)
+
+
 # In pieces: generators that stop again and again, so that nobody waits while a large message is worked on.
 
 
 _encoders_in_pieces: dict[tuple[type, int], EncoderInPieces] = {}
 _decoders_in_pieces: dict[tuple[type, int], DecoderInPieces] = {}
+_error_counts_in_pieces: dict[type, ErrorCountInPieces] = {}
 
 
 def _encoder_in_pieces(cls: type, version: int) -> EncoderInPieces:
@@ -321,3 +338,14 @@ def decode_in_pieces(cls: type[T], version: int, data: Buffer, most: int) -> Gen
         return message
     except (IndexError, UnicodeDecodeError, _struct.error) as error:
         raise MalformedError(f"{cls.__name__} v{version}: {error}") from error
+
+
+def count_errors_in_pieces(response: Any) -> Generator[None, None, dict[int, int]]:
+    """As `count_errors`."""
+    cls = type(response)
+    count = _error_counts_in_pieces.get(cls)
+    if count is None:
+        from kafkad.wire.compiler import compile_error_count_in_pieces
+
+        count = _error_counts_in_pieces[cls] = compile_error_count_in_pieces(cls)
+    return (yield from count(response))

@@ -18,6 +18,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import PENDING, Connection
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
+from kafkad.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from kafkad.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkad.wire.primitives import MalformedError
 from kafkad.wire.schema import decode
@@ -49,11 +50,11 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
         route = Route(KEY, "Heartbeat", 0, 4, NONE, "tests.api.test_dispatch:unused")
         monkeypatch.setitem(dispatch.BY_KEY, KEY, route)
-        probe = RequestProbe(route.name)
+        self.probe = RequestProbe(route.name)
         self.connection = FakeConnection()
         parts = SimpleNamespace(audit=Audit(), between_brokers=(), replicas=SimpleNamespace(on_topic_changed=[]))
         context = cast(Context, parts)
-        self.dispatcher = Dispatcher(context, cast(Any, None), cast(Any, None), {KEY: probe}, jobs())
+        self.dispatcher = Dispatcher(context, cast(Any, None), cast(Any, None), {KEY: self.probe}, jobs())
         self.dispatcher._handlers[KEY] = lambda context, request, message: answer
         message = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
         frame = encode_request(RequestHeader(KEY, VERSION, 77, "c"), message)[4:]
@@ -73,6 +74,22 @@ class Asked:
 async def turns() -> None:
     for _ in range(20):  # three are enough, but work that took long on a busy machine goes on in a later one
         await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_each_error_within_an_answer_is_counted(monkeypatch: pytest.MonkeyPatch, later: bool) -> None:
+    codes = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    response = DeleteTopicsResponse(responses=[DeletableTopicResult(error_code=code) for code in codes])
+
+    async def answer() -> DeleteTopicsResponse:
+        return response
+
+    async def scenario() -> None:
+        asked = Asked(monkeypatch, answer() if later else response)
+        await turns()
+        assert asked.probe.errors == {"UNKNOWN_TOPIC_OR_PARTITION": 2}
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("kind", ["future", "coroutine"])

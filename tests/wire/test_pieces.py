@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,9 +11,21 @@ import pytest
 from kafkad.turns import at_once
 from kafkad.wire import apis
 from kafkad.wire.compiler import PIECE
+from kafkad.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from kafkad.wire.messages.describe_topic_partitions import DescribeTopicPartitionsResponse
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkad.wire.primitives import MAX_TAGS, put_uvarint
-from kafkad.wire.schema import Field, MalformedError, decode, decode_in_pieces, encode, within, write_in_pieces
+from kafkad.wire.schema import (
+    Field,
+    MalformedError,
+    count_errors,
+    count_errors_in_pieces,
+    decode,
+    decode_in_pieces,
+    encode,
+    within,
+    write_in_pieces,
+)
 from tests.wire.values import versions_of
 
 CLASSES = [class_of(key) for key in apis.APIS for class_of in (apis.request_class, apis.response_class)]
@@ -44,11 +58,39 @@ def test_the_same_bytes_and_the_same_message(cls: type[Any]) -> None:
         assert at_once(decode_in_pieces(cls, version, data, 1000)) == decode(cls, version, data)
 
 
+def error_codes(message: Any) -> Iterator[int]:
+    """Those in a message, at any depth."""
+    for field in message.__schema__.fields:
+        value = getattr(message, field.name)
+        if field.name == "error_code":
+            yield value
+        elif isinstance(field.item, type):
+            for item in value if field.kind == "array" else [value]:
+                yield from error_codes(item)
+
+
+@pytest.mark.parametrize("key", apis.APIS)
+def test_errors_are_counted_wherever_they_stand(key: int) -> None:
+    cls: type[Any] = apis.response_class(key)
+    message = filled(cls, versions_of(cls)[-1])
+    there = Counter(code for code in error_codes(message) if code)
+    assert count_errors(message) == at_once(count_errors_in_pieces(message)) == there
+    assert count_errors(cls()) == at_once(count_errors_in_pieces(cls())) == {}
+
+
+def test_errors_of_one_kind_are_counted_apart() -> None:
+    topics = [DeletableTopicResult(error_code=code) for code in (3, 0, 29, 3)]
+    assert count_errors(DeleteTopicsResponse(responses=topics)) == {3: 2, 29: 1}
+    assert count_errors(DescribeTopicPartitionsResponse(topics=[], next_cursor=None)) == {}
+
+
 def test_stops_after_every_so_many_items() -> None:
     message = MetadataRequest(topics=[MetadataRequestTopic(name=f"topic-{i}") for i in range(10 * PIECE)])
     data = encode(message, 9)
     assert sum(1 for _ in decode_in_pieces(MetadataRequest, 9, data, 10 * PIECE)) == 11
     assert sum(1 for _ in write_in_pieces(bytearray(), message, 9)) == 11
+    answer = DeleteTopicsResponse(responses=[DeletableTopicResult() for _ in range(10 * PIECE)])
+    assert sum(1 for _ in count_errors_in_pieces(answer)) == 11
 
 
 def test_more_items_than_are_taken_are_refused_before_they_are_read() -> None:
