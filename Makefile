@@ -3,7 +3,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 INSTALLED := .venv/.installed
 
-.PHONY: man deb run cluster sim test test-slow test-long test-all compatibility check fmt docs bench bench-cluster spark test-spark bench-spark
+.PHONY: man deb run cluster sim test test-slow test-long test-all compatibility check fmt docs bench bench-cluster bench-txn spark test-spark bench-spark
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -105,3 +105,8 @@ bench: $(INSTALLED)-test
 # Three brokers beside three of Kafka 3.9; ARGS="--only records --reps 1 --seconds 5 --without kafka" for one of them.
 bench-cluster: $(INSTALLED)-test
 	$(PY) -m tests.bench.cluster $(ARGS)
+
+# Transactions beside Kafka 3.9 and 4.3; ARGS="--only confluent --reps 1 --versions ''" for some of it on kafkad alone.
+bench-txn: $(INSTALLED)-test
+	missed=0; $(PY) -m tests.bench.txns $(ARGS) || missed=1; test '$(ARGS)' || $(PY) -m tests.bench.txn_state || missed=1; \
+	exit $$missed
