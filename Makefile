@@ -3,7 +3,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 INSTALLED := .venv/.installed
 
-.PHONY: man deb run cluster sim test test-slow test-long test-all compatibility check fmt docs bench bench-cluster bench-txn spark test-spark bench-spark
+.PHONY: man deb run cluster sim test test-slow test-rest test-long test-all compatibility check fmt docs bench bench-cluster bench-txn spark test-spark bench-spark
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -59,6 +59,12 @@ test: $(INSTALLED)-test
 test-slow: $(INSTALLED)-test
 	$(PY) -m pytest -m 'slow and not spark and not long' --ignore=tests/clients $(ARGS)
 
+# What CI runs after the fast tests: test-slow, compatibility and test-spark as one run, which keeps its workers busy to
+# the end. There are more of them than cores, since many tests wait for others' processes.
+test-rest: $(INSTALLED)-test-spark
+	$(PY) -m pytest -p tests.balance -p tests.compatibility --compatibility-check -m '(slow or client) and not long' \
+		-n $$(($$(nproc) + 1)) $(ARGS)
+
 test-long: $(INSTALLED)-test-spark
 	$(PY) -m pytest -m long $(ARGS)
 
@@ -80,8 +86,7 @@ compatibility: $(INSTALLED)-test
 check: $(INSTALLED)-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/mypy & types=$$!; $(BIN)/lint-imports; imports=$$?; wait $$types && exit $$imports
 	test '$(TESTED)' || $(PY) -m pytest -q -x -n auto
 
 fmt: $(INSTALLED)-test

@@ -35,8 +35,8 @@ class Missing(Exception):
     """A tool that is missing to build the package, and how to install it."""
 
 
-def build(into: Path) -> Path:
-    """Builds the package and returns its path."""
+def build(into: Path, effort: int = 6) -> Path:
+    """Builds the package and returns its path. `effort`: of the compression, 0 to 9."""
     minor = _python_version()
     version = str(tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]["version"])
     architecture = _said(_tool("dpkg"), "--print-architecture")
@@ -50,7 +50,7 @@ def build(into: Path) -> Path:
         _documents(root, version, packages)
         _control(root, version, architecture, minor)
         root.chmod(0o755)
-        _run(_tool("dpkg-deb"), "--root-owner-group", "-Zxz", "--build", str(root), str(package))
+        _run(_tool("dpkg-deb"), "--root-owner-group", "-Zxz", f"-z{effort}", "--build", str(root), str(package))
     return package
 
 

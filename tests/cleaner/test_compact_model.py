@@ -209,7 +209,7 @@ def work(seed: int) -> Iterator[Work]:
         yield Work(Path(directory), seed)
 
 
-MORE_SEEDS = [pytest.param(n, marks=pytest.mark.slow if n < 75 else pytest.mark.long) for n in range(25, 400)]
+MORE_SEEDS = [pytest.param(n, marks=pytest.mark.slow if n < 45 else pytest.mark.long) for n in range(25, 400)]
 
 
 @pytest.mark.parametrize("seed", [*range(25), *MORE_SEEDS])

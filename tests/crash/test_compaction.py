@@ -18,7 +18,7 @@ from tests.broker import KafkadProcess
 from tests.crash.writers import RawWriter
 
 TOPIC = "compacted"
-KILLS = [pytest.param(20, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.long)]
+KILLS = [pytest.param(10, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.long)]
 KEYS = 40
 SECONDS = 60
 SETTINGS = {"log.cleaner.backoff.ms": "20", "log.retention.check.interval.ms": "1000"}

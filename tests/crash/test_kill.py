@@ -14,7 +14,7 @@ from kafkad.log.check import check
 from tests.broker import KafkadProcess
 from tests.crash.writers import IdempotentWriter, RawWriter, Reader
 
-KILLS = [pytest.param(50, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)]
+KILLS = [pytest.param(20, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)]
 CHECK_EVERY = 10
 TOPIC = "crash"
 PARTITIONS = 4

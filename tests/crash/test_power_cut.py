@@ -16,7 +16,7 @@ from tests.broker import KafkadProcess
 from tests.clients.asker import Asker
 from tests.crash.power import RECORDER, Disk, Event, note, recorded
 
-CUTS = [pytest.param(20, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.long)]
+CUTS = [pytest.param(10, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.long)]
 SHOWN = 300
 SETTINGS = {
     "kafkad.acks.fsync": "true",

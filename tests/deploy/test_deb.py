@@ -71,7 +71,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if missing or not deb.PYTHON.exists():
         pytest.skip(f"not a Debian: {', '.join(missing)}")
     try:
-        yield deb.build(tmp_path_factory.mktemp("deb"))
+        yield deb.build(tmp_path_factory.mktemp("deb"), effort=0)
     except deb.Missing as reason:
         pytest.skip(str(reason))
 

@@ -16,7 +16,7 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
 VICTIMS = [*(GOLDEN / "before-compaction").glob("compact-*-0"), *(GOLDEN / "old-formats").glob("old-*-v1-*-0")]
 BLOCKS = [
     0,
-    *(pytest.param(block, marks=pytest.mark.slow if block < 4 else pytest.mark.long) for block in range(1, 20)),
+    *(pytest.param(block, marks=pytest.mark.slow if block < 2 else pytest.mark.long) for block in range(1, 20)),
 ]
 BLOCK = 60
 LEADER_EPOCH = range(12, 16)

@@ -57,7 +57,13 @@ def spoil(broker: RunningBroker, api: str, times: int) -> None:
             broker.converse(framed(hurried(spoiled(request, dice, spare=4))), sentinel())
 
 
-@pytest.mark.parametrize("seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(20, 60))])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *range(20),
+        *(pytest.param(seed, marks=pytest.mark.slow if seed < 30 else pytest.mark.long) for seed in range(20, 60)),
+    ],
+)
 def test_a_mixture_cut_up_anywhere(broker: RunningBroker, seed: int) -> None:
     """Pipelined, of all APIs that are served, with something spoiled in most of them."""
     dice = random.Random(seed)

@@ -29,7 +29,7 @@ BYSTANDER = TopicPartition("murmur", 0)
 CHECKPOINTS = ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"]
 BLOCKS = [
     0,
-    *(pytest.param(block, marks=pytest.mark.slow if block < 4 else pytest.mark.long) for block in range(1, 20)),
+    *(pytest.param(block, marks=pytest.mark.slow if block < 2 else pytest.mark.long) for block in range(1, 20)),
 ]
 BLOCK = 120
 MOST_BYTES = 16 << 20

@@ -15,7 +15,7 @@ from tests.fuzz.wild import Wild
 _FEW = settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 BUDGETS = [
     pytest.param(_FEW, id="few"),
-    pytest.param(settings(_FEW, max_examples=40), id="some", marks=pytest.mark.slow),
+    pytest.param(settings(_FEW, max_examples=20), id="some", marks=pytest.mark.slow),
     pytest.param(settings(_FEW, max_examples=200), id="many", marks=[pytest.mark.long, pytest.mark.timeout(600)]),
 ]
 

@@ -8,15 +8,22 @@ from tests.sim.mutations import ALL, Mutation
 from tests.sim.simulation import run
 
 SEEDS, STEPS = range(1, 25), 20_000
+IN_CI = frozenset(list(ALL)[::4])
+"""A sample of the rules: that each is found is a matter of the simulation, which changes seldom."""
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 """A process that is killed leaves coroutines behind that had not begun."""
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("mutation", ALL.values(), ids=list(ALL))
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        pytest.param(mutation, id=name, marks=pytest.mark.slow if name in IN_CI else pytest.mark.long)
+        for name, mutation in ALL.items()
+    ],
+)
 def test_a_broken_rule_is_found(mutation: Mutation) -> None:
     for seed in SEEDS:
         with mutation():

@@ -209,6 +209,7 @@ def _then_records_are_deleted(story: Story) -> None:
     assert 'topic "orders" was deleted and recreated' in again.err
 
 
+@pytest.mark.long
 def test_a_topic_deleted_in_the_middle_is_named(story: Story) -> None:
     story.write(0, 10)
     with Running(story.directory) as run:
@@ -220,6 +221,7 @@ def test_a_topic_deleted_in_the_middle_is_named(story: Story) -> None:
     assert "topic orders was deleted while the job was running" in run.error.read_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cluster", ["kafkad"], indirect=True)
 def test_records_deleted_before_the_next_batch_are_counted(story: Story) -> None:
     story.write(0, 10)

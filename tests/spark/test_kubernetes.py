@@ -64,6 +64,7 @@ def test_pods_run_the_job_and_go_away_with_it(run: Run, kubernetes: Kubernetes, 
     assert kubernetes.pods == {} and kubernetes.ended(30)
 
 
+@pytest.mark.long
 def test_what_kubernetes_refuses_is_said(run: Run, kubernetes: Kubernetes, tmp_path: Path) -> None:
     kubernetes.refuses = True
     code, said = run(IMAGE)

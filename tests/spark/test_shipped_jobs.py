@@ -1,4 +1,6 @@
-"""Each job of spark/jobs, as it is shipped, on Spark: against kafkad, and against real Kafka."""
+"""Each job of spark/jobs, as it is shipped, on Spark: against kafkad, and against real Kafka.
+
+In CI they share one Spark; `make test-long` gives each run a process of its own, as a user does."""
 
 from __future__ import annotations
 
@@ -15,13 +17,16 @@ from typing import Any
 
 import pytest
 
+from kafkad_etl.machine import environment
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.oracle.kafka import Kafka
 from tests.spark.conftest import SparkReady
+from tests.spark.driver.rows import IN_PROCESS
 from tests.spark.driver.sinks.postgres import Postgres, missing
+from tests.spark.shared_spark import SharedSpark
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = IN_PROCESS
 
 JOBS = Path(__file__).parents[2] / "spark" / "jobs"
 COLUMNS = "id BIGINT, customer STRING, amount DECIMAL(12,2), at TIMESTAMP"
@@ -50,19 +55,52 @@ def on_cluster(kctl: Kctl, cluster: Cluster) -> Kctl:
     return lambda *arguments: kctl("-b", cluster.bootstrap, *arguments)
 
 
+@pytest.fixture(params=["shared", pytest.param("own", marks=pytest.mark.long)])
+def run(request: pytest.FixtureRequest) -> Run:
+    """A shipped job; what it says at the end."""
+    made: Run = request.getfixturevalue(f"run_in_{request.param}_spark")
+    return made
+
+
+def words_of(name: str, words: tuple[str, ...]) -> list[str]:
+    small = ["--master", "local[1]", "--set", "spark.driver_memory=700m"]
+    return ["etl", "run", str(JOBS / f"{name}.yaml"), *small, *words]
+
+
 @pytest.fixture
-def run(spark_ready: SparkReady, cluster: Cluster) -> Run:
-    """A shipped job in a process of its own, as a user starts it; what it says at the end."""
+def run_in_own_spark(spark_ready: SparkReady, cluster: Cluster) -> Run:
+    """In a process of its own, as a user starts it."""
 
     def call(name: str, *words: str) -> str:
-        small = ["--master", "local[1]", "--set", "spark.driver_memory=700m"]
-        command = [sys.executable, "-m", "kctl", "etl", "run", str(JOBS / f"{name}.yaml"), *small, *words]
-        environment = {**os.environ, "KCTL_BOOTSTRAP": cluster.bootstrap}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=500, check=False)
+        command = [sys.executable, "-m", "kctl", *words_of(name, words)]
+        environ = {**os.environ, "KCTL_BOOTSTRAP": cluster.bootstrap}
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=500, check=False)
         assert done.returncode == 0, done.stderr
         return done.stderr
 
     return call
+
+
+@pytest.fixture
+def run_in_shared_spark(
+    spark: Any,
+    spark_ready: SparkReady,
+    kctl: Kctl,
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Run]:
+    with SharedSpark(spark_ready, tmp_path) as shared:
+        monkeypatch.setenv("KCTL_BOOTSTRAP", cluster.bootstrap)
+        monkeypatch.setattr(environment, "find", lambda *_: shared.environment)
+        monkeypatch.setattr(spark, "stop", lambda: None)  # by the driver, at the end of each job
+
+        def call(name: str, *words: str) -> str:
+            ran = kctl(*words_of(name, words))
+            assert ran.code == 0, ran.err
+            return ran.err
+
+        yield call
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.spark.hadoop import JARS, Hadoop
 from tests.spark.test_kills import Run, processes, wait_for_none
 from tests.spark.test_shipped_jobs import rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(600)]
 
 ROWS = 6000
 JOB = """version: 1

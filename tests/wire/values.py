@@ -19,7 +19,7 @@ _FEW = settings(
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
 )
-_SOME = settings(_FEW, max_examples=25, derandomize=False)
+_SOME = settings(_FEW, max_examples=12, derandomize=False)
 _MANY = settings(_SOME, max_examples=150)
 BUDGETS = [
     pytest.param(_FEW, id="few"),

@@ -53,12 +53,13 @@ class Channel:
                 self.front_is_gone = True
 
     def _listen(self) -> None:
-        try:
-            for line in self._lines:
-                self._stopped(stop_of(line))
-        except OSError:
-            pass  # the same as the end of the lines
-        self.front_is_gone = True
+        with self._socket, self._lines:
+            try:
+                for line in self._lines:
+                    self._stopped(stop_of(line))
+            except OSError:
+                pass  # the same as the end of the lines
+            self.front_is_gone = True
         self._stopped(Stop())
 
     def _stopped(self, stop: Stop) -> None:

@@ -16,7 +16,9 @@ from kctl.errors import Exit
 from tests.kctl.conftest import Kctl, Ran, until
 
 REAL = (pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(300))
-KINDS = ("broker", *(pytest.param(name, marks=REAL) for name in ("three", "kraft")))
+AGAIN = (pytest.mark.long, *REAL[1:])
+"""With KRaft in CI there are only the tests of what it alone has (test_kraft)."""
+KINDS = ("broker", pytest.param("three", marks=REAL), pytest.param("kraft", marks=AGAIN))
 on_several_brokers = pytest.mark.parametrize("cluster", [pytest.param("three", marks=REAL)], indirect=True)
 SECONDS = 90
 

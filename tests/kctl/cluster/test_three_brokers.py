@@ -13,7 +13,7 @@ from tests.kctl.conftest import Kctl, Three, until
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(params=["three_kafkas", "three_kafkads"])
+@pytest.fixture(params=[pytest.param("three_kafkas", marks=pytest.mark.long), "three_kafkads"])
 def three(request: pytest.FixtureRequest) -> Three:
     cluster: Three = request.getfixturevalue(request.param)
     return cluster

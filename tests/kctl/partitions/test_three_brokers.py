@@ -32,8 +32,11 @@ from tests.kctl.partitions.clusters import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(300)]
 
+on_both = pytest.mark.parametrize("three", ["three_kafkas", "three_kafkads"], indirect=True)
+"""The others are tried with real Kafka by `make test-long` only."""
 
-@pytest.fixture(params=["three_kafkas", "three_kafkads"])
+
+@pytest.fixture(params=[pytest.param("three_kafkas", marks=pytest.mark.long), "three_kafkads"])
 def three(request: pytest.FixtureRequest) -> Three:
     cluster: Three = request.getfixturevalue(request.param)
     return cluster
@@ -128,6 +131,7 @@ def test_a_drain_under_load_ends_as_kafkas_own_tool_says(on_three: Kctl, three: 
     assert replicas(on_three, topic) == [[3, 1], [1, 2], [2, 3], [3, 2]]
 
 
+@on_both
 def test_a_plan_of_kafkas_generator_is_carried_out_unchanged(on_three: Kctl, three: Three) -> None:
     topic = "parts-generated"
     create(on_three, topic, (1,), (1,))
@@ -157,6 +161,7 @@ def test_a_plan_respects_racks(on_three: Kctl, approved: Callable[[str, str], No
     assert (ran.code, "RF 4 needs 4 brokers, 3 remain" in ran.out) == (Exit.FINDINGS, True)
 
 
+@on_both
 def test_a_cancelled_move_leaves_nothing_behind(on_three: Kctl, three: Three) -> None:
     topic = "parts-cancel"
     create(on_three, topic, (1, 2), (2, 1))
@@ -240,6 +245,7 @@ def test_a_killed_kctl_leaves_what_another_run_needs_to_restore_throttles(on_thr
     assert throttles(on_three) == [], "it was read back"
 
 
+@on_both
 def test_the_preferred_replica_gets_the_lead_back(on_three: Kctl, three: Three) -> None:
     topic = "parts-elected"
     create(on_three, topic, (1, 2, 3), (2, 3, 1))
