@@ -6,13 +6,17 @@ fill the stretch exactly, pass their checksums, and have the offsets that are mi
 
 A leader has nobody to ask: while others are in sync it gives the leadership away, by answering KAFKA_STORAGE_ERROR to
 the LeaderAndIsr as in `lost_tails`, and mends as a follower.
+
+Leaders are asked beside each other, so that one which is slow or away holds up no other: each of them for one stretch
+at a time, and only so many at once, since what they send is in memory.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 
 from kafkad.clock import Clock
 from kafkad.errors import KafkaError
@@ -31,6 +35,7 @@ log = logging.getLogger(__name__)
 LOOK_MS = 5_000
 LARGEST = 64 * 1024 * 1024
 """Stretches that are larger stay: all of one is in memory while it is mended."""
+LEADERS_AT_ONCE = 4
 _TIMEOUT_MS = 30_000
 _NO_SESSION = -1
 
@@ -62,7 +67,17 @@ class Mender:
             await sleep(LOOK_MS, self._clock, self._timers)
             damaged = [each for each in self._replicas if each.log.is_damaged]
             self._give_way([each for each in damaged if each.is_leader and len(each.role.isr) > 1])
+            by_leader: dict[int, list[Partition]] = defaultdict(list)
             for partition in damaged:
+                if partition.following is not None:
+                    by_leader[partition.role.leader].append(partition)
+            room = asyncio.Semaphore(LEADERS_AT_ONCE)
+            await asyncio.gather(*(self._mend_from(partitions, room) for partitions in by_leader.values()))
+
+    async def _mend_from(self, partitions: Iterable[Partition], room: asyncio.Semaphore) -> None:
+        """These have the same leader."""
+        async with room:
+            for partition in partitions:
                 try:
                     await self._mend(partition)
                 except LinkError as error:
