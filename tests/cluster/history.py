@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
@@ -26,8 +26,12 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
+EACH_LEADS_ONE = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
+"""Broker n leads partition n - 1."""
+SETTLING_S = 10
 _EVERY_S = 0.005
 _VALUE_BYTES = 200
+_numbers = count(1)
 _CLIENT = {
     "topic.metadata.refresh.interval.ms": 1000,
     "retry.backoff.ms": 20,
@@ -42,7 +46,7 @@ _CLIENT = {
 class Replica(Protocol):
     """A broker's process."""
 
-    def log_directory(self) -> Path: ...
+    log_dirs: list[Path]
 
 
 class LoadedCluster(Protocol):
@@ -56,11 +60,11 @@ class LoadedCluster(Protocol):
     @property
     def bootstrap(self) -> str: ...
 
+    def replicas(self, topic: str, partition: int) -> list[int]: ...
+
     def is_whole(self, topic: str, partitions: int) -> bool: ...
 
     def until(self, condition: Callable[[], bool], what: str) -> float: ...
-
-    def stop(self, broker: int) -> None: ...
 
 
 class Acknowledged(NamedTuple):
@@ -70,10 +74,32 @@ class Acknowledged(NamedTuple):
     offset: int | None
 
 
-class Load:
-    """A context manager: traffic while the block runs, at 200 records a second for each partition."""
+class Anomalies(NamedTuple):
+    """What a history must not have, one line for each."""
 
-    def __init__(self, cluster: LoadedCluster, topic: str, partitions: int, *, acks: str = "all") -> None:
+    lost: list[str]
+    """Acknowledged, and not there."""
+    moved: list[str]
+    """Acknowledged at another offset than it has, or there more than once."""
+    vanished: list[str]
+    """Read where something else is now."""
+    different: list[str]
+    """Partitions whose replicas have other bytes than one another."""
+    other: list[str]
+
+    def __str__(self) -> str:
+        return "\n".join(line for lines in self for line in lines[:20])
+
+
+class Load:
+    """A context manager: traffic while the block runs, at 200 records a second for each partition.
+
+    A producer that is not idempotent may write a record twice, and goes on where the cluster has lost some.
+    """
+
+    def __init__(
+        self, cluster: LoadedCluster, topic: str, partitions: int, *, acks: str = "all", idempotent: bool = True
+    ) -> None:
         self.cluster = cluster
         self.topic = topic
         self.partitions = range(partitions)
@@ -81,6 +107,7 @@ class Load:
         self.acknowledged: dict[int, dict[str, Acknowledged]] = {p: {} for p in self.partitions}
         self.read: dict[int, dict[int, str]] = {p: {} for p in self.partitions}
         self.anomalies: list[str] = []
+        self._idempotent = idempotent and acks == "all"
         self._acks_at: dict[int, list[float]] = {p: [] for p in self.partitions}
         self._stopping = threading.Event()
         self._producing = threading.Thread(target=self._produce, name="producer")
@@ -90,7 +117,7 @@ class Load:
                 **_CLIENT,
                 "bootstrap.servers": cluster.bootstrap,
                 "acks": acks,
-                "enable.idempotence": acks == "all",
+                "enable.idempotence": self._idempotent,
                 "linger.ms": 0,
                 "request.timeout.ms": 4000,
                 "delivery.timeout.ms": 120_000,
@@ -129,10 +156,10 @@ class Load:
                 time.sleep(0.005)
 
     def gap(self, since: float, partition: int | None = None) -> float:
-        """The longest time without an acknowledgement after a moment, of one partition or the worst."""
+        """The longest time without an acknowledgement from a moment until now, of one partition or the worst."""
         worst = 0.0
         for p in self.partitions if partition is None else [partition]:
-            times = [since, *(at for at in self._acks_at[p] if at >= since)]
+            times = [since, *(at for at in self._acks_at[p] if at >= since), time.monotonic()]
             worst = max([worst, *(b - a for a, b in pairwise(times))])
         return worst
 
@@ -194,34 +221,47 @@ class Load:
 
     # -- afterwards ------------------------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """After the block, with all brokers up. Stops them."""
-        self.cluster.until(lambda: self.cluster.is_whole(self.topic, len(self.partitions)), "the ISR is whole")
-        there = self._all_records()
-        anomalies = list(self.anomalies)
-        for partition in self.partitions:
-            anomalies += self._compared(partition, there[partition])
-        for broker in self.cluster.ids:
-            self.cluster.stop(broker)
-        anomalies += self._different_replicas()
-        assert anomalies == [], "\n".join(anomalies[:50])
+    def whole(self) -> float:
+        """Waits until all replicas are in sync; returns how long that took."""
+        return self.cluster.until(
+            lambda: self.cluster.is_whole(self.topic, len(self.partitions)), f"all replicas of {self.topic} are in sync"
+        )
 
-    def _compared(self, partition: int, there: dict[int, str]) -> list[str]:
-        where: dict[str, int] = {}
-        anomalies = []
+    def segments(self, broker: int, partition: int) -> list[Path]:
+        """The files of a replica with the records, in their order."""
+        name = f"{self.topic}-{partition}"
+        return [
+            path for place in self.cluster.brokers[broker].log_dirs for path in sorted((place / name).glob("*.log"))
+        ]
+
+    def check(self) -> None:
+        """After the block, with all brokers up."""
+        found = self.found()
+        assert not any(found), str(found)
+
+    def found(self) -> Anomalies:
+        """Compares the history with what is there after the block, with all brokers up."""
+        self.whole()
+        there = self._all_records()
+        found = Anomalies([], [], [], self._different_replicas(), list(self.anomalies))
+        for partition in self.partitions:
+            self._compare(partition, there[partition], found)
+        return found
+
+    def _compare(self, partition: int, there: dict[int, str], found: Anomalies) -> None:
+        where: dict[str, list[int]] = {}
         for offset, value in there.items():
-            if value in where:
-                anomalies.append(f"{value} is there twice: at {where[value]} and {offset}")
-            where[value] = offset
+            where.setdefault(value, []).append(offset)
+        if self._idempotent:
+            found.moved.extend(f"{value} is there at {at}" for value, at in where.items() if len(at) > 1)
         for value, (_, offset) in self.acknowledged[partition].items():
             if value not in where:
-                anomalies.append(f"{value} was acknowledged at {offset}, and is lost")
-            elif offset is not None and where[value] != offset:
-                anomalies.append(f"{value} was acknowledged at {offset}, and is at {where[value]}")
+                found.lost.append(f"{value} was acknowledged at {offset}, and is lost")
+            elif offset is not None and offset not in where[value]:
+                found.moved.append(f"{value} was acknowledged at {offset}, and is at {where[value]}")
         for offset, value in self.read[partition].items():
             if there.get(offset) != value:
-                anomalies.append(f"{value} was read at {offset}, where {there.get(offset)} is now")
-        return anomalies
+                found.vanished.append(f"{value} was read at {offset}, where {there.get(offset)} is now")
 
     def _all_records(self) -> dict[int, dict[int, str]]:
         consumer = Consumer(
@@ -240,20 +280,40 @@ class Load:
         return there
 
     def _different_replicas(self) -> list[str]:
-        anomalies = []
+        """Followers may still be fetching the last records."""
+        end = time.monotonic() + SETTLING_S
+        while (different := self._compared_replicas()) and time.monotonic() < end:
+            time.sleep(0.1)
+        return different
+
+    def _compared_replicas(self) -> list[str]:
+        different = []
         for partition in self.partitions:
             logs = {
-                broker: _bytes_of(process.log_directory() / f"{self.topic}-{partition}")
-                for broker, process in self.cluster.brokers.items()
+                broker: b"".join(segment.read_bytes() for segment in self.segments(broker, partition))
+                for broker in self.cluster.replicas(self.topic, partition)
             }
             if len(set(logs.values())) > 1:
                 sizes = {broker: len(log) for broker, log in logs.items()}
-                anomalies.append(f"the replicas of partition {partition} differ: {sizes}")
-        return anomalies
+                different.append(f"the replicas of partition {partition} differ: {sizes}")
+        return different
+
+
+def new_load(
+    cluster: LoadedCluster,
+    *assignment: list[int],
+    acks: str = "all",
+    idempotent: bool = True,
+    **configs: str,
+) -> Load:
+    """On a new topic; without an assignment each of three brokers leads one partition and follows the others'."""
+    topic = f"loaded-{next(_numbers)}"
+    create(cluster, topic, *(assignment or EACH_LEADS_ONE), **configs)
+    return Load(cluster, topic, len(assignment or EACH_LEADS_ONE), acks=acks, idempotent=idempotent)
 
 
 def create(cluster: LoadedCluster, topic: str, *assignment: list[int], **configs: str) -> None:
-    """Until all brokers are in sync."""
+    """Returns when all replicas are in sync."""
     admin = AdminClient({**_CLIENT, "bootstrap.servers": cluster.bootstrap})
     new = NewTopic(
         topic,
@@ -262,14 +322,10 @@ def create(cluster: LoadedCluster, topic: str, *assignment: list[int], **configs
         config={"min.insync.replicas": "2", **{name.replace("_", "."): value for name, value in configs.items()}},
     )
     admin.create_topics([new], operation_timeout=30)[topic].result(60)
-    cluster.until(lambda: cluster.is_whole(topic, len(assignment)), "the topic is there")
+    cluster.until(lambda: cluster.is_whole(topic, len(assignment)), f"{topic} is there")
 
 
 def _text(message: Message) -> str:
     value = message.value()
     assert isinstance(value, bytes)
     return value.decode().rstrip()
-
-
-def _bytes_of(directory: Path) -> bytes:
-    return b"".join(segment.read_bytes() for segment in sorted(directory.glob("*.log")))

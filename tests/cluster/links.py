@@ -1,13 +1,15 @@
-"""TCP links between the processes of a cluster, which a test can cut and heal: one port for each target.
+"""TCP links between the processes of a cluster, which a test can harm and heal: one port for each target.
 
-A cut link loses nothing and closes nothing: bytes stand still in both directions, as while a network drops packets, and
-go on when it is healed. New connections are accepted and stand still as well.
+A cut link loses nothing and closes nothing: bytes stand still, as while a network drops packets, and go on when it is
+healed. New connections are accepted and stand still as well. Each direction can be cut by itself, be slow, or carry
+garbage instead of what was sent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import struct
 import threading
@@ -16,10 +18,41 @@ from concurrent.futures import Future
 
 _PIECE = 1 << 16
 _CLIENT_ID_AT = 8
-_BROKER = re.compile(rb"broker-(\d+)")
+_BROKER = re.compile(rb"(?:broker-)?(\d+)")
 
 Source = str | None
 """The end that connects: None for one that is known by the client id of its first request."""
+
+
+class _Way:
+    """One direction between two ends, of all their connections."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.delay_s = 0.0
+        self.garbled = False
+        self._spoiled: set[asyncio.StreamWriter] = set()
+
+    def heal(self) -> None:
+        """Closes the connections that have carried garbage, since their ends may wait for the rest of it."""
+        self.delay_s = 0.0
+        self.garbled = False
+        self.open.set()
+        while self._spoiled:
+            self._spoiled.pop().transport.abort()
+
+    async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(_PIECE):
+                if self.delay_s:
+                    await asyncio.sleep(self.delay_s)
+                await self.open.wait()
+                if self.garbled:
+                    self._spoiled.add(writer)
+                    data = os.urandom(len(data))
+                writer.write(data)
+                await writer.drain()
 
 
 class Links:
@@ -28,7 +61,7 @@ class Links:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
-        self._open: dict[frozenset[str], asyncio.Event] = {}
+        self._ways: dict[tuple[str, str], _Way] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
 
@@ -61,17 +94,25 @@ class Links:
         return self._call(listen)
 
     def cut(self, one: str, other: str) -> None:
-        self._loop.call_soon_threadsafe(self._gate(one, other).clear)
+        self.cut_way(one, other)
+        self.cut_way(other, one)
+
+    def cut_way(self, sender: str, receiver: str) -> None:
+        self._loop.call_soon_threadsafe(self._way(sender, receiver).open.clear)
+
+    def slow(self, sender: str, receiver: str, delay_s: float) -> None:
+        """Each piece arrives later by that, one after the other."""
+        self._loop.call_soon_threadsafe(setattr, self._way(sender, receiver), "delay_s", delay_s)
+
+    def garble(self, sender: str, receiver: str) -> None:
+        self._loop.call_soon_threadsafe(setattr, self._way(sender, receiver), "garbled", True)
 
     def heal(self, one: str, other: str) -> None:
-        self._loop.call_soon_threadsafe(self._gate(one, other).set)
+        for way in (self._way(one, other), self._way(other, one)):
+            self._loop.call_soon_threadsafe(way.heal)
 
-    def _gate(self, one: str, other: str) -> asyncio.Event:
-        pair = frozenset({one, other})
-        if pair not in self._open:
-            self._open[pair] = asyncio.Event()
-            self._open[pair].set()
-        return self._open[pair]
+    def _way(self, sender: str, receiver: str) -> _Way:
+        return self._ways.setdefault((sender, receiver), _Way())
 
     def _call(self, work: Callable[[], object]) -> int:
         result: Future[int] = asyncio.run_coroutine_threadsafe(work(), self._loop)  # type: ignore[arg-type]
@@ -94,13 +135,13 @@ class Links:
                 first = await reader.readexactly(4)
                 first += await reader.readexactly(*struct.unpack(">i", first))
                 source = _source_of(first)
-            gate = self._gate(source, target)
-            await gate.wait()
+            there, back = self._way(source, target), self._way(target, source)
+            await there.open.wait()
             there_reader, there_writer = await asyncio.open_connection("127.0.0.1", port)
             there_writer.write(first)
             pumps = [
-                asyncio.ensure_future(_pump(reader, there_writer, gate)),
-                asyncio.ensure_future(_pump(there_reader, writer, gate)),
+                asyncio.ensure_future(there.pump(reader, there_writer)),
+                asyncio.ensure_future(back.pump(there_reader, writer)),
             ]
             try:
                 await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -112,16 +153,8 @@ class Links:
 
 
 def _source_of(frame: bytes) -> str:
-    """Brokers name themselves as Kafka's do: broker-1, broker-1-fetcher-0."""
+    """The id in a broker's client id: broker-1, broker-1-fetcher-0; for most requests Kafka's brokers say just 1."""
     (length,) = struct.unpack_from(">h", frame, 4 + _CLIENT_ID_AT)
     client_id = frame[4 + _CLIENT_ID_AT + 2 :][: max(length, 0)]
     found = _BROKER.match(client_id)
     return found.group(1).decode() if found else ""
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: asyncio.Event) -> None:
-    with contextlib.suppress(OSError):
-        while data := await reader.read(_PIECE):
-            await gate.wait()
-            writer.write(data)
-            await writer.drain()

@@ -1,4 +1,7 @@
-"""A cluster of processes: one ZooKeeper and several kafkads, whose links to one another and to ZooKeeper can be cut."""
+"""A cluster of processes: one ZooKeeper and several brokers, whose links to one another and to ZooKeeper can be cut.
+
+The brokers are kafkads, or Kafka's: the tests of what a cluster goes through are tried on real Kafka, too.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,13 +22,15 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.broker import KafkadProcess
 from tests.cluster.links import Links
-from tests.oracle.kafka import free_port
+from tests.oracle.kafka import free_port, java
 from tests.oracle.zookeeper import ZooKeeper
 
 SESSION_MS = 3_000
 LAG_MS = 5_000
+CHECKPOINT_MS = 1_000
 ZOOKEEPER = "zookeeper"
-SECONDS = 60
+SECONDS = 90
+KINDS = ("kafkad", "kafka")
 
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
@@ -33,21 +39,64 @@ SETTINGS = {
     "offsets.topic.num.partitions": "6",
     "offsets.topic.replication.factor": "3",
     "group.initial.rebalance.delay.ms": "0",
+    "replica.high.watermark.checkpoint.interval.ms": str(CHECKPOINT_MS),
     "auto.leader.rebalance.enable": "false",
     "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
     "inter.broker.listener.name": "BROKERS",
 }
 
 
+JAVA_SETTINGS = {"zookeeper.session.timeout.ms": str(2 * SESSION_MS)}
+"""JVMs that share a few cores do not always start within a short session."""
+
+
+class KafkaProcess(KafkadProcess):
+    """A broker of Kafka 3.9 in the place of a kafkad."""
+
+    def command(self) -> list[str]:
+        properties = self.log_path.with_name("server.properties")
+        properties.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
+        options = ["-Xms256m", "-Xmx384m", "-XX:+UseSerialGC"]
+        return java("3.9", "kafka.Kafka", str(properties), options=options)
+
+    def wait_ready(self, seconds: float = SECONDS) -> None:
+        """A broker that gives up while it starts, as when its session ends meanwhile, is started again."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                super().wait_ready(seconds)
+            except AssertionError:
+                if self.process is None or self.process.poll() != 1 or time.monotonic() > end:
+                    raise
+                self.start(wait=False)
+            else:
+                return
+
+    def stop(self) -> int:
+        """A JVM ends well with the number of the signal."""
+        code = super().stop()
+        return 0 if code == 128 + signal.SIGTERM else code
+
+
 class Cluster:
     """A context manager. Brokers have the ids 1, 2, 3; what a test kills it may start again."""
 
-    def __init__(self, directory: Path, brokers: int = 3, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        *,
+        kind: str = "kafkad",
+        log_dirs: Mapping[int, list[Path]] | None = None,
+    ) -> None:
+        self.kind = kind
         self.links = Links()
         self.zookeeper = ZooKeeper()
         self.ids = tuple(range(1, brokers + 1))
         self._directory = directory
-        self._settings = {**SETTINGS, **(settings or {})}
+        self._log_dirs = log_dirs or {}
+        self._settings = {**SETTINGS, **(JAVA_SETTINGS if kind == "kafka" else {}), **(settings or {})}
         self.brokers: dict[int, KafkadProcess] = {}
         self._client: KazooClient | None = None
 
@@ -60,7 +109,7 @@ class Cluster:
                 self.brokers[broker].start(wait=False)
             for broker in self.ids:
                 self.brokers[broker].wait_ready()
-            self.until(lambda: self.live() == set(self.ids), "all brokers are registered")
+            self.until(lambda: self.live() == set(self.ids) and self.controller is not None, "all are registered")
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
@@ -82,7 +131,8 @@ class Cluster:
         self.links.__exit__(None, None, None)
 
     def _broker(self, broker: int) -> KafkadProcess:
-        process = KafkadProcess(self._directory / str(broker))
+        made = KafkadProcess if self.kind == "kafkad" else KafkaProcess
+        process = made(self._directory / str(broker), log_dirs=self._log_dirs.get(broker))
         inner = free_port()
         between = self.links.to(str(broker), lambda: inner)
         store = self.links.to(ZOOKEEPER, lambda: self.zookeeper.port, source=str(broker))
@@ -106,8 +156,11 @@ class Cluster:
         code = self.brokers[broker].stop()
         assert code == 0, f"broker {broker} ended with {code}"
 
-    def start(self, broker: int) -> None:
-        self.brokers[broker].start()
+    def start(self, broker: int, *, wait: bool = True) -> None:
+        """A broker of Kafka ends at once if its old session has not, and is started anew then."""
+        if self.kind == "kafka":
+            self.until(lambda: broker not in self.live(), "its session has ended")
+        self.brokers[broker].start(wait=wait)
 
     def suspend(self, broker: int) -> None:
         os.kill(self.brokers[broker].pid, signal.SIGSTOP)
@@ -122,6 +175,11 @@ class Cluster:
     def heal(self, broker: int, *others: int | str) -> None:
         for other in others or self.peers(broker):
             self.links.heal(str(broker), str(other))
+
+    def heal_all(self) -> None:
+        ends = [ZOOKEEPER, *map(str, self.ids)]
+        for one, other in combinations(ends, 2):
+            self.links.heal(one, other)
 
     def peers(self, broker: int) -> list[int]:
         return [other for other in self.ids if other != broker]
@@ -150,6 +208,13 @@ class Cluster:
         node = self.node("/controller")
         return None if node is None else int(node["brokerid"])
 
+    def until_controller(self) -> int:
+        """The controller, as soon as there is one."""
+        self.until(lambda: self.controller is not None, "there is a controller")
+        controller = self.controller
+        assert controller is not None
+        return controller
+
     def state(self, topic: str, partition: int = 0) -> Any:
         return self.node(f"/brokers/topics/{topic}/partitions/{partition}/state")
 
@@ -157,10 +222,17 @@ class Cluster:
         state = self.state(topic, partition)
         return None if state is None else int(state["leader"])
 
+    def replicas(self, topic: str, partition: int) -> list[int]:
+        node = self.node(f"/brokers/topics/{topic}")
+        return [] if node is None else list(node["partitions"][str(partition)])
+
     def is_whole(self, topic: str, partitions: int) -> bool:
-        """True if all replicas of all partitions are in sync."""
+        """True if all replicas of all partitions are in sync, and one of them leads."""
         states = [self.state(topic, partition) for partition in range(partitions)]
-        return all(state is not None and set(state["isr"]) == set(self.ids) for state in states)
+        return all(
+            state is not None and state["leader"] >= 0 and set(state["isr"]) == set(self.replicas(topic, partition))
+            for partition, state in enumerate(states)
+        )
 
     def until(self, condition: Callable[[], bool], what: str, seconds: float = SECONDS) -> float:
         """Waits until something holds; returns how long that took."""

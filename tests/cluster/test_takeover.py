@@ -43,9 +43,7 @@ class JavaBroker:
     def __init__(self, kafka: Kafka, broker: int) -> None:
         self._kafka = kafka
         self._place = broker - 1
-
-    def log_directory(self) -> Path:
-        return self._kafka.log_directory(self._place)
+        self.log_dirs = [kafka.log_directory(self._place)]
 
     def stop(self) -> None:
         self._kafka.brokers[self._place].stop()
@@ -100,6 +98,9 @@ class MixedCluster:
 
     def stop(self, broker: int) -> None:
         assert not self.brokers[broker].stop(), f"broker {broker} did not end well"
+
+    def replicas(self, topic: str, partition: int) -> list[int]:
+        return list(self._admin.list_topics(topic, timeout=10).topics[topic].partitions[partition].replicas)
 
     def is_whole(self, topic: str, partitions: int) -> bool:
         found = self._admin.list_topics(topic, timeout=10).topics[topic].partitions

@@ -1,0 +1,187 @@
+"""What a cluster may lose, and what it must not: single survivors, logs with damaged ends, weak acknowledgements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from tests.cluster.history import Load, create, new_load
+from tests.cluster.processes import CHECKPOINT_MS, Cluster
+from tests.oracle.zookeeper import missing
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.java,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(missing("3.8") is not None, reason=missing("3.8") or ""),
+]
+
+
+def test_acks_1_loses_what_no_follower_had(cluster: Cluster) -> None:
+    """Kafka's documented loss. None of it could be read before, and all replicas agree afterwards."""
+    load, leader = new_load(cluster, acks="1"), other_than_controller(cluster)
+    with load:
+        load.run(1)
+        cluster.cut(leader)
+        load.run(2)
+        cluster.kill(leader)
+        cluster.until(lambda: cluster.leader(load.topic, leader - 1) != leader, "another leads")
+        cluster.heal(leader)
+        cluster.start(leader)
+        load.until_all_go_on()
+    found = load.found()
+    print(f"{cluster.kind}: {len(found.lost)} records with acks=1 are lost")
+    assert {partition_of(line) for line in found.lost} == {leader - 1}
+    assert not any(found._replace(lost=[])), str(found._replace(lost=[]))
+
+
+@pytest.mark.parametrize("unclean", ["false", "true"])
+def test_the_only_replica_in_sync_is_killed(cluster: Cluster, unclean: str) -> None:
+    """Its partition waits for it, unless unclean leaders are allowed: then what it alone had is lost."""
+    controller = cluster.until_controller()
+    leader, follower = cluster.peers(controller)
+    load = new_load(
+        cluster,
+        [leader, follower],
+        idempotent=unclean == "false",
+        min_insync_replicas="1",
+        unclean_leader_election_enable=unclean,
+    )
+    with load:
+        load.run(1)
+        shared = set(load.acknowledged[0])
+        cluster.stop(follower)
+        load.until_all_go_on()
+        load.run(1)
+        assert cluster.state(load.topic)["isr"] == [leader]
+        cluster.kill(leader)
+        cluster.until(lambda: leader not in cluster.live(), "the session has ended")
+        cluster.start(follower)
+        if unclean == "true":
+            cluster.until(lambda: cluster.leader(load.topic) == follower, "a replica that was not in sync leads")
+            print(f"{cluster.kind}: {cluster.state(load.topic)}")
+            load.until_all_go_on()
+        else:
+            cluster.until(lambda: follower in cluster.live(), "the follower is back")
+            load.run(1)
+            state = cluster.state(load.topic)
+            assert (state["leader"], state["isr"]) == (-1, [leader])
+        cluster.start(leader)
+        load.until_all_go_on()
+    found = load.found()
+    if unclean == "true":
+        print(f"{cluster.kind}: {len(found.lost)} records are lost to an unclean leader")
+        assert found.lost and not {value_of(line) for line in found.lost} & shared
+        assert found.different == []
+    else:
+        assert cluster.leader(load.topic) == leader
+        assert not any(found), str(found)
+
+
+def test_two_of_three_are_killed(cluster: Cluster, load: Load) -> None:
+    """The last one acknowledges nothing with acks=all, and what it takes with acks=1 cannot be read until another is
+    in sync again."""
+    topic = f"{load.topic}-probed"
+    create(cluster, topic, [1, 2, 3])
+    controller = cluster.until_controller()
+    for broker in cluster.peers(controller):
+        cluster.kill(broker)
+    cluster.until(lambda: cluster.state(topic)["isr"] == [controller], "one is left")
+    with pytest.raises(KafkaException) as refused:
+        produced(cluster, topic, acks="all")
+    assert refused.value.args[0].code() == KafkaError.NOT_ENOUGH_REPLICAS
+    offset = produced(cluster, topic, acks="1")
+    assert end_of(cluster, topic) in (None, offset)
+    one, other = cluster.peers(controller)
+    cluster.start(one)
+    load.until_all_go_on()
+    cluster.until(lambda: end_of(cluster, topic) == offset + 1, "what acks=1 acknowledged can be read")
+    cluster.start(other)
+    load.whole()
+
+
+@pytest.mark.parametrize("damage", ["torn", "flipped"])
+def test_the_ends_of_logs_are_damaged_after_a_kill(cluster: Cluster, load: Load, damage: str) -> None:
+    """Those of a partition that the broker led, and of two that it followed."""
+    broker = other_than_controller(cluster)
+    load.run(1)
+    cluster.kill(broker)
+    for partition in load.partitions:
+        spoil(load.segments(broker, partition)[-1], damage, before_end=100)
+    cluster.start(broker)
+    load.whole()
+
+
+@pytest.mark.parametrize("damage", ["torn", "flipped"])
+def test_all_are_killed_and_the_first_leader_has_lost_the_end_of_its_log(cluster: Cluster, damage: str) -> None:
+    """It is started first. With Kafka it leads and the others follow it in what it has forgotten."""
+    load, broker = new_load(cluster, idempotent=cluster.kind == "kafkad"), other_than_controller(cluster)
+    with load:
+        load.run(3 * CHECKPOINT_MS / 1000)
+        for each in cluster.ids:
+            cluster.kill(each)
+        segment = load.segments(broker, broker - 1)[-1]
+        spoil(segment, damage, before_end=segment.stat().st_size // 2)
+        cluster.start(broker)
+        cluster.until(lambda: broker in cluster.live(), "the first one is back")
+        load.run(1)
+        for peer in cluster.peers(broker):
+            cluster.start(peer, wait=False)
+        load.until_all_go_on()
+    found = load.found()
+    if cluster.kind == "kafka":
+        assert {partition_of(line) for line in found.lost} == {broker - 1}
+        assert found.different == []
+    else:
+        assert not any(found), str(found)
+
+
+def spoil(segment: Path, damage: str, before_end: int) -> None:
+    with segment.open("r+b") as file:
+        size = segment.stat().st_size
+        assert size > before_end
+        if damage == "torn":
+            file.truncate(size - before_end)
+        else:
+            file.seek(size - before_end)
+            (byte,) = file.read(1)
+            file.seek(size - before_end)
+            file.write(bytes([byte ^ 0x10]))
+
+
+def other_than_controller(cluster: Cluster) -> int:
+    return cluster.peers(cluster.until_controller())[0]
+
+
+def value_of(line: str) -> str:
+    return line.split()[0]
+
+
+def partition_of(line: str) -> int:
+    return int(line.split(":")[0])
+
+
+def produced(cluster: Cluster, topic: str, acks: str) -> int:
+    """The offset of a record that is sent once."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": acks, "retries": 0, "log_level": 0})
+    answers: list[tuple[KafkaError | None, Message]] = []
+    producer.produce(topic, b"probe", partition=0, on_delivery=lambda *answer: answers.append(answer))
+    assert producer.flush(30) == 0
+    [(error, message)] = answers
+    if error is not None:
+        raise KafkaException(error)
+    offset: int = message.offset()
+    return offset
+
+
+def end_of(cluster: Cluster, topic: str) -> int | None:
+    """Where a new reader would begin; None while the broker does not know."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused", "log_level": 0})
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), 3)[1])
+    except KafkaException:
+        return None
+    finally:
+        consumer.close()
