@@ -19,6 +19,9 @@ from kafkad.log.log import Log
 from kafkad.log.names import PartitionName, parse_name
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 
+_ROOM = 1 << 20
+_ROOM_PROBE = ".kafkad_room_probe"
+
 
 class DirectoryLockedError(Exception):
     """Another broker is using the directory."""
@@ -280,6 +283,18 @@ class LogDirectory:
         except OSError:
             return -1, -1
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
+    def has_room(self) -> bool:
+        """True if a file of a megabyte fits in: quotas are no matter of its volume."""
+        path = self._file(_ROOM_PROBE)
+        try:
+            file = self._files.open_log_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            try:
+                return self._files.pwrite(file.fd, bytes(_ROOM), 0) == _ROOM
+            finally:
+                self._files.unlink(path)
+        except OSError:
+            return False
 
     def storage_error(self, doing: str, error: OSError) -> StorageError:
         return StorageError(self.path, f"log directory {self.path}: {doing}: {error.strerror or error}")

@@ -19,7 +19,8 @@ _FALLOC_FL_KEEP_SIZE = 1
 _SYNC_FILE_RANGE_WRITE = 2
 _PIECE = 32 << 10
 _READ = 32 << 10
-_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PASSING = _FULL | {errno.EMFILE, errno.ENFILE}
 
 
 Stamp = list[int]
@@ -242,6 +243,11 @@ def may_pass(error: StorageError) -> bool:
     A full disk that shows at an fsync is no such case: see `sync_records`.
     """
     return _passes(error)
+
+
+def lacks_room(error: StorageError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _FULL
 
 
 @contextlib.contextmanager

@@ -317,6 +317,10 @@ class LogManager:
             del self._preferred[next(iter(self._preferred))]
         self._preferred[topic_partition] = wanted
 
+    def has_room(self, path: str) -> bool:
+        """True if one of `log.dirs` is not offline and has some space."""
+        return any(directory.path == path and directory.has_room() for directory in self.live)
+
     def live_directory(self, path: str) -> LogDirectory:
         """KafkaError when it is none of `log.dirs`, or offline."""
         for directory in self.directories:

@@ -11,10 +11,11 @@ from kafkad.cluster.absent import AbsentBrokers
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.directories import LogDirectory
-from kafkad.log.files import may_pass
+from kafkad.log.files import lacks_room, may_pass
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
 from kafkad.names import NO_TOPIC_ID, TopicPartition
+from kafkad.replica.full_disks import FullDisks
 from kafkad.replica.lost_tails import LostTails
 from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.turns import Turns
@@ -72,6 +73,7 @@ class ReplicaManager:
         """Count of changes of an ISR that the controller did not make."""
         self._silent_until: dict[str, float] = {}
         self.lost_tails = LostTails(parts.broker_id)
+        self._full_disks = FullDisks(parts.broker_id, parts.metadata)
         self._without_room: dict[TopicPartition, tuple[bytes, bool]] = {}
         """Replicas that a full disk did not allow, offline for the controller: topic id, and whether it is new."""
         self.on_topics_deleted: list[Callable[[list[str]], None]] = []
@@ -215,21 +217,9 @@ class ReplicaManager:
     ) -> ErrorCode:
         tp = TopicPartition(topic.topic_name, state.partition_index)
         known = self.find(*tp)
-        if known is not None and known.failure is not None:
-            return known.failure.code
-        if (
-            known is not None
-            and known.log.topic_id != topic.topic_id
-            and NO_TOPIC_ID
-            not in (
-                known.log.topic_id,
-                topic.topic_id,
-            )
-        ):
-            return ErrorCode.INCONSISTENT_TOPIC_ID
-        if known is not None and state.leader_epoch <= known.leader_epoch:
-            gives_way = known.is_leader and self._is_to_be_mended(known, known.role.isr)
-            return ErrorCode.KAFKA_STORAGE_ERROR if gives_way else ErrorCode.STALE_CONTROLLER_EPOCH
+        refused = self._refuse_role(tp, topic.topic_id, state, known)
+        if refused is not None:
+            return refused
         try:
             partition = known or self._open(tp, topic.topic_id, state.is_new)
             if not self.lost_tails.may_take(partition, state):
@@ -262,6 +252,22 @@ class ReplicaManager:
             return error.code
         return ErrorCode.NONE
 
+    def _refuse_role(
+        self, tp: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState, known: Partition | None
+    ) -> ErrorCode | None:
+        if self._full_disks.refuses(tp):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if known is None:
+            return None
+        if known.failure is not None:
+            return known.failure.code
+        if known.log.topic_id != topic_id and NO_TOPIC_ID not in (known.log.topic_id, topic_id):
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        if _is_news(state, known):
+            return None
+        gives_way = known.is_leader and self._is_to_be_mended(known, known.role.isr)
+        return ErrorCode.KAFKA_STORAGE_ERROR if gives_way else ErrorCode.STALE_CONTROLLER_EPOCH
+
     def _is_to_be_mended(self, partition: Partition, isr: Collection[int]) -> bool:
         """True if the log is damaged and another replica in sync can lead, so that this one can be mended from it."""
         if not partition.log.is_damaged or len(isr) < 2:
@@ -282,7 +288,8 @@ class ReplicaManager:
         return partition
 
     def make_what_had_no_room(self) -> Iterator[TopicPartition]:
-        """Try again to make replicas for which there was no room on the disk; the controller then asks about them."""
+        """Try again to make replicas for which there was no room on the disk, and have those back that have left their
+        ISRs for that; the controller then asks about them."""
         made = []
         for tp, (topic_id, is_new) in list(self._without_room.items()):
             try:
@@ -296,10 +303,12 @@ class ReplicaManager:
             yield tp
         if made:
             log.info("the disk has room again: created %d partitions that a full disk had not allowed", len(made))
+        if self._full_disks.come_back(self.logs.has_room) or made:
             self.on_replicas_changed()
 
     def _stop(self, tp: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
         self._without_room.pop(tp, None)
+        self._full_disks.forget(tp)
         partition = self.find(*tp)
         if partition is not None:
             if leader_epoch not in _EPOCHS_THAT_SKIP_THE_CHECK and leader_epoch < partition.leader_epoch:
@@ -335,24 +344,37 @@ class ReplicaManager:
     def directory_failed(self, error: StorageError) -> None:
         """A disk said no: its partitions answer KAFKA_STORAGE_ERROR from now on, the others go on.
 
-        Of what may pass nothing follows, but somebody has to make room.
+        What may pass is waited for: somebody has to make room. Meanwhile other replicas go on, see `full_disks`.
         """
         if may_pass(error):
             now_ms = self.logs.clock.monotonic_ms()
             if now_ms >= self._silent_until.get(error.directory, now_ms):
                 self._silent_until[error.directory] = now_ms + _REMINDER_MS
                 log.error("%s; writes that need more space there are refused until there is room", error)
+            if lacks_room(error):
+                self._leave_isrs(error.directory)
             return
         try:
             self.logs.fail(error)
         except NoLogDirectoryError as last:
             self._halt(str(last))
 
+    def _leave_isrs(self, directory: str) -> None:
+        leaving = self._full_disks.leave(directory, self)
+        if leaving:
+            log.error("%s: %d partitions there leave their ISRs until there is room", directory, len(leaving))
+            for partition in leaving:
+                self._tell_role_watcher(partition)
+                self._topic_changed(partition.tp.topic)
+            self.on_roles_changed(leaving)
+            self.on_replicas_changed()
+
     def _directory_lost(self, directory: LogDirectory, lost: list[TopicPartition]) -> None:
         error = StorageError(directory.path, f"{directory.path} is offline: {directory.failure}")
         log.error("%s; its %d partitions are offline until the broker restarts", error, len(lost))
         here = [partition for tp in lost if (partition := self.find(*tp)) is not None]
         for partition in here:
+            self._full_disks.forget(partition.tp)
             partition.fail(error)
             self._tell_role_watcher(partition)
             self._topic_changed(partition.tp.topic)
@@ -371,3 +393,10 @@ class ReplicaManager:
     def all_configs_changed(self) -> None:
         for topic in self._partitions:
             self.topic_config_changed(topic)
+
+
+def _is_news(state: LeaderAndIsrPartitionState, known: Partition) -> bool:
+    """A role in the epoch that is known is for a replica that has given it up (`full_disks`)."""
+    if state.leader_epoch == known.leader_epoch:
+        return known.role.leader < 0 <= state.leader
+    return state.leader_epoch > known.leader_epoch

@@ -1,0 +1,76 @@
+"""Replicas on a disk that has no room: they leave their ISRs until there is some, so that the others can go on.
+
+An append that a full disk refuses is an error for its producer and nothing more, if no other replica is in sync. Where
+others are, all replicas of that log directory that are in sync stop leading and following, and the controller is made
+to ask about them, as after a failed log directory. They answer KAFKA_STORAGE_ERROR, which every controller knows: it
+elects others and takes them out of the ISRs. When there is room again it is made to ask once more, and they follow.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+
+from kafkad.cluster.metadata import MetadataCache
+from kafkad.names import TopicPartition
+from kafkad.replica.partition import Partition
+
+log = logging.getLogger(__name__)
+
+_NOBODY = -1
+
+
+class FullDisks:
+    def __init__(self, broker: int, metadata: MetadataCache) -> None:
+        self._broker = broker
+        self._metadata = metadata
+        self._left: dict[TopicPartition, str] = {}
+        """Log directories of what has left its ISR."""
+        self._asked: set[TopicPartition] = set()
+        """Those of which the controller knows."""
+
+    def leave(self, directory: str, partitions: Iterable[Partition]) -> list[Partition]:
+        """What leaves its ISR since this log directory has refused an append: it has no leader here from now on."""
+        leaving = [
+            partition
+            for partition in partitions
+            if os.path.dirname(partition.log.directory) == directory
+            and partition.tp not in self._left
+            and self._is_in_sync_with_others(partition)
+        ]
+        for partition in leaving:
+            self._left[partition.tp] = directory
+            partition.become(replace(partition.role, leader=_NOBODY))
+        return leaving
+
+    def _is_in_sync_with_others(self, partition: Partition) -> bool:
+        """A leader knows its ISR; a follower is told of it with the metadata."""
+        isr: Collection[int] = partition.role.isr
+        if not partition.is_leader:
+            topic = self._metadata.topics.get(partition.tp.topic)
+            state = topic.partitions.get(partition.tp.partition) if topic is not None else None
+            isr = state.isr if state is not None else ()
+        return self._broker in isr and len(isr) > 1
+
+    def refuses(self, tp: TopicPartition) -> bool:
+        """The answer to a controller that gives the replica a role."""
+        if tp not in self._left:
+            return False
+        self._asked.add(tp)
+        return True
+
+    def forget(self, tp: TopicPartition) -> None:
+        self._left.pop(tp, None)
+        self._asked.discard(tp)
+
+    def come_back(self, has_room: Callable[[str], bool]) -> bool:
+        """True if the controller has to ask again about replicas whose log directories have room by now."""
+        with_room = {directory for directory in {self._left[tp] for tp in self._asked} if has_room(directory)}
+        back = [tp for tp in self._asked if self._left[tp] in with_room]
+        for tp in back:
+            self.forget(tp)
+        if back:
+            log.info("there is room in %s again: %d partitions follow", ", ".join(sorted(with_room)), len(back))
+        return bool(back)
