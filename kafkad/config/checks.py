@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkad.config.listeners import WILDCARDS
+from kafkad.config.protocol import OLDEST
 from kafkad.config.setting import SECURITY
 from kafkad.config.several import contradictions_of_several
 
@@ -112,4 +113,8 @@ def _zookeeper(config: Config) -> list[str]:
         _ = config.zookeeper
     except ValueError as error:
         return [f"zookeeper.connect={config.value('zookeeper.connect')}: {error}"]
+    if config.value("zookeeper.connect") and config.inter_broker_protocol < OLDEST:
+        speaks = f"kafkad speaks those of {OLDEST.major}.{OLDEST.minor} to 3.9 with other brokers"
+        found = config.value("inter.broker.protocol.version")
+        return [f"inter.broker.protocol.version={found}: {speaks}; raise it on all of them first"]
     return []

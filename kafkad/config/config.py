@@ -9,6 +9,7 @@ from functools import cache
 from typing import NamedTuple
 
 from kafkad.config.listeners import ZooKeeperAddress, parse_listeners, parse_zookeeper, protocol_map
+from kafkad.config.protocol import Protocol
 from kafkad.config.setting import READ_ONLY, Setting, Value
 from kafkad.config.tables import BROKER_SETTINGS
 from kafkad.config.values import parse
@@ -175,6 +176,10 @@ class Config:
         protocol = self.str("security.inter.broker.protocol")
         names = [endpoint.listener for endpoint in self.listeners if endpoint.protocol == protocol]
         return protocol if protocol in names or not names else names[0]
+
+    @property
+    def inter_broker_protocol(self) -> Protocol:
+        return Protocol.of(self.str("inter.broker.protocol.version"))
 
     def with_overrides(
         self, *, cluster_wide: Mapping[_Str, _Str | None], per_broker: Mapping[_Str, _Str | None]

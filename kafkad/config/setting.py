@@ -134,7 +134,7 @@ def throttled_replicas(value: tuple[str, ...]) -> str | None:
 def kafka_version(value: str) -> str | None:
     """Any release up to 3.9, with or without a patch number or an -IV suffix."""
     release = value.partition("-IV")[0].split(".")
-    known = all(part.isdecimal() for part in release) and len(release) >= 2
+    known = all(part.isdecimal() for part in [*release, value.partition("-IV")[2] or "0"]) and len(release) >= 2
     if known and (0, 8) <= (int(release[0]), int(release[1])) <= (3, 9):
         return None
     return f"Version {value} is not a valid version"
@@ -158,7 +158,6 @@ RATES = (
     "max.connections.per.ip"
 )
 OLD_CLIENTS = "kafkad serves no clients that are too old for message format 2"
-VERSION = "kafkad always speaks the protocol of Kafka 3.9"
 SECURITY = (
     "kafkad does not have TLS, SASL and authorization yet; let listeners be on a private address, or put a proxy in "
     "front of them"

@@ -11,8 +11,8 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -21,6 +21,7 @@ from kafkad.model import Endpoint
 from kafkad.timers import Timer, Timers, sleep
 from kafkad.wire.apis import APIS, response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
+from kafkad.wire.older import in_version
 from kafkad.wire.primitives import MalformedError
 from kafkad.wire.schema import read, span
 
@@ -71,6 +72,8 @@ class ClientOptions:
     max_response_bytes: int = 256 << 20
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
+    versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """API key → the first and last version in which its requests may be sent, where not all that both sides know."""
 
 
 class BrokerClient:
@@ -209,7 +212,7 @@ class ClientConnection:
             raise self._error("closed the connection")
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
         header = RequestHeader(schema.key, version, self._correlation_id, self._options.client_id)
-        frame = encode_request(header, request)
+        frame = encode_request(header, in_version(request, version))
         name = APIS[schema.key].name
         late = self._timers.at(deadline_ms, lambda: self.close(f"did not answer {name} in time"))
         answered: asyncio.Future[Answer] = self._loop.create_future()
@@ -218,9 +221,12 @@ class ClientConnection:
         return await answered
 
     def version_of(self, request: Any) -> int:
-        """The highest version that both sides know. LinkError when there is none."""
+        """The highest version that both sides know, and that the options allow. LinkError when there is none."""
         schema = request.__schema__
         first, last = span(schema.versions)
+        if schema.key in self._options.versions:
+            lowest, highest = self._options.versions[schema.key]
+            first, last = max(first, lowest), min(last, highest)
         served = self.versions.get(schema.key)
         if served is None or min(served[1], last) < max(served[0], first):
             raise self._error(f"does not serve {APIS[schema.key].name} in a version of {first} to {last}")

@@ -14,7 +14,6 @@ from kafkad.config.setting import (
     MEDIUM,
     QUOTAS,
     SECURITY,
-    VERSION,
     Setting,
     at_least,
     boolean,
@@ -200,9 +199,8 @@ SETTINGS: tuple[Setting, ...] = (
         "inter.broker.protocol.version",
         "3.9-IV0",
         MEDIUM,
-        "The protocol between brokers; kafkad speaks that of 3.9.",
+        "The newest protocol between brokers: in a cluster with older ones, theirs. With ZooKeeper 3.2 or later.",
         valid=kafka_version,
-        unused=VERSION,
     ),
     boolean(
         "eligible.leader.replicas.enable",
