@@ -155,7 +155,8 @@ class Daemon:
     def _bind(self, config: Config) -> None:
         for endpoint in config.listeners:
             try:
-                self._server.listen(endpoint.listener, endpoint.host, endpoint.port)
+                apart = endpoint.listener == config.control_plane_listener
+                self._server.listen(endpoint.listener, endpoint.host, endpoint.port, apart=apart)
             except OSError as error:
                 where = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
                 raise StartError(f"cannot listen on {where}: {error.strerror}; see the setting listeners") from error
@@ -248,6 +249,7 @@ class Daemon:
 
     async def _start(self, store: MetadataStore) -> Parts:
         """Logs are loaded in a thread, so that the loop can tell systemd and the terminal how far it is."""
+        config = self._settings.config
         platform = Platform(
             clock=self._clock,
             timers=self._timers,
@@ -257,6 +259,7 @@ class Daemon:
             logs=self._logs,
             server=self._server,
             links=self._links(store),
+            control_links=self._links(store, control_plane=True) if config.control_plane_listener else None,
             halt=self._halt,
         )
         self._lifecycle.enter(BrokerState.RECOVERY, "loading logs")
@@ -285,14 +288,14 @@ class Daemon:
         self._lifecycle.enter(BrokerState.STARTING, "waiting for the controller to tell this broker of the cluster")
         await parts.wait_until_ready()
 
-    def _links(self, store: MetadataStore) -> LinkFactory | None:
+    def _links(self, store: MetadataStore, *, control_plane: bool = False) -> LinkFactory | None:
         """To the other brokers; there are none where the store is this broker's own."""
         if not store.is_shared:
             return None
         from kafkad.broker.links import network_links
 
         config = self._settings.config
-        return network_links(config, config.broker_id, self._clock, self._timers)
+        return network_links(config, config.broker_id, self._clock, self._timers, control_plane=control_plane)
 
     async def _unless_stopped(self, waiting: Coroutine[Any, Any, T]) -> T:
         """Cancels `waiting` and raises _StoppedEarly when the broker is told to stop before it has ended."""

@@ -80,8 +80,9 @@ class Platform:
     """The platform that a broker is built on. The caller closes it.
 
     `store` is this broker's session with the metadata store; `logs` are locked and not loaded yet; `server` has its
-    listeners bound; `links` reach other brokers, and are None where there can be none; `halt` ends the broker when
-    nothing is left to serve from.
+    listeners bound; `links` reach other brokers, and are None where there can be none; `control_links` are those
+    between the controller and brokers, where these have a listener of their own; `halt` ends the broker when nothing is
+    left to serve from.
     """
 
     clock: Clock
@@ -92,6 +93,7 @@ class Platform:
     logs: LogManager
     server: Server
     links: LinkFactory | None = None
+    control_links: LinkFactory | None = None
     halt: Callable[[str], None]
 
 
@@ -380,15 +382,16 @@ def _patience_ms(platform: Platform, config: Config) -> float:
 
 
 def _channel(platform: Platform, loaded: Loaded, replicas: ReplicaManager, broker: BrokerInfo) -> Channel:
-    if broker.id == loaded.broker_id or platform.links is None:
+    links = platform.control_links or platform.links
+    if broker.id == loaded.broker_id or links is None:
         return LocalChannel(replicas)
-    return RemoteChannel(platform.links(broker), loaded.settings.config.int("controller.socket.timeout.ms"))
+    return RemoteChannel(links(broker), loaded.settings.config.int("controller.socket.timeout.ms"))
 
 
 def _controller_link(
     platform: Platform, loaded: Loaded, replicas: ReplicaManager, controller: Controller
 ) -> CurrentController:
-    broker, links = loaded.broker_id, platform.links
+    broker, links = loaded.broker_id, platform.control_links or platform.links
     timeout_ms = loaded.settings.config.int("controller.socket.timeout.ms")
 
     def epoch() -> int:

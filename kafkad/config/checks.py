@@ -55,6 +55,16 @@ def _inter_broker(config: Config, advertised: set[str]) -> list[str]:
     if config.inter_broker_listener not in advertised:
         names = ", ".join(sorted(advertised))
         return [f"inter-broker listener {config.inter_broker_listener} is not in advertised.listeners ({names})"]
+    return _control_plane(config, advertised)
+
+
+def _control_plane(config: Config, advertised: set[str]) -> list[str]:
+    listener = config.control_plane_listener
+    if listener is not None and listener not in advertised:
+        names = ", ".join(sorted(advertised))
+        return [f"control.plane.listener.name: {listener} is not in advertised.listeners ({names})"]
+    if listener == config.inter_broker_listener:
+        return [f"control.plane.listener.name: {listener} is the inter-broker listener too; they have to be two"]
     return []
 
 

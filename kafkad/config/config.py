@@ -178,6 +178,12 @@ class Config:
         return protocol if protocol in names or not names else names[0]
 
     @property
+    def control_plane_listener(self) -> _Str | None:
+        """The listener only for requests to and from the controller; None where inter_broker_listener has them too."""
+        explicit = self.value("control.plane.listener.name")
+        return str(explicit).upper() if explicit else None
+
+    @property
     def inter_broker_protocol(self) -> Protocol:
         return Protocol.of(self.str("inter.broker.protocol.version"))
 

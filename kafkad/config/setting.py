@@ -169,7 +169,4 @@ KRAFT = (
     "broker needs no quorum"
 )
 TIERED = "kafkad has no tiered storage; limit topics by retention.ms and retention.bytes, or add a disk to log.dirs"
-CONTROL_PLANE = (
-    "kafkad has no separate listener for the controller; leave it out, as inter.broker.listener.name serves both"
-)
 ELR = "kafkad always holds the high watermark back below min.insync.replicas instead; leave it out"

@@ -102,7 +102,11 @@ class Limits:
 
 
 class Server:
-    """All listeners of a broker; they share the limits and the receive buffer."""
+    """All listeners of a broker; they share the limits and the receive buffer.
+
+    Those that are `apart` share no more: they have queues of their own, and none of their requests waits for those of
+    the others.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits, clock: Clock, timers: Timers) -> None:
         self.loop = loop
@@ -119,9 +123,11 @@ class Server:
         self.total = 0
         self.refused = 0
 
-    def listen(self, name: str, host: str, port: int, wrap: Wrap = PlainTransport.over) -> Listener:
+    def listen(
+        self, name: str, host: str, port: int, wrap: Wrap = PlainTransport.over, *, apart: bool = False
+    ) -> Listener:
         """Bind now, so that a taken port is known at once; `start` begins to accept."""
-        listener = Listener(self, name, _bound(host, port, self.limits), wrap)
+        listener = Listener(self, name, _bound(host, port, self.limits), wrap, apart=apart)
         self.listeners.append(listener)
         return listener
 
@@ -131,7 +137,8 @@ class Server:
 
     def _read_at_once(self, full: bool) -> None:
         for listener in self.listeners:
-            listener.shared = self.shared[:_READ_WHEN_FULL] if full else self.shared
+            if not listener.apart:
+                listener.read_at_once(full)
 
     def stop_accepting(self) -> None:
         for listener in self.listeners:
@@ -148,6 +155,12 @@ class Server:
         self.stop_accepting()
         for connection in self.connections():
             connection.close()
+
+    @property
+    def crowded(self) -> bool:
+        """True at max.connections, for which those of listeners apart do not count."""
+        apart = sum(len(listener.connections) for listener in self.listeners if listener.apart)
+        return self.total - apart >= self.limits.max_connections
 
     def connections(self) -> list[Connection]:
         return [c for listener in self.listeners for c in listener.connections.values()]
@@ -173,9 +186,10 @@ class Server:
 class Listener:
     """One bound address. `max.connections` reached: it stops accepting until one closes, as Kafka does."""
 
-    def __init__(self, server: Server, name: str, sock: socket.socket, wrap: Wrap) -> None:
+    def __init__(self, server: Server, name: str, sock: socket.socket, wrap: Wrap, *, apart: bool = False) -> None:
         self.server = server
         self.name = name
+        self.apart = apart
         self.port: int = sock.getsockname()[1]
         self.host: str = sock.getsockname()[0]
         self.connections: dict[int, Connection] = {}
@@ -189,6 +203,9 @@ class Listener:
         self.awake = server.awake
         self.lane = server.lane
         self.queued = server.queued
+        if apart:
+            self.lane = Lane(server.loop.call_soon)
+            self.queued = Queued(server.limits.queued_bytes, server.loop.call_later, self.read_at_once)
         self.dispatch: Dispatch
         self.max_request_bytes = server.limits.max_request_bytes
         self._sock = sock
@@ -204,6 +221,10 @@ class Listener:
         self.dispatch = dispatch
         self._sock.listen(max(self.server.limits.backlog, _LEAST_BACKLOG))
         self._accept_again()
+
+    def read_at_once(self, full: bool) -> None:
+        """Less at once while queued requests hold all the memory that they may."""
+        self.shared = self.server.shared[:_READ_WHEN_FULL] if full else self.server.shared
 
     def stop_accepting(self) -> None:
         if self._open:
@@ -236,7 +257,7 @@ class Listener:
     def _full(self) -> bool:
         limits = self.server.limits
         own = limits.max_per_listener.get(self.name, limits.max_connections)
-        return self.server.total >= limits.max_connections or len(self.connections) >= own
+        return len(self.connections) >= own or (not self.apart and self.server.crowded)
 
     def _accept_again(self) -> None:
         self._accepting = True

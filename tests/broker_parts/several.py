@@ -40,6 +40,7 @@ from tests.one_broker import FakeConnection, NoSync, handled
 
 T = TypeVar("T")
 MEMORY, NETWORK = "in memory", "over loopback"
+CONTROL_PLANE = "control.plane.listener.name="
 _DEADLINE_S = 20
 _PEERS_FETCH = 17
 """The version that Kafka 3.9 has."""
@@ -215,6 +216,8 @@ class Brokers:
         directory = str(self._directory / str(broker))
         over_network = self._links == NETWORK
         listener = "PLAINTEXT://127.0.0.1:0" if over_network else f"PLAINTEXT://broker-{broker}:9092"
+        if control_plane := over_network and any(text.startswith(CONTROL_PLANE) for text in self._settings):
+            listener += ",CONTROL://127.0.0.1:0"
         config = load_config(
             None,
             [
@@ -232,8 +235,8 @@ class Brokers:
         logs.lock()
         settings = Settings(config)
         server = Server(asyncio.get_running_loop(), settings.limits(), self.clock, self.timers)
-        if over_network:
-            server.listen("PLAINTEXT", "127.0.0.1", 0)
+        for endpoint in config.listeners if over_network else ():
+            server.listen(endpoint.listener, endpoint.host, endpoint.port, apart=endpoint.listener == "CONTROL")
 
         def link(target: BrokerInfo) -> Link:
             made = MemoryLink(self, broker, target.id)
@@ -250,6 +253,9 @@ class Brokers:
             logs=logs,
             server=server,
             links=network_links(config, broker, self.clock, self.timers) if over_network else link,
+            control_links=(
+                network_links(config, broker, self.clock, self.timers, control_plane=True) if control_plane else None
+            ),
             halt=self.halted.append,
         )
         parts = build(platform, await load(platform, settings, lambda progress: None))

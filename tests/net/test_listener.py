@@ -64,6 +64,24 @@ def test_a_listener_may_have_a_limit_of_its_own() -> None:
     run(echo, scenario, Limits(max_per_listener={"PLAINTEXT": 1}))
 
 
+def test_a_listener_apart_lets_in_and_reads_though_the_others_are_full() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        _, writer = await connect()
+        apart = server.listen("CONTROL", "127.0.0.1", 0, apart=True)
+        apart.start(Serving(echo))
+        writer.write(frame(bytes(100))[:50])  # the rest does not come
+        while not server.queued.full:
+            await asyncio.sleep(0.001)
+        other_reader, other = await asyncio.open_connection("127.0.0.1", apart.port)
+        other.write(frame(b"anything"))
+        assert await read_frame(other_reader) == b"anything"
+        assert not apart.queued.full
+        assert len(apart.shared) > len(server.listeners[0].shared)
+        other.close()
+
+    run(echo, scenario, Limits(max_connections=1, queued_bytes=1))
+
+
 def test_an_ipv4_peer_has_its_address_on_a_listener_for_both() -> None:
     async def scenario() -> None:
         server = serving(Limits(max_per_ip=0, per_ip_overrides={"127.0.0.1": 1}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from kafkad.config.setting import (
     CLUSTER,
     CLUSTER_WIDE,
-    CONTROL_PLANE,
     HIGH,
     INT_MAX,
     LOW,
@@ -170,8 +169,7 @@ SETTINGS: tuple[Setting, ...] = (
         "control.plane.listener.name",
         None,
         HIGH,
-        "A listener only for requests of the controller.",
-        refused=CONTROL_PLANE,
+        "A listener only for requests between the controller and brokers; unset: the one that other brokers use.",
     ),
     long(
         "connections.max.reauth.ms",
