@@ -38,6 +38,9 @@ from kafkad.names import TopicPartition
 
 log = logging.getLogger(__name__)
 
+_STATES_PER_WRITE = 100
+"""Elections go to the store in transactions of so many."""
+
 Decide = Callable[[TopicPartition, PartitionEntry], PartitionState | None]
 """The state that a partition shall have, None for the one that it has."""
 
@@ -106,14 +109,21 @@ class Leadership:
     ) -> dict[TopicPartition, PartitionState | None]:
         """Writes what `decide` says for each partition; decides again if somebody else wrote first. Raises InDoubt."""
         partitions = list(partitions)
-        outcomes = await asyncio.gather(*[self._change(tp, decide) for tp in partitions], return_exceptions=True)
+        parts = [partitions[at : at + _STATES_PER_WRITE] for at in range(0, len(partitions), _STATES_PER_WRITE)]
+        outcomes = await asyncio.gather(
+            *[self._change_together(part, decide) for part in parts], return_exceptions=True
+        )
         changed: dict[TopicPartition, PartitionState | None] = {}
         failed: list[BaseException] = []
-        for tp, outcome in zip(partitions, outcomes, strict=True):
+        for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 failed.append(outcome)
-            else:
-                changed[tp] = outcome
+                continue
+            for tp, state in outcome.items():
+                if isinstance(state, BaseException):
+                    failed.append(state)
+                else:
+                    changed[tp] = state
         if failed:
             first = next((e for e in failed if isinstance(e, ControllerMoved)), failed[0])
             if isinstance(first, ConnectionLoss):
@@ -121,26 +131,45 @@ class Leadership:
             raise first
         return changed
 
-    async def _change(self, tp: TopicPartition, decide: Decide) -> PartitionState | None:
-        entry = self.state.entry(tp)
-        path = Partition.path(tp.topic, tp.partition)
-        while True:
-            wanted = decide(tp, entry)
-            if wanted is None:
-                return None
+    async def _change_together(
+        self, partitions: Sequence[TopicPartition], decide: Decide
+    ) -> dict[TopicPartition, PartitionState | BaseException | None]:
+        """In one transaction, or each by itself where one of them stops the others."""
+        decided = {tp: decide(tp, self.state.entry(tp)) for tp in partitions}
+        wanted = {tp: state for tp, state in decided.items() if state is not None}
+        if not wanted:
+            return {**decided}
+        try:
+            stats = await self.write([_setting(tp, state) for tp, state in wanted.items()])
+        except (BadVersion, NoNode):
+            alone = [self._change(tp, decide, state) for tp, state in wanted.items()]
+            outcomes = await asyncio.gather(*alone, return_exceptions=True)
+            return {**decided, **dict(zip(wanted, outcomes, strict=True))}
+        return {**decided, **{tp: self._written(tp, wanted[tp], stat) for tp, stat in zip(wanted, stats, strict=True)}}
+
+    async def _change(self, tp: TopicPartition, decide: Decide, wanted: PartitionState | None) -> PartitionState | None:
+        while wanted is not None:
             try:
-                (stat,) = await self.write([Set(path, Partition.encode(wanted), wanted.partition_epoch)])
+                (stat,) = await self.write([_setting(tp, wanted)])
             except BadVersion:
-                await self._read_again(path, entry)
-                continue
+                entry = self.state.entry(tp)
+                await self._read_again(Partition.path(*tp), entry)
+                wanted = decide(tp, entry)
             except NoNode:
+                path = Partition.path(*tp)
                 log.error("%s is gone from the metadata store: %s stays as it is until it is there again", path, tp)
                 return None
-            assert isinstance(stat, Stat)
-            if wanted.leader != NO_LEADER and entry.state is not None and wanted.leader not in entry.state.isr:
-                self.parts.on_unclean(tp, wanted.leader)
-            entry.state = replace(wanted, partition_epoch=stat.version)
-            return entry.state
+            else:
+                return self._written(tp, wanted, stat)
+        return None
+
+    def _written(self, tp: TopicPartition, state: PartitionState, stat: Result) -> PartitionState:
+        assert isinstance(stat, Stat)
+        entry = self.state.entry(tp)
+        if state.leader != NO_LEADER and entry.state is not None and state.leader not in entry.state.isr:
+            self.parts.on_unclean(tp, state.leader)
+        entry.state = replace(state, partition_epoch=stat.version)
+        return entry.state
 
     async def _read_again(self, path: str, entry: PartitionEntry) -> None:
         data, stat = await self.store.get(path)
@@ -264,6 +293,11 @@ class Leadership:
     async def close(self) -> None:
         await asyncio.gather(*[queue.close() for queue in self._queues.values()])
         self._queues.clear()
+
+
+def _setting(tp: TopicPartition, state: PartitionState) -> Set:
+    """If nobody has written the partition's state since it was read."""
+    return Set(Partition.path(*tp), Partition.encode(state), state.partition_epoch)
 
 
 class Answers:

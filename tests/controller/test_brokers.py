@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -496,6 +496,46 @@ async def test_a_store_that_cannot_write_refuses_and_goes_on_later(cluster: Clus
     assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     member.session.multi = working  # type: ignore[method-assign]
     await cluster.create("a", (1,))
+
+
+def states_written(session: EmbeddedSession, first: Callable[[list[str]], Awaitable[None]] | None = None) -> list[int]:
+    """The number of partitions' states in each write of a controller from now on, and `first` before the first one."""
+    writes: list[int] = []
+    working = session.multi
+
+    async def noting(operations: Sequence[Operation]) -> list[Result]:
+        states = [operation.path for operation in operations if operation.path.endswith("/state")]
+        writes.append(len(states))
+        if first is not None and len(writes) == 1:
+            await first(states)
+        return await working(operations)
+
+    session.multi = noting  # type: ignore[method-assign]
+    return writes
+
+
+@with_brokers(1, 2, 3)
+async def test_elections_are_written_a_hundred_at_a_time(cluster: Cluster) -> None:
+    await cluster.create("a", *[(2, 3)] * 250)
+    writes = states_written(cluster.members[1].session)
+    await cluster.kill(2)
+    assert writes == [100, 100, 50]
+
+
+@with_brokers(1, 2, 3)
+async def test_one_state_that_somebody_else_wrote_or_removed_keeps_back_no_other(cluster: Cluster) -> None:
+    await cluster.create("a", *[(2, 3)] * 5)
+
+    async def meddle(states: list[str]) -> None:
+        await cluster.client.set(states[1], (await cluster.client.get(states[1]))[0])
+        await cluster.client.delete(states[3])
+
+    writes = states_written(cluster.members[1].session, meddle)
+    await cluster.kill(2)
+    assert writes == [5, *[1] * 5, 1]
+    assert [cluster[3].replicas[TopicPartition("a", number)].leader for number in (0, 1, 2, 4)] == [3] * 4
+    assert (await cluster.state("a", 1)).leader == 3
+    assert await cluster.client.exists("/brokers/topics/a/partitions/3/state") is None
 
 
 class Flaky:
