@@ -60,6 +60,11 @@ def fetched(known: Follower, offset: int, start_offset: int, leader_end: int, no
     return Follower(offset, start_offset, caught_up_ms, now_ms, leader_end)
 
 
+def has_fetched(follower: Follower) -> bool:
+    """True if it has fetched in this leader epoch, or was in sync when that began."""
+    return follower.fetched_ms > -inf
+
+
 def is_caught_up(follower: Follower, leader_end: int, now_ms: float, lag: LagLimits) -> bool:
     if leader_end - follower.end_offset > lag.messages and follower.end_offset != UNKNOWN_OFFSET:
         return False
@@ -81,7 +86,7 @@ def may_join(follower: Follower, high_watermark: int, epoch_start: int, lag: Lag
     It must have fetched in this leader epoch: a broker that has died, or lost the disk, had all of that too.
     """
     return (
-        follower.fetched_ms > -inf
+        has_fetched(follower)
         and follower.end_offset >= high_watermark
         and follower.end_offset >= epoch_start
         and follower.leader_end - follower.end_offset <= lag.messages

@@ -47,9 +47,14 @@ class Leading:
         self.followers[broker] = rules.fetched(known, offset, start_offset, end_offset, now_ms)
 
     def was_at_end(self, broker: int, end_offset: int, now_ms: float) -> None:
-        """It fetched at that time and had everything: the log ended at `end_offset`, as its own does."""
+        """It fetched at that time and had everything: the log ended at `end_offset`, as its own does.
+
+        Says nothing of one that was out of the ISR as the epoch began: it may have lost since then what it had.
+        """
         known = self.followers.get(broker)
-        if known is not None and known.end_offset == known.leader_end == end_offset:
+        if known is None or not rules.has_fetched(known):
+            return
+        if known.end_offset == known.leader_end == end_offset:
             self.followers[broker] = rules.fetched(known, end_offset, known.start_offset, end_offset, now_ms)
 
     def high_watermark(self, now_at: int, end_offset: int, now_ms: float, alive: Container[int]) -> int:

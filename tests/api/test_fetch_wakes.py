@@ -346,6 +346,27 @@ def test_a_follower_that_had_caught_up_by_the_time_it_left_the_isr_comes_back_wi
     asyncio.run(scenario())
 
 
+def test_the_session_of_a_broker_that_has_died_does_not_bring_it_into_the_isr(tmp_path: Path) -> None:
+    """It had everything once, and may come back with less: only a fetch in this leader epoch tells."""
+
+    async def scenario() -> None:
+        made = Made(tmp_path, 2)
+        asked: list[IsrChange] = []
+        made.parts.on_isr_change = lambda partition, change: not asked.append(change)  # type: ignore[func-returns-value]
+        made.parts.metadata.brokers[FOLLOWER] = BrokerInfo(id=FOLLOWER, endpoints=())
+        partition = made.partitions[0]
+        partition.become(Role(leader=1, leader_epoch=1, isr=(1, FOLLOWER, 3), replicas=(1, FOLLOWER, 3)))
+        await made.fetch(FOLLOWER, {0: 0, 1: 0})
+        partition.become(Role(leader=1, leader_epoch=2, isr=(1, 3), replicas=(1, FOLLOWER, 3)))
+        partition.fetched_by(3, 0, 0)
+        assert asked == []
+        partition.fetched_by(FOLLOWER, 0, 0)
+        assert [change.isr for change in asked] == [(1, 3, FOLLOWER)]
+        made.close()
+
+    asyncio.run(scenario())
+
+
 def test_an_offset_out_of_range_is_told_once_there_is_room_for_a_look(tmp_path: Path) -> None:
     """The partition before it had filled the answer."""
 
