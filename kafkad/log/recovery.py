@@ -2,14 +2,15 @@
 
 The log is the truth: indexes, leader epochs and producer state are rebuilt from it. After an unclean stop every batch
 from the recovery point on is checked (format, size, CRC, offsets). The first bad byte of the tail, which is the part
-of the last segment from the recovery point on, is where a write broke off: the log is cut there. A bad batch before
-the tail is damage, and so is a whole one at the start of a file whose name says something else. It is kept as a hole
-(`Segment.holes`) that readers are refused, and reported; nothing is cut away in the middle of a log, because what
-follows may be the only copy.
+of the last segment from the recovery point on, is where a write broke off: the log is cut there, and empty segments
+behind it, of which a power cut left the names, are dropped. A bad batch before the tail is damage, and so is a whole
+one at the start of a file whose name says something else. It is kept as a hole (`Segment.holes`) that readers are
+refused, and reported; nothing is cut away in the middle of a log, because what follows may be the only copy.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from kafkad.log.files import Files, as_far_as_there_is_room
 from kafkad.log.indexed import INDEX, LOG, TIME_INDEX, Hole
 from kafkad.log.names import LARGEST_BASE, base_of
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, read_marker
-from kafkad.log.segment import Segment
+from kafkad.log.segment import SUFFIXES, Segment
 from kafkad.log.snapshots import SUFFIX as SNAPSHOT
 from kafkad.log.snapshots import Snapshots
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
@@ -104,7 +105,7 @@ def load(
     if not epochs_known:
         _find_epochs(epochs, segments)
     if not (clean and _load_clean(loaded, now_ms)):
-        _recover(loaded, now_ms, progress)
+        _recover(loaded, now_ms, progress, compacted=config.compacted)
     _fit_together(loaded, config, now_ms)
     return loaded
 
@@ -174,7 +175,7 @@ def _fit_together(loaded: Loaded, config: LogConfig, now_ms: int) -> None:
     loaded.durable_until = min(loaded.durable_until, loaded.end_offset)
 
 
-def _recover(loaded: Loaded, now_ms: int, progress: ReportProgress | None) -> None:
+def _recover(loaded: Loaded, now_ms: int, progress: ReportProgress | None, *, compacted: bool) -> None:
     segments = loaded.segments
     number = max(sum(segment.base <= loaded.durable_until for segment in segments) - 1, 0)
     checked = segments[number:]
@@ -183,14 +184,28 @@ def _recover(loaded: Loaded, now_ms: int, progress: ReportProgress | None) -> No
     snapshots.doubt(first)
     reload_producers(loaded.producers, segments[:number], loaded.start_offset, first, now_ms)
     check = _Check(loaded, progress, checked)
-    for segment, following in zip(checked, [*checked[1:], None], strict=True):
+    until = max((place for place, segment in enumerate(checked, start=1) if segment.size), default=1)
+    for segment, following in zip(checked[:until], [*checked[1:until], None], strict=True):
         if segment.base > first:
             with as_far_as_there_is_room():
                 loaded.producers.take_snapshot(segment.base)
         check.segment(segment, following)
+    for empty in checked[until:]:
+        if empty.base <= check.end or (compacted and not check.was_cut):
+            check.segment(empty, None)
+        else:
+            _drop_empty(loaded, empty)
     loaded.end_offset = check.end
     snapshots.keep_within(loaded.start_offset, check.end)
     snapshots.delete_doubtful()
+
+
+def _drop_empty(loaded: Loaded, segment: Segment) -> None:
+    """A power cut left its name, and less of the log before it than the name says."""
+    loaded.segments.remove(segment)
+    for suffix in SUFFIXES:
+        with contextlib.suppress(FileNotFoundError):
+            segment.files.unlink(segment.path(suffix))
 
 
 class _Check:
@@ -199,6 +214,8 @@ class _Check:
     def __init__(self, loaded: Loaded, progress: ReportProgress | None, segments: Sequence[Segment]) -> None:
         self.loaded = loaded
         self.end = segments[0].base
+        self.was_cut = False
+        """The end of the log was not as it was written."""
         self._progress = progress
         self._to_do = sum(segment.size for segment in segments)
         self._done = 0
@@ -225,6 +242,7 @@ class _Check:
             except BadBatch as bad:
                 if following is None and self.end >= self.loaded.durable_until and not _is_misnamed(segment, bad):
                     segment.files.truncate(segment.file.fd, bad.position)
+                    self.was_cut = True
                     cut = (size - bad.position, self.end, self.end, bad.reason, True)
                     self.loaded.damage.append(Damage(segment.path(LOG), bad.position, *cut))
                     size = position = bad.position

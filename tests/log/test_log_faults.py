@@ -12,6 +12,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
 from kafkad.log.log import Log
 from kafkad.wire.control import ControlRecord, build_marker
+from kafkad.wire.records import iter_batches
 from tests.log.conftest import Home, append, batch, records
 
 
@@ -412,3 +413,24 @@ def test_log_of_a_full_disk_opens_and_is_read(home: Home) -> None:
     log = home.reopen()
     assert (log.end_offset, log.epochs.latest) == (25, 3)
     assert [record.offset for record in records(log)] == list(range(25))
+
+
+@pytest.mark.parametrize("left", [0, 100, 5_000])
+def test_a_log_does_not_reach_to_the_names_of_segments_whose_content_a_power_cut_took(home: Home, left: int) -> None:
+    """The file system had written out the names, and little or nothing of what was in the files."""
+    log = home.open()
+    for _ in range(200):
+        append(log, batch())
+    before = [segment.base for segment in log.segments]
+    log.close(clean=False)
+    middle, *behind = [home.directory / f"{base:020d}.log" for base in before[1:]]
+    whole = middle.read_bytes()
+    middle.write_bytes((whole + bytes(10_000))[:left])
+    for path in behind:
+        path.write_bytes(b"")
+    log = home.open(clean=False, recovery_point=0)
+    sound = whole[:left]
+    fitting = [header for at, header in iter_batches(memoryview(whole)) if at + header.size <= len(sound)]
+    assert log.end_offset == (fitting[-1].last_offset + 1 if fitting else before[1])
+    append(log, batch(b"next"))
+    assert [record.offset for record in records(log)] == list(range(log.end_offset))
