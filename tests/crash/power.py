@@ -56,14 +56,15 @@ class _Directory(_Node):
 
 
 class Disk:
-    """Played back up to the end of `events`; `image` writes what a power cut at that moment leaves."""
+    """Played back up to the end of `events`, and then whatever is handed to `play`; `image` writes what a power cut at
+    that moment leaves."""
 
     def __init__(self, root: Path, events: Sequence[Event]) -> None:
         self._root_path = str(root)
         self._root = _Directory()
         self._inodes: dict[int, _Node] = {}
         self._syncs: dict[object, tuple[_Node, int]] = {}
-        play: dict[str, Callable[..., None]] = {
+        self._play: dict[str, Callable[..., None]] = {
             "create": self._create,
             "mkdir": self._mkdir,
             "rename": self._rename,
@@ -73,9 +74,12 @@ class Disk:
             "sync": self._sync,
             "synced": self._synced,
         }
-        for kind, *rest in events:
-            if kind in play:
-                play[kind](*rest)
+        for event in events:
+            self.play(*event)
+
+    def play(self, kind: str, *rest: Any) -> None:
+        if kind in self._play:
+            self._play[kind](*rest)
 
     def _parent(self, path: str) -> tuple[_Directory, str]:
         *way, name = os.path.relpath(path, self._root_path).split("/")
@@ -113,6 +117,13 @@ class Disk:
     def _synced(self, number: object) -> None:
         node, upto = self._syncs.pop(number)
         node.durable = max(node.durable, upto)
+
+    def forget_history(self, inode: int) -> None:
+        """Of a file that is on the disk as it is only that is of interest."""
+        node = self._inodes.get(inode)
+        if node is not None and not isinstance(node, _Directory) and node.durable == len(node.changes):
+            node.changes = [(0, _content(node, Random(0), 1.0))]
+            node.durable = 1
 
     def image(self, target: Path, chance: Random, kept: float) -> None:
         """Into a new directory. `kept` is the share of what was not synced that the disk has all the same."""

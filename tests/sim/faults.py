@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from kafkad.meta.znodes import Controller
+from tests.sim.invariants import Invariants
 from tests.sim.machines import Machine, stop_cleanly
 from tests.sim.network import Network
 from tests.sim.store import STORE, StoreServer
@@ -12,9 +14,17 @@ from tests.sim.world import World
 
 Mend = Callable[[], None]
 
+_DISK_ONE_IN = 12
+_LOOK_S = 0.1
+_PATIENCE = 300
+"""Looks."""
+
 
 class Faults:
-    def __init__(self, world: World, network: Network, store: StoreServer, machines: list[Machine]) -> None:
+    def __init__(
+        self, world: World, network: Network, store: StoreServer, machines: list[Machine], invariants: Invariants
+    ) -> None:
+        self._invariants = invariants
         self._world = world
         self._network = network
         self._store = store
@@ -29,6 +39,9 @@ class Faults:
     def end(self) -> None:
         """No more of them, and all are mended."""
         self._going = False
+        self._mend_all()
+
+    def _mend_all(self) -> None:
         mends, self._mends = list(self._mends.values()), {}
         for mend in mends:
             mend()
@@ -61,8 +74,23 @@ class Faults:
             self._reset,
             self._slow_down,
         )
+        if random.randrange(_DISK_ONE_IN) == 0:
+            self._mend_all()
+            self._when(lambda: self._invariants.unwell() is None, lambda: self._hurt(machine, random), self._next)
+            return
         random.choice(kinds)(machine, random)
         self._next()
+
+    def _when(self, holds: Callable[[], bool], then: Mend, otherwise: Mend, patience: int = _PATIENCE) -> None:
+        """As soon as something holds; `otherwise` when that takes too long."""
+        if not self._going:
+            return
+        if holds():
+            then()
+        elif patience == 0:
+            otherwise()
+        else:
+            self._world.after(_LOOK_S, self._when, holds, then, otherwise, patience - 1)
 
     def _mend_later(self, seconds: float, mend: Mend) -> None:
         key = object()
@@ -135,3 +163,76 @@ class Faults:
             self._network.slow = 1.0
 
         self._mend_later(random.uniform(0.5, 3), mend)
+
+    # -- disks ---------------------------------------------------------------------------------------------------------
+
+    def _hurt(self, machine: Machine, random: Random) -> None:
+        """One machine loses what its disk did not keep. The cluster is well, and hardly anything else happens before
+        the machine is whole again: so there is always a replica that has everything, and nothing may be lost."""
+        self._invariants.wound(machine)
+        active = self._controller()
+        case = random.randrange(4)
+        if case == 0 and active not in (None, machine):
+            self._come_back_between_controllers(machine, active, random)
+        elif case == 1:
+            self._come_back_first(machine, random)
+        else:
+            kinds = (self._lose_power, self._lose_power, self._flip_bits, self._damage_checkpoint)
+            random.choice(kinds)(machine, random)
+            self._world.after(random.choice((0.05, 0.5, 3.0)) * random.uniform(0.5, 2), machine.start)
+            other = random.choice([each for each in self._machines if each is not machine])
+            meanwhile = random.choice((self._nothing, self._kill, self._stop, self._expire))
+            self._world.after(random.uniform(0, 4), meanwhile, other, random)
+        self._when(
+            lambda: not self._invariants.wounded and all(each.parts is not None for each in self._machines),
+            self._next,
+            self._unhealed,
+        )
+
+    def _come_back_between_controllers(self, machine: Machine, active: Machine, random: Random) -> None:
+        """The controller does not see it go, and the next one not that it was away."""
+        after, sessions = self._world.after, (machine.session, active.session)
+        gone, deposed = (0 if session is None else session.number for session in sessions)
+        active.pause()
+        self._lose_power(machine, random)
+        after(0.01, self._store.expire, gone)
+        after(0.02, machine.start)
+        after(random.uniform(0.3, 1.0), self._store.expire, deposed)
+        self._mend_later(1.5, active.resume)
+
+    def _come_back_first(self, machine: Machine, random: Random) -> None:
+        """All go down, and the first one up lacks what it had known to be committed."""
+        for each in self._machines:
+            each.kill()
+            self._mend_later(random.uniform(3.0, 5.0), each.start)
+        for place, directory in self._invariants.directories(machine.broker):
+            self._world.note("cut", place, machine.files.cut_below_watermark(random, directory))
+        self._world.after(2.5, machine.start)
+
+    def _controller(self) -> Machine | None:
+        node = self._store.store.find(Controller.path())
+        owner = 0 if node is None else node.stat.ephemeral_owner
+        holds = (each for each in self._machines if each.session is not None and each.session.number == owner)
+        return next(holds, None)
+
+    def _unhealed(self) -> None:
+        self._world.troubles.append(f"still in the ISR without what was promised: {list(self._invariants.wounded)}")
+
+    def _nothing(self, machine: Machine, random: Random) -> None:
+        pass
+
+    def _lose_power(self, machine: Machine, random: Random) -> None:
+        machine.lose_power(random.choice((0.0, 0.5, 0.9)))
+
+    def _flip_bits(self, machine: Machine, random: Random) -> None:
+        """Each partition is hurt at one replica only, so that the others have all of it."""
+        machine.kill()
+        hurt = {place for place, _ in self._invariants.flipped}
+        for place, directory in self._invariants.directories(machine.broker):
+            if place not in hurt:
+                self._invariants.flipped[place, machine.broker] = None
+                self._world.note("flip", place, machine.files.flip_a_bit(random, directory))
+
+    def _damage_checkpoint(self, machine: Machine, random: Random) -> None:
+        machine.kill()
+        self._world.note("damage", machine.name, machine.files.damage_a_checkpoint(random))

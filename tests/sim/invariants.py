@@ -11,11 +11,14 @@ from kafkad.meta.store import Create, NoNode, Operation, Set
 from kafkad.meta.znodes import Partition as PartitionNode
 from kafkad.meta.znodes import Topic
 from kafkad.model import PartitionState
-from kafkad.wire.records import iter_batches
+from kafkad.wire.records import crc_matches, iter_batches
 from tests.sim.history import History, Place, Violation
 from tests.sim.machines import Machine
 from tests.sim.store import StoreServer
 from tests.sim.workload import values_in
+
+FEWEST = 3
+"""So many replicas there are of everything: one may be hurt, and another be away."""
 
 
 class Batch(NamedTuple):
@@ -24,6 +27,12 @@ class Batch(NamedTuple):
     base: int
     epoch: int
     data: bytes
+
+
+class LogContent(NamedTuple):
+    sound: list[Batch]
+    damaged: frozenset[int]
+    """Offsets of batches that fail their checksums."""
 
 
 class Invariants:
@@ -36,6 +45,10 @@ class Invariants:
         self._watermarks: dict[int, tuple[Any, int, int]] = {}
         """By replica object: itself, the leader epoch, and the high watermark last seen."""
         self._states: dict[str, PartitionState] = {}
+        self.wounded: dict[tuple[Place, int], None] = {}
+        """Replicas whose logs may have lost something of what is promised, and which have not left the ISR since."""
+        self.flipped: dict[tuple[Place, int], None] = {}
+        """Replicas in whose logs a bit has changed: it may not have been noticed yet."""
         store.on_write.append(self._written)
 
     # -- the store -----------------------------------------------------------------------------------------------------
@@ -57,7 +70,7 @@ class Invariants:
             raise Violation(f"{place}: the ISR {state.isr} is not within the replicas {replicas}")
         if not state.isr or len(set(state.isr)) != len(state.isr):
             raise Violation(f"{place}: the ISR is {state.isr}")
-        if state.leader >= 0 and state.leader not in state.isr:
+        if state.leader >= 0 and state.leader not in state.isr and not self._left_by_itself(state, before):
             raise Violation(f"{place}: the leader {state.leader} is not in the ISR {state.isr}")
         if state.leader >= 0:
             self._leads(place, state.leader_epoch, state.leader)
@@ -67,8 +80,16 @@ class Invariants:
             if state.leader not in (-1, before.leader) and state.leader not in before.isr:
                 raise Violation(f"{place}: broker {state.leader} was elected, which was not in the ISR {before.isr}")
         self._states[path] = state
+        for broker in set(replicas).difference(state.isr):
+            self.wounded.pop((place, broker), None)
         if place.topic_id not in self._history.gone:
             self._check_in_sync(place, state, dict(self._replicas()))
+
+    def _left_by_itself(self, state: PartitionState, before: PartitionState | None) -> bool:
+        """True if a leader that begins anew without its tail took itself out of the ISR: nobody has deposed it yet."""
+        if before is None or (before.leader, before.leader_epoch) != (state.leader, state.leader_epoch):
+            return False
+        return any(machine.broker == state.leader and machine.parts is None for machine in self._machines)
 
     def _leads(self, place: Place, epoch: int, broker: int) -> None:
         known = self._leaders.setdefault((place, epoch), broker)
@@ -115,14 +136,52 @@ class Invariants:
         replicas = dict(self._replicas())
         for (place, broker), partition in replicas.items():
             self._check_replica(place, broker, partition)
-        for place, state in self.states().items():
+        states = self.states()
+        for place, broker in list(self.wounded):
+            if place not in states or self._is_intact(place, replicas.get((place, broker))):
+                del self.wounded[place, broker]
+        for place, state in states.items():
             self._check_in_sync(place, state, replicas)
+
+    def wound(self, machine: Machine) -> None:
+        """To be told before something happens to the disk of a machine."""
+        for place, broker in dict(self._replicas()):
+            if broker == machine.broker:
+                self.wounded[place, broker] = None
+
+    def directories(self, broker: int) -> list[tuple[Place, str]]:
+        """Of the data of a broker that is dead: its partitions, as far as the cluster has them still."""
+        found = []
+        names = {topic_id: name for topic_id, name in self._history.names.items() if not name.startswith("__")}
+        machine = next(machine for machine in self._machines if machine.broker == broker)
+        for place, assigned in sorted(self.assignments().items()):
+            directory = os.path.join(machine.directory, f"{names.get(place.topic_id)}-{place.partition}")
+            if broker in assigned and os.path.isdir(directory):
+                found.append((place, directory))
+        return found
+
+    def _is_intact(self, place: Place, partition: Any) -> bool:
+        if partition is None or partition.leader_epoch < 0:
+            return False
+        last = max(self._history.promised(place), default=-1)
+        return partition.log.end_offset > last and not partition.log.is_damaged
+
+    def unwell(self) -> str | None:
+        """What a fault that takes away one replica's records has to wait for; None when nothing."""
+        states = self.states()
+        for place, assigned in self.assignments().items():
+            state = states.get(place)
+            if state is None or state.leader < 0 or set(state.isr) != set(assigned) or len(assigned) < FEWEST:
+                return f"{place} is {state}"
+        return next((f"broker {machine} does not serve" for machine in self._machines if machine.parts is None), None)
 
     def _check_in_sync(self, place: Place, state: PartitionState, replicas: dict[tuple[Place, int], Any]) -> None:
         """Whoever may be elected has everything that was promised."""
         last = max(self._history.promised(place), default=-1)
         for broker in state.isr:
             partition = replicas.get((place, broker))
+            if (place, broker) in self.wounded:
+                continue
             if partition is not None and partition.log.end_offset <= last:
                 raise Violation(
                     f"{place}: offset {last} is promised, but the log of broker {broker}, which is in the ISR "
@@ -139,6 +198,8 @@ class Invariants:
     def _check_replica(self, place: Place, broker: int, partition: Any) -> None:
         if partition.is_leader:
             self._leads(place, partition.leader_epoch, broker)
+            if (place, broker) in self.wounded and not self._is_intact(place, partition):
+                raise Violation(f"{place}: broker {broker} leads, though its log has lost what was promised")
         if partition.high_watermark > partition.log.end_offset:
             raise Violation(f"{place}: the watermark of broker {broker} is behind the end of its log")
         key = id(partition)
@@ -154,14 +215,21 @@ class Invariants:
 
     def check_logs(self) -> None:
         """Logs that have a batch of the same epoch at the same offset are the same up to there."""
-        logs: dict[Place, dict[int, list[Batch]]] = defaultdict(dict)
+        logs: dict[Place, dict[int, LogContent]] = defaultdict(dict)
         for (place, broker), partition in self._replicas():
-            logs[place][broker] = log_of(partition)
+            logs[place][broker] = self._log_of(place, broker, partition)
         for place, of_place in sorted(logs.items()):
             brokers = sorted(of_place)
             for at, one in enumerate(brokers):
                 for other in brokers[at + 1 :]:
                     _agree(place, one, of_place[one], other, of_place[other])
+
+    def _log_of(self, place: Place, broker: int, partition: Any) -> LogContent:
+        content = log_of(partition)
+        known = {offset for _, hole in partition.log.damage for offset in range(hole.first, hole.next)}
+        if content.damaged - known and (place, broker) not in self.flipped:
+            raise Violation(f"{place}: the log of broker {broker} is damaged at offset {min(content.damaged - known)}")
+        return content
 
     # -- in the end ----------------------------------------------------------------------------------------------------
 
@@ -197,9 +265,10 @@ class Invariants:
                 self._check_content(place, broker, replicas[place, broker])
 
     def _check_content(self, place: Place, broker: int, partition: Any) -> None:
-        values = dict(values_of(partition))
+        content = self._log_of(place, broker, partition)
+        values = values_of(content.sound)
         for offset, value in sorted(self._history.promised(place).items()):
-            if values.get(offset) != value:
+            if values.get(offset) != value and offset not in content.damaged:
                 raise Violation(
                     f"{place} offset {offset}: {value!r} promised, broker {broker} has {values.get(offset)!r}"
                 )
@@ -218,43 +287,42 @@ def _wanting(place: Place, leader: int, replicas: list[Any]) -> str | None:
     for replica in replicas:
         if replica is None or replica.log.end_offset != led.log.end_offset:
             return f"a replica of {place} lacks records"
+        if replica.log.is_damaged:
+            return f"the log of {place} at broker {replica.broker_id} is not mended"
         if replica.high_watermark != led.log.end_offset:
             return f"the watermark of {place} at broker {replica.broker_id} is not at the end"
     return None
 
 
-def log_of(partition: Any) -> list[Batch]:
-    found = []
-    for data in _segments(partition):
-        view = memoryview(data)
-        for at, header in iter_batches(view):
-            found.append(Batch(header.base_offset, header.leader_epoch, bytes(view[at : at + header.size])))
-    return found
+def log_of(partition: Any) -> LogContent:
+    sound: list[Batch] = []
+    damaged = {offset for _, hole in partition.log.damage for offset in range(hole.first, hole.next)}
+    for segment in partition.log.segments:
+        with open(segment.path(".log"), "rb") as file:
+            data = file.read()
+        for start, end in segment.sound_stretches():
+            view = memoryview(data)[start:end]
+            for at, header in iter_batches(view):
+                if crc_matches(view, at, header):
+                    sound.append(Batch(header.base_offset, header.leader_epoch, bytes(view[at : at + header.size])))
+                else:
+                    damaged |= set(range(header.base_offset, header.last_offset + 1))
+    return LogContent(sound, frozenset(damaged))
 
 
-def values_of(partition: Any) -> list[tuple[int, bytes]]:
-    return [pair for data in _segments(partition) for pair in values_in(memoryview(data))]
+def values_of(log: list[Batch]) -> dict[int, bytes]:
+    return dict(pair for batch in log for pair in values_in(memoryview(batch.data)))
 
 
-def _segments(partition: Any) -> list[bytes]:
-    directory = partition.log.directory
-    names = sorted(name for name in os.listdir(directory) if name.endswith(".log"))
-    datas = []
-    for name in names:
-        with open(os.path.join(directory, name), "rb") as file:
-            datas.append(file.read())
-    return datas
-
-
-def _agree(place: Place, one: int, log: list[Batch], other: int, other_log: list[Batch]) -> None:
-    there = {batch.base: batch for batch in other_log}
-    shared = [at for at, batch in enumerate(log) if (same := there.get(batch.base)) and same.epoch == batch.epoch]
+def _agree(place: Place, one: int, log: LogContent, other: int, other_log: LogContent) -> None:
+    there = {batch.base: batch for batch in other_log.sound}
+    shared = [at for at, batch in enumerate(log.sound) if (same := there.get(batch.base)) and same.epoch == batch.epoch]
     if not shared:
         return
-    for batch in log[: shared[-1] + 1]:
+    for batch in log.sound[: shared[-1] + 1]:
         same = there.get(batch.base)
-        if same is None or same != batch:
+        if batch.base not in other_log.damaged and same != batch:
             raise Violation(
-                f"{place}: brokers {one} and {other} agree on the epoch at offset {log[shared[-1]].base}, but not on "
-                f"the batch at offset {batch.base}"
+                f"{place}: brokers {one} and {other} agree on the epoch at offset {log.sound[shared[-1]].base}, but "
+                f"not on the batch at offset {batch.base}"
             )

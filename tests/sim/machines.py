@@ -14,10 +14,10 @@ from kafkad.broker.membership import DuplicateBroker
 from kafkad.broker.parts import Parts, Platform, build, load
 from kafkad.broker.settings import Settings
 from kafkad.config import load as load_config
-from kafkad.log.manager import LogManager
+from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.meta.store import ConnectionLoss, SessionExpired
 from kafkad.net.server import Listener, Server
-from tests.sim.disk import SimFiles
+from tests.sim.disk import CHECKPOINTS, SimFiles
 from tests.sim.network import Host, Network
 from tests.sim.store import SimSession, StoreServer
 from tests.sim.world import ProcessClock, ProcessLoop, World
@@ -37,6 +37,8 @@ SETTINGS = (
     "replica.fetch.wait.max.ms=300",
     "replica.fetch.backoff.ms=200",
     "replica.high.watermark.checkpoint.interval.ms=1000",
+    "log.flush.interval.ms=3000",
+    "log.flush.offset.checkpoint.interval.ms=2000",
     "controller.socket.timeout.ms=1000",
     "replica.socket.timeout.ms=1000",
 )
@@ -55,7 +57,7 @@ class Machine:
         self._store = store
         self.directory = os.path.join(directory, self.name)
         self.clock = ProcessClock(world, skew_ms=world.random.randrange(-500, 500))
-        self._files = SimFiles(self.directory, self.clock)
+        self.files = SimFiles(self.directory, self.clock)
         self.loop: ProcessLoop | None = None
         self.session: SimSession | None = None
         self.parts: Parts | None = None
@@ -96,7 +98,13 @@ class Machine:
         self._ended()
         self._network.gone(host)
         loop.die()
-        self._files.killed()
+        self.files.killed()
+
+    def lose_power(self, kept: float) -> None:
+        """And of what was not synced its disk has `kept`, on average."""
+        self.kill()
+        self.world.note("lost power", self.name, kept)
+        self.files.lose_power(self.world.random, kept)
 
     def _ended(self) -> None:
         self.loop = self._host = self.parts = self._building = None
@@ -125,6 +133,15 @@ class Machine:
             await self._serve(loop, host)
         except (DuplicateBroker, ConnectionLoss, SessionExpired) as error:
             self._exit(f"{type(error).__name__} {error}")
+        except NoLogDirectoryError as error:
+            self._remove_damaged(str(error))
+
+    def _remove_damaged(self, why: str) -> None:
+        """An operator does what the error says: a checkpoint that makes no sense is deleted."""
+        damaged = [path for name in CHECKPOINTS if (path := os.path.join(self.directory, name)) in why]
+        assert damaged, why
+        self.files.unlink(damaged[0])
+        self._exit(f"{os.path.basename(damaged[0])} is damaged, and removed")
 
     async def _serve(self, loop: ProcessLoop, host: Host) -> None:
         config = load_config(
@@ -138,7 +155,7 @@ class Machine:
             {},
         )
         timers = LoopTimers(loop, self.clock).timers
-        logs = LogManager([self.directory], self._files, self.clock)
+        logs = LogManager([self.directory], self.files, self.clock)
         logs.lock()
         settings = Settings(config)
         server = Server(loop, settings.limits(), self.clock, timers)

@@ -12,17 +12,20 @@ from typing import Any
 from unittest.mock import patch
 
 from kafkad.api import fetch
-from kafkad.controller import brokers, leadership
+from kafkad.broker import parts
+from kafkad.controller import brokers, leadership, loading
 from kafkad.controller.election import Elected
 from kafkad.controller.isr import Isr
 from kafkad.controller.leadership import Leadership
 from kafkad.errors import ErrorCode
+from kafkad.log import copied
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.log import Log
 from kafkad.replica import isr as rules
 from kafkad.replica.fetchers import Fetchers
 from kafkad.replica.following import Following
 from kafkad.replica.leading import Leading
+from kafkad.replica.lost_tails import LostTails
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 
@@ -291,6 +294,32 @@ def the_watch_of_the_brokers_is_set_once() -> Any:
         return await true_read(lead, watch if first else lambda event: None, on_written)
 
     return _both(patch("kafkad.controller.term.read_brokers", read), patch.object(brokers, "read_brokers", read))
+
+
+# -- disks and brokers that come back ----------------------------------------------------------------------------------
+
+
+@mutation
+def a_new_controller_does_not_see_who_has_registered_since() -> Any:
+    return patch.object(loading, "returned_members", lambda *what: frozenset())
+
+
+@mutation
+def a_replica_without_its_tail_leads() -> Any:
+    async def stay(*what: Any) -> None:
+        pass
+
+    return _both(patch.object(LostTails, "may_take", lambda *what: True), patch.object(parts, "leave_isrs", stay))
+
+
+@mutation
+def a_damaged_log_leads_on() -> Any:
+    return patch.object(ReplicaManager, "_is_to_be_mended", lambda *what: False)
+
+
+@mutation
+def followers_take_batches_with_false_checksums() -> Any:
+    return patch.object(copied, "crc_matches", lambda *what: True)
 
 
 @contextmanager

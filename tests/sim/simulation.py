@@ -59,7 +59,7 @@ class Simulation:
         brokers = list(range(1, self.world.random.choice((3, 3, 4)) + 1))
         self.machines = [Machine(self.world, self.network, self.store, directory, broker) for broker in brokers]
         self.invariants = Invariants(self.history, self.store, self.machines)
-        self.faults = Faults(self.world, self.network, self.store, self.machines)
+        self.faults = Faults(self.world, self.network, self.store, self.machines, self.invariants)
         self.clients = self._make_clients(brokers)
 
     def _make_clients(self, brokers: list[int]) -> list[Client]:

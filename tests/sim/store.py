@@ -28,6 +28,7 @@ from kafkad.meta.store import (
     Watch,
     WatchEvent,
 )
+from tests.sim.history import Violation
 from tests.sim.network import Network, Stream
 from tests.sim.world import ProcessClock, ProcessLoop, World
 
@@ -61,7 +62,10 @@ class StoreServer:
     def write(self, operations: Sequence[Operation], number: int) -> list[Result]:
         results = _at_once(self.store.write(operations, number))
         for told in self.on_write:
-            told(operations)
+            try:
+                told(operations)
+            except Violation as violation:  # whoever writes is not to catch it
+                self.world.troubles.append(str(violation))
         return results
 
 

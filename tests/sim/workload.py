@@ -41,7 +41,7 @@ from kafkad.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kafkad.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkad.wire.records import BATCH_HEADER, Record, build_batch, iter_records
+from kafkad.wire.records import BATCH_HEADER, Record, build_batch, crc_matches, iter_records
 from tests.sim.history import History, Place, Violation
 from tests.sim.network import BROKER_PORT, Network
 from tests.sim.world import ProcessClock, World
@@ -404,13 +404,13 @@ class Administrator(Client):
 
 
 def values_in(view: memoryview) -> list[tuple[int, bytes]]:
-    """Offsets and values of whole batches; the last one may be cut off."""
+    """Offsets and values of whole batches, up to one that fails its checksum or is cut off."""
     found = []
     at = 0
     while len(view) - at > BATCH_HEADER.size:
         header = BATCH_HEADER.unpack_from(view, at)
         end = at + 12 + header[1]
-        if end > len(view):
+        if end > len(view) or not crc_matches(view, at, header):
             break
         found += [(record.offset, record.value or b"") for record in iter_records(view, at, header)]
         at = end
