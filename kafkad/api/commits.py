@@ -81,6 +81,10 @@ class Commits:
     def __len__(self) -> int:
         return len(self._parked)
 
+    @property
+    def oldest(self) -> Commit | None:
+        return next(iter(self._parked), None)
+
     def new(self, timeout_ms: int) -> Commit:
         """For a request that has to be answered within `timeout_ms`."""
         return Commit(self._clock.monotonic_ms() + timeout_ms, self._parked)

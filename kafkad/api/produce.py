@@ -107,6 +107,11 @@ class ProduceApi:
         """No produce waits for a worker, a disk or another broker."""
         return not self._tasks and not self._commits
 
+    @property
+    def oldest_wait_for_followers(self) -> object | None:
+        """The request that has waited longest for other brokers; None while any waits for this one."""
+        return None if self._tasks else self._commits.oldest
+
     def append_ordinary(
         self, partition: Partition, acks: int, view: memoryview, at: int, end: int, version: int, is_true: IsTrue
     ) -> int:

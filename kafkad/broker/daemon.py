@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from kafkad import STARTED
 from kafkad.api.audit import note_change
 from kafkad.broker import metering
+from kafkad.broker.draining import drain
 from kafkad.broker.identity import StartError, refuse_lost_store
 from kafkad.broker.lifecycle import BrokerState, Lifecycle
 from kafkad.broker.loop_timers import LoopTimers
@@ -50,9 +51,6 @@ log = logging.getLogger(__name__)
 
 _THREADS = 4
 _IDLE_CHECK_S = 10
-_DRAIN_S = 30
-_DRAIN_WITH_ALL_S = 1
-"""Where all brokers of a cluster stop: what waits for followers, which stop too, would wait until its time is up."""
 _FAILED = 1
 
 _REFUSALS = (
@@ -415,7 +413,7 @@ class Daemon:
             await parts.leave()
         self._notifier.status("finishing requests")
         await parts.stop_taking()
-        await self._drain(parts)
+        await drain(self._server, parts, self._clock, self._timers)
         self._server.close()
         if health is not None:
             await health.close()
@@ -437,11 +435,3 @@ class Daemon:
             await store.close()
         self._server.close()
         self._threads.shutdown()
-
-    async def _drain(self, parts: Parts) -> None:
-        """Fetches that wait for data are not worth waiting for; everything else gets its answer."""
-        deadline = monotonic() + (_DRAIN_WITH_ALL_S if self._all_stop else _DRAIN_S)
-        while self._server.close_quiet() and monotonic() < deadline:
-            if parts.idle:
-                return
-            await asyncio.sleep(0.01)

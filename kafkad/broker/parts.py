@@ -211,6 +211,11 @@ class Parts:
         """True if no answer is still being worked out."""
         return self.dispatcher.idle and self.produce.idle
 
+    @property
+    def oldest_wait_for_followers(self) -> object | None:
+        """The produce that has waited longest for other brokers; None while something else is being worked out."""
+        return self.produce.oldest_wait_for_followers if self.dispatcher.idle else None
+
     async def stop(self) -> None:
         """After `stop_taking`. Leaves the log directories as after a clean stop; the store's session stays open."""
         if self.replication is not None:
