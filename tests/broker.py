@@ -43,6 +43,8 @@ class KafkadProcess:
         }
         self.arguments: list[str] = []
         """More words for the command line, such as --config."""
+        self.wrapper: list[str] = []
+        """A command that runs the one behind it, such as env."""
         self.log_path = directory / "kafkad.log"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -67,7 +69,7 @@ class KafkadProcess:
 
     def start(self, *, wait: bool = True) -> Self:
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(self.command(), stdout=log, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen([*self.wrapper, *self.command()], stdout=log, stderr=subprocess.STDOUT)
         if wait:
             self.wait_ready()
         return self

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cluster.history import Load, new_load
 from tests.cluster.processes import KINDS, Cluster
+
+NewCluster = Callable[..., Cluster]
 
 _numbers = count(1)
 
@@ -57,14 +60,31 @@ def cluster(shared_cluster: SharedCluster, request: pytest.FixtureRequest) -> It
     """A test leaves all its brokers running and in sync."""
     cluster, failures = shared_cluster.get(), request.session.testsfailed
     yield cluster
-    if request.session.testsfailed > failures:
-        shared_cluster.close(AssertionError("a test has failed"))
+    if request.session.testsfailed > failures or cluster.failed is not None:
+        shared_cluster.close(cluster.failed or AssertionError("a test has failed"))
     else:
         cluster.heal_all()
 
 
 @pytest.fixture
-def load(cluster: Cluster, shared_cluster: SharedCluster) -> Iterator[Load]:
+def new_cluster(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[NewCluster]:
+    """Starts a cluster, with the options of `Cluster`, for one test alone."""
+    clusters: list[Cluster] = []
+    failures = request.session.testsfailed
+
+    def start(**options: Any) -> Cluster:
+        clusters.append(Cluster(tmp_path, kind=kind, **options).__enter__())
+        return clusters[-1]
+
+    yield start
+    for cluster in clusters:
+        if request.session.testsfailed > failures:
+            cluster.failed = AssertionError("a test has failed")
+        cluster.__exit__(None, None, None)
+
+
+@pytest.fixture
+def load(cluster: Cluster) -> Iterator[Load]:
     """Runs from before the test until its end, and is checked then."""
     load = new_load(cluster)
     try:
@@ -74,5 +94,5 @@ def load(cluster: Cluster, shared_cluster: SharedCluster) -> Iterator[Load]:
             load.until_all_go_on()
         load.check()
     except Exception as error:
-        shared_cluster.close(error)
+        cluster.failed = error
         raise

@@ -89,13 +89,18 @@ class Cluster:
         *,
         kind: str = "kafkad",
         log_dirs: Mapping[int, list[Path]] | None = None,
+        wrappers: Mapping[int, list[str]] | None = None,
     ) -> None:
+        """`log_dirs` and `wrappers` are of single brokers."""
         self.kind = kind
+        self.failed: Exception | None = None
+        """What was wrong in a test with it; then it shows its logs at the end."""
         self.links = Links()
         self.zookeeper = ZooKeeper()
         self.ids = tuple(range(1, brokers + 1))
         self._directory = directory
         self._log_dirs = log_dirs or {}
+        self._wrappers = wrappers or {}
         self._settings = {**SETTINGS, **(JAVA_SETTINGS if kind == "kafka" else {}), **(settings or {})}
         self.brokers: dict[int, KafkadProcess] = {}
         self._client: KazooClient | None = None
@@ -118,7 +123,7 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
+        if error is not None or self.failed is not None:
             for broker, process in self.brokers.items():
                 print(f"---- broker {broker}\n{process.log}", file=sys.stderr)
         for process in self.brokers.values():
@@ -133,6 +138,7 @@ class Cluster:
     def _broker(self, broker: int) -> KafkadProcess:
         made = KafkadProcess if self.kind == "kafkad" else KafkaProcess
         process = made(self._directory / str(broker), log_dirs=self._log_dirs.get(broker))
+        process.wrapper = self._wrappers.get(broker, [])
         inner = free_port()
         between = self.links.to(str(broker), lambda: inner)
         store = self.links.to(ZOOKEEPER, lambda: self.zookeeper.port, source=str(broker))
@@ -159,7 +165,7 @@ class Cluster:
     def start(self, broker: int, *, wait: bool = True) -> None:
         """A broker of Kafka ends at once if its old session has not, and is started anew then."""
         if self.kind == "kafka":
-            self.until(lambda: broker not in self.live(), "its session has ended")
+            self.until_gone(broker)
         self.brokers[broker].start(wait=wait)
 
     def suspend(self, broker: int) -> None:
@@ -197,6 +203,10 @@ class Cluster:
         except (NoNodeError, KazooException, KazooTimeoutError):
             return None
 
+    def write_node(self, path: str, value: object) -> None:
+        """As old tools ask the controller for something."""
+        self._zookeeper().create(f"/cluster{path}", json.dumps(value).encode())
+
     def live(self) -> set[int]:
         try:
             return {int(name) for name in self._zookeeper().get_children("/cluster/brokers/ids")}
@@ -207,6 +217,10 @@ class Cluster:
     def controller(self) -> int | None:
         node = self.node("/controller")
         return None if node is None else int(node["brokerid"])
+
+    def until_gone(self, broker: int) -> None:
+        """Until its session has ended."""
+        self.until(lambda: broker not in self.live(), f"the session of broker {broker} has ended")
 
     def until_controller(self) -> int:
         """The controller, as soon as there is one."""

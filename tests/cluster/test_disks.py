@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,10 +33,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def cluster(kind: str, tmp_path: Path, disk: Path) -> Iterator[Cluster]:
+def cluster(disk: Path, tmp_path: Path, new_cluster: Callable[..., Cluster]) -> Cluster:
     """With one directory for each broker but the one whose disk gets full, which has another besides."""
-    with Cluster(tmp_path, kind=kind, log_dirs={FULL: [disk / "data", tmp_path / "roomy"]}) as cluster:
-        yield cluster
+    return new_cluster(log_dirs={FULL: [disk / "data", tmp_path / "roomy"]})
 
 
 def test_a_disk_is_full(cluster: Cluster, disk: Path) -> None:

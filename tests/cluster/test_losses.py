@@ -19,6 +19,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.long
 def test_acks_1_loses_what_no_follower_had(cluster: Cluster) -> None:
     """Kafka's documented loss. None of it could be read before, and all replicas agree afterwards."""
     load, leader = new_load(cluster, acks="1"), other_than_controller(cluster)
@@ -37,6 +38,7 @@ def test_acks_1_loses_what_no_follower_had(cluster: Cluster) -> None:
     assert not any(found._replace(lost=[])), str(found._replace(lost=[]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("unclean", ["false", "true"])
 def test_the_only_replica_in_sync_is_killed(cluster: Cluster, unclean: str) -> None:
     """Its partition waits for it, unless unclean leaders are allowed: then what it alone had is lost."""
@@ -57,7 +59,7 @@ def test_the_only_replica_in_sync_is_killed(cluster: Cluster, unclean: str) -> N
         load.run(1)
         assert cluster.state(load.topic)["isr"] == [leader]
         cluster.kill(leader)
-        cluster.until(lambda: leader not in cluster.live(), "the session has ended")
+        cluster.until_gone(leader)
         cluster.start(follower)
         if unclean == "true":
             cluster.until(lambda: cluster.leader(load.topic) == follower, "a replica that was not in sync leads")
@@ -102,6 +104,7 @@ def test_two_of_three_are_killed(cluster: Cluster, load: Load) -> None:
     load.whole()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", ["torn", "flipped"])
 def test_the_ends_of_logs_are_damaged_after_a_kill(cluster: Cluster, load: Load, damage: str) -> None:
     """Those of a partition that the broker led, and of two that it followed."""
@@ -114,7 +117,7 @@ def test_the_ends_of_logs_are_damaged_after_a_kill(cluster: Cluster, load: Load,
     load.whole()
 
 
-@pytest.mark.parametrize("damage", ["torn", "flipped"])
+@pytest.mark.parametrize("damage", ["torn", pytest.param("flipped", marks=pytest.mark.long)])
 def test_all_are_killed_and_the_first_leader_has_lost_the_end_of_its_log(cluster: Cluster, damage: str) -> None:
     """It is started first. With Kafka it leads and the others follow it in what it has forgotten."""
     load, broker = new_load(cluster, idempotent=cluster.kind == "kafkad"), other_than_controller(cluster)

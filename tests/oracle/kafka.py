@@ -21,6 +21,7 @@ import fcntl
 import functools
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -196,9 +197,13 @@ def tool(version: str, name: str, *arguments: str, archived: bool = True) -> lis
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on. The kernel gives it to no outgoing connection before a server takes it."""
+    first, given_out_from = 10_240, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            port = random.SystemRandom().randrange(first, max(given_out_from, 2 * first))
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_port(port: int, process: subprocess.Popen[bytes], log: IO[bytes], seconds: float = START_SECONDS) -> None:

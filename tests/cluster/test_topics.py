@@ -1,0 +1,177 @@
+"""Topics that are moved, deleted, or large while brokers die, under load with real clients."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.cluster.history import Load, create, new_load
+from tests.cluster.processes import Cluster
+from tests.oracle.zookeeper import missing
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.java,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(missing("3.8") is not None, reason=missing("3.8") or ""),
+]
+
+FILLED = 2_000_000
+MANY = 1_000
+
+
+@pytest.mark.parametrize("victim", ["leader", "target", "controller"])
+@pytest.mark.long
+def test_a_partition_is_moved_and_a_broker_killed_meanwhile(cluster: Cluster, victim: str) -> None:
+    controller = cluster.until_controller()
+    leader, target = cluster.peers(controller)
+    load = new_load(cluster, [leader, controller], min_insync_replicas="1")
+    fill(cluster, load.topic)
+    with load:
+        for source in (leader, controller):
+            cluster.links.slow(str(source), str(target), 0.2)
+        reassign(cluster, load.topic, [target, controller])
+        cluster.until(lambda: target in cluster.replicas(load.topic, 0), "the move has begun")
+        broker = {"leader": leader, "target": target, "controller": controller}[victim]
+        cluster.kill(broker)
+        cluster.until_gone(broker)
+        cluster.start(broker)
+        cluster.heal_all()
+        took = cluster.until(lambda: cluster.replicas(load.topic, 0) == [target, controller], "it was moved")
+        print(f"{cluster.kind}: {victim} killed during a move, which ended {took:.2f} s after it was back")
+        load.until_all_go_on()
+    load.check()
+
+
+def test_a_topic_is_deleted_while_a_broker_is_down(cluster: Cluster, load: Load) -> None:
+    """It is deleted there as well when the broker is back, and can be made again then."""
+    topic = f"{load.topic}-deleted"
+    create(cluster, topic, [1, 2, 3])
+    controller = cluster.until_controller()
+    broker = cluster.peers(controller)[0]
+    cluster.kill(broker)
+    delete(cluster, topic)
+    cluster.until(lambda: topic not in topics(cluster), "clients do not see it any more")
+    with pytest.raises(KafkaException) as refused:
+        create(cluster, topic, [1, 2, 3])
+    assert refused.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+    cluster.start(broker)
+    cluster.until(lambda: cluster.node(f"/brokers/topics/{topic}") is None, "it is gone")
+    assert not any(replica(cluster, each, topic) for each in cluster.ids)
+    create(cluster, topic, [1, 2, 3])
+
+
+@pytest.mark.long
+def test_a_topic_is_made_again_while_a_broker_is_down(cluster: Cluster, load: Load) -> None:
+    """Its old log there belongs to another topic, and stays: a replica of the new one waits for its removal."""
+    topic = f"{load.topic}-again"
+    controller = cluster.until_controller()
+    broker, other = cluster.peers(controller)
+    create(cluster, topic, [broker, other])
+    old = replica(cluster, broker, topic)
+    assert old is not None
+    cluster.kill(broker)
+    cluster.until(lambda: cluster.leader(topic) == other, "another leads")
+    reassign(cluster, topic, [other, controller])
+    cluster.until(lambda: cluster.replicas(topic, 0) == [other, controller], "its replica is given up")
+    delete(cluster, topic)
+    cluster.until(lambda: cluster.node(f"/brokers/topics/{topic}") is None, "it is gone")
+    create(cluster, topic, [other, controller])
+    identity = (old / "partition.metadata").read_text()
+    cluster.start(broker)
+    reassign(cluster, topic, [broker, other])
+    load.run(3)
+    assert broker not in cluster.state(topic)["isr"]
+    assert (old / "partition.metadata").read_text() == identity
+    cluster.stop(broker)
+    shutil.rmtree(old)
+    cluster.start(broker)
+    cluster.until(lambda: cluster.replicas(topic, 0) == [broker, other] and cluster.is_whole(topic, 1), "it has moved")
+
+
+@pytest.mark.long
+def test_a_thousand_partitions(new_cluster: Callable[..., Cluster]) -> None:
+    """Nobody is taken for dead while he is busy with so much."""
+    settings = {"zookeeper.session.timeout.ms": "10000", "replica.lag.time.max.ms": "60000"}
+    cluster = new_cluster(settings=settings)
+    load = new_load(cluster)
+    with load:
+        many_partitions(cluster, load)
+    load.check()
+
+
+def many_partitions(cluster: Cluster, load: Load) -> None:
+    topic = f"{load.topic}-many"
+    begun = time.monotonic()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(topic, MANY, 3)], operation_timeout=60)[topic].result(90)
+    until_led(cluster, topic)
+    print(f"{cluster.kind}: {MANY} partitions made in {time.monotonic() - begun:.1f} s")
+    controller = cluster.until_controller()
+    for broker in (cluster.peers(controller)[0], controller):
+        begun = time.monotonic()
+        cluster.kill(broker)
+        cluster.until_gone(broker)
+        ended = time.monotonic()
+        until_led(cluster, topic, without=broker)
+        load.until_all_go_on()
+        print(
+            f"broker {broker} killed, session over after {ended - begun:.1f} s; metadata right "
+            f"{time.monotonic() - ended:.1f} s later; longest gap {load.gap(begun):.1f} s"
+        )
+        cluster.start(broker)
+        print(f"in-sync sets whole {cluster.until(lambda: cluster.is_whole(topic, MANY), 'whole', 180):.1f} s later")
+        load.whole()
+    begun = time.monotonic()
+    delete(cluster, topic)
+    cluster.until(lambda: cluster.node(f"/brokers/topics/{topic}") is None, "it is gone")
+    print(f"deleted in {time.monotonic() - begun:.1f} s")
+
+
+def fill(cluster: Cluster, topic: str) -> None:
+    """So many bytes that copying them takes a while."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    size = 100_000
+    for number in range(FILLED // size):
+        producer.produce(topic, f"filling-{number}".ljust(size), partition=0)
+    assert producer.flush(30) == 0
+
+
+def reassign(cluster: Cluster, topic: str, replicas: list[int]) -> None:
+    moves = [{"topic": topic, "partition": 0, "replicas": replicas}]
+    cluster.until(lambda: cluster.node("/admin/reassign_partitions") is None, "no other moves")
+    cluster.write_node("/admin/reassign_partitions", {"version": 1, "partitions": moves})
+
+
+def delete(cluster: Cluster, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin.delete_topics([topic], operation_timeout=30)[topic].result(60)
+
+
+def topics(cluster: Cluster) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}).list_topics(timeout=10).topics)
+
+
+def until_led(cluster: Cluster, topic: str, without: int | None = None) -> None:
+    """Until clients see a leader of each partition."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+
+    def is_led() -> bool:
+        try:
+            found = admin.list_topics(topic, timeout=30).topics[topic].partitions
+        except KafkaException:
+            return False
+        return len(found) == MANY and all(each.leader not in (-1, without) for each in found.values())
+
+    cluster.until(is_led, "all are led", seconds=120)
+
+
+def replica(cluster: Cluster, broker: int, topic: str) -> Path | None:
+    places = [place / f"{topic}-0" for place in cluster.brokers[broker].log_dirs]
+    return next((place for place in places if place.exists()), None)
