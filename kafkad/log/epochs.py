@@ -152,8 +152,8 @@ def decode(data: bytes) -> tuple[tuple[int, int], ...]:
     if not data:
         return ()
     version, count, *lines = data.decode("ascii").splitlines() or ["", ""]
-    if int(version) != 0 or int(count) != len(lines):
-        raise ValueError(f"version {version}, {len(lines)} of {count} lines")
+    if int(version) != 0 or int(count) != len(lines) or not data.endswith(b"\n"):
+        raise ValueError(f"version {version}, {len(lines)} of {count} lines, or not all of the last")
     entries = []
     for line in lines:
         epoch, start = line.split(" ")

@@ -10,6 +10,7 @@ import pytest
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
+from kafkad.log.epochs import FILE_NAME
 from kafkad.log.log import Log
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import iter_batches
@@ -434,3 +435,17 @@ def test_a_log_does_not_reach_to_the_names_of_segments_whose_content_a_power_cut
     assert log.end_offset == (fitting[-1].last_offset + 1 if fitting else before[1])
     append(log, batch(b"next"))
     assert [record.offset for record in records(log)] == list(range(log.end_offset))
+
+
+@pytest.mark.parametrize("lost", [1, 2, 5])
+def test_a_file_of_leader_epochs_that_a_power_cut_left_in_part_is_not_believed(home: Home, lost: int) -> None:
+    """With the last digit of the last line missing it would be a whole one of another history."""
+    log = home.open()
+    for epoch, count in ((0, 5), (1, 10), (2, 1)):
+        for _ in range(count):
+            append(log, batch(), epoch)
+    epochs = log.epochs.entries
+    log.close(clean=False)
+    path = home.directory / FILE_NAME
+    path.write_bytes(path.read_bytes()[:-lost])
+    assert home.open(clean=False).epochs.entries == epochs == [(0, 0), (1, 5), (2, 15)]
