@@ -15,6 +15,9 @@ LEAST_S: Final = 0.0003
 
 _AT_ONCE_S: Final = 0.001
 """The time that a new job gets at first, which is enough for most."""
+_LEAST_PIECES: Final = 6
+"""The pieces of a new job that are done even in a turn that others have used up: small ones have no more. Hundreds of
+large ones that begin in the same turn wait in the lane after that."""
 
 Step = Callable[[float], None]
 """Works until about the given time, and adds itself again when it is not through."""
@@ -56,6 +59,13 @@ class Lane:
         if not self._going:
             self._going = True
             self._call_soon(self._turn)
+
+    def at_once(self) -> float:
+        """Seconds that a new job may take beside the lane."""
+        if self.left < _AT_ONCE_S and not self._going:
+            self._going = True
+            self._call_soon(self._turn)  # after which there is more
+        return min(max(self.left, 0.0), _AT_ONCE_S)
 
     def _turn(self) -> None:
         steps, clock = self._steps, self.clock
@@ -111,7 +121,7 @@ class Jobs:
         """Its result, which is there at once if the work is short."""
         end: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         work = partial(_work, pieces, end, self._lane.clock)
-        if not (alone and self._alone) and work(self._lane.clock() + _AT_ONCE_S):
+        if not (alone and self._alone) and work(self._lane.clock() + self._lane.at_once(), _LEAST_PIECES):
             return end
         if not alone:
             self._lane.add(partial(self._side_by_side, work))
@@ -132,12 +142,13 @@ class Jobs:
             self._lane.add(self._one_by_one)
 
 
-def _work(pieces: Pieces[T], end: asyncio.Future[T], clock: Callable[[], float], until: float) -> bool:
-    """True if it is through."""
+def _work(pieces: Pieces[T], end: asyncio.Future[T], clock: Callable[[], float], until: float, least: int = 1) -> bool:
+    """True if it is through. `least` pieces are done however late it is."""
     try:
         while True:
             next(pieces)
-            if clock() >= until:
+            least -= 1
+            if least <= 0 and clock() >= until:
                 return False
     except StopIteration as stop:
         if not end.done():

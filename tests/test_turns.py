@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
-from kafkad.turns import TURN_S, Lane
+from kafkad.turns import TURN_S, Jobs, Lane, Pieces
 
 
 class Loop:
@@ -74,3 +75,32 @@ def test_what_is_worked_beside_the_lane_is_allowed_anew_in_each_turn() -> None:
     loop.turn()
     assert TURN_S - 0.002 < loop.lane.left < TURN_S
     assert loop.idle
+
+
+def test_large_jobs_that_begin_in_one_turn_share_it_and_a_small_one_is_done_all_the_same() -> None:
+    async def scenario() -> None:
+        loop = Loop()
+        jobs = Jobs(loop.lane)
+
+        def pieces(count: int, piece_s: float) -> Pieces[str]:
+            for _ in range(count):
+                loop.now += piece_s
+                yield
+            return "done"
+
+        begun = []
+        for _ in range(100):
+            begin = loop.now
+            begun.append(jobs.do(pieces(20, 0.0001), alone=False))
+            loop.lane.left -= loop.now - begin  # as a connection does
+        assert loop.now - 100.0 < TURN_S + 100 * 0.0006 + 0.001  # not 200 ms
+        assert jobs.do(pieces(5, 0.0001), alone=False).done()
+        assert not any(job.done() for job in begun)
+        while not loop.idle:
+            assert loop.turn() <= TURN_S + 0.0002
+        assert all(job.result() == "done" for job in begun)
+        begin = loop.now
+        assert not jobs.do(pieces(20, 0.0001), alone=False).done()
+        assert loop.now - begin > 0.0009  # the turns since have given new time
+
+    asyncio.run(scenario())

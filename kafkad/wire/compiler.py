@@ -325,8 +325,9 @@ class _ErrorCount(_Compiler):
 
     def compile(self) -> Callable[..., Any]:
         with self.source.block("def count(m):"):
-            self.begin()
-            self.source.line("counts = {}")
+            self.source.line(f"counts = {{}}; piece = {PIECE}")
+            if self.in_pieces:
+                self.source.line("if False: yield")
             self._struct(self.cls, "m")
             self.source.line("return counts")
         return self.source.compile("count", f"errors of {self.cls.__name__}")

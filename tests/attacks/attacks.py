@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from kafkad.wire.frames import RequestHeader, encode_request
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.broker import RawClient
 from tests.clients.asker import Asker
 
 METADATA = 3
@@ -48,6 +49,17 @@ def _move_on(selector: selectors.BaseSelector, key: selectors.SelectorKey, ready
             selector.modify(sock, events, left)
         else:
             selector.unregister(sock)
+
+
+def at_once(port: int, request: bytes, connections: int, rounds: int) -> None:
+    """One request over each of many new connections, all in the same moment, and again when all are answered."""
+    for _ in range(rounds):
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(RawClient(port)) for _ in range(connections)]
+            for client in clients:
+                client.send(request)
+            for client in clients:
+                client.receive_frame()
 
 
 def create(port: int, topic: str, partitions: int) -> None:

@@ -1,4 +1,4 @@
-"""Thousands of requests sent at once, over each of many connections."""
+"""Thousands of requests sent at once, over each of many connections; or one over each of hundreds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from tests.attacks.attacks import create, metadata, pour
+from tests.attacks.attacks import at_once, create, metadata, pour
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -30,4 +30,12 @@ def test_cheap_requests(suffer: Callable[..., None]) -> None:
     suffer(
         f"{CONNECTIONS} x 100,000 Metadata of one partition, read",
         partial(pour, streams=streams, seconds=SECONDS, read=True),
+    )
+
+
+def test_hundreds_that_ask_much_in_the_same_moment(suffer: Callable[..., None]) -> None:
+    suffer(
+        "300 at once, each with one Metadata of 1,000 partitions",
+        partial(at_once, request=metadata("large"), connections=300, rounds=5),
+        prepare=partial(create, topic="large", partitions=1000),
     )
