@@ -30,7 +30,10 @@ T = TypeVar("T")
 _SIZE = Struct(">i")
 _ERROR_CODE = Struct(">h")
 _UNSUPPORTED_VERSION = 35
-_RECEIVED_AT_ONCE = 256 * 1024
+_RECEIVED = memoryview(bytearray(64 * 1024))
+"""What has just come from a socket, whichever: it is taken at once."""
+_WORTH_WAKING = 256 * 1024
+"""Bytes of a frame that are read before the rest of it is there."""
 _CLOSED = "is not asked any more: the client is closed"
 
 
@@ -196,10 +199,12 @@ class ClientConnection:
         self._loop = asyncio.get_running_loop()
         self._correlation_id = 0
         self._sent: deque[_Sent] = deque()
-        self._in = bytearray()
-        self._large: bytearray | None = None
-        """A frame of known size that is received in place, `_filled` bytes of it so far."""
+        self._left = b""
+        """Too little of a frame to say how large it is."""
+        self._frame: bytearray | None = None
+        """A frame that is received in place, `_filled` bytes of it so far."""
         self._filled = 0
+        self._lowest = 1
         self._out = bytearray()
         self._loop.add_reader(sock.fileno(), self._on_readable)
 
@@ -298,58 +303,69 @@ class ClientConnection:
 
     def _on_readable(self) -> None:
         try:
-            got = self._receive()
+            if self._frame is None:
+                self._receive()
+            else:
+                self._receive_in_place()
         except BlockingIOError:
             return
+        except MalformedError as error:
+            self.close(f"does not follow the protocol: {error}")
         except OSError as error:
             self.close(f"broke off: {error.strerror}")
-            return
+
+    def _receive(self) -> None:
+        got = self._sock.recv_into(_RECEIVED)
         if not got:
             self.close("closed the connection")
             return
+        self._take_frames(memoryview(b"".join((self._left, _RECEIVED[:got]))) if self._left else _RECEIVED[:got])
+        if self._frame is not None:
+            if got == len(_RECEIVED):
+                self._receive_in_place()
+            else:
+                self._wake_after(len(self._frame) - self._filled)
+
+    def _receive_in_place(self) -> None:
+        frame = self._frame
+        assert frame is not None
         try:
-            self._take_frames()
-        except MalformedError as error:
-            self.close(f"does not follow the protocol: {error}")
-
-    def _receive(self) -> int:
-        """The number of bytes that were there, 0 at the end of the connection."""
-        if self._large is not None:
-            got = self._sock.recv_into(memoryview(self._large)[self._filled :])
-            self._filled += got
-            return got
-        data = self._sock.recv(_RECEIVED_AT_ONCE)
-        self._in += data
-        return len(data)
-
-    def _take_frames(self) -> None:
-        """Answer what has arrived whole. Each frame has bytes of its own: a caller may keep them."""
-        if self._large is not None:
-            if self._filled == len(self._large):
-                frame, self._large = self._large, None
-                self._take(frame)
+            got = self._sock.recv_into(memoryview(frame)[self._filled :])
+        except BlockingIOError:
+            got = -1
+        if not got:
+            self.close("closed the connection")
             return
-        data = self._in
-        at = 0
-        while len(data) - at >= _SIZE.size:
+        self._filled += max(got, 0)
+        if self._filled < len(frame):
+            self._wake_after(len(frame) - self._filled)
+            return
+        self._frame = None
+        self._wake_after(1)
+        self._take(frame)
+
+    def _wake_after(self, size: int) -> None:
+        """Have the kernel report the socket readable only when so many bytes are there, and not with each segment."""
+        size = min(size, _WORTH_WAKING)
+        if size != self._lowest:
+            self._lowest = size
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+
+    def _take_frames(self, data: memoryview) -> None:
+        """Answer what has arrived whole. Each frame has bytes of its own: a caller may keep them."""
+        at, have = 0, len(data)
+        while have - at >= _SIZE.size:
             (size,) = _SIZE.unpack_from(data, at)
             if not 4 <= size <= self._options.max_response_bytes:
                 raise MalformedError(f"an answer of {size} bytes")
-            begin, end = at + _SIZE.size, at + _SIZE.size + size
-            if len(data) < end:
-                if size > _RECEIVED_AT_ONCE:
-                    self._begin_large(size, begin)
-                    return
-                break
-            self._take(bytes(memoryview(data)[begin:end]))
-            at = end
-        del data[:at]
-
-    def _begin_large(self, size: int, begin: int) -> None:
-        self._filled = len(self._in) - begin
-        self._large = bytearray(size)
-        self._large[: self._filled] = memoryview(self._in)[begin:]
-        self._in = bytearray()
+            at += _SIZE.size
+            if have - at < size:
+                self._frame, self._filled, self._left = bytearray(size), have - at, b""
+                self._frame[: self._filled] = data[at:]
+                return
+            self._take(bytes(data[at : at + size]))
+            at += size
+        self._left = bytes(data[at:])
 
     def _take(self, frame: bytes | bytearray) -> None:
         if not self._sent:

@@ -5,6 +5,7 @@ What a listener serves, and in which versions, is in `api/routes.py`. Message mo
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -109,10 +110,12 @@ def is_flexible(key: int, version: int) -> bool:
     return api is not None and version >= api.flexible
 
 
+@cache
 def request_class(key: int) -> type[Any]:
     return _class(APIS[key], "Request")
 
 
+@cache
 def response_class(key: int) -> type[Any]:
     return _class(APIS[key], "Response")
 

@@ -45,6 +45,7 @@ CAUGHT_UP_BYTES = 1_000_000_000
 NEARLY_BYTES = 100_000
 """A follower that misses less than this, of a partition that is written all the time, has its data."""
 PARTITIONS_PER_TOPIC = 100
+TOPICS_AT_ONCE = 10
 PAUSE_S = 3
 """Until a cluster has nothing left to do."""
 _ENDLESS = 1_000_000_000
@@ -266,7 +267,8 @@ def _partitions(cluster: Cluster, work: Work, topics: int, name: str) -> Values:
     """With three replicas each."""
     names = [f"many-{number}" for number in range(topics)]
     begun = time.monotonic()
-    cluster.create(*(NewTopic(topic, PARTITIONS_PER_TOPIC, 3) for topic in names))
+    for at in range(0, topics, TOPICS_AT_ONCE):
+        cluster.create(*(NewTopic(topic, PARTITIONS_PER_TOPIC, 3) for topic in names[at : at + TOPICS_AT_ONCE]))
     yield f"{name}: created and led", time.monotonic() - begun
     cluster.until(partial(_all_whole, cluster, names), "all replicas are in sync", every_s=0.2)
     time.sleep(PAUSE_S)

@@ -229,11 +229,12 @@ class Cluster:
 
 def _admin(bootstrap: str) -> AdminClient:
     """A new one for each use: one that is kept goes on asking the controller of before."""
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    patience = {"socket.timeout.ms": PATIENCE_S * 1000}
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **patience})
 
 
 def _all_led(admin: AdminClient, wanted: Mapping[str, int]) -> bool:
-    known = admin.list_topics(timeout=60).topics
+    known = admin.list_topics(timeout=PATIENCE_S).topics
     return all(
         name in known
         and len(known[name].partitions) == partitions

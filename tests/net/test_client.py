@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
@@ -278,6 +279,49 @@ def test_answers_that_trickle_are_put_together() -> None:
         proxy.close()
 
     with_broker(scenario)
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["whole", "cut off"])
+@pytest.mark.parametrize("sizes", [(300_000, 5, 70_000), (65_532, 65_533, 1), (2_000_000,)])
+def test_large_answers_arrive_whole_in_whatever_pieces_they_come(sizes: tuple[int, ...], ends: bool) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frames = bytearray()
+        for number, size in enumerate(sizes):
+            (length,) = struct.unpack(">i", await reader.readexactly(4))
+            await reader.readexactly(length)
+            frames += struct.pack(">iix", size + 5, number + 1) + bytes([number]) * size
+        del frames[len(frames) - ends :]
+        for at, end in pairwise((0, 2, 50, 70_000, 70_001, 200_000, len(frames) + 200_000)):
+            writer.write(frames[at:end])
+            await writer.drain()
+            await asyncio.sleep(0.01)
+        await left(writer)
+        ended.set()
+
+    ended = asyncio.Event()
+
+    async def main() -> None:
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=server.sockets[0].getsockname()[1])
+        sock = socket.create_connection((endpoint.host, endpoint.port))
+        sock.setblocking(False)
+        connection = ClientConnection(sock, endpoint, OPTIONS, Timers())
+        request = FindCoordinatorRequest(coordinator_keys=["k"])
+        answers = await asyncio.gather(
+            *[connection.exchange(request, deadline_ms=1e9, version=4) for _ in sizes], return_exceptions=True
+        )
+        for number, (size, answer) in enumerate(zip(sizes, answers, strict=True)):
+            if ends and number == len(sizes) - 1:
+                assert isinstance(answer, LinkError)
+                assert "closed the connection" in str(answer)
+            else:
+                assert not isinstance(answer, BaseException)
+                assert answer.frame[answer.body_at :] == bytes([number]) * size
+        connection.close("the test is over")
+        await ended.wait()
+        server.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
 
 
 def test_a_request_larger_than_the_socket_takes_leaves_in_pieces() -> None:
