@@ -199,7 +199,8 @@ class Daemon:
         return MetadataStore(session=own, embedded=embedded)
 
     async def _zookeeper(self, address: ZooKeeperAddress, config: Config) -> MetadataStore:
-        from kafkad.meta.zookeeper import ZooKeeperSettings, ZooKeeperStore
+        from kafkad.meta.kazoo_session import ZooKeeperSettings
+        from kafkad.meta.zookeeper import ZooKeeperStore
 
         settings = ZooKeeperSettings(
             address.servers,

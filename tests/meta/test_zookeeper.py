@@ -15,6 +15,7 @@ from kazoo.protocol.serialization import Connect
 
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.clock import SystemClock
+from kafkad.meta.kazoo_session import ZooKeeperSettings
 from kafkad.meta.store import (
     Change,
     ConnectionLoss,
@@ -28,7 +29,7 @@ from kafkad.meta.store import (
     WatchEvent,
     ensure_path,
 )
-from kafkad.meta.zookeeper import MAX_REQUEST_BYTES, ZooKeeperSettings, ZooKeeperStore
+from kafkad.meta.zookeeper import MAX_REQUEST_BYTES, ZooKeeperStore
 from tests.oracle.kafka import free_port
 from tests.oracle.zookeeper import MAX_SESSION_MS, Ensemble, ZooKeeper, missing
 
@@ -66,7 +67,7 @@ async def expire(store: ZooKeeperStore, port: int) -> None:
     """Returns when the store knows that its session is over."""
     expired = asyncio.Event()
     store.listen(lambda state: expired.set() if state is SessionState.EXPIRED else None)
-    session, password = store._link.client.client_id
+    session, password = store._session.client.client_id
     await asyncio.get_running_loop().run_in_executor(None, end_session, port, session, password)
     await expired.wait()
 
@@ -460,14 +461,14 @@ async def test_a_node_without_data_is_an_empty_one(pair: Pair) -> None:
 @on_a_pair
 async def test_requests_under_way_are_bounded(pair: Pair) -> None:
     store, most = pair.store, 0
-    send = store._link.send
+    send = store._session.send
 
     def counted(request: object) -> None:
         nonlocal most
         most = max(most, len(store._sent))
         send(request)  # type: ignore[arg-type]
 
-    store._link.send = counted  # type: ignore[assignment,method-assign]
+    store._session.send = counted  # type: ignore[assignment,method-assign]
     await asyncio.gather(*[store.exists("/") for _ in range(500)])
     assert most == 10
 
