@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from kafkad.clock import Clock
@@ -398,9 +399,7 @@ class ZooKeeperStore(MetaStore):
         """Kazoo drops all watches with a connection."""
 
         def again(path: str, send: Send, compare: Callable[[str, Reply], None]) -> None:
-            request = _Request(path, send)
-            request.reply.add_done_callback(lambda done: compare(path, done.result()))
-            self._waiting.appendleft(request)
+            self._waiting.appendleft(_Request(path, send, on_reply=partial(compare, path)))
 
         for path in self._watches[False]:
             again(path, self._looking(path, watched=True), self._compare_data)
@@ -428,9 +427,12 @@ class ZooKeeperStore(MetaStore):
 
 
 class _Request:
-    """A request on its way. `seen` takes from the reply to a read what its watch has to be compared with later."""
+    """A request on its way. `seen` takes from the reply to a read what its watch has to be compared with later.
 
-    __slots__ = ("is_read", "of_children", "path", "reply", "seen", "send", "sent_ms", "watch")
+    `on_reply` is called as the reply comes, before anybody who waits for a later one goes on.
+    """
+
+    __slots__ = ("is_read", "of_children", "on_reply", "path", "reply", "seen", "send", "sent_ms", "watch")
 
     def __init__(
         self,
@@ -441,7 +443,9 @@ class _Request:
         watch: Watch | None = None,
         seen: Callable[[Any], Seen] = lambda value: None,
         of_children: bool = False,
+        on_reply: Callable[[Reply], None] = lambda reply: None,
     ) -> None:
+        self.on_reply = on_reply
         self.path = path
         self.send = send
         self.is_read = is_read
@@ -453,6 +457,7 @@ class _Request:
 
     def finish(self, reply: Reply) -> None:
         if not self.reply.done():
+            self.on_reply(reply)
             self.reply.set_result(reply)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -307,10 +308,16 @@ async def test_watches_outlive_a_connection_and_tell_what_was_missed(pair: Pair)
     for path in ("/deleted", "/gone", "/again"):
         await other.delete(path)
     await other.create("/again")
+    store.listen(lambda state: time.sleep(0.5))  # so that all replies come at once
+
+    async def seen_before_a_write() -> list[WatchEvent]:
+        await store.set("/", b"")
+        return list(seen)
+
+    writing = asyncio.create_task(seen_before_a_write())
+    await asyncio.sleep(0)
     pair.relay.mend()
-    await pair.wait_for(SessionState.CONNECTED)
-    await store.set("/", b"")
-    assert sorted(seen, key=lambda event: event.path) == [
+    assert sorted(await writing, key=lambda event: event.path) == [
         WatchEvent(Change.CHANGED, "/again"),
         WatchEvent(Change.CHANGED, "/changed"),
         WatchEvent(Change.CREATED, "/created"),
