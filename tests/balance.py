@@ -23,6 +23,8 @@ SHARED = {
     "three": "three_kafkas",
     "kraft": "kraft",
     "spark": "spark",
+    "shared": "spark",
+    "in_shared_spark": "spark",
 }
 """What a test asks for, as a fixture or as the parameter of one → the group of all that ask for it."""
 

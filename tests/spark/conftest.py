@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafkad_etl.errors import EtlError
-from kafkad_etl.machine import jars, java, spark_home
+from kafkad_etl.machine import environment, jars, java, spark_home
 from kafkad_etl.machine.cache import cache_directory
 from kafkad_etl.machine.download import fetched
 from tests.kctl.conftest import approved, broker, kctl, no_settings_of_the_developer, on_broker
 from tests.oracle.kafka import Kafka, missing
+from tests.spark.shared_spark import SharedSpark
 
 __all__ = ["approved", "broker", "kctl", "no_settings_of_the_developer", "on_broker"]
 
@@ -80,6 +81,17 @@ def spark_ready(_spark: SparkReady, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("KAFKAD_ETL_CACHE", str(CACHE))
     monkeypatch.chdir(tmp_path)
     return _spark
+
+
+@pytest.fixture
+def shared_spark(
+    spark: Any, spark_ready: SparkReady, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SharedSpark]:
+    """Jobs that `kctl` runs in this process are carried out by that one Spark."""
+    with SharedSpark(spark_ready.version, spark_ready.java_home, spark_ready.jars, tmp_path) as shared:
+        monkeypatch.setattr(environment, "find", lambda *_: shared.environment)
+        monkeypatch.setattr(spark, "stop", lambda: None)  # by the driver, at the end of each job
+        yield shared
 
 
 @pytest.fixture(scope="session")

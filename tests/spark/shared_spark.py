@@ -5,13 +5,13 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from kafkad_etl.machine.environment import Environment
 from kafkad_etl.machine.java import Java
-from tests.spark.conftest import SparkReady
 
 _SUBMIT = """import socket, sys
 with socket.socket(socket.AF_UNIX) as shared:
@@ -24,16 +24,14 @@ with socket.socket(socket.AF_UNIX) as shared:
 class SharedSpark:
     """Carries out one job after another, in a thread of this process, with the Spark session that is there."""
 
-    def __init__(self, ready: SparkReady, directory: Path) -> None:
+    def __init__(self, version: str, java_home: Path, jars: Sequence[Path], directory: Path) -> None:
         program = directory / "spark" / "bin" / "spark-submit"
         program.parent.mkdir(parents=True)
         place = directory / "shared"
         program.write_text(f"#!{sys.executable}\n{_SUBMIT.format(place=str(place))}")
         program.chmod(0o755)
-        java = Java(ready.java_home, "21", "PATH")
-        self.environment = Environment(
-            java, directory / "spark", ready.version, sys.executable, tuple(map(str, ready.jars))
-        )
+        java = Java(java_home, "21", "PATH")
+        self.environment = Environment(java, directory / "spark", version, sys.executable, tuple(map(str, jars)))
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(place))
         self._listener.listen()

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from kafkad_etl.machine import environment
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.oracle.kafka import Kafka
@@ -83,24 +82,16 @@ def run_in_own_spark(spark_ready: SparkReady, cluster: Cluster) -> Run:
 
 @pytest.fixture
 def run_in_shared_spark(
-    spark: Any,
-    spark_ready: SparkReady,
-    kctl: Kctl,
-    cluster: Cluster,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Run]:
-    with SharedSpark(spark_ready, tmp_path) as shared:
-        monkeypatch.setenv("KCTL_BOOTSTRAP", cluster.bootstrap)
-        monkeypatch.setattr(environment, "find", lambda *_: shared.environment)
-        monkeypatch.setattr(spark, "stop", lambda: None)  # by the driver, at the end of each job
+    shared_spark: SharedSpark, kctl: Kctl, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    monkeypatch.setenv("KCTL_BOOTSTRAP", cluster.bootstrap)
 
-        def call(name: str, *words: str) -> str:
-            ran = kctl(*words_of(name, words))
-            assert ran.code == 0, ran.err
-            return ran.err
+    def call(name: str, *words: str) -> str:
+        ran = kctl(*words_of(name, words))
+        assert ran.code == 0, ran.err
+        return ran.err
 
-        yield call
+    return call
 
 
 @pytest.fixture

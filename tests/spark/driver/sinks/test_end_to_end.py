@@ -1,4 +1,4 @@
-"""Sinks as a user meets them: `kctl etl run` and `kctl etl compact`, in processes of their own."""
+"""Sinks as a user meets them: `kctl etl run` and `kctl etl compact`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from tests.broker import KafkadProcess
-from tests.kctl.conftest import Kctl
+from tests.kctl.conftest import Kctl, Ran
 from tests.spark.conftest import SparkReady
+from tests.spark.driver.rows import IN_PROCESS
 from tests.spark.driver.sinks.postgres import Postgres, missing
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [*IN_PROCESS, pytest.mark.timeout(900)]
 
 LAKE = """\
 version: 1
@@ -41,17 +42,30 @@ vars: {url: ""}
 spark: {master: "local[2]", driver_memory: 700m}
 """
 
-Etl = Callable[..., subprocess.CompletedProcess[str]]
+Etl = Callable[..., Ran]
 
 
 @pytest.fixture
-def etl(spark_ready: SparkReady, broker: KafkadProcess) -> Etl:
-    def call(*words: str) -> subprocess.CompletedProcess[str]:
+def in_own_process(spark_ready: SparkReady, broker: KafkadProcess) -> Etl:
+    def call(*words: str) -> Ran:
         command = [sys.executable, "-m", "kctl", "etl", *words]
         environment = {**os.environ, "KCTL_BOOTSTRAP": broker.bootstrap, "PW": "not-to-be-seen"}
-        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=400, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=400, check=False)
+        return Ran(done.returncode, done.stdout, done.stderr)
 
     return call
+
+
+@pytest.fixture
+def in_shared_spark(shared_spark: object, kctl: Kctl, broker: KafkadProcess, monkeypatch: pytest.MonkeyPatch) -> Etl:
+    monkeypatch.setenv("KCTL_BOOTSTRAP", broker.bootstrap)
+    return lambda *words: kctl("etl", *words)
+
+
+@pytest.fixture(params=["in_shared_spark", pytest.param("in_own_process", marks=pytest.mark.long)])
+def etl(request: pytest.FixtureRequest) -> Etl:
+    made: Etl = request.getfixturevalue(request.param)
+    return made
 
 
 def produce(kctl: Kctl, topic: str, rows: list[dict[str, Any]], directory: Path) -> None:
@@ -74,34 +88,34 @@ def test_small_files_are_merged_after_a_run_and_by_the_command(etl: Etl, on_brok
     (tmp_path / "lake.yaml").write_text(LAKE)
     produce(on_broker, "e2e-lake", [{"id": n, "day": f"d{n // 2 % 2}"} for n in range(100)], tmp_path)
     ran = etl("run", "lake.yaml")
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stderr.count("merged ") == 2, ran.stderr
+    assert ran.code == 0, ran.err
+    assert ran.err.count("merged ") == 2, ran.err
     assert lake(tmp_path) == (100, 100)
     assert len(list((tmp_path / "lake").rglob("*.parquet"))) == 2
     produce(on_broker, "e2e-lake", [{"id": n, "day": f"d{n // 2 % 2}"} for n in range(100, 160)], tmp_path)
     ran = etl("run", "lake.yaml", "--set", "sink.compact.after=never")
-    assert ran.returncode == 0, ran.stderr
+    assert ran.code == 0, ran.err
     assert lake(tmp_path) == (160, 160)
     ran = etl("compact", "lake.yaml", "-o", "json")
-    assert ran.returncode == 0, ran.stderr
-    merged = json.loads(ran.stdout)["items"]
+    assert ran.code == 0, ran.err
+    merged = json.loads(ran.out)["items"]
     assert [(it["directory"], it["rows"], it["files_after"]) for it in merged] == [("day=d0", 80, 1), ("day=d1", 80, 1)]
     assert lake(tmp_path) == (160, 160)
     assert len(list((tmp_path / "lake").rglob("*.parquet"))) == 2
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing())
-def test_a_table_has_the_newest_row_of_each_key(etl: Etl, on_broker: Kctl, tmp_path: Path) -> None:
+def test_a_table_has_the_newest_row_of_each_key(in_own_process: Etl, on_broker: Kctl, tmp_path: Path) -> None:
     (tmp_path / "table.yaml").write_text(TABLE)
     produce(on_broker, "e2e-table", [{"id": n % 50, "name": f"n{n}"} for n in range(100)], tmp_path)
     with Postgres(tmp_path / "postgres") as postgres:
         postgres.sql("CREATE TABLE people (id BIGINT PRIMARY KEY, name TEXT)")
-        ran = etl("run", "table.yaml", "--var", f"url={postgres.url}")
-        assert ran.returncode == 0, ran.stderr
-        assert "not-to-be-seen" not in ran.stderr + ran.stdout
+        ran = in_own_process("run", "table.yaml", "--var", f"url={postgres.url}")
+        assert ran.code == 0, ran.err
+        assert "not-to-be-seen" not in ran.err + ran.out
         assert postgres.sql("SELECT count(*), count(*) FILTER (WHERE name = 'n' || (id + 50)) FROM people") == "50|50"
         assert postgres.sql("SELECT sum(next_offset) FROM kafkad_etl_offsets") == "100"
-        ran = etl("run", "table.yaml", "--var", f"url={postgres.url}", "--set", "sink.jdbc.table=nobody")
-        assert ran.returncode == 7, "another table under the same checkpoint"
+        ran = in_own_process("run", "table.yaml", "--var", f"url={postgres.url}", "--set", "sink.jdbc.table=nobody")
+        assert ran.code == 7, "another table under the same checkpoint"
         logs = "".join(path.read_text() for path in tmp_path.rglob("*.log"))
         assert "not-to-be-seen" not in logs
