@@ -171,27 +171,32 @@ def _whole(cluster: Cluster, load: Load) -> None:
 def broker_killed(cluster: Cluster, work: Work) -> Values:
     broker = cluster.others(cluster.controller)[0]
     with _loaded(cluster) as load:
-        gaps = _gaps_of_kill(cluster, load, broker)
+        gaps, after = _gaps_of_kill(cluster, load, broker)
     yield "leader killed: longest gap", gaps.pop(broker - 1)
     yield "follower killed: longest gap", max(gaps.values())
+    yield "broker killed: all go on after its session", after
 
 
 def controller_killed(cluster: Cluster, work: Work) -> Values:
     with _loaded(cluster) as load:
-        gaps = _gaps_of_kill(cluster, load, cluster.controller)
+        gaps, after = _gaps_of_kill(cluster, load, cluster.controller)
     yield "controller killed: longest gap", max(gaps.values())
+    yield "controller killed: all go on after its session", after
 
 
-def _gaps_of_kill(cluster: Cluster, load: Load, broker: int) -> dict[int, float]:
-    """By partition; broker n leads partition n - 1. The broker is back at the end."""
+def _gaps_of_kill(cluster: Cluster, load: Load, broker: int) -> tuple[dict[int, float], float]:
+    """By partition, and the longest of them that is not the session's; broker n leads partition n - 1. It is back at
+    the end. ZooKeeper ends a session up to a tick late, and counts from the last time that it heard of it."""
     begun = time.monotonic()
     cluster.brokers[broker].kill()
     cluster.until(lambda: broker not in cluster.live(), "the session has ended")
+    ended = time.monotonic()
     load.until_all_go_on()
     gaps = {partition: load.gap(begun, partition) for partition in load.partitions}
+    after = load.gap(ended)
     cluster.revive()
     _whole(cluster, load)
-    return gaps
+    return gaps, after
 
 
 def told_to_stop(cluster: Cluster, work: Work) -> Values:
@@ -401,9 +406,19 @@ MEASUREMENTS = (
     Measurement(memory, (at_most("memory of the largest broker (PSS)", "MB", 80),)),
     Measurement(
         broker_killed,
-        (at_most("leader killed: longest gap", "s", GAP_S), at_most("follower killed: longest gap", "s", GAP_S)),
+        (
+            at_most("leader killed: longest gap", "s", GAP_S),
+            at_most("follower killed: longest gap", "s", GAP_S),
+            at_most("broker killed: all go on after its session", "s"),
+        ),
     ),
-    Measurement(controller_killed, (at_most("controller killed: longest gap", "s", GAP_S),)),
+    Measurement(
+        controller_killed,
+        (
+            at_most("controller killed: longest gap", "s", GAP_S),
+            at_most("controller killed: all go on after its session", "s"),
+        ),
+    ),
     Measurement(told_to_stop, (at_most("SIGTERM of each in turn: longest gap", "s", 0.2),)),
     Measurement(killed_and_started, (at_most("killed and started: serves after its session", "s", 0.5),)),
     Measurement(

@@ -42,6 +42,8 @@ PATIENCE_S = 240
 class Broker(Protocol):
     """A broker's process, which keeps its port and its data over its ends and starts."""
 
+    log_dirs: list[Path]
+
     @property
     def port(self) -> int: ...
 
@@ -49,8 +51,6 @@ class Broker(Protocol):
     def pid(self) -> int: ...
 
     def alive(self) -> bool: ...
-
-    def log_directory(self) -> Path: ...
 
     def kill(self) -> None: ...
 
@@ -73,6 +73,7 @@ class JavaBroker:
     def __init__(self, kafka: oracle.Kafka, place: int) -> None:
         self._kafka = kafka
         self._place = place
+        self.log_dirs = [kafka.log_directory(place)]
 
     @property
     def port(self) -> int:
@@ -84,9 +85,6 @@ class JavaBroker:
 
     def alive(self) -> bool:
         return self._kafka.brokers[self._place].process.poll() is None
-
-    def log_directory(self) -> Path:
-        return self._kafka.log_directory(self._place)
 
     def kill(self) -> None:
         self._kafka.brokers[self._place].kill()
@@ -105,7 +103,7 @@ class Cluster:
         """`zookeeper` has the root of the cluster's tree behind its address."""
         self.name = name
         self.ids = IDS
-        self.brokers = brokers
+        self.brokers: Mapping[int, Broker] = brokers
         self.topics = 0
         """How many were made here, so that each can have a name of its own."""
         self._root = "/" + zookeeper.partition("/")[2] if "/" in zookeeper else ""
@@ -212,6 +210,10 @@ class Cluster:
     def leader(self, topic: str, partition: int = 0) -> int:
         return int(self.states(topic, partition + 1)[partition][0]["leader"])
 
+    def replicas(self, topic: str, partition: int) -> list[int]:
+        assignment = json.loads(self._client.get(f"{self._root}/brokers/topics/{topic}")[0])["partitions"]
+        return [int(broker) for broker in assignment[str(partition)]]
+
     def is_whole(self, topic: str, partitions: int) -> bool:
         """True if all replicas of all partitions are in sync."""
         states = self.states(topic, partitions)
@@ -284,7 +286,7 @@ def log_bytes(broker: Broker, partition: str) -> int:
     """What a replica has of a partition's records."""
     total = 0
     with contextlib.suppress(FileNotFoundError):
-        for segment in os.scandir(broker.log_directory() / partition):
+        for segment in os.scandir(broker.log_dirs[0] / partition):
             if segment.name.endswith(".log"):
                 total += segment.stat().st_size
     return total
