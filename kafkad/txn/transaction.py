@@ -1,0 +1,369 @@
+"""The state of one transactional id, and what becomes of it: pure decisions about requests.
+
+A decision is an Answer, a Write (the state that is to be recorded, and the answer once that is committed), or NEEDS_ID,
+when it cannot be made without a new producer id. CONCURRENT_TRANSACTIONS as an answer means "not now": markers are
+still on their way, and the same request can be decided again when they have arrived.
+
+How a transaction goes is told by the versions of its requests. A new client (transaction version 2) ends each
+transaction with a higher epoch, so that what comes late from an ended one is recognised; an old one (0) keeps its
+epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, IntEnum
+from typing import NamedTuple, Protocol
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+
+NONE = -1
+"""No producer id, no epoch, no time."""
+LAST_CLIENT_EPOCH = 32_766
+"""Above it is only the epoch that fences: a producer that had this one goes on with a new id."""
+LAST_EPOCH = 32_767
+BUMPS_EPOCH = 2
+"""The transaction version of clients that get a new epoch with each end."""
+
+
+class State(IntEnum):
+    """As in the records. DEAD and PREPARE_EPOCH_FENCE of Kafka are never written, and not needed here."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+
+    @property
+    def label(self) -> str:
+        """Kafka's name."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    State.EMPTY: "Empty",
+    State.ONGOING: "Ongoing",
+    State.PREPARE_COMMIT: "PrepareCommit",
+    State.PREPARE_ABORT: "PrepareAbort",
+    State.COMPLETE_COMMIT: "CompleteCommit",
+    State.COMPLETE_ABORT: "CompleteAbort",
+}
+PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
+COMPLETE = frozenset({State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
+NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
+
+
+class Transaction(NamedTuple):
+    """A transactional id as its last record says."""
+
+    id: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    state: State
+    partitions: frozenset[TopicPartition]
+    updated_ms: int
+    started_ms: int = NONE
+    """When the first partition was added to its last transaction."""
+    previous_producer_id: int = NONE
+    """The one before this record's change: another than `producer_id` only after the epochs of that had run out."""
+    next_producer_id: int = NONE
+    """The one that takes over when a transaction that ended the epochs is complete."""
+    version: int = 0
+    """The transaction version of the last client that changed it."""
+    last_epoch: int = NONE
+    """The epoch before the last change of it; not in the record. Who lost the answer asks with it again (KIP-360)."""
+
+    @property
+    def commits(self) -> bool:
+        return self.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
+
+
+class Answer(NamedTuple):
+    error: ErrorCode
+    producer_id: int = NONE
+    epoch: int = NONE
+
+
+class Cause(Enum):
+    """Why a transaction ended."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    TIMED_OUT = "timed out"
+    FENCED = "fenced"
+
+
+class Write(NamedTuple):
+    """`answer` is due when the record is committed, or with the end of the transaction where it is prepared.
+
+    CONCURRENT_TRANSACTIONS for who has to ask again, behind what this begins.
+    """
+
+    record: Transaction
+    answer: Answer
+    cause: Cause | None = None
+    """Given where a transaction is ended."""
+
+
+class NeedsId(Enum):
+    NEEDS_ID = "needs a new producer id"
+
+
+NEEDS_ID = NeedsId.NEEDS_ID
+Decision = Answer | Write | NeedsId
+
+OK = Answer(ErrorCode.NONE)
+NOT_NOW = Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+_UNKNOWN = Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+_FENCED = Answer(ErrorCode.PRODUCER_FENCED)
+_WRONG_STATE = Answer(ErrorCode.INVALID_TXN_STATE)
+
+
+class Moment(NamedTuple):
+    """What a decision depends on beside the state and the request."""
+
+    now_ms: int
+    level: int
+    """The cluster's transaction version: that of what brokers end by themselves."""
+    new_id: int | None = None
+    """A producer id that nobody has, if one was asked for by NEEDS_ID."""
+
+
+class Asked(Protocol):
+    """A request about one transactional id."""
+
+    def decide(self, known: Transaction | None, moment: Moment) -> Decision: ...
+
+
+class InitProducer(NamedTuple):
+    """InitProducerId: who asks is from now on the only producer of the id; what an earlier one had open is aborted."""
+
+    id: str
+    timeout_ms: int
+    producer_id: int = NONE
+    epoch: int = NONE
+
+    def decide(self, known: Transaction | None, moment: Moment) -> Decision:
+        if known is None:
+            return self._with_new_id(NONE, NONE, moment)
+        if self.producer_id not in (NONE, known.producer_id) and not self._had_all_epochs_before(known):
+            return _FENCED
+        if known.state in PREPARED:
+            return NOT_NOW
+        if known.state is State.ONGOING:
+            # An epoch behind is a zombie's or comes late: it must not end what the living one does.
+            return _fence(known, moment, NOT_NOW, Cause.FENCED) if self.epoch in (NONE, known.epoch) else _FENCED
+        if known.epoch >= LAST_CLIENT_EPOCH and self.epoch in (NONE, known.epoch):
+            return self._with_new_id(known.producer_id, self.epoch, moment)
+        if self.epoch in (NONE, known.epoch):
+            return self._write(known.producer_id, known.epoch + 1, known.producer_id, self.epoch, moment)
+        if self.epoch == known.last_epoch:
+            return self._write(known.producer_id, known.epoch, known.producer_id, self.epoch, moment)
+        return _FENCED
+
+    def _had_all_epochs_before(self, known: Transaction) -> bool:
+        return self.producer_id == known.previous_producer_id and self.epoch >= LAST_CLIENT_EPOCH
+
+    def _with_new_id(self, previous_id: int, last_epoch: int, moment: Moment) -> Decision:
+        new_id = moment.new_id
+        if new_id is None:
+            return NEEDS_ID
+        return self._write(new_id, 0, new_id if previous_id == NONE else previous_id, last_epoch, moment)
+
+    def _write(self, producer_id: int, epoch: int, previous_id: int, last_epoch: int, moment: Moment) -> Write:
+        record = Transaction(
+            self.id,
+            producer_id,
+            epoch,
+            self.timeout_ms,
+            State.EMPTY,
+            NO_PARTITIONS,
+            moment.now_ms,
+            previous_producer_id=previous_id,
+            last_epoch=last_epoch,
+        )
+        return Write(record, Answer(ErrorCode.NONE, producer_id, epoch))
+
+
+class AddPartitions(NamedTuple):
+    """AddPartitionsToTxn, and AddOffsetsToTxn with the partition of the group's offsets."""
+
+    producer_id: int
+    epoch: int
+    partitions: Sequence[TopicPartition]
+    version: int
+
+    def decide(self, known: Transaction | None, moment: Moment) -> Decision:
+        refusal = _refusal(known, self.producer_id, self.epoch)
+        if refusal is not None or known is None:
+            return refusal or _UNKNOWN
+        if known.state in PREPARED:
+            return NOT_NOW
+        now = moment.now_ms
+        open_already = known.state is State.ONGOING
+        if open_already and known.partitions.issuperset(self.partitions):
+            return OK
+        record = known._replace(
+            state=State.ONGOING,
+            partitions=known.partitions.union(self.partitions) if open_already else frozenset(self.partitions),
+            updated_ms=now,
+            started_ms=known.started_ms if open_already else now,
+            previous_producer_id=known.producer_id,
+            version=self.version,
+        )
+        return Write(record, OK)
+
+
+def verify(
+    known: Transaction | None, producer_id: int, epoch: int, partitions: Sequence[TopicPartition]
+) -> ErrorCode | list[ErrorCode]:
+    """For each partition whether the transaction of this producer has it, in whatever state; or why none has."""
+    refusal = _refusal(known, producer_id, epoch)
+    if refusal is not None or known is None:
+        return (refusal or _UNKNOWN).error
+    if known.state in PREPARED:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    there = known.partitions
+    return [ErrorCode.NONE if one in there else ErrorCode.TRANSACTION_ABORTABLE for one in partitions]
+
+
+class End(NamedTuple):
+    """EndTxn of a client that keeps its epoch."""
+
+    producer_id: int
+    epoch: int
+    commit: bool
+
+    def decide(self, known: Transaction | None, moment: Moment) -> Decision:
+        refusal = _refusal(known, self.producer_id, self.epoch)
+        if refusal is not None or known is None:
+            return refusal or _UNKNOWN
+        if known.state in PREPARED:
+            return NOT_NOW
+        if known.state is State.ONGOING:
+            record = _prepared(known, self.commit, moment.now_ms)._replace(version=0)
+            return Write(record, OK, _cause(self.commit))
+        return OK if known.state in COMPLETE and known.commits == self.commit else _WRONG_STATE
+
+
+class EndAndBump(NamedTuple):
+    """EndTxn of a client that goes on with the next epoch, which the answer tells; its producer id may change with it.
+
+    Asked with the epoch before the recorded one it is a repetition. An abort of nothing is done as well: the client
+    does not know whether anything of its transaction has arrived.
+    """
+
+    producer_id: int
+    epoch: int
+    commit: bool
+
+    def decide(self, known: Transaction | None, moment: Moment) -> Decision:
+        if known is None:
+            return _UNKNOWN
+        repeated = self._is_repeated(known)
+        if not repeated:
+            refusal = _refusal(known, self.producer_id, self.epoch)
+            if refusal is not None:
+                return refusal
+        if known.state in PREPARED:
+            return NOT_NOW
+        if repeated:
+            if known.commits != self.commit:
+                return _WRONG_STATE
+            return Answer(ErrorCode.NONE, known.producer_id, known.epoch)
+        if known.state is not State.ONGOING:
+            if self.commit:
+                return _WRONG_STATE
+            known = known._replace(partitions=NO_PARTITIONS, started_ms=moment.now_ms)
+        return _bumped(_prepared(known, self.commit, moment.now_ms), moment, _cause(self.commit))
+
+    def _is_repeated(self, known: Transaction) -> bool:
+        if known.state not in COMPLETE and known.state not in PREPARED:
+            return False
+        if self.producer_id == known.producer_id:
+            return known.version >= BUMPS_EPOCH and self.epoch == known.epoch - 1
+        return self.producer_id == known.previous_producer_id and self.epoch == LAST_CLIENT_EPOCH and known.epoch == 0
+
+
+class TimeOut(NamedTuple):
+    """Not asked by anybody: the transaction may have been open for too long."""
+
+    def decide(self, known: Transaction | None, moment: Moment) -> Decision:
+        if known is None or known.state is not State.ONGOING or left_ms(known, moment.now_ms) >= 0:
+            return OK
+        return _fence(known, moment, OK, Cause.TIMED_OUT)
+
+
+def left_ms(known: Transaction, now_ms: int) -> int:
+    """Until an open transaction has timed out; it has when this is below zero."""
+    return known.started_ms + known.timeout_ms - now_ms
+
+
+def completed(prepared: Transaction, prepared_ms: int) -> Transaction:
+    """The end of a transaction all of whose markers are written; `prepared_ms` is when it was seen to be prepared."""
+    overflowed = prepared.next_producer_id != NONE
+    return prepared._replace(
+        producer_id=prepared.next_producer_id if overflowed else prepared.producer_id,
+        epoch=0 if overflowed else prepared.epoch,
+        state=State.COMPLETE_COMMIT if prepared.commits else State.COMPLETE_ABORT,
+        partitions=NO_PARTITIONS,
+        updated_ms=prepared_ms,
+        previous_producer_id=prepared.producer_id,
+        next_producer_id=NONE,
+    )
+
+
+def is_forgettable(known: Transaction, now_ms: int, expiration_ms: int) -> bool:
+    """True if nothing is open and nobody has used the id for that long."""
+    at_rest = known.state is State.EMPTY or known.state in COMPLETE
+    return at_rest and known.updated_ms <= now_ms - expiration_ms
+
+
+def _refusal(known: Transaction | None, producer_id: int, epoch: int) -> Answer | None:
+    """Only the epoch itself will do: one ahead was never given to anybody."""
+    if known is None or producer_id != known.producer_id:
+        return _UNKNOWN
+    return None if epoch == known.epoch else _FENCED
+
+
+def _cause(commit: bool) -> Cause:
+    return Cause.COMMITTED if commit else Cause.ABORTED
+
+
+def _prepared(known: Transaction, commit: bool, now_ms: int) -> Transaction:
+    return known._replace(
+        state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+        updated_ms=now_ms,
+        previous_producer_id=known.producer_id,
+    )
+
+
+def _bumped(prepared: Transaction, moment: Moment, cause: Cause) -> Decision:
+    """Its markers carry the next epoch. Where there is none for clients, a new producer id takes over afterwards."""
+    if prepared.epoch == LAST_EPOCH:
+        return _FENCED
+    new_id = NONE
+    if prepared.epoch == LAST_CLIENT_EPOCH:
+        if moment.new_id is None:
+            return NEEDS_ID
+        new_id = moment.new_id
+    epoch = prepared.epoch + 1
+    record = prepared._replace(epoch=epoch, last_epoch=prepared.epoch, next_producer_id=new_id, version=BUMPS_EPOCH)
+    answer = (
+        Answer(ErrorCode.NONE, prepared.producer_id, epoch) if new_id == NONE else Answer(ErrorCode.NONE, new_id, 0)
+    )
+    return Write(record, answer, cause)
+
+
+def _fence(known: Transaction, moment: Moment, answer: Answer, cause: Cause) -> Decision:
+    """Abort what is open, with an epoch that its producer does not have."""
+    prepared = _prepared(known, False, moment.now_ms)
+    if moment.level >= BUMPS_EPOCH and known.epoch < LAST_EPOCH:
+        bumped = _bumped(prepared, moment, cause)
+        return bumped._replace(answer=answer) if isinstance(bumped, Write) else bumped
+    epoch = min(known.epoch + 1, LAST_EPOCH)
+    return Write(prepared._replace(epoch=epoch, last_epoch=known.epoch, version=0), answer, cause)
