@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kafkad.group.stored import StoredOffsets
     from kafkad.net.connection import Connection
     from kafkad.replica.manager import ReplicaManager
+    from kafkad.replica.markers import Markers
     from kafkad.shard import Coordination
     from kafkad.timers import Timers
     from kafkad.upkeep.moves import ReplicaMoves
@@ -55,6 +56,7 @@ class Context:
     groups: GroupCoordinator
     offsets: OffsetCommitter
     stored_offsets: StoredOffsets
+    markers: Markers
     audit: Audit
 
 

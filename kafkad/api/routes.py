@@ -69,6 +69,7 @@ _DESCRIBING_CONFIGS = (_DESCRIBE_TOPIC_CONFIGS, _DESCRIBE_CLUSTER_CONFIGS)
 _FINDING = (_DESCRIBE_GROUP, _DESCRIBE_TRANSACTION)
 _ASKING_EPOCHS = (_DESCRIBE_TOPIC, _AS_BROKER)
 _ALTERING_CONFIGS = (_ALTER_TOPIC_CONFIGS, _ALTER_CLUSTER_CONFIGS)
+_ENDING_TRANSACTIONS = (Permission(Operation.ALTER, _CLUSTER), _AS_BROKER)
 _ONLY_BROKERS = (for_cluster(Operation.CLUSTER_ACTION),)
 
 ROUTES: tuple[Route, ...] = (
@@ -91,6 +92,7 @@ ROUTES: tuple[Route, ...] = (
     Route(21, "DeleteRecords", 0, 2, (_DELETE_TOPIC,), "kafkad.api.delete_records:handle", _MANY),
     Route(22, "InitProducerId", 0, 5, _BEGINNING_TO_PRODUCE, "kafkad.api.init_producer_id:handle"),
     Route(23, "OffsetForLeaderEpoch", 0, 4, _ASKING_EPOCHS, "kafkad.api.offset_for_leader_epoch:handle", _MANY),
+    Route(27, "WriteTxnMarkers", 0, 2, _ENDING_TRANSACTIONS, "kafkad.api.write_txn_markers:handle"),
     Route(32, "DescribeConfigs", 0, 4, _DESCRIBING_CONFIGS, "kafkad.api.describe_configs:handle", _MANY),
     Route(33, "AlterConfigs", 0, 2, _ALTERING_CONFIGS, "kafkad.api.alter_configs:handle"),
     Route(34, "AlterReplicaLogDirs", 0, 2, _ALTERING_CLUSTER, "kafkad.api.alter_replica_log_dirs:handle"),

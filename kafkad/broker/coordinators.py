@@ -20,6 +20,7 @@ from kafkad.group.stored import StoredOffsets
 from kafkad.meta.store import MetaStore
 from kafkad.names import GROUPS_TOPIC
 from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.markers import Markers
 from kafkad.shard import Coordination, Shard
 from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
@@ -61,6 +62,7 @@ class Coordinators:
         self.stored_offsets = StoredOffsets(store, offsets.max_metadata_size)
         self._expiry = OffsetExpiry(self.groups, self.offsets, clock, timers)
         replicas.on_topics_deleted.append(self._expiry.topics_deleted)
+        self.markers = Markers(replicas, clock, {GROUPS_TOPIC: self.groups.end_transaction})
 
     def start(self) -> None:
         self.groups.start()

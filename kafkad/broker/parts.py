@@ -304,6 +304,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         groups=coordinators.classic_groups,
         offsets=coordinators.offsets,
         stored_offsets=coordinators.stored_offsets,
+        markers=coordinators.markers,
         audit=Audit(),
     )
     slow_path, jobs = SlowPath(), Jobs(platform.server.lane)

@@ -25,7 +25,7 @@ from kafkad.log.dirt import Dirt, assess, first_dirty
 from kafkad.log.files import Files, Slice, disk_errors, short_write, storage_error
 from kafkad.log.flush import Flush
 from kafkad.log.indexed import LOG, Hole
-from kafkad.log.producers import DEFAULT_EXPIRATION_MS, read_marker
+from kafkad.log.producers import DEFAULT_EXPIRATION_MS, Origin, read_marker
 from kafkad.log.recovery import Loaded
 from kafkad.log.removal import DoomedFiles
 from kafkad.log.retention import deletable
@@ -275,14 +275,22 @@ class Log:
 
     # -- append ----------------------------------------------------------------------------------------------------
 
-    def append(self, view: memoryview, at: int, end: int, header: Header, leader_epoch: int) -> int:
+    def append(
+        self,
+        view: memoryview,
+        at: int,
+        end: int,
+        header: Header,
+        leader_epoch: int,
+        origin: Origin = Origin.CLIENT,
+    ) -> int:
         """HOT. Append view[at:end], one v2 batch whose size and CRC are checked already; return its base offset.
 
         Base offset and leader epoch are set in `view`. Raises DuplicateBatch when the producer has sent it before,
         KafkaError when its sequence or epoch is refused, StorageError when the disk fails: then nothing of it is left.
         """
         _, inner_length, _, _, _, _, last_delta, _, max_timestamp, producer_id, _, _, _ = header
-        marker = self._check_producer(view, at, header) if producer_id >= 0 else None
+        marker = self._check_producer(view, at, header, origin) if producer_id >= 0 else None
         base = self.end_offset
         last = base + last_delta
         length = end - at
@@ -371,9 +379,9 @@ class Log:
             if header[PRODUCER_ID] >= 0:
                 self._note_producer(header, base, batch.marker)
 
-    def _check_producer(self, view: memoryview, at: int, header: Header) -> ControlRecord | None:
+    def _check_producer(self, view: memoryview, at: int, header: Header, origin: Origin) -> ControlRecord | None:
         marker = read_marker(view, at, header) if header[ATTRIBUTES] & CONTROL else None
-        self.producers.check(header, marker)
+        self.producers.check(header, marker, origin)
         return marker
 
     def _note_producer(self, header: Header, base: int, marker: ControlRecord | None) -> None:

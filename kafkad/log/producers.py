@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
@@ -36,9 +37,19 @@ NONE = -1
 BATCHES_KEPT = 5
 """As many as a producer may have in flight: a retry of any of them is recognised (KIP-98)."""
 DEFAULT_EXPIRATION_MS = 86_400_000
+_EPOCHS_PER_TRANSACTION = 2
+"""The transaction version in which each transaction has an epoch of its own (KIP-890)."""
 
 _BATCH = struct.Struct("<iqiq")
 _RING_SIZE = BATCHES_KEPT * _BATCH.size
+
+
+class Origin(Enum):
+    """Who made a batch. A coordinator writes offsets of transactions in its producer's name, but does not count them:
+    all its batches have sequence 0, and none is ever sent twice."""
+
+    CLIENT = 0
+    COORDINATOR = 1
 
 
 class DuplicateBatch(Exception):
@@ -145,11 +156,10 @@ class ProducerStates:
 
     # --- a leader, before it writes
 
-    def check(self, header: Header, marker: ControlRecord | None = None) -> None:
+    def check(self, header: Header, marker: ControlRecord | None = None, origin: Origin = Origin.CLIENT) -> None:
         """Refuse what Kafka refuses; DuplicateBatch for a batch that is in the log already.
 
-        `marker` is given for control batches that end a transaction. A base sequence of -1 is not checked: only
-        the coordinator's own batches have it, a client's was refused before.
+        `marker` is given for control batches that end a transaction, which have no sequence.
         """
         producer = self._producers.get(header[PRODUCER_ID])
         if (
@@ -159,9 +169,11 @@ class ProducerStates:
             and (header[ATTRIBUTES] & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL) == (producer.txn_start >= 0)
         ):
             return
-        self._check_thoroughly(producer, header, marker)
+        self._check_thoroughly(producer, header, marker, origin)
 
-    def _check_thoroughly(self, producer: Producer | None, header: Header, marker: ControlRecord | None) -> None:
+    def _check_thoroughly(
+        self, producer: Producer | None, header: Header, marker: ControlRecord | None, origin: Origin
+    ) -> None:
         if producer is None:
             if header[BASE_SEQUENCE] > 0 and self._knows_all:
                 raise self._refusal(header, "its first batches are missing from this partition")
@@ -171,15 +183,27 @@ class ProducerStates:
             if marker is not None:
                 self._check_coordinator(producer, header, marker)
             return
-        _raise_if_duplicate(producer, header)
+        if origin is Origin.CLIENT:
+            _raise_if_duplicate(producer, header)
         self._check_epoch(producer, header)
-        if header[BASE_SEQUENCE] >= 0:
+        if origin is Origin.CLIENT and header[BASE_SEQUENCE] >= 0:
             self._check_sequence(producer, header)
-        if producer.txn_start >= 0 and not header[ATTRIBUTES] & TRANSACTIONAL:
+        if producer.txn_start >= 0:
+            self._check_belongs(producer, header)
+
+    def _check_belongs(self, producer: Producer, header: Header) -> None:
+        """To the transaction that this producer has open."""
+        if not header[ATTRIBUTES] & TRANSACTIONAL:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {header[PRODUCER_ID]} has a transaction open since offset {producer.txn_start}, "
                 "and sent a batch that does not belong to it",
+            )
+        if header[PRODUCER_EPOCH] != producer.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header[PRODUCER_ID]} has a transaction open since offset {producer.txn_start} with epoch "
+                f"{producer.epoch}, and sent a batch with epoch {header[PRODUCER_EPOCH]}",
             )
 
     def _check_epoch(self, producer: Producer, header: Header) -> None:
@@ -251,6 +275,20 @@ class ProducerStates:
         return AbortedTransaction(header[PRODUCER_ID], first, offset, next(iter(self._ongoing), offset + 1))
 
     # --- transactions
+
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """HOT. True if this producer has a transaction open here, begun with this epoch."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.txn_start >= 0 and producer.epoch == epoch
+
+    def check_marker(self, producer_id: int, epoch: int, version: int) -> None:
+        """Beside what `check` looks at. From transaction version 2 on each end takes the producer's epoch further: one
+        with the epoch of the open transaction is late, and belongs to the transaction before."""
+        if version >= _EPOCHS_PER_TRANSACTION and self.is_open(producer_id, epoch):
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"a marker with epoch {epoch} of producer {producer_id}, with which its transaction is still open",
+            )
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The start of the first transaction that is open or ends at or above the high watermark."""

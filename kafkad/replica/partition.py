@@ -17,6 +17,7 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.files import Slice
 from kafkad.log.log import Log
+from kafkad.log.producers import Origin
 from kafkad.metrics import TopicProbe
 from kafkad.model import NO_EPOCH, NO_LEADER
 from kafkad.names import TopicPartition
@@ -225,10 +226,10 @@ class Partition:
 
     # -- produce ---------------------------------------------------------------------------------------------------
 
-    def append(self, view: memoryview, at: int, end: int, header: Header) -> int:
+    def append(self, view: memoryview, at: int, end: int, header: Header, origin: Origin = Origin.CLIENT) -> int:
         """HOT. Append one checked batch as leader; returns its base offset."""
         log = self.log
-        base = log.append(view, at, end, header, self.leader_epoch)
+        base = log.append(view, at, end, header, self.leader_epoch, origin)
         if self._alone:
             self.high_watermark = log.end_offset
             if self.watchers:
@@ -288,7 +289,7 @@ class Partition:
             if self.is_leader and self.failure is None:
                 self._await_commit(end, on_committed)
             else:
-                on_committed(self._not_leading())
+                on_committed(self.not_leading())
         elif self._acks_fsync:
             self._parts.durable.sync(self.log, partial(self._committed, on_committed))
         else:
@@ -314,11 +315,11 @@ class Partition:
             error = self._too_few_in_sync(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         on_committed(error)
 
-    def _not_leading(self) -> KafkaError:
+    def not_leading(self) -> KafkaError:
         return self.failure or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker no longer leads {self.tp}")
 
     def _refuse_commit_waits(self) -> None:
-        error = self._not_leading()
+        error = self.not_leading()
         waiting, self.commit_waits = self.commit_waits, deque()
         for _, on_committed in waiting:
             on_committed(error)

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from kafkad.wire.compression import compress
 from kafkad.wire.crc import crc32c
-from kafkad.wire.records import BASE_TIMESTAMP_AT, HEADER_SIZE, NO_PRODUCER_ID, PREFIX_SIZE, Header, seal, write_varint
+from kafkad.wire.records import (
+    BASE_TIMESTAMP_AT,
+    HEADER_SIZE,
+    NO_PRODUCER_ID,
+    PREFIX_SIZE,
+    TRANSACTIONAL,
+    Header,
+    seal,
+    write_varint,
+)
 
 _FRONT = struct.Struct(">qiibI")
 _BACK = struct.Struct(">hiqqqhii")
@@ -19,8 +29,22 @@ _NULL = write_varint(-1)
 _NO_HEADERS = b"\0"
 
 
+class TransactionalProducer(NamedTuple):
+    """In whose open transaction a coordinator writes."""
+
+    id: int
+    epoch: int
+
+
+NO_PRODUCER: Final = TransactionalProducer(NO_PRODUCER_ID, -1)
+
+
 def build(
-    records: Sequence[tuple[bytes, bytes | None]], timestamp: int, codec: int, base_sequence: int
+    records: Sequence[tuple[bytes, bytes | None]],
+    timestamp: int,
+    codec: int,
+    base_sequence: int,
+    producer: TransactionalProducer = NO_PRODUCER,
 ) -> tuple[bytearray, Header]:
     """HOT. One batch with base offset 0 of (key, value) records, all of the same time; and its header."""
     if len(records) == 1:
@@ -31,10 +55,26 @@ def build(
     if codec:
         body = compress(codec, body)
     count = len(records)
-    back = _BACK.pack(codec, count - 1, timestamp, timestamp, NO_PRODUCER_ID, -1, base_sequence, count) + body
+    producer_id, epoch = producer
+    attributes = codec if producer_id < 0 else codec | TRANSACTIONAL
+    back = _BACK.pack(attributes, count - 1, timestamp, timestamp, producer_id, epoch, base_sequence, count) + body
     length = _LEAST_LENGTH + len(body)
     crc = crc32c(back)
-    header = (0, length, -1, 2, crc, codec, count - 1, timestamp, timestamp, NO_PRODUCER_ID, -1, base_sequence, count)
+    header = (
+        0,
+        length,
+        -1,
+        2,
+        crc,
+        attributes,
+        count - 1,
+        timestamp,
+        timestamp,
+        producer_id,
+        epoch,
+        base_sequence,
+        count,
+    )
     return bytearray(_FRONT.pack(0, length, -1, 2, crc) + back), header
 
 

@@ -12,9 +12,10 @@ from kafkad.metrics import Family, gauges
 from kafkad.model import BrokerInfo
 from kafkad.names import home_partition
 from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.markers import Marker
 from kafkad.replica.partition import Partition
 from kafkad.shard.loading import Abandoned, Loader
-from kafkad.shard.shard import CoordinatorParts, M, Shard
+from kafkad.shard.shard import CoordinatorParts, M, OnEnd, Shard
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +86,14 @@ class Coordination(Generic[M]):
             await asyncio.wait([self._loader])
         for index in list(self._shards):
             self._end(index)
+
+    def end_transaction(self, index: int, marker: Marker, on_end: OnEnd) -> None:
+        """Of a producer that wrote to this partition; NOT_LEADER_OR_FOLLOWER while it is not coordinated here."""
+        shard = self._shards.get(index)
+        if shard is not None:
+            shard.end_transaction(marker, on_end)
+        else:
+            on_end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic}-{index} is not coordinated here now"))
 
     # -- look-ups --------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.producers import Origin
+from kafkad.replica.markers import Marker, append_marker
 from kafkad.replica.partition import Partition
-from kafkad.shard.batch import Repeating, build
+from kafkad.shard.batch import NO_PRODUCER, Repeating, TransactionalProducer, build
 from kafkad.wire.records import LENGTH, PREFIX_SIZE
 
 R = TypeVar("R")
@@ -74,7 +76,8 @@ class Shard(Generic[M]):
         """No longer led here: fail the waiting writes, which another leader may still commit."""
         self._serving = False
         while self._waiting:
-            self._waiting.popleft().on_end(_not_coordinator(self.partition))
+            write = self._waiting.popleft()
+            write.on_end(_not_coordinator(self.partition) if write.translated else self.partition.not_leading())
         self.machine.unloaded()
 
     @property
@@ -82,24 +85,60 @@ class Shard(Generic[M]):
         """True if a write is committed before it returns."""
         return self.partition.commits_at_once and not self._waiting and self._serving
 
-    def write(self, records: Sequence[Any], on_end: OnEnd, base_sequence: int = NO_SEQUENCE) -> None:
-        """HOT. Append the records as one batch and apply them when it is committed; or none of them.
+    def write(
+        self,
+        records: Sequence[Any],
+        on_end: OnEnd,
+        base_sequence: int = NO_SEQUENCE,
+        producer: TransactionalProducer = NO_PRODUCER,
+    ) -> None:
+        """HOT. Append the records as one batch and apply them when it is committed; or none of them. With a `producer`
+        they belong to its transaction.
 
         `on_end` is called once: with None after all are applied, or with what went wrong. Where nothing has to be
         waited for, that is before this returns. Writes are applied in their order.
         """
         try:
-            self._append(records, base_sequence)
+            self._append(records, base_sequence, producer)
         except KafkaError as error:
             on_end(self._refused(error))
             return
         if self.commits_at_once:
-            apply = self.machine.apply
-            for record in records:
-                apply(record)
+            self._apply(records, producer.id)
             on_end(None)
         else:
-            self._wait(_Write(records, on_end))
+            self._wait(_Write(partial(self._apply, records, producer.id), on_end))
+
+    def end_transaction(self, marker: Marker, on_end: OnEnd) -> None:
+        """Append the marker and, when it is committed, let what the transaction wrote here take effect or be dropped.
+
+        As `write` otherwise; but what went wrong is told as the leader of a partition does.
+        """
+        try:
+            if not self._serving:
+                raise self.partition.not_leading()
+            append_marker(self.partition, marker, self._parts.clock.now_ms())
+        except KafkaError as error:
+            if isinstance(error, StorageError):
+                self._parts.disk_failed(error)
+            on_end(error)
+            return
+        if self.commits_at_once:
+            self.machine.end_transaction(marker.producer_id, marker.commit)
+            on_end(None)
+        else:
+            ended = partial(self.machine.end_transaction, marker.producer_id, marker.commit)
+            self._wait(_Write(ended, on_end, translated=False))
+
+    def _apply(self, records: Sequence[Any], producer_id: int) -> None:
+        """HOT."""
+        apply = self.machine.apply
+        if producer_id < 0:
+            for record in records:
+                apply(record)
+        else:
+            for record in records:
+                apply(record, producer_id)
 
     def write_again(self, batch: Repeating, value: bytes, timestamp: int) -> bool:
         """HOT. Append `batch` with another value; it is committed when this returns, and for the caller to apply.
@@ -118,7 +157,7 @@ class Shard(Generic[M]):
             return False
         return True
 
-    def _append(self, records: Sequence[Any], base_sequence: int) -> None:
+    def _append(self, records: Sequence[Any], base_sequence: int, producer: TransactionalProducer) -> None:
         partition = self.partition
         if not self._serving:
             raise _not_coordinator(partition)
@@ -127,10 +166,11 @@ class Shard(Generic[M]):
             partition.check_acks_all()
         encode = self.machine.encode
         parts = self._parts
-        batch, header = build([encode(record) for record in records], parts.clock.now_ms(), parts.codec, base_sequence)
+        encoded = [encode(record) for record in records]
+        batch, header = build(encoded, parts.clock.now_ms(), parts.codec, base_sequence, producer)
         _check_size(partition, header[LENGTH] + PREFIX_SIZE)
         with memoryview(batch) as view:
-            partition.append(view, 0, len(batch), header)
+            partition.append(view, 0, len(batch), header, Origin.COORDINATOR)
 
     def _refused(self, error: KafkaError) -> KafkaError:
         if isinstance(error, StorageError):
@@ -151,19 +191,19 @@ class Shard(Generic[M]):
             done = waiting.popleft()
             if done.error is None or done.error.code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
                 # those that were in sync have it: whoever loads the partition will find it
-                for record in done.records:
-                    self.machine.apply(record)
-            done.on_end(done.error and _for_coordinators(done.error))
+                done.apply()
+            done.on_end(done.error and (_for_coordinators(done.error) if done.translated else done.error))
 
 
 class _Write:
-    """Appended, not yet applied."""
+    """Appended, not yet applied. `translated`: whoever waits is told of errors as coordinators tell them."""
 
-    __slots__ = ("error", "on_end", "records", "settled")
+    __slots__ = ("apply", "error", "on_end", "settled", "translated")
 
-    def __init__(self, records: Sequence[Any], on_end: OnEnd) -> None:
-        self.records = records
+    def __init__(self, apply: Callable[[], None], on_end: OnEnd, *, translated: bool = True) -> None:
+        self.apply = apply
         self.on_end = on_end
+        self.translated = translated
         self.settled = False
         self.error: KafkaError | None = None
 

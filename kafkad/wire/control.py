@@ -5,11 +5,20 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from kafkad.wire.records import Record, RecordsError, build_batch
+from kafkad.wire.crc import crc32c
+from kafkad.wire.records import CONTROL, HEADER_SIZE, PREFIX_SIZE, TRANSACTIONAL, Record, RecordsError
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _ABORT, _COMMIT = 0, 1
+
+_FRONT = struct.Struct(">qiibI")
+"""A batch header up to its CRC."""
+_BACK = struct.Struct(">hiqqqhii bbbbbhhbhib")
+"""The rest of the header, and one record: its length and attributes, its deltas, its sized key, its sized value."""
+_RECORD_LENGTH, _KEY_LENGTH, _VALUE_LENGTH = (2 * length for length in (16, _KEY.size, _VALUE.size))
+"""As varints of one byte."""
+_LENGTH = HEADER_SIZE - PREFIX_SIZE + 1 + 16
 
 
 class ControlRecord(NamedTuple):
@@ -38,14 +47,10 @@ def build_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """The batch of one marker that a partition leader appends when the transaction coordinator tells it to."""
-    key = _KEY.pack(0, _COMMIT if marker.commit else _ABORT)
-    value = _VALUE.pack(0, marker.coordinator_epoch)
-    return build_batch(
-        (Record(base_offset, timestamp, key, value),),
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
+    """HOT. The batch of one marker that a partition leader appends when the transaction coordinator tells it to."""
+    kind = _COMMIT if marker.commit else _ABORT
+    back = _BACK.pack(
+        *(TRANSACTIONAL | CONTROL, 0, timestamp, timestamp, producer_id, producer_epoch, -1, 1),
+        *(_RECORD_LENGTH, 0, 0, 0, _KEY_LENGTH, 0, kind, _VALUE_LENGTH, 0, marker.coordinator_epoch, 0),
     )
+    return bytearray(_FRONT.pack(base_offset, _LENGTH, leader_epoch, 2, crc32c(back)) + back)

@@ -46,6 +46,7 @@ DOCUMENTED = """
     DeleteRecords: Delete Topic
     InitProducerId: Write TransactionalId, IdempotentWrite Cluster
     OffsetForLeaderEpoch: ClusterAction Cluster, Describe Topic
+    WriteTxnMarkers: ClusterAction Cluster
     DescribeConfigs: DescribeConfigs Cluster, DescribeConfigs Topic
     AlterConfigs: AlterConfigs Cluster, AlterConfigs Topic
     AlterReplicaLogDirs: Alter Cluster
@@ -76,6 +77,7 @@ NOT_ASKED_FOR = {("Produce", "IdempotentWrite Cluster")}
 UNDOCUMENTED = {
     ("CreateTopics", "DescribeConfigs Topic"),  # for the settings in the answer
     ("DeleteTopics", "Describe Topic"),  # or a topic that is given by its id has no name in the answer
+    ("WriteTxnMarkers", "Alter Cluster"),  # for tools that end a transaction which nobody coordinates (KIP-664)
     ("InitProducerId", "Write Topic"),  # on any topic, instead of IdempotentWrite
 }
 

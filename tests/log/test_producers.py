@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log import snapshots
 from kafkad.log.files import Files
-from kafkad.log.producers import DuplicateBatch, ProducerStates, read_marker
+from kafkad.log.producers import DuplicateBatch, Origin, ProducerStates, read_marker
 from kafkad.log.snapshots import Snapshots
 from kafkad.log.txnindex import AbortedTransaction
 from kafkad.log.txnindex import decode as decode_txn_index
@@ -295,3 +295,47 @@ def test_states_agree_with_a_simple_model(tmp_path_factory: pytest.TempPathFacto
     assert {row.producer_id: row.last_sequence for row in log.describe()} == {
         producer: history[-1][1] + history[-1][2] - 1 for producer, history in sent.items() if history
     }
+
+
+# -- batches of coordinators
+
+
+def test_a_coordinator_writes_each_of_its_batches_with_sequence_0(tmp_path: Path) -> None:
+    of_group = states(tmp_path)
+    for offset in range(3):
+        header = batch(0, transactional=True, count=1 + offset)
+        of_group.check(header, None, Origin.COORDINATOR)
+        of_group.update(header, offset)
+    assert refusal(of_group, batch(0, transactional=True, count=9)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    with pytest.raises(KafkaError) as refused:
+        of_group.check(batch(0, transactional=True, epoch=-1), None, Origin.COORDINATOR)
+    assert refused.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+# -- whose transaction is open
+
+
+@pytest.mark.parametrize("origin", Origin)
+def test_a_batch_with_an_epoch_ahead_does_not_belong_to_the_open_transaction(tmp_path: Path, origin: Origin) -> None:
+    opened = states(tmp_path)
+    append(opened, batch(0, transactional=True), 0)
+    with pytest.raises(KafkaError) as refused:
+        opened.check(batch(0, transactional=True, epoch=1), None, origin)
+    assert refused.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (opened.is_open(7, 0), opened.is_open(7, 1), opened.is_open(8, 0)) == (True, False, False)
+    append(opened, end(), 1, COMMIT)
+    assert not opened.is_open(7, 0)
+    append(opened, batch(0, transactional=True, epoch=1), 2)
+    assert opened.is_open(7, 1)
+
+
+def test_an_end_with_the_epoch_of_the_open_transaction_is_late_where_each_has_its_own(tmp_path: Path) -> None:
+    opened = states(tmp_path)
+    append(opened, batch(0, transactional=True), 0)
+    opened.check_marker(7, 0, version=0)
+    opened.check_marker(7, 1, version=2)
+    with pytest.raises(KafkaError) as refused:
+        opened.check_marker(7, 0, version=2)
+    assert refused.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+    append(opened, end(1), 1, COMMIT)
+    opened.check_marker(7, 1, version=2)

@@ -17,9 +17,10 @@ from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
+from kafkad.replica.markers import Marker
 from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.replica.waits import Waits
-from kafkad.shard import Shard
+from kafkad.shard import Shard, TransactionalProducer
 from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
 from kafkad.wire.records import iter_batches, iter_records
@@ -256,3 +257,68 @@ def test_what_too_few_confirmed_in_the_end_is_refused_and_applied_for_the_log_ha
     assert made.ends == [("first", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     assert [pair.key for pair in made.machine.applied] == ["first"]
     made.log.close()
+
+
+# -- transactions
+
+
+PRODUCER = TransactionalProducer(9, 0)
+
+
+def committed(*, epoch: int = 0, commit: bool = True, version: int = 0) -> Marker:
+    return Marker(PRODUCER.id, epoch, commit, 3, version, [TP])
+
+
+def end(made: Made, name: str, marker: Marker) -> None:
+    made.shard.end_transaction(marker, lambda error: made.ends.append((name, error and error.code)))
+
+
+def write_in_transaction(made: Made, name: str, *pairs: Pair) -> None:
+    made.shard.write(pairs, lambda error: made.ends.append((name, error and error.code)), 0, PRODUCER)
+
+
+def test_what_is_written_in_a_transaction_waits_for_its_end(made: Made) -> None:
+    made.lead()
+    write_in_transaction(made, "first", Pair("a", "1"))
+    write_in_transaction(made, "second", Pair("b", "2"))
+    assert not made.machine.pairs
+    assert made.partition.last_stable_offset == 0
+    end(made, "end", committed())
+    assert made.machine.pairs == {"a": "1", "b": "2"}
+    assert made.ends == [("first", None), ("second", None), ("end", None)]
+    assert made.partition.last_stable_offset == made.log.end_offset == 3
+    view = memoryview(Path(made.log.segments[0].path(".log")).read_bytes())
+    found = [(h.producer_id, h.producer_epoch, h.base_sequence, h.attributes) for _, h in iter_batches(view)]
+    assert found == [(9, 0, 0, 0x10), (9, 0, 0, 0x10), (9, 0, -1, 0x30)]
+
+
+def test_the_end_of_a_transaction_takes_effect_when_it_is_committed_and_in_its_place(made: Made) -> None:
+    made.lead(WITH_FOLLOWER)
+    write_in_transaction(made, "in it", Pair("a", "1"))
+    end(made, "end", committed())
+    made.write("behind", Pair("a", "2"))
+    assert not made.ends
+    made.partition.become(replace(ALONE, replicas=(ME, OTHER)))
+    assert made.ends == [("in it", None), ("end", None), ("behind", None)]
+    assert made.machine.pairs == {"a": "2"}
+
+
+def test_an_end_that_is_not_committed_is_told_as_leaders_tell_it(made: Made) -> None:
+    made.lead(WITH_FOLLOWER)
+    end(made, "waits", committed())
+    made.shard.end()
+    end(made, "too late", committed())
+    assert made.ends == [("waits", ErrorCode.NOT_LEADER_OR_FOLLOWER), ("too late", ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+
+
+def test_an_end_of_an_old_epoch_is_refused_and_changes_nothing(made: Made) -> None:
+    made.lead()
+    made.shard.write([Pair("a", "1")], lambda error: None, 0, PRODUCER._replace(epoch=2))
+    end(made, "old", committed(epoch=1))
+    end(made, "of the one before", committed(epoch=2, version=2))
+    assert made.ends == [(name, ErrorCode.INVALID_PRODUCER_EPOCH) for name in ("old", "of the one before")]
+    assert made.log.end_offset == 1
+    end(made, "its own", committed(epoch=3, commit=False, version=2))
+    assert made.ends[-1] == ("its own", None)
+    assert not made.machine.pairs
+    assert not made.machine.pending

@@ -150,7 +150,7 @@ SETTINGS: tuple[Setting, ...] = (
         valid=at_least(1),
         unused=THREADS,
     ),
-    integer("request.timeout.ms", 30_000, HIGH, "How long a request to another broker may take.", unused=CLUSTER),
+    integer("request.timeout.ms", 30_000, HIGH, "How long a request to another broker may take."),
     long(
         "socket.connection.setup.timeout.ms",
         10_000,
