@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from kafkad.errors import StorageError
+from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.files import Files, LogFile
 from kafkad.log.log import Log
+from kafkad.model import BrokerInfo
+from kafkad.names import TopicPartition
 
 
 class FakeClock:
@@ -161,3 +164,62 @@ class HeldDisk:
 
     def finish(self, error: StorageError | None = None) -> None:
         self.waiting.pop(0)(error)
+
+
+class FakeTransactions:
+    """A coordinator of transactions without a log: what each id has open, and what it is asked.
+
+    While `holding`, answers wait until `let_go`.
+    """
+
+    def __init__(self) -> None:
+        self.producers: dict[str, tuple[int, int]] = {}
+        self.open: dict[str, set[TopicPartition]] = {}
+        self.refuses = ErrorCode.NONE
+        """Everything, with this error."""
+        self.asked: list[tuple[str, list[TopicPartition], bool]] = []
+        self.holding = False
+        self._held: list[Callable[[], None]] = []
+
+    def find(self, key: str) -> BrokerInfo:
+        return BrokerInfo(id=1, endpoints=())
+
+    def begin(self, name: str, producer_id: int, epoch: int, *partitions: TopicPartition) -> None:
+        self.producers[name] = producer_id, epoch
+        self.open[name] = set(partitions)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        verify_only: bool,
+        version: int,
+        done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
+    ) -> None:
+        assert version == (0 if verify_only else 2)
+        self.asked.append((transactional_id, list(partitions), verify_only))
+        codes = {tp: self._code(transactional_id, producer_id, epoch, tp, verify_only) for tp in partitions}
+        if self.holding:
+            self._held.append(partial(done, codes))
+        else:
+            done(codes)
+
+    def let_go(self) -> None:
+        held, self._held = self._held, []
+        for answer in held:
+            answer()
+
+    def _code(self, name: str, producer_id: int, epoch: int, tp: TopicPartition, verify_only: bool) -> ErrorCode:
+        known = self.producers.get(name)
+        if self.refuses:
+            return self.refuses
+        if known is None or known[0] != producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if known[1] != epoch:
+            return ErrorCode.PRODUCER_FENCED
+        if not verify_only:
+            self.open[name].add(tp)
+        return ErrorCode.NONE if tp in self.open[name] else ErrorCode.TRANSACTION_ABORTABLE

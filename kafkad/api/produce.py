@@ -1,5 +1,8 @@
 """Produce: versions 3 to 13.
 
+A batch of a transaction is appended where that is open already, or where its coordinator says that it may begin: one
+question for all such partitions of a request, before anything is appended.
+
 Three ways, fastest first. *Repeated*: a request for one partition that its peer has sent before is recognised by
 `api/produce_repeat`. *Direct*: anything else that can be appended on the spot. *Slow*: a batch that must be opened
 first (compacted topics, another codec) goes through a worker process, and the reply comes later. With acks=all a reply
@@ -14,12 +17,14 @@ import struct
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Final
 
-from kafkad.api.answering import reply_later
+from kafkad.api.answering import close_for_internal_error, reply_later
 from kafkad.api.commits import Commit, Commits
 from kafkad.api.peer import Peer
 from kafkad.api.produce_repeat import LONGEST_KNOWN, RepeatedProduce
 from kafkad.api.produce_work import Outcome, Work, after, within
 from kafkad.api.routes import PRODUCE
+from kafkad.api.transaction import Transaction, is_transactional
+from kafkad.api.verifier import Claim, Verdict, Verifier
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.producers import DuplicateBatch
@@ -42,7 +47,7 @@ from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.timers import Timers
-from kafkad.turns import Jobs, Pieces
+from kafkad.turns import Jobs, Pieces, Turns
 from kafkad.wire.frames import read_request_header
 from kafkad.wire.produce import (
     Answer,
@@ -54,7 +59,16 @@ from kafkad.wire.produce import (
     pack_response,
     read_produce,
 )
-from kafkad.wire.records import ATTRIBUTES, BATCH_HEADER, HEADER_SIZE, LAST_OFFSET_DELTA, TRANSACTIONAL, Header
+from kafkad.wire.records import (
+    ATTRIBUTES,
+    BATCH_HEADER,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA,
+    MAGIC,
+    PRODUCER_AT,
+    TRANSACTIONAL,
+    Header,
+)
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +78,7 @@ IsTrue = Callable[[memoryview, int, int, Header], bool]
 
 _I32 = struct.Struct(">i")
 _BASE_OFFSET = struct.Struct(">q")
+_PRODUCER = struct.Struct(">qh")
 _LARGE_REQUEST: Final = 4 * 1024
 _MANY_PARTITIONS: Final = 500
 _PIECE: Final = 50
@@ -79,6 +94,9 @@ _WITH_START_OFFSET = frozenset(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     }
 )
+_TOLD_WHY = frozenset(
+    {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTION_ABORTABLE}
+)
 _ADMIN_CLIENT = "__admin_client"
 _QUICK_UNTIL = 512 * 1024
 """From this position in a request on, batches take the general path: those before took the event loop long enough."""
@@ -93,7 +111,11 @@ class ProduceApi:
         slow_path: SlowPath,
         probe: RequestProbe,
         jobs: Jobs,
+        verifier: Verifier,
     ) -> None:
+        self.verifies = True
+        """`transaction.partition.verification.enable`"""
+        self._verifier = verifier
         self._replicas = replicas
         self._clock = clock
         self._slow_path = slow_path
@@ -113,15 +135,26 @@ class ProduceApi:
         return None if self._tasks else self._commits.oldest
 
     def append_ordinary(
-        self, partition: Partition, acks: int, view: memoryview, at: int, end: int, version: int, is_true: IsTrue
+        self,
+        partition: Partition,
+        acks: int,
+        view: memoryview,
+        at: int,
+        end: int,
+        version: int,
+        is_true: IsTrue,
+        unusual: int = TRANSACTIONAL,
     ) -> int:
-        """HOT. The base offset of an ordinary batch, appended; -1 for what `_outcome` has to look at, nothing done."""
+        """HOT. The base offset of an ordinary batch, appended; -1 for what `_outcome` has to look at, nothing done.
+
+        `unusual` are attributes that no ordinary batch has.
+        """
         if not partition.appends_as_is or end - at < HEADER_SIZE:
             return -1
         if acks == _ACKS_ALL and not partition.enough_in_sync:
             return -1
         header = BATCH_HEADER.unpack_from(view, at)
-        if header[ATTRIBUTES] & TRANSACTIONAL:
+        if header[ATTRIBUTES] & unusual:
             return -1
         try:
             check_batch(view, at, end, header, partition.log.config, version)
@@ -134,12 +167,34 @@ class ProduceApi:
         except (DuplicateBatch, KafkaError):
             return -1
 
+    def append_in_transaction(
+        self, partition: Partition, acks: int, view: memoryview, at: int, end: int, version: int, is_true: IsTrue
+    ) -> int:
+        """HOT. The same for a batch of a transaction that is open there."""
+        if end - at < HEADER_SIZE:
+            return -1
+        producer_id, epoch = _PRODUCER.unpack_from(view, at + PRODUCER_AT)
+        if not partition.log.producers.is_open(producer_id, epoch):
+            return -1
+        return self.append_ordinary(partition, acks, view, at, end, version, is_true, 0)
+
     def serve(
         self, connection: Connection, frame: memoryview, version: int, correlation_id: int
     ) -> Reply | DeferredReply | Pending | None:
         header, body_at = read_request_header(frame, 0)
         request = read_produce(frame, body_at, version)
         work = Work(request, version, correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)
+        if request.transactional_id is not None:
+            claim = self._claimed(work, request.transactional_id, frame)
+            if claim is not None and (asked := self._verify(work, claim)) is not None:
+                self._begin(asyncio.ensure_future(self._when_verified(connection, work, connection.own(frame), asked)))
+                return PENDING
+        return self._append_all(connection, work, frame)
+
+    def _append_all(
+        self, connection: Connection, work: Work, frame: memoryview
+    ) -> Reply | DeferredReply | Pending | None:
+        request = work.request
         if len(frame) > _LARGE_REQUEST and sum(len(topic.partitions) for topic in request.topics) > _MANY_PARTITIONS:
             return self._in_pieces(connection, work, connection.own(frame))
         for topic in request.topics:
@@ -154,6 +209,55 @@ class ProduceApi:
             if work.commit is None
             else self._when_committed(connection, work.commit, work)
         )
+
+    def _claimed(self, work: Work, transactional_id: str, frame: memoryview) -> Claim | None:
+        """What the coordinator of this transaction has to be asked, if anything."""
+        transaction = work.transaction = Transaction(transactional_id, work.version)
+        now_ms = self._clock.now_ms()
+        for topic in work.request.topics:
+            for index, at, end in topic.partitions:
+                if end - at < HEADER_SIZE:
+                    continue
+                header = BATCH_HEADER.unpack_from(frame, at)
+                if header[MAGIC] != 2 or not is_transactional(header):
+                    continue
+                try:
+                    partition = self._find(work, topic, index)
+                except KafkaError:
+                    transaction.meets(None, header, now_ms)
+                else:
+                    transaction.meets(partition, header, now_ms)
+        if transaction.adds or self.verifies:
+            return transaction.claim()
+        transaction.trusted()
+        return None
+
+    def _verify(self, work: Work, claim: Claim) -> asyncio.Future[None] | None:
+        """None if the answer was there at once."""
+        transaction = work.transaction
+        assert transaction is not None
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def told(verdict: Verdict) -> None:
+            transaction.told(verdict)
+            answered.set_result(None)
+
+        self._verifier.ask(claim, told)
+        return None if answered.done() else answered
+
+    async def _when_verified(
+        self, connection: Connection, work: Work, frame: memoryview, asked: asyncio.Future[None]
+    ) -> None:
+        await asked
+        turns = Turns()
+        try:
+            for topic in work.request.topics:
+                for at in range(0, len(topic.partitions), _PIECE):
+                    self._append_topic(work, topic._replace(partitions=topic.partitions[at : at + _PIECE]), frame)
+                    await turns.give_way()
+            await self._finish(connection, work)
+        except Exception:
+            close_for_internal_error(connection, "Produce")
 
     def _begin(self, task: asyncio.Future[None]) -> None:
         self._tasks.add(task)
@@ -178,14 +282,15 @@ class ProduceApi:
         """HOT. Append at once what can be; the rest goes the long way, partition by partition."""
         version, acks, packed = work.version, work.request.acks, work.packed
         held = self._writable(work, topic)
+        unusual = TRANSACTIONAL if work.transaction is None else 0
         pack = _SUCCESS[version].pack
         for data in topic.partitions:
             index, at, end = data
             partition = held.get(index)
-            if partition is None or at >= _QUICK_UNTIL:
+            if partition is None or at >= _QUICK_UNTIL or not (unusual or _belongs(work, partition, frame, at, end)):
                 base = -1
             else:
-                base = self.append_ordinary(partition, acks, frame, at, end, version, is_plain_truth)
+                base = self.append_ordinary(partition, acks, frame, at, end, version, is_plain_truth, unusual)
             if partition is not None and base >= 0:
                 if acks == _ACKS_ALL and not partition.commits_at_once:
                     self._wait_for(work, len(packed), partition, partition.log.end_offset)
@@ -245,10 +350,6 @@ class ProduceApi:
         config = partition.log.config
         header = unpack_header(frame, at, end, work.version)
         check_batch(frame, at, end, header, config, work.version)
-        if header[ATTRIBUTES] & TRANSACTIONAL:
-            raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE, f"no transaction is open for {partition.tp}: this broker has none yet"
-            )
         batch = frame[at:end]
         wanted = demands(config, partition.tp, self._clock.now_ms())
         outcome = rebuild_quickly(batch, wanted) if quick_enough(header, config) and work.affords(header) else None
@@ -263,6 +364,8 @@ class ProduceApi:
         now_ms = self._clock.now_ms()
         size = len(batch)
         header = stamp(batch, 0, size, BATCH_HEADER.unpack_from(batch), config, now_ms)
+        if is_transactional(header):
+            _check_belongs(work, partition, header)
         append_time = now_ms if config.stamps_append_time else -1
         try:
             base = partition.append(batch, 0, size, header)
@@ -282,6 +385,8 @@ class ProduceApi:
             self._replicas.directory_failed(error)
         if isinstance(error, RefusedRecords):
             return Answer(index, error.code, message=error.message, record_errors=error.record_errors)
+        if error.code in _TOLD_WHY:
+            return Answer(index, error.code, message=error.message)
         return Answer(index, error.code)
 
     # -- requests that wait ----------------------------------------------------------------------------------------
@@ -378,3 +483,21 @@ class ProduceApi:
                 repeated = RepeatedProduce(self, connection, version)
             if repeated.remember(frame, request, partition):
                 peer.prepare(PRODUCE, repeated, name)
+
+
+def _belongs(work: Work, partition: Partition, frame: memoryview, at: int, end: int) -> bool:
+    """HOT. True for a batch that the request's transaction takes, and for one of no transaction."""
+    if work.transaction is None or end - at < HEADER_SIZE:
+        return False
+    header = BATCH_HEADER.unpack_from(frame, at)
+    return not is_transactional(header) or work.transaction.refusal(partition, header) is None
+
+
+def _check_belongs(work: Work, partition: Partition, header: Header) -> None:
+    if work.transaction is None:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a batch of a transaction, and no transactional id"
+        )
+    refusal = work.transaction.refusal(partition, header)
+    if refusal is not None:
+        raise refusal

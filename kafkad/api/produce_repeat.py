@@ -18,6 +18,7 @@ from kafkad.net.reply import Reply
 from kafkad.replica.partition import Partition
 from kafkad.wire.primitives import get_uvarint
 from kafkad.wire.produce import FIRST_FLEXIBLE, ProduceFrame, Template
+from kafkad.wire.records import Header
 
 if TYPE_CHECKING:
     from kafkad.api.produce import ProduceApi
@@ -33,16 +34,23 @@ _FIRST_WITH_START_OFFSET: Final = 5
 _ACKS_ALL, _ACKS_NONE = -1, 0
 
 
+Append = Callable[[Partition, int, memoryview, int, int, int, Callable[[memoryview, int, int, Header], bool]], int]
+"""Appends an ordinary batch; -1 for what is not."""
+
+
 class Target:
     """The target of a repeated request, and the response to it."""
 
-    __slots__ = ("acks", "fill", "partition", "request")
+    __slots__ = ("acks", "append", "fill", "partition", "request")
 
-    def __init__(self, partition: Partition, request: ProduceFrame, fill: Callable[[int, int, int], bytes]) -> None:
+    def __init__(
+        self, partition: Partition, request: ProduceFrame, fill: Callable[[int, int, int], bytes], append: Append
+    ) -> None:
         self.partition = partition
         self.request = request
         self.acks = request.acks
         self.fill = fill
+        self.append = append
 
 
 class RepeatedProduce:
@@ -68,7 +76,9 @@ class RepeatedProduce:
             self._targets.clear()
         template = Template(request, self.version)
         fill = template.fill if self.version >= _FIRST_WITH_START_OFFSET else template.fill_v2
-        self._targets[repeats] = Target(partition, request, fill)
+        api = self._api
+        append = api.append_ordinary if request.transactional_id is None else api.append_in_transaction
+        self._targets[repeats] = Target(partition, request, fill, append)
         return True
 
     def answer(self, view: memoryview, at: int, end: int) -> Reply | DeferredReply | None:
@@ -88,7 +98,7 @@ class RepeatedProduce:
         if batch_at + length != end:
             return None
         partition, acks = target.partition, target.acks
-        base = self._api.append_ordinary(partition, acks, view, batch_at, end, version, is_truth)
+        base = target.append(partition, acks, view, batch_at, end, version, is_truth)
         if base < 0:
             return None
         if acks == _ACKS_NONE:

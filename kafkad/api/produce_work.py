@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from kafkad.api.commits import Commit
+from kafkad.api.transaction import Transaction
 from kafkad.wire.produce import Answer, ProduceFrame, pack_answer
 from kafkad.wire.records import ATTRIBUTES, CODEC_MASK, RECORD_COUNT, Header
 
@@ -31,6 +32,7 @@ class Work:
         "failed",
         "packed",
         "request",
+        "transaction",
         "version",
         "waiting",
     )
@@ -45,6 +47,7 @@ class Work:
         self.commit: Commit | None = None
         """The coroutine that its answers have to wait for, if any."""
         self.failed = False
+        self.transaction: Transaction | None = None
         self._left = _MOST_RECORDS
 
     def affords(self, header: Header) -> bool:

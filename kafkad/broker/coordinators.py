@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from kafkad.api.audit import note_change
 from kafkad.clock import Clock
@@ -18,7 +18,8 @@ from kafkad.group.expiry import OffsetExpiry
 from kafkad.group.machine import GroupMachine
 from kafkad.group.stored import StoredOffsets
 from kafkad.meta.store import MetaStore
-from kafkad.names import GROUPS_TOPIC
+from kafkad.model import BrokerInfo
+from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.markers import Markers
 from kafkad.shard import Coordination, Shard
@@ -28,6 +29,26 @@ from kafkad.timers import Timers
 log = logging.getLogger(__name__)
 
 _CREATION_TIMEOUT_MS = 5_000
+
+
+class _NoTransactions:
+    """Until there is a coordinator of them."""
+
+    def find(self, key: str) -> BrokerInfo:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates the transactions of {key}")
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        verify_only: bool,
+        version: int,
+        done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
+    ) -> None:
+        done(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
 class Coordinators:
@@ -62,6 +83,7 @@ class Coordinators:
         self.stored_offsets = StoredOffsets(store, offsets.max_metadata_size)
         self._expiry = OffsetExpiry(self.groups, self.offsets, clock, timers)
         replicas.on_topics_deleted.append(self._expiry.topics_deleted)
+        self.transactions = _NoTransactions()
         self.markers = Markers(replicas, clock, {GROUPS_TOPIC: self.groups.end_transaction})
 
     def start(self) -> None:

@@ -23,6 +23,7 @@ from kafkad.api.fetch import FetchApi
 from kafkad.api.fetch_session import FetchSessions
 from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import BETWEEN_BROKERS, FETCH, PRODUCE, ROUTES
+from kafkad.api.verifier import Verifier
 from kafkad.broker import metering
 from kafkad.broker.controlled_shutdown import ControlledShutdown
 from kafkad.broker.coordinators import Coordinators
@@ -157,6 +158,7 @@ class Parts:
     moves: ReplicaMoves
     coordinators: Coordinators
     slow_path: SlowPath
+    verifier: Verifier
     produce: ProduceApi
     fetch: FetchApi
     probes: dict[int, RequestProbe]
@@ -204,6 +206,7 @@ class Parts:
     async def stop_taking(self) -> None:
         """Takes no more connections and coordinates nothing more; what was asked may still be answered."""
         self.platform.server.stop_accepting()
+        await self.verifier.stop()
         await self.coordinators.stop()
 
     @property
@@ -239,6 +242,7 @@ class Parts:
         config = settings.config
         self.context.config = config
         self.fetch.max_bytes = config.int("fetch.max.bytes")
+        self.produce.verifies = config.bool("transaction.partition.verification.enable")
         self.platform.server.apply(settings.limits())
         self.platform.logs.expire_producers_after(config.int("producer.id.expiration.ms"))
         self.cleaner.settings_changed()
@@ -309,7 +313,15 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
     )
     slow_path, jobs = SlowPath(), Jobs(platform.server.lane)
     probes = {route.key: RequestProbe(route.name) for route in (*ROUTES, *between_brokers)}
-    produce = ProduceApi(replicas, platform.clock, platform.timers, slow_path, probes[PRODUCE], jobs)
+    verifier = Verifier(
+        coordinators.transactions,
+        loaded.broker_id,
+        platform.links,
+        platform.clock,
+        lambda: settings.config.int("request.timeout.ms"),
+    )
+    produce = ProduceApi(replicas, platform.clock, platform.timers, slow_path, probes[PRODUCE], jobs, verifier)
+    produce.verifies = settings.config.bool("transaction.partition.verification.enable")
     fetch = _fetch(platform, settings, replicas, probes[FETCH], jobs)
     parts = Parts(
         platform=platform,
@@ -324,6 +336,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         moves=moves,
         coordinators=coordinators,
         slow_path=slow_path,
+        verifier=verifier,
         produce=produce,
         fetch=fetch,
         probes=probes,

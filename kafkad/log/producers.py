@@ -124,6 +124,22 @@ class Producer:
         return next(self.kept_batches(), None)
 
 
+class Verification:
+    """A question to the coordinator of a transaction that is not open here: does it go on, and with this partition?
+
+    The answer holds while `ProducerStates` has the question. An end of the producer's transaction takes it away, and so
+    does the first batch, which opens the transaction here.
+    """
+
+    __slots__ = ("epoch", "lowest_sequence", "since_ms")
+
+    def __init__(self, epoch: int, sequence: int, now_ms: int) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = sequence
+        """What comes behind it has to wait: it may be that only this was not let in yet."""
+        self.since_ms = now_ms
+
+
 class ProducerDescription(NamedTuple):
     """One row of DescribeProducers."""
 
@@ -141,7 +157,15 @@ class ProducerStates:
     Not thread-safe, owned by the log. `expiration_ms` is `producer.id.expiration.ms`.
     """
 
-    __slots__ = ("_knows_all", "_ongoing", "_producers", "_undecided", "expiration_ms", "snapshots")
+    __slots__ = (
+        "_knows_all",
+        "_ongoing",
+        "_producers",
+        "_undecided",
+        "_verifications",
+        "expiration_ms",
+        "snapshots",
+    )
 
     def __init__(self, snapshots: Snapshots, *, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
         self.snapshots = snapshots
@@ -149,6 +173,7 @@ class ProducerStates:
         self._producers: dict[int, Producer] = {}
         self._ongoing: dict[int, int] = {}  # first offset -> producer id, in order of offsets
         self._undecided: dict[int, int] = {}  # first -> last offset of ended transactions above the high watermark
+        self._verifications: dict[int, Verification] = {}  # by producer id
         self._knows_all = False
 
     def __len__(self) -> int:
@@ -174,6 +199,8 @@ class ProducerStates:
     def _check_thoroughly(
         self, producer: Producer | None, header: Header, marker: ControlRecord | None, origin: Origin
     ) -> None:
+        if self._verifications and origin is Origin.CLIENT:
+            self._check_nothing_held(header)
         if producer is None:
             if header[BASE_SEQUENCE] > 0 and self._knows_all:
                 raise self._refusal(header, "its first batches are missing from this partition")
@@ -208,11 +235,12 @@ class ProducerStates:
 
     def _check_epoch(self, producer: Producer, header: Header) -> None:
         if header[PRODUCER_EPOCH] < producer.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"epoch {header[PRODUCER_EPOCH]} of producer {header[PRODUCER_ID]} is older than {producer.epoch}, "
-                "the last one seen",
-            )
+            raise _old_epoch(header[PRODUCER_ID], header[PRODUCER_EPOCH], producer)
+
+    def _check_nothing_held(self, header: Header) -> None:
+        verification = self._verifications.get(header[PRODUCER_ID])
+        if verification is not None and header[BASE_SEQUENCE] > verification.lowest_sequence:
+            raise self._refusal(header, f"{verification.lowest_sequence} was not let in yet")
 
     def _check_sequence(self, producer: Producer, header: Header) -> None:
         if header[PRODUCER_EPOCH] != producer.epoch:
@@ -254,6 +282,8 @@ class ProducerStates:
         if attributes & TRANSACTIONAL and producer.txn_start < 0:
             producer.txn_start = base_offset
             self._ongoing[base_offset] = header[PRODUCER_ID]
+            if self._verifications:
+                self._verifications.pop(header[PRODUCER_ID], None)
         return None
 
     def _end_transaction(
@@ -289,6 +319,39 @@ class ProducerStates:
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"a marker with epoch {epoch} of producer {producer_id}, with which its transaction is still open",
             )
+
+    def ended(self, producer_id: int, epoch: int, version: int) -> None:
+        """A marker was written. What a coordinator was asked before is out of date, unless its transaction has an epoch
+        of its own, which only begins with that marker."""
+        verification = self._verifications.get(producer_id)
+        if verification is not None and (version < _EPOCHS_PER_TRANSACTION or verification.epoch != epoch):
+            del self._verifications[producer_id]
+
+    def knows(self, producer_id: int) -> bool:
+        return producer_id in self._producers
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """INVALID_PRODUCER_EPOCH if the producer has had a later one."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise _old_epoch(producer_id, epoch, producer)
+
+    def verify(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Verification:
+        """Its coordinator is about to be asked whether a batch with this sequence may open a transaction."""
+        verification = self._verifications.get(producer_id)
+        if verification is None or verification.epoch != epoch:
+            verification = self._verifications[producer_id] = Verification(epoch, sequence, now_ms)
+        verification.lowest_sequence = min(verification.lowest_sequence, sequence)
+        return verification
+
+    def is_verified(self, producer_id: int, verification: Verification) -> bool:
+        """True if the answer to this question still counts."""
+        return self._verifications.get(producer_id) is verification
+
+    def forget_verification(self, producer_id: int, verification: Verification) -> None:
+        """The coordinator has refused for good."""
+        if self.is_verified(producer_id, verification):
+            del self._verifications[producer_id]
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The start of the first transaction that is open or ends at or above the high watermark."""
@@ -349,6 +412,9 @@ class ProducerStates:
         gone = [pid for pid, p in self._producers.items() if self._expired(p.txn_start, p.timestamp, now_ms)]
         for producer_id in gone:
             del self._producers[producer_id]
+        asked = self._verifications
+        for producer_id in [pid for pid, each in asked.items() if self._expired(NONE, each.since_ms, now_ms)]:
+            del asked[producer_id]
         if gone:
             self._knows_all = False
         return len(gone)
@@ -366,6 +432,7 @@ class ProducerStates:
         self._producers = {}
         self._ongoing = {}
         self._undecided = {}
+        self._verifications = {}
 
     def _load(self, entries: Iterable[ProducerEntry]) -> None:
         for entry in entries:
@@ -380,6 +447,13 @@ class ProducerStates:
                 self._ongoing[entry.txn_start] = entry.producer_id
         if len(self._ongoing) > 1:
             self._ongoing = dict(sorted(self._ongoing.items()))
+
+
+def _old_epoch(producer_id: int, epoch: int, producer: Producer) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"epoch {epoch} of producer {producer_id} is older than {producer.epoch}, the last one seen",
+    )
 
 
 def _raise_if_duplicate(producer: Producer, header: Header) -> None:

@@ -95,7 +95,7 @@ def read_produce(frame: memoryview, at: int, version: int) -> ProduceFrame:
         repeats = first_index_end
     if flexible:
         skip_tags(frame, at)
-    if count != 1 or len(topics[0].partitions) != 1 or transactional_id is not None:
+    if count != 1 or len(topics[0].partitions) != 1:
         repeats = 0
     return ProduceFrame(transactional_id, acks, timeout_ms, echo, topics, repeats)
 

@@ -14,6 +14,7 @@ from kafkad.api.fetch_session import FetchSessions
 from kafkad.api.peer import Peer
 from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import FETCH, PRODUCE, ROUTES
+from kafkad.api.verifier import Verifier
 from kafkad.clock import SystemClock
 from kafkad.log.recompress import SlowPath
 from kafkad.metrics import RequestProbe
@@ -24,6 +25,7 @@ from kafkad.turns import Jobs, Lane
 from kafkad.wire.apis import response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.schema import decode
+from tests.fakes import FakeTransactions
 from tests.one_broker import OneBroker
 
 _CORRELATION_ID = 77
@@ -70,11 +72,15 @@ class Frames:
         self.probes = {route.key: RequestProbe(route.name) for route in ROUTES}
         self.slow_path = SlowPath()
         clock = SystemClock()
-        produce = ProduceApi(broker.replicas, clock, broker.timers, self.slow_path, self.probes[PRODUCE], jobs())
+        self.transactions = FakeTransactions()
+        verifier = Verifier(self.transactions, 1, None, clock, lambda: 1_000)
+        self.produce = ProduceApi(
+            *(broker.replicas, clock, broker.timers, self.slow_path, self.probes[PRODUCE], jobs(), verifier)
+        )
         self.fetch = FetchApi(broker.replicas, FetchSessions(10, 120_000, Random(1)), clock, self.probes[FETCH], jobs())
         self.dispatcher = Dispatcher(
             broker.context,
-            produce,
+            self.produce,
             self.fetch,
             self.probes,
             jobs(),

@@ -131,7 +131,7 @@ def test_what_a_client_must_not_send_is_refused(frames: Frames) -> None:
     large = batch([Record(0, 0, None, bytes(2000))])
     assert produce(frames, large).error_code == ErrorCode.MESSAGE_TOO_LARGE
     transactional = batch(transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
-    assert produce(frames, transactional).error_code == ErrorCode.INVALID_TXN_STATE
+    assert produce(frames, transactional).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     zstd = batch(codec=Codec.ZSTD)
     assert produce(frames, zstd, 6).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert produce(frames, zstd, 7).error_code == ErrorCode.NONE

@@ -364,6 +364,5 @@ SETTINGS: tuple[Setting, ...] = (
         LOW,
         "Whether a transactional write must belong to a transaction that knows its partition.",
         dynamic=CLUSTER_WIDE,
-        unused=TRANSACTIONS,
     ),
 )

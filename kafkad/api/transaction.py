@@ -1,0 +1,125 @@
+"""The transaction that one Produce request belongs to: where its batches may be appended, and why not elsewhere."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkad.api.verifier import Claim, Verdict
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.producers import Verification
+from kafkad.names import TopicPartition
+from kafkad.replica.partition import Partition
+from kafkad.wire.records import (
+    ATTRIBUTES,
+    BASE_SEQUENCE,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    TRANSACTIONAL,
+    Header,
+)
+
+FIRST_ADDING: Final = 12
+"""The version of Produce that adds its partitions to the transaction (KIP-890)."""
+FIRST_ABORTABLE: Final = 11
+"""The version of Produce whose clients know TRANSACTION_ABORTABLE."""
+_PASSING = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS})
+"""The client sends the same batch again."""
+
+
+def is_transactional(header: Header) -> bool:
+    """Kafka takes a batch that names no producer for a plain one, whatever its flag says."""
+    return bool(header[ATTRIBUTES] & TRANSACTIONAL) and header[PRODUCER_ID] >= 0
+
+
+class Transaction:
+    """Made for one request. First it `meets` all batches, then what its `claim` was answered is `told`; after that
+    `refusal` says of each batch whether it may be appended."""
+
+    __slots__ = ("_asked", "_conflict", "_epoch", "_id", "_producer_id", "_refused", "_verified", "_version")
+
+    def __init__(self, transactional_id: str, version: int) -> None:
+        self._id = transactional_id
+        self._version = version
+        self._producer_id = self._epoch = -1
+        self._asked: dict[TopicPartition, tuple[Partition, Verification]] = {}
+        self._verified: dict[TopicPartition, Verification] = {}
+        self._refused: dict[TopicPartition, KafkaError] = {}
+        self._conflict: KafkaError | None = None
+
+    @property
+    def adds(self) -> bool:
+        return self._version >= FIRST_ADDING
+
+    def meets(self, partition: Partition | None, header: Header, now_ms: int) -> None:
+        """A batch, and where it is to go, if that can be written to."""
+        producer_id, epoch = header[PRODUCER_ID], header[PRODUCER_EPOCH]
+        if self._producer_id < 0:
+            self._producer_id, self._epoch = producer_id, epoch
+        elif producer_id != self._producer_id:
+            self._conflict = KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, "one transaction, and batches of several producers"
+            )
+        if partition is None or partition.log.producers.is_open(producer_id, epoch):
+            return
+        try:
+            verification = self._begun(partition, header, now_ms)
+        except KafkaError as error:
+            self._refused[partition.tp] = error
+        else:
+            self._asked[partition.tp] = partition, verification
+
+    def _begun(self, partition: Partition, header: Header, now_ms: int) -> Verification:
+        producers = partition.log.producers
+        producer_id, epoch, sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
+        producers.check_epoch(producer_id, epoch)
+        if epoch != self._epoch:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, "one transaction, and batches of several epochs")
+        if self.adds and sequence > 0 and not producers.knows(producer_id):
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"sequence {sequence} of producer {producer_id}, whose transaction begins here with 0",
+            )
+        return producers.verify(producer_id, epoch, sequence, now_ms)
+
+    def claim(self) -> Claim | None:
+        """What the coordinator has to be asked, if anything."""
+        if self._conflict is not None or not self._asked:
+            return None
+        return Claim(
+            self._id,
+            self._producer_id,
+            self._epoch,
+            list(self._asked),
+            adds=self.adds,
+            knows_abortable=self._version >= FIRST_ABORTABLE,
+        )
+
+    def told(self, verdict: Verdict) -> None:
+        for tp, (partition, verification) in self._asked.items():
+            code = verdict[tp]
+            if code is ErrorCode.NONE:
+                self._verified[tp] = verification
+                continue
+            self._refused[tp] = KafkaError(code, f"the coordinator of {self._id!r} does not have {tp} in a transaction")
+            if code not in _PASSING:
+                partition.log.producers.forget_verification(self._producer_id, verification)
+
+    def trusted(self) -> None:
+        """Nobody is asked."""
+        self._verified = {tp: verification for tp, (_, verification) in self._asked.items()}
+
+    def refusal(self, partition: Partition, header: Header) -> KafkaError | None:
+        """HOT. The reason why this batch must not be appended."""
+        if self._conflict is not None:
+            return self._conflict
+        producers, tp = partition.log.producers, partition.tp
+        if producers.is_open(header[PRODUCER_ID], header[PRODUCER_EPOCH]):
+            return None
+        if tp in self._refused:
+            return self._refused[tp]
+        verification = self._verified.get(tp)
+        if verification is not None and producers.is_verified(header[PRODUCER_ID], verification):
+            return None
+        return KafkaError(
+            ErrorCode.INVALID_TXN_STATE, f"the transaction of producer {header[PRODUCER_ID]} ended before it had {tp}"
+        )

@@ -1,0 +1,190 @@
+"""Asks the coordinator of a transaction whether it goes on, and whether a partition belongs to it (KIP-890).
+
+Without that a batch that comes late, after its transaction has ended, would open one that nobody ever ends. New clients
+do not add partitions themselves: for them the same question adds what is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kafkad.clock import Clock
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.metrics import Family, counters, gauges
+from kafkad.model import BrokerInfo
+from kafkad.names import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkad.net.client import Link
+    from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+
+ADDING = 2
+"""The transaction version of clients for which partitions are added (KIP-890)."""
+
+Verdict = Mapping[TopicPartition, ErrorCode]
+OnVerdict = Callable[[Verdict], None]
+
+
+class Coordinator(Protocol):
+    """Of transactions."""
+
+    def find(self, key: str) -> BrokerInfo:
+        """The broker that coordinates the transactional id; KafkaError if there is none."""
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        verify_only: bool,
+        version: int,
+        done: OnVerdict,
+    ) -> None:
+        """On this broker. `done` is called at once, if nothing has to be waited for."""
+
+
+class Claim(NamedTuple):
+    """What a client says by writing to these partitions. `knows_abortable`: it knows TRANSACTION_ABORTABLE."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    partitions: Sequence[TopicPartition]
+    adds: bool
+    knows_abortable: bool
+
+
+class Verifier:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        broker_id: int,
+        connect: Callable[[BrokerInfo], Link] | None,
+        clock: Clock,
+        timeout_ms: Callable[[], int],
+    ) -> None:
+        self._coordinator = coordinator
+        self._broker_id = broker_id
+        self._connect = connect
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._links: dict[BrokerInfo, Link] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asked = self._failed = 0
+        self._total_ms = 0.0
+
+    def ask(self, claim: Claim, done: OnVerdict) -> None:
+        """`done` is told the error of each partition as the client is to see it: before this returns, where the
+        coordinator is here and has nothing to wait for."""
+        begun_ms = self._clock.monotonic_ms()
+        self._asked += 1
+
+        def told(verdict: Verdict) -> None:
+            self._total_ms += self._clock.monotonic_ms() - begun_ms
+            codes = {tp: _as_client_sees_it(code, claim) for tp, code in verdict.items()}
+            self._failed += any(codes.values())
+            done(codes)
+
+        try:
+            broker = self._coordinator.find(claim.transactional_id)
+        except KafkaError as error:
+            told(dict.fromkeys(claim.partitions, error.code))
+            return
+        if broker.id == self._broker_id or self._connect is None:
+            self._coordinator.add_partitions(
+                *(claim.transactional_id, claim.producer_id, claim.epoch, claim.partitions),
+                verify_only=not claim.adds,
+                version=ADDING if claim.adds else 0,
+                done=told,
+            )
+            return
+        task = asyncio.get_running_loop().create_task(self._ask(broker, claim, told))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, broker: BrokerInfo, claim: Claim, told: OnVerdict) -> None:
+        from kafkad.net.client import LinkError
+
+        try:
+            answer = await self._link(broker).call(_request(claim), timeout_ms=self._timeout_ms())
+        except LinkError:
+            verdict: Verdict = dict.fromkeys(claim.partitions, ErrorCode.NETWORK_EXCEPTION)
+        else:
+            whole = ErrorCode(answer.error_code)
+            verdict = dict.fromkeys(claim.partitions, whole or ErrorCode.UNKNOWN_SERVER_ERROR)
+            verdict |= {
+                TopicPartition(topic.name, one.partition_index): ErrorCode(one.partition_error_code)
+                for transaction in answer.results_by_transaction
+                for topic in transaction.topic_results
+                for one in topic.results_by_partition
+            }
+        told(verdict)
+
+    def _link(self, broker: BrokerInfo) -> Link:
+        """A broker that came back elsewhere gets another."""
+        link = self._links.get(broker)
+        if link is None:
+            assert self._connect is not None
+            for gone in [each for each in self._links if each.id == broker.id]:
+                self._links.pop(gone).close()
+            link = self._links[broker] = self._connect(broker)
+        return link
+
+    async def stop(self) -> None:
+        for link in self._links.values():
+            link.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def collect(self) -> Iterator[Family]:
+        """Under the names that JMX exporters give Kafka's metrics."""
+        prefix = "kafka_server_addpartitionstotxnmanager"
+        yield from counters(prefix, {"verificationfailure": self._failed, "verification": self._asked}, "Questions")
+        average = self._total_ms / max(self._asked, 1)
+        yield from gauges(prefix, {"verificationtimems": average}, "Milliseconds that a question took, on average")
+
+
+_NOT_NOW = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+
+
+def _as_client_sees_it(code: ErrorCode, claim: Claim) -> ErrorCode:
+    """Old clients know neither that they are fenced nor that a transaction can be aborted; what passes is told so that
+    they send the same batch again."""
+    if code in _NOT_NOW or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not claim.adds):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and not claim.knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
+
+
+def _request(claim: Claim) -> AddPartitionsToTxnRequest:
+    from kafkad.wire.messages.add_partitions_to_txn import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnTopic,
+        AddPartitionsToTxnTransaction,
+    )
+
+    topics: dict[str, AddPartitionsToTxnTopic] = {}
+    for topic, index in claim.partitions:
+        topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(index)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=claim.transactional_id,
+        producer_id=claim.producer_id,
+        producer_epoch=claim.epoch,
+        verify_only=not claim.adds,
+        topics=list(topics.values()),
+    )
+    return AddPartitionsToTxnRequest(transactions=[transaction])
