@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kafkad.api.audit import Audit
     from kafkad.api.peer import Peer
     from kafkad.api.routes import Route
+    from kafkad.api.verifier import Verifier
     from kafkad.cluster.configs import DynamicConfigs
     from kafkad.cluster.features import FinalizedFeatures
     from kafkad.cluster.producer_ids import ProducerIds
@@ -57,6 +58,7 @@ class Context:
     offsets: OffsetCommitter
     stored_offsets: StoredOffsets
     markers: Markers
+    verifier: Verifier
     audit: Audit
 
 

@@ -34,6 +34,11 @@ def for_group(operation: Operation) -> Permission:
     return Permission(operation, ResourceType.GROUP, whole=True, field="group_id")
 
 
+def for_transaction(operation: Operation) -> Permission:
+    """On the transactional id that the whole request is about."""
+    return Permission(operation, ResourceType.TRANSACTIONAL_ID, whole=True, field="transactional_id")
+
+
 def for_cluster(operation: Operation) -> Permission:
     return Permission(operation, ResourceType.CLUSTER, whole=True)
 

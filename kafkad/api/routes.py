@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkad.api.permissions import NONE, Permission, for_cluster, for_group
+from kafkad.api.permissions import NONE, Permission, for_cluster, for_group, for_transaction
 from kafkad.security.authorizer import Operation, ResourceType
 
 IN_PLACE = ""
@@ -58,6 +58,7 @@ _AS_BROKER = Permission(Operation.CLUSTER_ACTION, _CLUSTER)
 
 _OF_MEMBERS = (for_group(Operation.READ),)
 _COMMITTING = (for_group(Operation.READ), _READ_TOPIC)
+_COMMITTING_IN_TRANSACTION = (for_transaction(Operation.WRITE), for_group(Operation.READ), _READ_TOPIC)
 _DELETING_OFFSETS = (for_group(Operation.DELETE), _READ_TOPIC)
 _ALTERING_CLUSTER = (for_cluster(Operation.ALTER),)
 _DESCRIBING_CLUSTER = (for_cluster(Operation.DESCRIBE),)
@@ -93,6 +94,7 @@ ROUTES: tuple[Route, ...] = (
     Route(22, "InitProducerId", 0, 5, _BEGINNING_TO_PRODUCE, "kafkad.api.init_producer_id:handle"),
     Route(23, "OffsetForLeaderEpoch", 0, 4, _ASKING_EPOCHS, "kafkad.api.offset_for_leader_epoch:handle", _MANY),
     Route(27, "WriteTxnMarkers", 0, 2, _ENDING_TRANSACTIONS, "kafkad.api.write_txn_markers:handle"),
+    Route(28, "TxnOffsetCommit", 0, 5, _COMMITTING_IN_TRANSACTION, "kafkad.api.txn_offset_commit:handle"),
     Route(32, "DescribeConfigs", 0, 4, _DESCRIBING_CONFIGS, "kafkad.api.describe_configs:handle", _MANY),
     Route(33, "AlterConfigs", 0, 2, _ALTERING_CONFIGS, "kafkad.api.alter_configs:handle"),
     Route(34, "AlterReplicaLogDirs", 0, 2, _ALTERING_CLUSTER, "kafkad.api.alter_replica_log_dirs:handle"),

@@ -283,6 +283,13 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
     coordinators = Coordinators(
         replicas, link, platform.store, config=config, clock=platform.clock, timers=platform.timers
     )
+    verifier = Verifier(
+        coordinators.transactions,
+        loaded.broker_id,
+        platform.links,
+        platform.clock,
+        lambda: settings.config.int("request.timeout.ms"),
+    )
     between_brokers = BETWEEN_BROKERS if platform.links is not None else ()
     context = Context(
         cluster_id=loaded.cluster_id,
@@ -309,17 +316,11 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         offsets=coordinators.offsets,
         stored_offsets=coordinators.stored_offsets,
         markers=coordinators.markers,
+        verifier=verifier,
         audit=Audit(),
     )
     slow_path, jobs = SlowPath(), Jobs(platform.server.lane)
     probes = {route.key: RequestProbe(route.name) for route in (*ROUTES, *between_brokers)}
-    verifier = Verifier(
-        coordinators.transactions,
-        loaded.broker_id,
-        platform.links,
-        platform.clock,
-        lambda: settings.config.int("request.timeout.ms"),
-    )
     produce = ProduceApi(replicas, platform.clock, platform.timers, slow_path, probes[PRODUCE], jobs, verifier)
     produce.verifies = settings.config.bool("transaction.partition.verification.enable")
     fetch = _fetch(platform, settings, replicas, probes[FETCH], jobs)

@@ -19,7 +19,8 @@ from kafkad.group.machine import GroupMachine
 from kafkad.group.offsets import Committed, Position, pack
 from kafkad.group.records import NO_TIMESTAMP, OffsetCommitted, offset_key, offset_value
 from kafkad.metrics import Family, counters
-from kafkad.shard import Coordination, Repeating, Shard
+from kafkad.replica.partition import Partition
+from kafkad.shard import NO_PRODUCER, Coordination, Repeating, Shard, TransactionalProducer
 from kafkad.timers import Timers
 from kafkad.turns import Pieces
 
@@ -112,12 +113,38 @@ class OffsetCommitter:
         self, who: Committer, asked: Sequence[OffsetToCommit], retention_ms: int = DEFAULT_RETENTION
     ) -> Codes | asyncio.Future[Codes]:
         """HOT. The fate of each offset; later, when its write has to be waited for."""
-        group = who.group
         try:
-            shard = self._coordination.shard(group)
+            shard = self._coordination.shard(who.group)
             self.check(shard.machine, who)
         except KafkaError as error:
             return [error.code] * len(asked)
+        return self._write(shard, who.group, asked, retention_ms)
+
+    def commit_in_transaction(
+        self, who: Committer, producer: TransactionalProducer, asked: Sequence[OffsetToCommit]
+    ) -> Codes | asyncio.Future[Codes]:
+        """The same for offsets that count once the producer's transaction commits. That it may write them here has been
+        verified."""
+        try:
+            shard = self._coordination.shard(who.group)
+            _check_transactional(shard.machine, who)
+        except KafkaError as error:
+            return [error.code] * len(asked)
+        return self._write(shard, who.group, asked, DEFAULT_RETENTION, producer)
+
+    def home(self, group: str) -> Partition:
+        """The partition that has the group's offsets; KafkaError unless the group is coordinated here."""
+        return self._coordination.shard(group).partition
+
+    def _write(
+        self,
+        shard: Shard[GroupMachine],
+        group: str,
+        asked: Sequence[OffsetToCommit],
+        retention_ms: int,
+        producer: TransactionalProducer = NO_PRODUCER,
+    ) -> Codes | asyncio.Future[Codes]:
+        """HOT."""
         limit = self.settings.max_metadata_size
         now = self._clock.now_ms()
         expire = NO_TIMESTAMP if retention_ms == DEFAULT_RETENTION else _expires_at(now, retention_ms)
@@ -133,7 +160,7 @@ class OffsetCommitter:
             shard.machine.begin(group)
             return _codes(ErrorCode.NONE, fits)
         writing = Writing()
-        shard.write(records, writing.end, _FIRST_SEQUENCE)
+        shard.write(records, writing.end, _FIRST_SEQUENCE, producer)
         return self._ended(writing.error, fits) if writing.ended else self._wait(group, records, writing, fits)
 
     def standing(self, who: Committer, topic: str, partition: int) -> StandingCommit:
@@ -199,9 +226,8 @@ class OffsetCommitter:
         group = machine.groups.get(who.group)
         if group is not None:
             group.check_commit(who.member_id, who.instance_id, who.generation, self._clock.monotonic_ms())
-        elif who.generation >= 0:
-            known = who.group in machine.offsets
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID if known else ErrorCode.ILLEGAL_GENERATION)
+        else:
+            _check_unknown(machine, who)
 
     def _ended(self, error: KafkaError | None, fits: Sequence[bool]) -> Codes:
         if error is not None:
@@ -286,6 +312,21 @@ class StandingCommit:
         machine.offsets.put(who.group, self._position, pack(offset, leader_epoch, metadata, now))
         committer.probe.committed += 1
         return True
+
+
+def _check_transactional(machine: GroupMachine, who: Committer) -> None:
+    group = machine.groups.get(who.group)
+    if group is not None:
+        group.check_transactional_commit(who.member_id, who.instance_id, who.generation)
+    else:
+        _check_unknown(machine, who)
+
+
+def _check_unknown(machine: GroupMachine, who: Committer) -> None:
+    """A group that is not kept: it has never had members, but may have offsets."""
+    if who.generation >= 0:
+        known = who.group in machine.offsets
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID if known else ErrorCode.ILLEGAL_GENERATION)
 
 
 def _expires_at(now_ms: int, retention_ms: int) -> int:

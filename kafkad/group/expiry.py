@@ -88,13 +88,15 @@ class OffsetExpiry:
         self._run(self.forget_topics(frozenset(topics)))
 
     async def forget_expired(self) -> None:
-        """Not of groups that are just committing."""
+        """Not of groups that are just committing, and not where a transaction is about to commit another."""
         settings, probe = self._committer.settings, self._committer.probe
 
         def choose(machine: GroupMachine, name: str, positions: Sequence[Position]) -> set[Position]:
             if name in self._committer.waiting:
                 return set()
-            found = {position: machine.offsets.committed(name, *position) for position in positions}
+            pending = machine.offsets.pending(name)
+            settled = [position for position in positions if position not in pending] if pending else positions
+            found = {position: machine.offsets.committed(name, *position) for position in settled}
             committed = {position: one for position, one in found.items() if one is not None}
             return expired(machine.groups.get(name), committed, self._clock.now_ms(), settings.retention_ms)
 

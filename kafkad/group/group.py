@@ -184,6 +184,17 @@ class Group:
             raise KafkaError(error)
         self._heard(self._members[member_id], now_ms)
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
+        """The same for offsets of a transaction. They may come from a producer that says nothing of the group (before
+        KIP-447), whatever state that is in, and while members are still being told what they are to read."""
+        if self.state is State.DEAD:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if generation < 0 and (self.state is State.EMPTY or not (member_id or instance_id)):
+            return
+        error = self._current.check(member_id, instance_id, generation)
+        if error is not None:
+            raise KafkaError(error)
+
     # What happens to it
 
     def start(self, now: Moment) -> list[Effect]:

@@ -5,8 +5,8 @@ they are committed, and then applies them. Loading a partition is the same `appl
 what the records mean.
 """
 
-from kafkad.shard.batch import Repeating, TransactionalProducer
+from kafkad.shard.batch import NO_PRODUCER, Repeating, TransactionalProducer
 from kafkad.shard.coordination import Coordination
 from kafkad.shard.shard import Machine, OnEnd, Shard
 
-__all__ = ["Coordination", "Machine", "OnEnd", "Repeating", "Shard", "TransactionalProducer"]
+__all__ = ["NO_PRODUCER", "Coordination", "Machine", "OnEnd", "Repeating", "Shard", "TransactionalProducer"]

@@ -47,6 +47,7 @@ DOCUMENTED = """
     InitProducerId: Write TransactionalId, IdempotentWrite Cluster
     OffsetForLeaderEpoch: ClusterAction Cluster, Describe Topic
     WriteTxnMarkers: ClusterAction Cluster
+    TxnOffsetCommit: Write TransactionalId, Read Group, Read Topic
     DescribeConfigs: DescribeConfigs Cluster, DescribeConfigs Topic
     AlterConfigs: AlterConfigs Cluster, AlterConfigs Topic
     AlterReplicaLogDirs: Alter Cluster
@@ -157,7 +158,7 @@ def test_a_whole_request_is_refused_as_kafka_refuses_it(
     _, at = read_response_header(key, version, expected)
     assert _without_texts(answer) == _without_texts(decode(response_class(key), version, memoryview(expected)[at:]))
     principal, host, *asked = authorizer.asked[0]
-    [permission] = [each for each in BY_KEY[key].permissions if each.whole]
+    permission = next(each for each in BY_KEY[key].permissions if each.whole)
     assert (principal, host) == (ANONYMOUS, frames.connection.host)
     assert asked == [permission.operation, permission.resource, permission.resource_name(message)]
     assert header.api_key == key

@@ -270,3 +270,17 @@ def test_very_many_groups_do_not_hold_up_others(world: Offsets) -> None:
     world.run(scenario())
     assert world.everything() == NOTHING
     assert turns > 3
+
+
+def test_an_offset_does_not_expire_while_a_transaction_is_about_to_commit_another(world: Offsets) -> None:
+    """To forget it would be to forget what the transaction has for it, too."""
+    commit(world, "a")
+    commit(world, "b")
+    world.machine.apply(OffsetCommitted("g", "a", 0, 9, -1, "", 0), 77)
+    world.advance(20 * MINUTE)
+    assert world.expire() == {B}
+    world.machine.end_transaction(77, True)
+    assert [offset.offset for offset in world.fetch(("a", 0))] == [9]
+    world.machine.apply(OffsetCommitted("g", "a", 0, 11, -1, "", 0), 77)
+    world.machine.end_transaction(77, False)
+    assert world.expire() == {A}
