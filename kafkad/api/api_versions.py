@@ -6,15 +6,19 @@ import re
 
 from kafkad.api.context import Context, Request
 from kafkad.api.routes import ROUTES, Route
+from kafkad.cluster.features import LAST_TRANSACTION_VERSION, TRANSACTION_VERSION
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
 _FIRST_WITH_SOFTWARE = 3
+_FIRST_WITH_LEVEL_0 = 4
+"""Before, a feature that is supported from level 0 on is left out: clients may refuse to read it (KIP-1022)."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
@@ -26,12 +30,19 @@ def handle(context: Context, request: Request, message: ApiVersionsRequest) -> A
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text!r} cannot be the name or version of a client")
         request.peer.software = software
     features = context.features
+    levels = {**features.levels, TRANSACTION_VERSION: features.transaction_version}
     return ApiVersionsResponse(
         api_keys=[_range(route) for route in (*ROUTES, *context.between_brokers)],
+        supported_features=[
+            SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=LAST_TRANSACTION_VERSION)
+        ]
+        if request.version >= _FIRST_WITH_LEVEL_0
+        else [],
         finalized_features_epoch=features.epoch,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in features.levels.items()
+            for name, level in levels.items()
+            if level
         ],
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kafkad.replica.markers import Markers
     from kafkad.shard import Coordination
     from kafkad.timers import Timers
+    from kafkad.txn.coordinator import TransactionCoordinator
     from kafkad.upkeep.moves import ReplicaMoves
 
 
@@ -59,6 +61,8 @@ class Context:
     stored_offsets: StoredOffsets
     markers: Markers
     verifier: Verifier
+    transactions: Callable[[], TransactionCoordinator]
+    """Made when it is asked for first."""
     audit: Audit
 
 

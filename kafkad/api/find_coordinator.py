@@ -1,10 +1,13 @@
-"""FindCoordinator, 0 to 6: which broker keeps the state of a group (from 4 on, of many). The first to ask for one makes
-the topic that the state is in."""
+"""FindCoordinator, 0 to 6: which broker keeps the state of a group or a transactional id; from 4 on, of many. The first
+to ask for one makes the topic that the state is in."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.shard import Coordination
 from kafkad.turns import Turns
 from kafkad.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -25,10 +28,13 @@ async def handle(context: Context, request: Request, message: FindCoordinatorReq
     turns = Turns()
     try:
         _check_kind(message.key_type, request.version)
-        await context.group_coordination.prepare()
+        coordination: Coordination[Any] = context.group_coordination
+        if message.key_type == _TRANSACTION:
+            coordination = context.transactions().coordination
+        await coordination.prepare()
         found = []
         for key in keys:
-            found.append(_find(context, request.listener, key))
+            found.append(_find(coordination, request.listener, key))
             await turns.give_way()
     except KafkaError as error:
         found = [_refused(key, error) for key in keys]
@@ -45,19 +51,16 @@ async def handle(context: Context, request: Request, message: FindCoordinatorReq
 
 
 def _check_kind(kind: int, version: int) -> None:
-    if kind == _TRANSACTION:
-        # Not COORDINATOR_NOT_AVAILABLE, on which clients try again: they would until the application gives up on them.
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "this broker does not coordinate transactions")
     if kind == _SHARE and version >= _FIRST_BATCHED:
         known = version >= _FIRST_WITH_SHARE_GROUPS
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE if known else ErrorCode.INVALID_REQUEST)
-    if kind != _GROUP:
+    if kind not in (_GROUP, _TRANSACTION):
         raise KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED)
 
 
-def _find(context: Context, listener: str, key: str) -> Coordinator:
+def _find(coordination: Coordination[Any], listener: str, key: str) -> Coordinator:
     try:
-        broker = context.group_coordination.find(key)
+        broker = coordination.find(key)
     except KafkaError as error:
         return _refused(key, error)
     endpoint = broker.endpoint(listener)

@@ -71,6 +71,10 @@ _FINDING = (_DESCRIBE_GROUP, _DESCRIBE_TRANSACTION)
 _ASKING_EPOCHS = (_DESCRIBE_TOPIC, _AS_BROKER)
 _ALTERING_CONFIGS = (_ALTER_TOPIC_CONFIGS, _ALTER_CLUSTER_CONFIGS)
 _ENDING_TRANSACTIONS = (Permission(Operation.ALTER, _CLUSTER), _AS_BROKER)
+_IN_TRANSACTION = Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, whole=True, field="transactional_id")
+_ADDING_PARTITIONS = (_WRITE_TRANSACTION, _WRITE_TOPIC, _AS_BROKER)
+_ADDING_OFFSETS = (_IN_TRANSACTION, for_group(Operation.READ))
+_DESCRIBING_TRANSACTIONS = (_DESCRIBE_TRANSACTION, _DESCRIBE_TOPIC)
 _ONLY_BROKERS = (for_cluster(Operation.CLUSTER_ACTION),)
 
 ROUTES: tuple[Route, ...] = (
@@ -93,6 +97,9 @@ ROUTES: tuple[Route, ...] = (
     Route(21, "DeleteRecords", 0, 2, (_DELETE_TOPIC,), "kafkad.api.delete_records:handle", _MANY),
     Route(22, "InitProducerId", 0, 5, _BEGINNING_TO_PRODUCE, "kafkad.api.init_producer_id:handle"),
     Route(23, "OffsetForLeaderEpoch", 0, 4, _ASKING_EPOCHS, "kafkad.api.offset_for_leader_epoch:handle", _MANY),
+    Route(24, "AddPartitionsToTxn", 0, 5, _ADDING_PARTITIONS, "kafkad.api.add_partitions_to_txn:handle"),
+    Route(25, "AddOffsetsToTxn", 0, 4, _ADDING_OFFSETS, "kafkad.api.add_offsets_to_txn:handle"),
+    Route(26, "EndTxn", 0, 5, (_IN_TRANSACTION,), "kafkad.api.end_txn:handle"),
     Route(27, "WriteTxnMarkers", 0, 2, _ENDING_TRANSACTIONS, "kafkad.api.write_txn_markers:handle"),
     Route(28, "TxnOffsetCommit", 0, 5, _COMMITTING_IN_TRANSACTION, "kafkad.api.txn_offset_commit:handle"),
     Route(32, "DescribeConfigs", 0, 4, _DESCRIBING_CONFIGS, "kafkad.api.describe_configs:handle", _MANY),
@@ -113,6 +120,8 @@ ROUTES: tuple[Route, ...] = (
     Route(57, "UpdateFeatures", 0, 2, _ALTERING_CLUSTER, "kafkad.api.update_features:handle"),
     Route(60, "DescribeCluster", 0, 2, (_DESCRIBE_CLUSTER,), "kafkad.api.describe_cluster:handle"),
     Route(61, "DescribeProducers", 0, 0, (_READ_TOPIC,), "kafkad.api.describe_producers:handle", _MANY),
+    Route(65, "DescribeTransactions", 0, 0, _DESCRIBING_TRANSACTIONS, "kafkad.api.describe_transactions:handle", _MANY),
+    Route(66, "ListTransactions", 0, 1, (_DESCRIBE_TRANSACTION,), "kafkad.api.list_transactions:handle"),
     Route(74, "ListConfigResources", 0, 1, _LISTING_CONFIGS, "kafkad.api.list_config_resources:handle"),
     Route(75, "DescribeTopicPartitions", 0, 0, (_DESCRIBE_TOPIC,), "kafkad.api.describe_topic_partitions:handle"),
 )

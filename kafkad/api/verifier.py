@@ -61,7 +61,7 @@ class Claim(NamedTuple):
 class Verifier:
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: Callable[[], Coordinator],
         broker_id: int,
         connect: Callable[[BrokerInfo], Link] | None,
         clock: Clock,
@@ -90,12 +90,12 @@ class Verifier:
             done(codes)
 
         try:
-            broker = self._coordinator.find(claim.transactional_id)
+            broker = self._coordinator().find(claim.transactional_id)
         except KafkaError as error:
             told(dict.fromkeys(claim.partitions, error.code))
             return
         if broker.id == self._broker_id or self._connect is None:
-            self._coordinator.add_partitions(
+            self._coordinator().add_partitions(
                 *(claim.transactional_id, claim.producer_id, claim.epoch, claim.partitions),
                 verify_only=not claim.adds,
                 version=ADDING if claim.adds else 0,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from kafkad.api.audit import note_change
 from kafkad.clock import Clock
@@ -19,36 +20,20 @@ from kafkad.group.machine import GroupMachine
 from kafkad.group.stored import StoredOffsets
 from kafkad.meta.store import MetaStore
 from kafkad.model import BrokerInfo
-from kafkad.names import GROUPS_TOPIC, TopicPartition
+from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.markers import Markers
 from kafkad.shard import Coordination, Shard
 from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
 
+if TYPE_CHECKING:
+    from kafkad.net.client import Link
+    from kafkad.txn.coordinator import TransactionCoordinator
+
 log = logging.getLogger(__name__)
 
 _CREATION_TIMEOUT_MS = 5_000
-
-
-class _NoTransactions:
-    """Until there is a coordinator of them."""
-
-    def find(self, key: str) -> BrokerInfo:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates the transactions of {key}")
-
-    def add_partitions(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
-        partitions: Sequence[TopicPartition],
-        *,
-        verify_only: bool,
-        version: int,
-        done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
-    ) -> None:
-        done(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
 class Coordinators:
@@ -61,12 +46,22 @@ class Coordinators:
         config: Callable[[], Config],
         clock: Clock,
         timers: Timers,
+        connect: Callable[[BrokerInfo], Link] | None = None,
+        take_producer_id: Callable[[], Awaitable[int]],
+        level: Callable[[], int],
     ) -> None:
+        """`connect` is None where there can be no other broker; `level` is the cluster's transaction version."""
         self._controller = controller
+        self._replicas = replicas
         self._metadata = replicas.metadata
         self._config = config
         self._clock = clock
         self._timers = timers
+        self._connect = connect
+        self._take_producer_id = take_producer_id
+        self._level = level
+        self._transactions: TransactionCoordinator | None = None
+        self._started = False
         self._refusal = ""
         codec = config().int("offsets.topic.compression.codec")
         self.groups: Coordination[GroupMachine] = Coordination(
@@ -83,16 +78,52 @@ class Coordinators:
         self.stored_offsets = StoredOffsets(store, offsets.max_metadata_size)
         self._expiry = OffsetExpiry(self.groups, self.offsets, clock, timers)
         replicas.on_topics_deleted.append(self._expiry.topics_deleted)
-        self.transactions = _NoTransactions()
         self.markers = Markers(replicas, clock, {GROUPS_TOPIC: self.groups.end_transaction})
 
     def start(self) -> None:
+        self._started = True
         self.groups.start()
         self._expiry.start()
+        if self._transactions is not None:
+            self._transactions.start()
+        elif self._replicas.of_topic(TRANSACTIONS_TOPIC):
+            self.transactions()
+        else:
+            self._replicas.role_watchers[TRANSACTIONS_TOPIC] = lambda partition: self._begin_transactions()
 
     async def stop(self) -> None:
+        self._started = False
         await self._expiry.stop()
+        if self._transactions is not None:
+            await self._transactions.stop()
         await self.groups.stop()
+
+    def transactions(self) -> TransactionCoordinator:
+        """Made when somebody asks for it, or gives a partition of its topic to this broker."""
+        if self._transactions is None:
+            self._transactions = self._make_transactions()
+            if self._started:
+                self._transactions.start()
+        return self._transactions
+
+    def _begin_transactions(self) -> None:
+        self.transactions()
+
+    def _make_transactions(self) -> TransactionCoordinator:
+        from kafkad.broker.transactions import make_transactions
+
+        return make_transactions(
+            self._replicas,
+            self.markers,
+            lambda group: TopicPartition(GROUPS_TOPIC, self.groups.partition_for(group)),
+            lambda: self._create(TRANSACTIONS_TOPIC),
+            config=self._config(),
+            clock=self._clock,
+            timers=self._timers,
+            connect=self._connect,
+            take_producer_id=self._take_producer_id,
+            level=self._level,
+        )
 
     def _make_group_machine(self, shard: Shard[GroupMachine]) -> GroupMachine:
         return GroupMachine(

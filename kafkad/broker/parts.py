@@ -37,7 +37,7 @@ from kafkad.broker.takeover import stored_ids, take_over, tell_of_mended, tell_o
 from kafkad.cleaner.cleaner import Cleaner
 from kafkad.clock import Clock
 from kafkad.cluster.configs import DynamicConfigs
-from kafkad.cluster.features import FinalizedFeatures
+from kafkad.cluster.features import REGISTERED, FinalizedFeatures
 from kafkad.cluster.producer_ids import ProducerIds
 from kafkad.config import Config, validate_topic_configs
 from kafkad.controller.adoption import has_topics
@@ -278,10 +278,25 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
     replicas = _replicas(platform, loaded, durable)
     controller = _controller(platform, loaded, replicas)
     link = _controller_link(platform, loaded, replicas, controller)
-    features = FinalizedFeatures(platform.store, platform.clock, platform.timers)
+    features = FinalizedFeatures(
+        platform.store,
+        platform.clock,
+        platform.timers,
+        alone=platform.links is None,
+        wanted_transaction_version=lambda: settings.config.int("kafkad.transaction.version"),
+    )
     moves = ReplicaMoves(replicas, durable)
+    producer_ids = ProducerIds(link.allocate_producer_ids)
     coordinators = Coordinators(
-        replicas, link, platform.store, config=config, clock=platform.clock, timers=platform.timers
+        replicas,
+        link,
+        platform.store,
+        config=config,
+        clock=platform.clock,
+        timers=platform.timers,
+        connect=platform.links,
+        take_producer_id=producer_ids.take,
+        level=lambda: features.transaction_version,
     )
     verifier = Verifier(
         coordinators.transactions,
@@ -309,7 +324,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
             topic_exists=lambda topic: topic in replicas.metadata.topics,
         ),
         features=features,
-        producer_ids=ProducerIds(link.allocate_producer_ids),
+        producer_ids=producer_ids,
         moves=moves,
         group_coordination=coordinators.groups,
         groups=coordinators.classic_groups,
@@ -317,6 +332,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         stored_offsets=coordinators.stored_offsets,
         markers=coordinators.markers,
         verifier=verifier,
+        transactions=coordinators.transactions,
         audit=Audit(),
     )
     slow_path, jobs = SlowPath(), Jobs(platform.server.lane)
@@ -491,7 +507,7 @@ def _registration(platform: Platform, loaded: Loaded) -> Registration:
     )
     rack = config.value("broker.rack")
     info = BrokerInfo(id=loaded.broker_id, endpoints=endpoints, rack=str(rack) if rack else None)
-    return Registration(broker=info, timestamp_ms=platform.clock.now_ms())
+    return Registration(broker=info, timestamp_ms=platform.clock.now_ms(), features=REGISTERED)
 
 
 def _fetch(

@@ -1,31 +1,57 @@
-"""The finalized features of the cluster as this broker knows them: what `/feature` says, watched (KIP-584)."""
+"""The finalized features of the cluster as this broker knows them: what `/feature` says, watched (KIP-584), and the
+level of transactions. That is never written there: a Kafka 3.9 broker that finds a feature it does not know does not
+start.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from kafkad.clock import Clock
 from kafkad.meta.readable import readable
 from kafkad.meta.retrying import until_answered
-from kafkad.meta.store import MetaStore, NoNode, WatchEvent
-from kafkad.meta.znodes import Features
+from kafkad.meta.store import MetaStore, NoNode, Stat, WatchEvent
+from kafkad.meta.znodes import BROKER_IDS, Broker, Features
 from kafkad.timers import Timers
 
 UNKNOWN_EPOCH = -1
+TRANSACTION_VERSION: Final = "transaction.version"
+LAST_TRANSACTION_VERSION: Final = 2
+REGISTERED: Final = {TRANSACTION_VERSION: {"min_version": 1, "max_version": LAST_TRANSACTION_VERSION}}
+"""What a broker's registration says, by which the others know that it is no Kafka 3.9. Levels below 1 cannot be read by
+releases before that."""
 
 
 class FinalizedFeatures:
-    """`epoch` is the version of the node, -1 as long as there is none."""
+    """`epoch` grows with each change, -1 as long as nothing is known."""
 
-    def __init__(self, store: MetaStore, clock: Clock, timers: Timers) -> None:
+    def __init__(
+        self,
+        store: MetaStore,
+        clock: Clock,
+        timers: Timers,
+        *,
+        alone: bool,
+        wanted_transaction_version: Callable[[], int],
+    ) -> None:
+        """`alone`: there can be no other broker, whose level would have to be known."""
         self.levels: Mapping[str, int] = {}
         self.epoch = UNKNOWN_EPOCH
         self._store = store
         self._clock = clock
         self._timers = timers
+        self._alone = alone
+        self._wanted_transaction_version = wanted_transaction_version
+        self._common_transaction_version = LAST_TRANSACTION_VERSION if alone else 0
         self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def transaction_version(self) -> int:
+        """The cluster's: 0 while one of its brokers does not know transactions of higher versions."""
+        return min(self._wanted_transaction_version(), self._common_transaction_version)
 
     async def start(self) -> None:
         await self._read()
@@ -47,11 +73,30 @@ class FinalizedFeatures:
     async def _read(self) -> None:
         """The watch is set first, so that a write between the two is noticed."""
         levels: Mapping[str, int] = {}
-        epoch = UNKNOWN_EPOCH
+        version = UNKNOWN_EPOCH
         if await self._store.exists(Features.path(), self._changed) is not None:
             with contextlib.suppress(NoNode):
                 data, stat = await self._store.get(Features.path())
                 features = readable(Features.path(), lambda: Features.decode(data))
                 if features is not None:
-                    levels, epoch = features.levels, stat.version
-        self.levels, self.epoch = levels, epoch
+                    levels, version = features.levels, stat.version
+        changes_of_brokers = 0 if self._alone else await self._read_brokers()
+        # Clients take what comes with a higher epoch than they have seen, from whichever broker: all must count alike.
+        self.levels, self.epoch = levels, version + 1 + changes_of_brokers
+
+    async def _read_brokers(self) -> int:
+        """How often brokers have come and gone, ever. Those that are here now decide on the level."""
+        names = await self._store.children(BROKER_IDS, self._changed)
+        stat = await self._store.exists(BROKER_IDS)
+        found = await self._store.get_many([Broker.path(int(name)) for name in names])
+        supported = [
+            _transaction_version_of(int(name), *one) for name, one in zip(names, found, strict=True) if one is not None
+        ]
+        self._common_transaction_version = min(supported, default=0)
+        return 0 if stat is None else stat.cversion
+
+
+def _transaction_version_of(broker: int, data: bytes, stat: Stat) -> int:
+    registration = readable(Broker.path(broker), lambda: Broker.decode(broker, data, stat.czxid))
+    supported = {} if registration is None else registration.features.get(TRANSACTION_VERSION, {})
+    return supported.get("max_version", 0)

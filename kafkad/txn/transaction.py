@@ -220,7 +220,7 @@ class AddPartitions(NamedTuple):
 
 def verify(
     known: Transaction | None, producer_id: int, epoch: int, partitions: Sequence[TopicPartition]
-) -> ErrorCode | list[ErrorCode]:
+) -> ErrorCode | dict[TopicPartition, ErrorCode]:
     """For each partition whether the transaction of this producer has it, in whatever state; or why none has."""
     refusal = _refusal(known, producer_id, epoch)
     if refusal is not None or known is None:
@@ -228,7 +228,7 @@ def verify(
     if known.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     there = known.partitions
-    return [ErrorCode.NONE if one in there else ErrorCode.TRANSACTION_ABORTABLE for one in partitions]
+    return {tp: ErrorCode.NONE if tp in there else ErrorCode.TRANSACTION_ABORTABLE for tp in partitions}
 
 
 class End(NamedTuple):

@@ -41,13 +41,15 @@ def test_a_client_that_names_itself_badly_is_refused(broker: OneBroker, name: st
 
 def test_finalized_features_are_those_of_the_store(broker: OneBroker) -> None:
     before = broker.ask(SOFTWARE, 3)
-    assert (before.finalized_features_epoch, before.finalized_features) == (0, [])
+    transactions = FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=2)
+    assert (before.finalized_features_epoch, before.finalized_features) == (1, [transactions])
     broker.run(broker.store.set(Features.path(), Features({"group.version": 1}).encode()))
     broker.settle()
     after = broker.ask(SOFTWARE, 3)
-    assert after.finalized_features_epoch == 1
+    assert after.finalized_features_epoch == 2
     assert after.finalized_features == [
-        FinalizedFeatureKey(name="group.version", max_version_level=1, min_version_level=1)
+        FinalizedFeatureKey(name="group.version", max_version_level=1, min_version_level=1),
+        transactions,
     ]
 
 

@@ -74,10 +74,13 @@ def test_a_group_that_nobody_coordinates_now_does_not_keep_others_waiting(tmp_pa
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_transactions_are_refused_so_that_nobody_waits_for_them(broker: OneBroker, version: int) -> None:
-    [(_, node, host, port, code, message)] = ask(broker, version, "t", kind=1)
-    assert (node, host, port, code) == (-1, "", -1, ErrorCode.UNSUPPORTED_VERSION)
-    assert message == "this broker does not coordinate transactions"
+def test_transactions_have_a_coordinator_of_their_own(tmp_path: Path, version: int) -> None:
+    broker = OneBroker(tmp_path, "transaction.state.log.num.partitions=1")
+    for key in ("t", ""):
+        [(_, node, host, port, code, _)] = ask(broker, version, key, kind=1)
+        assert (node, host, port, code) == (1, "inside", 9092, ErrorCode.NONE)
+    assert list(broker.replicas.metadata.topics) == [TRANSACTIONS]
+    broker.stop()
 
 
 @pytest.mark.parametrize(

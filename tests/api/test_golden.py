@@ -194,7 +194,7 @@ def replayable() -> list[Exchange]:
 
 
 def _is_transactional(exchange: Exchange) -> bool:
-    """There are no transactions yet."""
+    """The producer was one of that broker."""
     return bool(exchange.decoded["request"].get("transactionalId"))
 
 

@@ -46,6 +46,9 @@ DOCUMENTED = """
     DeleteRecords: Delete Topic
     InitProducerId: Write TransactionalId, IdempotentWrite Cluster
     OffsetForLeaderEpoch: ClusterAction Cluster, Describe Topic
+    AddPartitionsToTxn: Write TransactionalId, Write Topic
+    AddOffsetsToTxn: Write TransactionalId, Read Group
+    EndTxn: Write TransactionalId
     WriteTxnMarkers: ClusterAction Cluster
     TxnOffsetCommit: Write TransactionalId, Read Group, Read Topic
     DescribeConfigs: DescribeConfigs Cluster, DescribeConfigs Topic
@@ -62,6 +65,8 @@ DOCUMENTED = """
     UpdateFeatures: Alter Cluster
     DescribeCluster: Describe Cluster
     DescribeProducers: Read Topic
+    DescribeTransactions: Describe TransactionalId
+    ListTransactions: Describe TransactionalId
     ListConfigResources: DescribeConfigs Cluster
     DescribeTopicPartitions: Describe Topic
     LeaderAndIsr: ClusterAction Cluster
@@ -78,6 +83,8 @@ NOT_ASKED_FOR = {("Produce", "IdempotentWrite Cluster")}
 UNDOCUMENTED = {
     ("CreateTopics", "DescribeConfigs Topic"),  # for the settings in the answer
     ("DeleteTopics", "Describe Topic"),  # or a topic that is given by its id has no name in the answer
+    ("AddPartitionsToTxn", "ClusterAction Cluster"),  # of brokers, which ask for their clients (KIP-890)
+    ("DescribeTransactions", "Describe Topic"),  # for the partitions in the answer
     ("WriteTxnMarkers", "Alter Cluster"),  # for tools that end a transaction which nobody coordinates (KIP-664)
     ("InitProducerId", "Write Topic"),  # on any topic, instead of IdempotentWrite
 }

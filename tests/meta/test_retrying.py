@@ -104,12 +104,14 @@ async def test_settings_of_topics_to_hold_are_waited_for(place: Place) -> None:
 
 @at_a_place
 async def test_features(place: Place) -> None:
-    features = FinalizedFeatures(place.store, place.clock, place.timers)
+    features = FinalizedFeatures(
+        place.store, place.clock, place.timers, alone=True, wanted_transaction_version=lambda: 2
+    )
     await features.start()
     before = features.epoch
     place.unsteady.lost = True
     changed = Features(levels={"metadata.version": 3}).encode()
-    if before < 0:
+    if not before:
         await place.other.create(Features.path(), changed)
     else:
         await place.other.set(Features.path(), changed)

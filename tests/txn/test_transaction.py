@@ -178,9 +178,9 @@ def test_nothing_is_added_while_markers_are_on_their_way(state: State) -> None:
 
 def test_what_is_verified_is_told_of_each_partition() -> None:
     missing = ErrorCode.TRANSACTION_ABORTABLE
-    assert verify(known(ONGOING), 7, 3, [T1, T0]) == [missing, NONE]
+    assert verify(known(ONGOING), 7, 3, [T1, T0]) == {T1: missing, T0: NONE}
     for state in AT_REST:
-        assert verify(known(state), 7, 3, [T0]) == [missing]
+        assert verify(known(state), 7, 3, [T0]) == {T0: missing}
 
 
 # EndTxn

@@ -13,7 +13,6 @@ from kafkad.config.setting import (
     MEDIUM,
     SHARE,
     THREADS,
-    TRANSACTIONS,
     Setting,
     at_least,
     between,
@@ -296,7 +295,6 @@ SETTINGS: tuple[Setting, ...] = (
         HIGH,
         "The longest timeout a transaction may ask for.",
         valid=at_least(1),
-        unused=TRANSACTIONS,
     ),
     integer(
         "transactional.id.expiration.ms",
@@ -304,7 +302,6 @@ SETTINGS: tuple[Setting, ...] = (
         HIGH,
         "A transactional id is forgotten when it is silent for this long.",
         valid=at_least(1),
-        unused=TRANSACTIONS,
     ),
     integer(
         "transaction.state.log.num.partitions",
@@ -340,7 +337,7 @@ SETTINGS: tuple[Setting, ...] = (
         HIGH,
         "How much is read at once when transactions are loaded.",
         valid=at_least(1),
-        unused=TRANSACTIONS,
+        unused="kafkad reads all of its logs in pieces of its own size",
     ),
     integer(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
@@ -348,7 +345,7 @@ SETTINGS: tuple[Setting, ...] = (
         LOW,
         "How often timed-out transactions are aborted.",
         valid=at_least(1),
-        unused=TRANSACTIONS,
+        unused="kafkad aborts each transaction at the moment it times out",
     ),
     integer(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
@@ -356,7 +353,6 @@ SETTINGS: tuple[Setting, ...] = (
         LOW,
         "How often expired transactional ids are removed.",
         valid=at_least(1),
-        unused=TRANSACTIONS,
     ),
     boolean(
         "transaction.partition.verification.enable",

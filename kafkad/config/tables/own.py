@@ -96,6 +96,13 @@ SETTINGS: tuple[Setting, ...] = (
         dynamic=CLUSTER_WIDE,
         valid=one_of("assignment-order", "fewest-leaders"),
     ),
+    integer(
+        "kafkad.transaction.version",
+        2,
+        LOW,
+        "The transaction.version told to clients: 2, or 0 as Kafka 3.9; 0 as well beside brokers that are Kafka 3.9.",
+        valid=between(0, 2),
+    ),
     string("kafkad.log.format", "text", LOW, "How kafkad logs to stderr: text or json.", valid=one_of("text", "json")),
     string(
         "kafkad.log.level",

@@ -1,0 +1,32 @@
+"""AddOffsetsToTxn, 0 to 4: the offsets of a group are to be committed in a transaction. From 2 on PRODUCER_FENCED is
+known."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from kafkad.api.context import Context, Request
+from kafkad.api.end_txn import as_known
+from kafkad.txn.transaction import Answer
+from kafkad.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+
+def handle(
+    context: Context, request: Request, message: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse | asyncio.Future[AddOffsetsToTxnResponse]:
+    added: asyncio.Future[AddOffsetsToTxnResponse] = asyncio.get_running_loop().create_future()
+    context.transactions().add_offsets(
+        message.transactional_id,
+        message.producer_id,
+        message.producer_epoch,
+        message.group_id,
+        partial(_added, added, request.version),
+        request.asker,
+    )
+    return added.result() if added.done() else added
+
+
+def _added(added: asyncio.Future[AddOffsetsToTxnResponse], version: int, answer: Answer) -> None:
+    if not added.done():
+        added.set_result(AddOffsetsToTxnResponse(error_code=as_known(answer.error, version)))

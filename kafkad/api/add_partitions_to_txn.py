@@ -1,0 +1,147 @@
+"""AddPartitionsToTxn, 0 to 5: partitions that a transaction is about to write to.
+
+- 2: knows PRODUCER_FENCED
+- 4: asked by brokers, for many transactions: adds their partitions, or only says whether they are there (KIP-890)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from kafkad.api.context import Context, Request
+from kafkad.api.end_txn import as_known
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.names import INTERNAL_TOPICS, TopicPartition
+from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
+from kafkad.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+_FIRST_OF_BROKERS = 4
+_OF_CLIENTS, _OF_BROKERS = 0, 2
+"""Transaction versions: a broker that adds partitions does so for a client that does not."""
+
+Codes = dict[TopicPartition, ErrorCode]
+OnCodes = Callable[[Codes], None]
+
+
+def handle(
+    context: Context, request: Request, message: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | asyncio.Future[AddPartitionsToTxnResponse]:
+    if request.version >= _FIRST_OF_BROKERS:
+        return _of_brokers(context, request, message)
+    answer: asyncio.Future[AddPartitionsToTxnResponse] = asyncio.get_running_loop().create_future()
+
+    def done(codes: Codes) -> None:
+        if not answer.done():
+            known = {tp: as_known(code, request.version) for tp, code in codes.items()}
+            answer.set_result(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(known)))
+
+    asked = AddPartitionsToTxnTransaction(
+        transactional_id=message.v3_and_below_transactional_id,
+        producer_id=message.v3_and_below_producer_id,
+        producer_epoch=message.v3_and_below_producer_epoch,
+        topics=message.v3_and_below_topics,
+    )
+    _add(context, request, asked, done)
+    return answer.result() if answer.done() else answer
+
+
+def refused(request: Request, message: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartitionsToTxnResponse:
+    if request.version >= _FIRST_OF_BROKERS:
+        return AddPartitionsToTxnResponse(error_code=error.code)
+    codes = dict.fromkeys(_partitions(message.v3_and_below_topics), error.code)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(codes))
+
+
+def _of_brokers(
+    context: Context, request: Request, message: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | asyncio.Future[AddPartitionsToTxnResponse]:
+    if not request.allowed(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise KafkaError(*REFUSALS[ResourceType.CLUSTER])
+    answer: asyncio.Future[AddPartitionsToTxnResponse] = asyncio.get_running_loop().create_future()
+    results: list[Codes | None] = [None] * len(message.transactions)
+
+    def done(number: int, codes: Codes) -> None:
+        results[number] = codes
+        if None not in results and not answer.done():
+            answer.set_result(_response(message.transactions, [each or {} for each in results]))
+
+    for number, asked in enumerate(message.transactions):
+        _add(context, request, asked, partial(done, number))
+    if not results:
+        return AddPartitionsToTxnResponse()
+    return answer.result() if answer.done() else answer
+
+
+def _add(context: Context, request: Request, asked: AddPartitionsToTxnTransaction, done: OnCodes) -> None:
+    """All of the partitions, or none."""
+    partitions = _partitions(asked.topics)
+    by_broker = request.version >= _FIRST_OF_BROKERS
+    refusals = _refusals(context, request, asked.transactional_id, partitions, by_broker)
+    if refusals:
+        done({tp: refusals.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED) for tp in partitions})
+        return
+    context.transactions().add_partitions(
+        asked.transactional_id,
+        asked.producer_id,
+        asked.producer_epoch,
+        partitions,
+        verify_only=asked.verify_only,
+        version=_OF_BROKERS if by_broker else _OF_CLIENTS,
+        done=done,
+        asker=request.asker,
+    )
+
+
+def _refusals(
+    context: Context, request: Request, name: str, partitions: Sequence[TopicPartition], by_broker: bool
+) -> Codes:
+    if not by_broker and not request.allowed(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    topics = context.replicas.metadata.topics
+    refusals: Codes = {}
+    for tp in partitions:
+        topic = topics.get(tp.topic)
+        if not by_broker and not _may_write(request, tp.topic):
+            refusals[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic is None or tp.partition not in topic.partitions:
+            refusals[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return refusals
+
+
+def _may_write(request: Request, topic: str) -> bool:
+    return topic not in INTERNAL_TOPICS and request.allowed(Operation.WRITE, ResourceType.TOPIC, topic)
+
+
+def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, partition) for topic in topics for partition in topic.partitions]
+
+
+def _response(asked: Sequence[AddPartitionsToTxnTransaction], codes: Sequence[Codes]) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=_results(found))
+            for each, found in zip(asked, codes, strict=True)
+        ]
+    )
+
+
+def _results(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
+    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for (topic, partition), code in codes.items():
+        result = topics.get(topic)
+        if result is None:
+            result = topics[topic] = AddPartitionsToTxnTopicResult(name=topic)
+        result.results_by_partition.append(
+            AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=code)
+        )
+    return list(topics.values())

@@ -1,0 +1,49 @@
+"""ListTransactions, 0 and 1: the transactional ids that this broker coordinates, by state and producer id (KIP-664);
+from 1 on those whose transaction has been open for longer than a time (KIP-994)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkad.api.context import Context, Request
+from kafkad.errors import ErrorCode
+from kafkad.security.authorizer import Operation, ResourceType
+from kafkad.turns import Pieces
+from kafkad.txn.transaction import State
+from kafkad.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+_STATES = {state.label: state for state in State}
+_NEVER_RECORDED = frozenset({"Dead", "PrepareEpochFence"})
+"""States of Kafka's in which no id is found here."""
+_AT_ONCE = 50
+
+
+def handle(context: Context, request: Request, message: ListTransactionsRequest) -> Pieces[ListTransactionsResponse]:
+    transactions = context.transactions()
+    if transactions.coordination.loading:
+        return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    asked = message.state_filters
+    states = {_STATES[name] for name in asked if name in _STATES}
+    found: list[TransactionState] = []
+    if states or not asked:
+        listed = transactions.list(states, set(message.producer_id_filters), message.duration_filter)
+        for number, known in enumerate(listed):
+            if request.allowed(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, known.id):
+                found.append(
+                    TransactionState(
+                        transactional_id=known.id,
+                        producer_id=known.producer_id,
+                        transaction_state=known.state.label,
+                    )
+                )
+            if not number % _AT_ONCE:
+                yield
+    return ListTransactionsResponse(unknown_state_filters=_unknown(asked), transaction_states=found)
+
+
+def _unknown(names: Sequence[str]) -> list[str]:
+    return [name for name in names if name not in _STATES and name not in _NEVER_RECORDED]

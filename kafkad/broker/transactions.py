@@ -1,0 +1,76 @@
+"""Builds the transaction coordinator of a broker: imported when it is needed first."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from kafkad.clock import Clock
+from kafkad.config import Config
+from kafkad.model import BrokerInfo
+from kafkad.names import TRANSACTIONS_TOPIC, TopicPartition
+from kafkad.net.client import Link
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.markers import Markers
+from kafkad.shard import Coordination, Shard
+from kafkad.shard.shard import CoordinatorParts
+from kafkad.timers import Timers
+from kafkad.txn.coordinator import TransactionCoordinator, TransactionSettings
+from kafkad.txn.machine import TransactionMachine, TransactionProbe
+from kafkad.txn.markers import MarkerQueues
+
+_UNCOMPRESSED = 0
+
+
+def make_transactions(
+    replicas: ReplicaManager,
+    markers: Markers,
+    offsets_partition: Callable[[str], TopicPartition],
+    create_topic: Callable[[], Awaitable[None]],
+    *,
+    config: Config,
+    clock: Clock,
+    timers: Timers,
+    connect: Callable[[BrokerInfo], Link] | None,
+    take_producer_id: Callable[[], Awaitable[int]],
+    level: Callable[[], int],
+) -> TransactionCoordinator:
+    probe = TransactionProbe()
+    queues = MarkerQueues(
+        replicas.metadata,
+        replicas.broker_id,
+        markers.append,
+        connect,
+        timeout_ms=config.int("request.timeout.ms"),
+        clock=clock,
+        timers=timers,
+    )
+
+    def make_machine(shard: Shard[TransactionMachine]) -> TransactionMachine:
+        return TransactionMachine(
+            shard.write,
+            queues,
+            coordinator_epoch=lambda: shard.partition.leader_epoch,
+            take_producer_id=take_producer_id,
+            level=level,
+            clock=clock,
+            timers=timers,
+            probe=probe,
+        )
+
+    coordination: Coordination[TransactionMachine] = Coordination(
+        TRANSACTIONS_TOPIC,
+        replicas,
+        CoordinatorParts(clock, replicas.directory_failed, _UNCOMPRESSED),
+        partitions=config.int("transaction.state.log.num.partitions"),
+        make_machine=make_machine,
+        create=create_topic,
+    )
+    return TransactionCoordinator(
+        coordination,
+        queues,
+        TransactionSettings.of(config),
+        probe,
+        offsets_partition,
+        clock=clock,
+        timers=timers,
+    )

@@ -1,0 +1,459 @@
+"""The transactional ids of one partition of `__transaction_state`: applies its records and carries decisions out.
+
+One write at a time for an id; until it is committed, and until all markers of an ended transaction are written, whoever
+asks for the id is held back, for a short while, instead of being told to ask again. Nothing of one step is written
+before the step ahead of it is committed: prepared, markers, complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+
+from kafkad.clock import Clock
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.names import TopicPartition
+from kafkad.timers import Timer, Timers
+from kafkad.txn import records, transaction
+from kafkad.txn.markers import Ending, MarkerQueues
+from kafkad.txn.records import Damaged, Forgotten, Record
+from kafkad.txn.transaction import (
+    OK,
+    PREPARED,
+    Answer,
+    Asked,
+    Cause,
+    Decision,
+    Moment,
+    State,
+    TimeOut,
+    Transaction,
+    Write,
+    completed,
+    is_forgettable,
+    left_ms,
+)
+
+log = logging.getLogger(__name__)
+
+OnEnd = Callable[[KafkaError | None], None]
+WriteRecords = Callable[[Sequence[Record], OnEnd], None]
+OnAnswer = Callable[[Answer], None]
+Codes = dict[TopicPartition, ErrorCode]
+
+HELD_MS = 100
+"""How long a request waits for markers or another request of its id, before it is told to ask again."""
+ANSWERED_AFTER_MS = 20
+"""How long the answer to EndTxn waits for markers; the end is decided, and comes without the client."""
+_PAUSE_MS = 1_000
+"""Before something that must happen in the end is tried again."""
+_TOMBSTONES_A_BATCH = 100
+
+_CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
+_WITHOUT_CONTROLLER = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+"""For clients while no controller can give producer ids: all of them know it here, and ask again."""
+_REFUSED_WRITE = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The codes for clients; the shard has translated the others."""
+
+
+class TransactionProbe:
+    """What has happened since the broker was started."""
+
+    __slots__ = ("completion_ms", "completions", "ended", "held")
+
+    def __init__(self) -> None:
+        self.ended: Counter[Cause] = Counter()
+        self.held = 0
+        self.completions = 0
+        self.completion_ms = 0.0
+
+
+class _Request:
+    """One request, until it is answered."""
+
+    __slots__ = ("asked", "asker", "done", "new_id", "timer")
+
+    def __init__(self, asked: Asked, done: OnAnswer, asker: str) -> None:
+        self.asked = asked
+        self.done = done
+        self.asker = asker
+        self.new_id: int | None = None
+        self.timer: Timer | None = None
+        """Set while it is held."""
+
+
+class TransactionMachine:
+    """A `shard.Machine`."""
+
+    def __init__(
+        self,
+        write: WriteRecords,
+        queues: MarkerQueues,
+        *,
+        coordinator_epoch: Callable[[], int],
+        take_producer_id: Callable[[], Awaitable[int]],
+        level: Callable[[], int],
+        clock: Clock,
+        timers: Timers,
+        probe: TransactionProbe,
+    ) -> None:
+        """`level` is the cluster's transaction version."""
+        self.transactions: dict[str, Transaction] = {}
+        self.damaged: dict[str, str] = {}
+        """Ids whose last record cannot be read, and why."""
+        self.waits_to_complete = 0
+        """Transactions whose last record is to be written again."""
+        self._write = write
+        self._queues = queues
+        self._coordinator_epoch = coordinator_epoch
+        self._take_producer_id = take_producer_id
+        self._level = level
+        self._clock = clock
+        self._timers = timers
+        self._probe = probe
+        self._live = False
+        self._busy: set[str] = set()
+        """Ids of which a record is being written, or for which a producer id is being fetched."""
+        self._taking: set[asyncio.Future[int]] = set()
+        self._held: dict[str, deque[_Request]] = {}
+        self._advancing: set[str] = set()
+        self._endings: dict[str, Ending] = {}
+        self._due: dict[str, tuple[_Request, Answer]] = {}
+        """Answers to EndTxn that wait for the markers."""
+        self._alarms: dict[str, Timer] = {}
+        self._askers: dict[str, str] = {}
+        """Who asked last for an open transaction."""
+
+    # The log
+
+    def encode(self, record: Record) -> tuple[bytes, bytes | None]:
+        return records.encode(record, 1 if self._level() else 0)
+
+    def decode(self, key: bytes, value: bytes | None) -> Record | None:
+        return records.decode(key, value)
+
+    def apply(self, record: Record, producer_id: int = -1) -> None:
+        if isinstance(record, Transaction):
+            self.transactions[record.id] = record
+            self.damaged.pop(record.id, None)
+        else:
+            self.transactions.pop(record.id, None)
+            self.damaged.pop(record.id, None)
+            if isinstance(record, Damaged):
+                self.damaged[record.id] = record.why
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Nothing here is written in a transaction."""
+
+    def loaded(self) -> None:
+        self._live = True
+        for name, why in self.damaged.items():
+            log.error("transactional id %s cannot be used: its last record cannot be read: %s", name, why)
+        for known in list(self.transactions.values()):
+            if known.state in PREPARED:
+                self._bring_out(known)
+            elif known.state is State.ONGOING:
+                self._set_alarm(known)
+
+    def unloaded(self) -> None:
+        self._live = False
+        for ending in self._endings.values():
+            ending.drop()
+        for alarm in self._alarms.values():
+            alarm.cancel()
+        for name in list(self._due):
+            self._answer_end(name)
+        held = [request for waiting in self._held.values() for request in waiting]
+        for table in (self._endings, self._alarms, self._held, self._askers, self.transactions, self.damaged):
+            table.clear()
+        self._busy.clear()
+        for request in held:
+            self._answer(request, Answer(ErrorCode.NOT_COORDINATOR))
+
+    # What is asked
+
+    def ask(self, name: str, asked: Asked, done: OnAnswer, asker: str = "") -> None:
+        """HOT. `done` is called once, and at once where nothing has to be waited for."""
+        request = _Request(asked, done, asker)
+        if name in self.damaged:
+            done(Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        elif name in self._held or not self._consider(name, request):
+            self._hold(name, request)
+
+    def verify(
+        self,
+        name: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[ErrorCode | Codes], None],
+    ) -> None:
+        """Whether each of the partitions is in the transaction; decided by what is committed, and changes nothing."""
+        if name in self.damaged:
+            done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        found = transaction.verify(self.transactions.get(name), producer_id, epoch, partitions)
+        if found is not _CONCURRENT:
+            done(found)
+            return
+        verification = _Verification(producer_id, epoch, partitions)
+        self.ask(name, verification, lambda answer: done(answer.error or verification.found))
+
+    def lacking(self, name: str) -> frozenset[TopicPartition]:
+        """The partitions of an id's transaction; of an ended one, those that still lack their marker."""
+        ending = self._endings.get(name)
+        if ending is not None:
+            return frozenset(ending.waiting)
+        known = self.transactions.get(name)
+        return transaction.NO_PARTITIONS if known is None else known.partitions
+
+    def forget_expired(self, expiration_ms: int) -> Iterator[None]:
+        """Write tombstones for ids that nobody has used for so long, a hundred at a time."""
+        now_ms = self._clock.now_ms()
+        expired: list[str] = []
+        for name, known in list(self.transactions.items()):
+            if is_forgettable(known, now_ms, expiration_ms) and name not in self._busy and self._live:
+                self._busy.add(name)
+                expired.append(name)
+            if len(expired) >= _TOMBSTONES_A_BATCH:
+                self._forget(expired)
+                expired = []
+                yield
+        if expired:
+            self._forget(expired)
+
+    # Carrying out
+
+    def _consider(self, name: str, request: _Request) -> bool:
+        """HOT. False if it has to be held; nothing is done then."""
+        if name in self._busy:
+            return False
+        decision = self._decide(name, request)
+        if type(decision) is Write:
+            self._busy.add(name)
+            self._write((decision.record,), partial(self._recorded, name, request, decision))
+        elif type(decision) is Answer:
+            if decision.error is _CONCURRENT:
+                return False
+            self._answer(request, decision)
+        else:
+            self._busy.add(name)
+            taking = asyncio.ensure_future(self._take_producer_id())
+            self._taking.add(taking)
+            taking.add_done_callback(partial(self._got_id, name, request))
+        return True
+
+    def _decide(self, name: str, request: _Request) -> Decision:
+        moment = Moment(self._clock.now_ms(), self._level(), request.new_id)
+        return request.asked.decide(self.transactions.get(name), moment)
+
+    def _got_id(self, name: str, request: _Request, got: asyncio.Future[int]) -> None:
+        self._taking.discard(got)
+        error = KafkaError(ErrorCode.NOT_COORDINATOR) if got.cancelled() or not self._live else got.exception()
+        self._busy.discard(name)
+        if isinstance(error, KafkaError):
+            self._answer(request, Answer(_WITHOUT_CONTROLLER if error.code.retriable else error.code))
+        else:
+            request.new_id = got.result()
+            self._held.setdefault(name, deque()).appendleft(request)
+        self._advance(name)
+
+    def _recorded(self, name: str, request: _Request, write: Write, error: KafkaError | None) -> None:
+        """HOT. The record is committed, or it may never be."""
+        self._busy.discard(name)
+        record, answer, cause = write
+        if error is not None:
+            log.warning("could not record that transactional id %s is %s: %s", name, record.state.label, error)
+            answer = Answer(_REFUSED_WRITE.get(error.code, error.code))
+        if self.transactions.get(name) is not record:
+            self._answer(request, answer)
+        elif record.state in PREPARED:
+            self._ended(request, record, answer, cause)
+        else:
+            if record.state is State.ONGOING:
+                self._askers[name] = request.asker
+                self._set_alarm(record)
+            self._answer(request, answer)
+        self._advance(name)
+
+    def _answer(self, request: _Request, answer: Answer) -> None:
+        if request.timer is not None:
+            request.timer.cancel()
+        request.done(answer)
+
+    # Requests that wait
+
+    def _hold(self, name: str, request: _Request, *, first: bool = False) -> None:
+        if request.timer is None:
+            self._probe.held += 1
+            due_ms = self._clock.monotonic_ms() + HELD_MS
+            request.timer = self._timers.at(due_ms, partial(self._give_up, name, request))
+        held = self._held.setdefault(name, deque())
+        if first:
+            held.appendleft(request)
+        else:
+            held.append(request)
+
+    def _advance(self, name: str) -> None:
+        """Decide again what is held, in its order, as far as it goes."""
+        held = self._held.get(name)
+        if held is None or name in self._advancing:
+            return
+        self._advancing.add(name)
+        while held:
+            request = held.popleft()
+            if not self._consider(name, request):
+                self._hold(name, request, first=True)
+                break
+        self._advancing.discard(name)
+        if not held:
+            self._held.pop(name, None)
+
+    def _give_up(self, name: str, request: _Request) -> None:
+        """Not answered in time: its sender has to ask again, unless the request is wrong anyway."""
+        held = self._held[name]
+        held.remove(request)
+        if not held:
+            del self._held[name]
+        decision = self._decide(name, request)
+        wrong = type(decision) is Answer and decision.error
+        self._answer(request, decision if wrong and type(decision) is Answer else Answer(_CONCURRENT))
+
+    # The end of a transaction: markers, and the record that it is complete
+
+    def _ended(self, request: _Request, prepared: Transaction, answer: Answer, cause: Cause | None) -> None:
+        """The end is decided. It is answered when all of it is done, or a little later if that takes longer."""
+        name = prepared.id
+        if cause is not None:
+            self._probe.ended[cause] += 1
+        if cause in (Cause.TIMED_OUT, Cause.FENCED):
+            self._tell_of_abort(prepared, request, cause)
+        self._askers.pop(name, None)
+        if answer.error is _CONCURRENT:
+            self._hold(name, request, first=True)
+        elif answer.error:
+            self._answer(request, answer)
+        else:
+            self._due[name] = request, answer
+        self._bring_out(prepared)
+        due = self._due.get(name)
+        if due is not None and due[0] is request:
+            due_ms = self._clock.monotonic_ms() + ANSWERED_AFTER_MS
+            request.timer = self._timers.at(due_ms, partial(self._answer_end, name))
+
+    def _answer_end(self, name: str) -> None:
+        due = self._due.pop(name, None)
+        if due is not None:
+            self._answer(*due)
+
+    def _bring_out(self, prepared: Transaction) -> None:
+        """All markers, to each of its partitions: which have theirs already is not known after loading."""
+        prepared_ms = self._clock.now_ms()
+        ending = Ending(prepared, self._coordinator_epoch(), self._clock.monotonic_ms())
+        ending.done = partial(self._complete, ending, completed(prepared, prepared_ms))
+        self._endings[prepared.id] = ending
+        self._queues.send(ending)
+
+    def _complete(self, ending: Ending, record: Transaction) -> None:
+        """All markers are written."""
+        if self._endings.get(record.id) is ending:
+            self._write((record,), partial(self._completed, ending, record))
+
+    def _completed(self, ending: Ending, record: Transaction, error: KafkaError | None) -> None:
+        """HOT."""
+        name = record.id
+        if self.transactions.get(name) is record:
+            del self._endings[name]
+            self._probe.completions += 1
+            self._probe.completion_ms += self._clock.monotonic_ms() - ending.begun_ms
+            self._answer_end(name)
+            self._advance(name)
+        elif self._live:
+            log.warning("could not record that transactional id %s is %s: %s", name, record.state.label, error)
+            self.waits_to_complete += 1
+            self._timers.at(self._clock.monotonic_ms() + _PAUSE_MS, partial(self._complete_again, ending, record))
+
+    def _complete_again(self, ending: Ending, record: Transaction) -> None:
+        self.waits_to_complete -= 1
+        self._complete(ending, record)
+
+    # Time
+
+    def _set_alarm(self, known: Transaction) -> None:
+        """Set the id's timer, unless it goes off earlier anyway: one that goes off too early is set anew."""
+        name = known.id
+        due_ms = self._clock.monotonic_ms() + max(left_ms(known, self._clock.now_ms()) + 1, 0)
+        alarm = self._alarms.get(name)
+        if alarm is not None:
+            if alarm.deadline_ms <= due_ms:
+                return
+            alarm.cancel()
+        self._alarms[name] = self._timers.at(due_ms, partial(self._ring, name))
+
+    def _ring(self, name: str) -> None:
+        del self._alarms[name]
+        known = self.transactions.get(name)
+        if known is None or known.state is not State.ONGOING:
+            return
+        if left_ms(known, self._clock.now_ms()) >= 0:
+            self._set_alarm(known)
+        else:
+            self.ask(name, TimeOut(), partial(self._timed_out, name))
+
+    def _timed_out(self, name: str, answer: Answer) -> None:
+        if answer.error and self._live and name not in self._alarms:
+            due_ms = self._clock.monotonic_ms() + _PAUSE_MS
+            self._alarms[name] = self._timers.at(due_ms, partial(self._ring, name))
+
+    def _tell_of_abort(self, prepared: Transaction, request: _Request, cause: Cause | None) -> None:
+        log.info(
+            "transactional id %s: aborting the transaction that producer %d, epoch %d, began %.1f s ago: %s; "
+            "the last request for it came from %s",
+            prepared.id,
+            prepared.producer_id,
+            prepared.last_epoch,
+            (self._clock.now_ms() - prepared.started_ms) / 1000,
+            f"that is longer than its time-out of {prepared.timeout_ms} ms"
+            if cause is Cause.TIMED_OUT
+            else f"{request.asker or 'another producer'} takes over",
+            self._askers.get(prepared.id) or "a producer that is not known here",
+        )
+
+    def _forget(self, names: Sequence[str]) -> None:
+        self._write([Forgotten(name) for name in names], partial(self._forgotten, names))
+
+    def _forgotten(self, names: Sequence[str], error: KafkaError | None) -> None:
+        gone = [name for name in names if name not in self.transactions]
+        if error is not None:
+            log.warning("could not forget %d transactional ids that have expired: %s", len(names) - len(gone), error)
+        if gone:
+            log.info("forgot transactional ids that nobody has used for too long: %s", ", ".join(gone))
+        for name in names:
+            self._busy.discard(name)
+            self._advance(name)
+
+
+class _Verification:
+    """Waits for its turn as other requests do, and keeps what it finds."""
+
+    def __init__(self, producer_id: int, epoch: int, partitions: Sequence[TopicPartition]) -> None:
+        self.found: Codes = {}
+        self._producer_id = producer_id
+        self._epoch = epoch
+        self._partitions = partitions
+
+    def decide(self, known: Transaction | None, moment: Moment) -> Decision:
+        found = transaction.verify(known, self._producer_id, self._epoch, self._partitions)
+        if isinstance(found, ErrorCode):
+            return Answer(found)
+        self.found = found
+        return OK

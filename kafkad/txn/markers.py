@@ -1,0 +1,297 @@
+"""Brings the ends of transactions to their partitions: each leader is asked for a marker until that is written.
+
+A partition that is led here gets its marker at once, without a request. Each other broker has one queue and at most one
+request on its way, with all markers that wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import islice
+
+from kafkad.clock import Clock
+from kafkad.cluster.metadata import MetadataCache
+from kafkad.errors import ErrorCode
+from kafkad.model import BrokerInfo
+from kafkad.names import TopicPartition
+from kafkad.net.client import Link, LinkError
+from kafkad.replica.markers import Codes, Marker
+from kafkad.timers import Timer, Timers
+from kafkad.txn.transaction import Transaction
+from kafkad.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+log = logging.getLogger(__name__)
+
+Append = Callable[[Sequence[Marker], Callable[[Codes], None]], None]
+"""Appends markers to partitions led here; see `replica.markers.Markers.append`."""
+
+_SHORTEST_PAUSE_MS = 100
+_LONGEST_PAUSE_MS = 1_000
+_TOLD_AFTER_MS = 1_000
+_MOST_IN_A_REQUEST = 5_000
+_MOST_NAMED = 10
+_UNREACHED = ErrorCode.NETWORK_EXCEPTION
+
+_NOTHING_TO_WRITE = {
+    ErrorCode.NONE: "",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the partition has seen a later epoch of this producer",
+    ErrorCode.UNSUPPORTED_VERSION: "its leader does not know markers",
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "its message format has no markers",
+}
+"""After these answers a partition needs no marker any more."""
+
+
+def _nobody_waits() -> None:
+    pass
+
+
+class Ending:
+    """The markers of one prepared transaction: one attempt to bring all of them out.
+
+    Whatever is queued, or answered late, belongs to this attempt and to no other of the same id.
+    """
+
+    __slots__ = ("alarm", "begun_ms", "done", "marker", "over", "transaction", "waiting")
+
+    def __init__(self, prepared: Transaction, coordinator_epoch: int, begun_ms: float) -> None:
+        self.transaction = prepared
+        self.marker = Marker(
+            prepared.producer_id, prepared.epoch, prepared.commits, coordinator_epoch, prepared.version, ()
+        )
+        self.waiting = set(prepared.partitions)
+        """The partitions that still lack their marker."""
+        self.begun_ms = begun_ms
+        self.done: Callable[[], None] = _nobody_waits
+        """Called once, when all partitions have their markers."""
+        self.over = False
+        self.alarm: Timer | None = None
+
+    def drop(self) -> None:
+        """It is not this broker's business any more; answers that are still to come change nothing."""
+        self.over = True
+        if self.alarm is not None:
+            self.alarm.cancel()
+
+
+class MarkerQueues:
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        broker_id: int,
+        append: Append,
+        connect: Callable[[BrokerInfo], Link] | None,
+        *,
+        timeout_ms: int,
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        """`connect` is None where there can be no other broker; `timeout_ms` is that of a request."""
+        self.without_leader = 0
+        """Partitions whose markers wait because nobody leads them."""
+        self._metadata = metadata
+        self._broker_id = broker_id
+        self._append = append
+        self._connect = connect
+        self._timeout_ms = timeout_ms
+        self._clock = clock
+        self._timers = timers
+        self._destinations: dict[int, _Destination] = {}
+
+    def send(self, ending: Ending) -> None:
+        """HOT. It may have ended when this returns."""
+        self._route(ending, list(ending.waiting), 0)
+        if not ending.over:
+            ending.alarm = self._timers.at(ending.begun_ms + _TOLD_AFTER_MS, partial(self._tell, ending))
+
+    def close(self) -> None:
+        for destination in self._destinations.values():
+            destination.close()
+        self._destinations.clear()
+
+    def _route(self, ending: Ending, partitions: Iterable[TopicPartition], tries: int) -> None:
+        if ending.over:
+            return
+        here, leaderless = [], []
+        for tp in partitions:
+            if not self._is_there(tp):
+                ending.waiting.discard(tp)
+                continue
+            leader = self._leader(tp)
+            if leader is None:
+                leaderless.append(tp)
+            elif leader.id == self._broker_id:
+                here.append(tp)
+            else:
+                self._destination(leader).put(ending, tp, tries)
+        if leaderless:
+            self.without_leader += len(leaderless)
+            self._later(partial(self._route_leaderless, ending, leaderless, tries + 1), tries)
+        if here:
+            self._append([ending.marker._replace(partitions=here)], partial(self._appended, ending, here, tries))
+        else:
+            _end_if_done(ending)
+
+    def _route_leaderless(self, ending: Ending, partitions: list[TopicPartition], tries: int) -> None:
+        self.without_leader -= len(partitions)
+        self._route(ending, partitions, tries)
+
+    def _is_there(self, tp: TopicPartition) -> bool:
+        """A partition that was deleted needs no marker; but nothing is known of any before the controller has told."""
+        topic = self._metadata.topics.get(tp.topic)
+        return not self._metadata.is_here.is_set() or (topic is not None and tp.partition in topic.partitions)
+
+    def _leader(self, tp: TopicPartition) -> BrokerInfo | None:
+        topic = self._metadata.topics.get(tp.topic)
+        state = topic.partitions.get(tp.partition) if topic is not None else None
+        return None if state is None else self._metadata.brokers.get(state.leader)
+
+    def _destination(self, broker: BrokerInfo) -> _Destination:
+        known = self._destinations.get(broker.id)
+        if known is not None and known.broker == broker:
+            return known
+        if known is not None:
+            known.close()
+        assert self._connect is not None
+        made = _Destination(broker, self._connect(broker), self._timeout_ms, self.settle)
+        self._destinations[broker.id] = made
+        return made
+
+    def _appended(self, ending: Ending, partitions: list[TopicPartition], tries: int, codes: Codes) -> None:
+        if ending.over:
+            return
+        if not any(codes[0]):
+            ending.waiting.difference_update(partitions)
+        else:
+            for tp, code in zip(partitions, codes[0], strict=True):
+                self.settle(ending, tp, tries, code)
+        _end_if_done(ending)
+
+    def settle(self, ending: Ending, tp: TopicPartition, tries: int, code: ErrorCode) -> None:
+        """What a leader says of one marker, or that it says nothing."""
+        if ending.over:
+            return
+        reason = _NOTHING_TO_WRITE.get(code)
+        if reason is not None:
+            ending.waiting.discard(tp)
+            if reason:
+                log.warning("transactional id %s: no marker was written to %s: %s", ending.transaction.id, tp, reason)
+        elif code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            log.warning("transactional id %s: another broker coordinates it, %s says", ending.transaction.id, tp)
+            ending.drop()
+        else:
+            self._later(partial(self._route, ending, [tp], tries + 1), tries)
+        _end_if_done(ending)
+
+    def _later(self, action: Callable[[], None], tries: int) -> None:
+        pause_ms = min(_SHORTEST_PAUSE_MS << min(tries, 10), _LONGEST_PAUSE_MS)
+        self._timers.at(self._clock.monotonic_ms() + pause_ms, action)
+
+    def _tell(self, ending: Ending) -> None:
+        where = [f"{tp} ({self._described(tp)})" for tp in islice(sorted(ending.waiting), _MOST_NAMED)]
+        more = len(ending.waiting) - len(where)
+        log.warning(
+            "transactional id %s is to be %s, but cannot be yet: it waits for %s%s",
+            ending.transaction.id,
+            "committed" if ending.transaction.commits else "aborted",
+            ", ".join(where),
+            f" and {more} more" if more else "",
+        )
+
+    def _described(self, tp: TopicPartition) -> str:
+        topic = self._metadata.topics.get(tp.topic)
+        state = topic.partitions.get(tp.partition) if topic is not None else None
+        if state is None or state.leader < 0:
+            return "without a leader"
+        return f"leader {state.leader}{'' if state.leader in self._metadata.brokers else ', which is down'}"
+
+
+def _end_if_done(ending: Ending) -> None:
+    if not ending.waiting and not ending.over:
+        ending.drop()
+        ending.done()
+
+
+_Settle = Callable[[Ending, TopicPartition, int, ErrorCode], None]
+_Queued = tuple[Ending, TopicPartition, int]
+
+
+class _Destination:
+    """The queue of one other broker."""
+
+    def __init__(self, broker: BrokerInfo, link: Link, timeout_ms: int, settle: _Settle) -> None:
+        self.broker = broker
+        self._link = link
+        self._timeout_ms = timeout_ms
+        self._settle = settle
+        self._queue: deque[_Queued] = deque()
+        self._sending: asyncio.Task[None] | None = None
+
+    def put(self, ending: Ending, tp: TopicPartition, tries: int) -> None:
+        self._queue.append((ending, tp, tries))
+        if self._sending is None:
+            self._sending = asyncio.ensure_future(self._send_all())
+
+    def close(self) -> None:
+        """Nothing that waits is lost: it is routed again."""
+        self._link.close()
+
+    async def _send_all(self) -> None:
+        try:
+            while self._queue:
+                count = min(len(self._queue), _MOST_IN_A_REQUEST)
+                await self._send([self._queue.popleft() for _ in range(count)])
+        finally:
+            self._sending = None
+
+    async def _send(self, queued: list[_Queued]) -> None:
+        queued = [one for one in queued if not one[0].over]
+        if not queued:
+            return
+        try:
+            answer: WriteTxnMarkersResponse = await self._link.call(_request(queued), timeout_ms=self._timeout_ms)
+        except LinkError:
+            codes = {}
+        else:
+            codes = _codes(answer)
+        for ending, tp, tries in queued:
+            code = codes.get((ending.marker.producer_id, *tp), _UNREACHED)
+            self._settle(ending, tp, tries, code)
+
+
+def _request(queued: Iterable[_Queued]) -> WriteTxnMarkersRequest:
+    markers: dict[Ending, WritableTxnMarker] = {}
+    topics: dict[tuple[Ending, str], WritableTxnMarkerTopic] = {}
+    for ending, (topic, partition), _ in queued:
+        if ending not in markers:
+            said = ending.marker
+            markers[ending] = WritableTxnMarker(
+                producer_id=said.producer_id,
+                producer_epoch=said.producer_epoch,
+                transaction_result=said.commit,
+                coordinator_epoch=said.coordinator_epoch,
+                transaction_version=said.version,
+            )
+        if (ending, topic) not in topics:
+            topics[ending, topic] = WritableTxnMarkerTopic(name=topic)
+            markers[ending].topics.append(topics[ending, topic])
+        topics[ending, topic].partition_indexes.append(partition)
+    return WriteTxnMarkersRequest(markers=list(markers.values()))
+
+
+def _codes(answer: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], ErrorCode]:
+    """An id has one transaction at a time, and a producer id one transactional id."""
+    return {
+        (marker.producer_id, topic.name, partition.partition_index): ErrorCode(partition.error_code)
+        for marker in answer.markers
+        for topic in marker.topics
+        for partition in topic.partitions
+    }

@@ -1,0 +1,50 @@
+"""The transaction version of a cluster: as high as its least able broker allows, and told with a growing epoch."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kafkad.cluster.features import REGISTERED, FinalizedFeatures
+from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.store import ensure_path
+from kafkad.meta.znodes import BROKER_IDS, Broker
+from kafkad.model import BrokerInfo
+from kafkad.timers import Timers
+from tests.fakes import FakeClock
+
+
+def registration(broker: int, *, ours: bool) -> bytes:
+    info = BrokerInfo(id=broker, endpoints=(), rack=None)
+    features = REGISTERED if ours else {}
+    return Broker(broker=info, timestamp_ms=0, features=features).encode()
+
+
+def test_a_kafka_3_9_among_the_brokers_lowers_it_as_long_as_it_is_there() -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        brokers = EmbeddedStore.in_memory(clock)
+        store = brokers.session()
+        await ensure_path(store, BROKER_IDS)
+        wanted = 2
+        features = FinalizedFeatures(store, clock, Timers(), alone=False, wanted_transaction_version=lambda: wanted)
+        assert features.transaction_version == 0, "before the others are known"
+        await store.create(Broker.path(1), registration(1, ours=True))
+        await features.start()
+        seen = [(features.transaction_version, features.epoch)]
+        for change in (
+            store.create(Broker.path(2), registration(2, ours=True)),
+            store.create(Broker.path(3), registration(3, ours=False)),
+            store.delete(Broker.path(3)),
+        ):
+            await change
+            for _ in range(20):
+                await asyncio.sleep(0)
+            seen.append((features.transaction_version, features.epoch))
+        assert [level for level, _ in seen] == [2, 2, 0, 2]
+        epochs = [epoch for _, epoch in seen]
+        assert epochs == sorted(set(epochs)), "a client takes only what comes with a higher one"
+        wanted = 0
+        assert features.transaction_version == 0
+        await features.stop()
+
+    asyncio.run(scenario())
