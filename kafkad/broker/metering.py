@@ -8,6 +8,7 @@ from functools import partial
 from time import monotonic, thread_time
 
 from kafkad.api.fetch_session import FetchSessions
+from kafkad.api.verifier import Verifier
 from kafkad.broker.lifecycle import Lifecycle
 from kafkad.broker.partition_metrics import log_families, partition_families
 from kafkad.cleaner.cleaner import Cleaner
@@ -59,6 +60,7 @@ def registry(
     sessions: FetchSessions,
     groups: GroupCoordinator,
     offsets: OffsetCommitter,
+    verifier: Verifier,
     config: Callable[[], Config],
 ) -> Registry:
     """Made and asked by the event loop's thread, whose time it measures."""
@@ -73,7 +75,7 @@ def registry(
         replicas.probes.collect,
         lambda: request_families(probes, monotonic()),
         lambda: log_families(logs, most),
-        lambda: partition_families(replicas, most),
+        lambda: partition_families(replicas, most, lambda: config().int("transaction.max.timeout.ms")),
         lambda: _waiting_families(replicas, logs),
         lambda: _cleaner_families(cleaner, logs),
         lambda: _controller_families(replicas, controller),
@@ -82,6 +84,7 @@ def registry(
         groups.collect,
         lambda: groups.lag(partial(_end_of, replicas), most()),
         offsets.collect,
+        verifier.collect,
         lambda: idle_families(idle()),
         build_families,
         process_families,

@@ -16,6 +16,8 @@ from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 
 READ_AT_ONCE = 500
+_LATE_MS = 5 * 60_000
+"""A coordinator may need so long beyond the longest time-out to end a transaction."""
 
 T = TypeVar("T")
 Limit = Callable[[], int]
@@ -57,14 +59,19 @@ class PartitionSample(NamedTuple):
     under_min_isr: bool
     at_min_isr: bool
     stable_lag: int
+    late: bool
+    """A transaction is open for longer than any should be."""
+    producers: int
     leader: int
     preferred: bool
     start_offset: int
     high_watermark: int
 
 
-def _sample(partition: Partition) -> PartitionSample:
+def _sample(partition: Partition, late_before_ms: int) -> PartitionSample:
     """As Kafka: what only the leader knows is 0 elsewhere."""
+    producers = partition.log.producers
+    oldest_ms = producers.oldest_transaction_ms()
     role, leads = partition.role, partition.is_leader
     in_sync, replicas = (len(role.isr), len(role.replicas)) if leads else (0, 0)
     return PartitionSample(
@@ -76,6 +83,8 @@ def _sample(partition: Partition) -> PartitionSample:
         under_min_isr=leads and in_sync < partition.min_isr,
         at_min_isr=leads and in_sync == partition.min_isr,
         stable_lag=partition.high_watermark - partition.last_stable_offset if leads else 0,
+        late=leads and oldest_ms is not None and oldest_ms < late_before_ms,
+        producers=len(producers),
         leader=role.leader,
         preferred=role.replicas[:1] == (role.leader,),
         start_offset=partition.log.start_offset,
@@ -102,14 +111,17 @@ _TOPIC_METRICS = (
 )
 
 
-def partition_families(replicas: ReplicaManager, limit: Limit) -> Iterator[Family | None]:
+def partition_families(
+    replicas: ReplicaManager, limit: Limit, longest_transaction_ms: Callable[[], int]
+) -> Iterator[Family | None]:
     """The sums are over all partitions, whatever the limit is."""
     partitions = list(replicas)
-    sums = dict.fromkeys(("leads", "under_replicated", "under_min_isr", "at_min_isr"), 0)
+    sums = dict.fromkeys(("leads", "under_replicated", "under_min_isr", "at_min_isr", "late", "producers"), 0)
+    late_before_ms = replicas.parts.clock.now_ms() - longest_transaction_ms() - _LATE_MS
     rows: dict[TopicPartition, PartitionSample] = {}
     lag = 0
     for partition in partitions:
-        row = rows[partition.tp] = _sample(partition)
+        row = rows[partition.tp] = _sample(partition, late_before_ms)
         for name in sums:
             sums[name] += getattr(row, name)
         if partition.following is not None:
@@ -144,6 +156,8 @@ def _sum_families(
         "underreplicatedpartitions": sums["under_replicated"],
         "underminisrpartitioncount": sums["under_min_isr"],
         "atminisrpartitioncount": sums["at_min_isr"],
+        "partitionswithlatetransactionscount": sums["late"],
+        "produceridcount": sums["producers"],
         "offlinereplicacount": sum(partition.failure is not None for partition in partitions),
     }
     yield from gauges("kafka_server_replicamanager", values, "Replicas of this broker")

@@ -264,6 +264,7 @@ class Parts:
             sessions=self.fetch.sessions,
             groups=self.coordinators.classic_groups,
             offsets=self.coordinators.offsets,
+            verifier=self.verifier,
             config=lambda: self.settings.config,
         )
 

@@ -353,14 +353,24 @@ class ProducerStates:
         if self.is_verified(producer_id, verification):
             del self._verifications[producer_id]
 
+    def committed_until(self, high_watermark: int) -> None:
+        """Readers may pass the transactions that have ended below."""
+        if self._undecided:
+            self._undecided = {first: last for first, last in self._undecided.items() if last >= high_watermark}
+
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The start of the first transaction that is open or ends at or above the high watermark."""
         if self._undecided:
-            self._undecided = {first: last for first, last in self._undecided.items() if last >= high_watermark}
+            self.committed_until(high_watermark)
         elif not self._ongoing:
             return None
         starts = [*islice(self._ongoing, 1), *self._undecided]
         return min(starts, default=None)
+
+    def oldest_transaction_ms(self) -> int | None:
+        """The time of the last record of the oldest open transaction."""
+        producer_id = next(iter(self._ongoing.values()), None)
+        return None if producer_id is None else self._producers[producer_id].timestamp
 
     def describe(self) -> list[ProducerDescription]:
         return [_description(producer_id, producer) for producer_id, producer in self._producers.items()]

@@ -57,6 +57,7 @@ def append_marker(partition: Partition, marker: Marker, now_ms: int) -> None:
     with memoryview(batch) as view:
         header = stamp(view, 0, len(batch), BATCH_HEADER.unpack_from(batch), log.config, now_ms)
         partition.append(view, 0, len(batch), header, Origin.COORDINATOR)
+    log.producers.committed_until(partition.high_watermark)
     log.producers.ended(marker.producer_id, marker.producer_epoch, marker.version)
 
 

@@ -268,6 +268,7 @@ class Partition:
         """It never goes back, but when the log itself does."""
         if self.high_watermark < offset:
             self.high_watermark = offset
+            self.log.producers.committed_until(offset)
             self._tell_watchers()
             while self.commit_waits and self.commit_waits[0][0] <= self.high_watermark:
                 self.when_committed(*self.commit_waits.popleft())

@@ -10,9 +10,13 @@ from typing import Any
 
 from kafkad.broker.partition_metrics import log_families, partition_families
 from kafkad.group.lag import lag_families
+from kafkad.log.files import Files
+from kafkad.log.producers import ProducerStates
+from kafkad.log.snapshots import Snapshots
 from kafkad.metrics import Family, Registry
 from kafkad.names import TopicPartition
 from kafkad.replica.partition import Role
+from tests.fakes import FakeClock
 
 PARTITIONS, GROUPS, POSITIONS = 10_000, 1_000, 50
 LONGEST_S = 0.1
@@ -20,11 +24,13 @@ LONGEST_S = 0.1
 
 
 class Replicas(list[Any]):
+    parts = SimpleNamespace(clock=FakeClock())
     isr_shrinks = isr_expands = isr_failures = 0
 
 
 def log(segments: int = 5) -> Any:
-    return SimpleNamespace(size=1, start_offset=0, end_offset=7, segments=(None,) * segments)
+    producers = ProducerStates(Snapshots("", Files()))
+    return SimpleNamespace(size=1, start_offset=0, end_offset=7, segments=(None,) * segments, producers=producers)
 
 
 def partition(number: int) -> Any:
@@ -69,7 +75,7 @@ def scraped(collect: Callable[[], Iterable[Family | None]]) -> tuple[str, float]
 
 def test_ten_thousand_partitions() -> None:
     replicas = Replicas(map(partition, range(PARTITIONS)))
-    text, longest = scraped(lambda: partition_families(replicas, lambda: PARTITIONS))  # type: ignore[arg-type]
+    text, longest = scraped(lambda: partition_families(replicas, lambda: PARTITIONS, lambda: 900_000))  # type: ignore[arg-type]
     assert text.count("\nkafka_topic_partition_current_offset{") == PARTITIONS
     assert longest < LONGEST_S
 
@@ -83,7 +89,7 @@ def test_ten_thousand_logs() -> None:
 
 def test_of_too_many_partitions_the_first_by_name_are_told() -> None:
     replicas = Replicas(map(partition, reversed(range(PARTITIONS))))
-    text, longest = scraped(lambda: partition_families(replicas, lambda: 3))  # type: ignore[arg-type]
+    text, longest = scraped(lambda: partition_families(replicas, lambda: 3, lambda: 900_000))  # type: ignore[arg-type]
     named = [
         line.partition(" ")[0] for line in text.splitlines() if line.startswith("kafka_cluster_partition_atminisr{")
     ]
