@@ -65,6 +65,9 @@ class Found(NamedTuple):
     """There is nothing to read until the partition moves; and a follower is in sync, which it may become by a fetch."""
 
 
+_ISOLATION_LEVELS = (0, 1)
+
+
 class FetchApi:
     def __init__(
         self, replicas: ReplicaManager, sessions: FetchSessions, clock: Clock, probe: RequestProbe, jobs: Jobs
@@ -234,11 +237,13 @@ class FetchApi:
                 self._leader_quota.take(records.length, self._clock.monotonic_ms())
         aborted = None
         if frame.read_committed:
-            aborted = log.aborted_transactions(wanted.offset, upto) if records is not None else []
+            aborted = log.aborted_transactions(wanted.offset, upto, records) if records is not None else []
         return Found(followed, 0, high_watermark, stable, log.start_offset, aborted, records, None, quiet)
 
     def _admit(self, frame: FetchFrame, wanted: Wanted, partition: Partition) -> int:
         """The broker that this reader is to read from; raises why it may not read this partition at all."""
+        if frame.isolation_level not in _ISOLATION_LEVELS:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {frame.isolation_level}")
         if self._reads_nearest(frame) and (partition.is_leader or partition.following is not None):
             partition.check_epoch(wanted.leader_epoch)
             return partition.nearest(frame.rack, wanted.offset)

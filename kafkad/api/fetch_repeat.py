@@ -101,7 +101,7 @@ class RepeatedFetch:
         log = partition.log
         try:
             records = log.read(offset, max_bytes, upto)
-            if self._read_committed and log.aborted_transactions(offset, upto):
+            if self._read_committed and records is not None and log.aborted_transactions(offset, upto, records):
                 return None
         except KafkaError:
             return None

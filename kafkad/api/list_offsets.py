@@ -30,7 +30,7 @@ _FIRST_VERSION_OF = {
     EARLIEST_NOT_TIERED: 11,
 }
 _FIRST_WITH_EPOCHS = 4
-_READ_COMMITTED = 1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _CONSUMER = -1
 _ANY_REPLICA = -2
 """A replica id of debugging tools: the broker that is asked answers, leader or not."""
@@ -106,7 +106,10 @@ class _Answer:
         """The end of the log for this reader."""
         if self._message.replica_id != _CONSUMER:
             return partition.log.end_offset
-        return partition.visible(self._message.isolation_level == _READ_COMMITTED)[2]
+        level = self._message.isolation_level
+        if level not in (_READ_UNCOMMITTED, _READ_COMMITTED):
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {level}")
+        return partition.visible(level == _READ_COMMITTED)[2]
 
 
 def _by_time(partition: Partition, timestamp: int, end: int) -> TimestampedOffset:

@@ -100,9 +100,16 @@ class Transaction:
             if code is ErrorCode.NONE:
                 self._verified[tp] = verification
                 continue
-            self._refused[tp] = KafkaError(code, f"the coordinator of {self._id!r} does not have {tp} in a transaction")
+            self._refused[tp] = KafkaError(code, self._why(code, tp))
             if code not in _PASSING:
                 partition.log.producers.forget_verification(self._producer_id, verification)
+
+    def _why(self, code: ErrorCode, tp: TopicPartition) -> str:
+        if code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            return f"producer {self._producer_id} is not that of transactional id {self._id!r}"
+        if code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE):
+            return f"{tp} was not added to the transaction of {self._id!r}"
+        return f"the coordinator of {self._id!r} says {code.name}"
 
     def trusted(self) -> None:
         """Nobody is asked."""

@@ -17,7 +17,7 @@ from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log import recovery, swap
-from kafkad.log.batches import BadBatch, read_whole
+from kafkad.log.batches import BadBatch, read_header, read_whole
 from kafkad.log.compaction import Replacement
 from kafkad.log.copied import CopiedBatch, copied_batches
 from kafkad.log.damage import UNKNOWN_END, Damage
@@ -530,16 +530,30 @@ class Log:
         except (BadBatch, RecordsError) as error:
             raise self._damaged(error) from None
 
-    def aborted_transactions(self, start: int, upto: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions with records in [start, upto)."""
+    def aborted_transactions(self, start: int, upto: int, read: Slice | None = None) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions with records in [start, upto), and within what was
+        `read` from `start` on."""
         aborted: list[AbortedTransaction] = []
         for segment in self._segments.starting_at(start):
             if segment.has_transactions:
+                if read is not None:
+                    upto, read = min(upto, self._offset_behind(read, start)), None
                 some, complete = self._transactions_of(segment).collect(start, upto)
                 aborted += some
                 if complete:
                     break
         return [(entry.producer_id, entry.first_offset) for entry in aborted]
+
+    def _offset_behind(self, read: Slice, start: int) -> int:
+        """The offset at which the batch behind these begins; a later one, if that cannot be told."""
+        end = read.position + read.length
+        holder = next((each for each in self._segments.starting_at(start) if each.file is read.file), None)
+        if holder is None or end >= holder.size:
+            return self.end_offset
+        try:
+            return read_header(holder.files.pread, read.file.fd, end, holder.size)[BASE_OFFSET]
+        except BadBatch:
+            return self.end_offset
 
     def _transactions_of(self, segment: Segment) -> TransactionIndex:
         index = segment.transactions

@@ -68,6 +68,7 @@ class FetchFrame(NamedTuple):
     repeated; None for other fetches, and for versions without sessions."""
     rack: str = ""
     """client.rack"""
+    isolation_level: int = 0
 
 
 def _partition_struct(version: int) -> struct.Struct:
@@ -117,6 +118,7 @@ def read_fetch_in_pieces(frame: memoryview, at: int, version: int) -> Pieces[Fet
         forgotten,
         repeats,
         rack,
+        isolation,
     )
 
 

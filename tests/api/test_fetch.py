@@ -210,6 +210,41 @@ def test_read_committed_ends_before_open_transactions_and_names_aborted_ones(fra
     assert [(a.producer_id, a.first_offset) for a in shown.aborted_transactions or []] == [(5, 0)]
 
 
+def test_aborted_transactions_are_named_with_their_records(frames: Frames) -> None:
+    """Not with those before them: a reader that has much to catch up with would be told of all, each time."""
+    broker = frames.broker
+    broker.create("t", configs={"index.interval.bytes": "0"})
+    record = Record(0, 1_700_000_000_000, None, b"x" * 500)
+    for producer_id in range(5, 11):
+        broker.append("t", 0, record, producer_id=producer_id, transactional=True)
+        marker = memoryview(
+            build_marker(ControlRecord(False, 0), producer_id=producer_id, producer_epoch=0, timestamp=0)
+        )
+        broker.replicas.leader("t", 0).append(marker, 0, len(marker), BATCH_HEADER.unpack_from(marker))
+    for offset in range(0, 12, 2):
+        [found] = fetch(frames, 12, {0: offset}, isolation_level=1, partition_max_bytes=600)
+        assert offsets(found) == [offset]
+        assert [(a.producer_id, a.first_offset) for a in found.aborted_transactions or []] == [
+            (5 + offset // 2, offset)
+        ]
+    [found] = fetch(frames, 12, {0: 0}, isolation_level=1)
+    assert [a.producer_id for a in found.aborted_transactions or []] == list(range(5, 11))
+
+
+def test_an_isolation_level_that_there_is_none_of(frames: Frames) -> None:
+    frames.broker.create("t")
+    fill(frames, batches=1)
+    [refused] = fetch(frames, 11, {0: 0}, isolation_level=7)
+    assert (refused.error_code, refused.records, refused.last_stable_offset) == (
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        b"",
+        -1,
+    )
+    latest = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    answer = frames.broker.ask(ListOffsetsRequest(replica_id=-1, isolation_level=7, topics=[latest]), 7)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_a_follower_that_is_none_is_sent_away(frames: Frames) -> None:
     frames.broker.create("t")
     [answer] = fetch(frames, 11, {0: 0}, replica_id=3)
