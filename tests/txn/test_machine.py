@@ -1,0 +1,725 @@
+"""Carrying out what is decided about transactional ids: writes, markers, waits, time-outs, loading."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kafkad.net.client import LinkError
+from kafkad.replica.markers import Marker
+from kafkad.txn.transaction import (
+    COMPLETE,
+    AddPartitions,
+    Answer,
+    Cause,
+    End,
+    EndAndBump,
+    InitProducer,
+    State,
+    Transaction,
+)
+from kafkad.wire.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from tests.txn import golden
+from tests.txn.life import COORDINATOR_EPOCH, ELSEWHERE, HERE, Disk, Life, turns
+
+NONE, CONCURRENT = ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS
+OK = [Answer(NONE)]
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def scenario(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    @functools.wraps(test)
+    def run() -> None:
+        asyncio.run(test())  # type: ignore[arg-type]
+
+    del run.__wrapped__
+    return run
+
+
+# Steps, each behind the one before
+
+
+@scenario
+async def test_nothing_of_a_step_is_written_before_the_step_ahead_of_it_is_committed() -> None:
+    life = Life()
+    producer = await life.new()
+    assert life.add(producer, 0, 1) == OK
+    life.hold = life.hold_markers = True
+    answers = life.end(producer, True)
+    assert life.known().state is State.ONGOING
+    assert not life.markers
+    life.commit()
+    assert life.known().state is State.PREPARE_COMMIT
+    [marker] = life.markers
+    assert set(marker.partitions) == {T0, T1}
+    assert (marker.producer_id, marker.producer_epoch, marker.commit) == (*producer, True)
+    assert (marker.coordinator_epoch, marker.version) == (COORDINATOR_EPOCH, 0)
+    life.write_markers()
+    assert life.known().state is State.PREPARE_COMMIT
+    assert not answers
+    life.commit()
+    assert life.known().state is State.COMPLETE_COMMIT
+    assert answers == OK
+
+
+@scenario
+async def test_an_end_is_answered_while_its_markers_take_longer() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    life.hold_markers = True
+    answers = life.end(producer, False)
+    life.advance(19)
+    assert not answers
+    life.advance(1)
+    assert answers == OK
+    life.write_markers()
+    assert life.known().state is State.COMPLETE_ABORT
+    assert answers == OK, "once"
+
+
+@scenario
+async def test_a_new_client_is_told_its_next_epoch_and_markers_carry_it() -> None:
+    life = Life()
+    producer_id, epoch = await life.new()
+    life.add((producer_id, epoch), 0)
+    assert life.end((producer_id, epoch), True, bump=True) == [Answer(NONE, producer_id, epoch + 1)]
+    assert life.markers[-1].producer_epoch == epoch + 1
+    assert life.markers[-1].version == 2
+
+
+@scenario
+async def test_the_end_of_the_epochs_takes_a_new_producer_id() -> None:
+    life = Life()
+    producer_id, _ = await life.new()
+    life.machine.apply(life.known()._replace(epoch=32766))
+    life.add((producer_id, 32766), 0)
+    answers = life.end((producer_id, 32766), True, bump=True)
+    await turns()
+    assert answers == [Answer(NONE, life.next_id, 0)]
+    assert (life.markers[-1].producer_id, life.markers[-1].producer_epoch) == (producer_id, 32767)
+    assert life.end((producer_id, 32766), True, bump=True) == answers, "asked again"
+
+
+@scenario
+async def test_without_a_controller_there_is_no_new_producer() -> None:
+    life = Life()
+    life.no_ids = ErrorCode.NOT_CONTROLLER
+    answers = life.ask(InitProducer("a", 1000))
+    await turns()
+    assert answers == [Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+    life.no_ids = None
+    await life.new()
+
+
+# Waiting instead of asking again
+
+
+@scenario
+async def test_who_comes_while_markers_are_written_is_served_right_after() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    life.hold_markers = True
+    ended = life.end(producer, True)
+    added, again = life.add(producer, 1), life.end(producer, True)
+    taken_over = life.ask(InitProducer("a", 60_000))
+    life.advance(50)
+    assert not added
+    life.hold_markers = False
+    life.write_markers()
+    assert ended == added == OK
+    assert again == OK, "in the order they came: the next transaction is committed"
+    assert taken_over == [Answer(NONE, producer[0], producer[1] + 1)]
+    assert life.probe.held == 3
+
+
+@scenario
+async def test_who_waits_for_too_long_is_told_to_ask_again() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    life.hold_markers = True
+    life.end(producer, True)
+    asked = life.add(producer, 1)
+    fenced = life.add((producer[0], 7), 1)
+    unknown = life.add((producer[0] + 1, 0), 1)
+    life.advance(99)
+    assert not asked
+    life.advance(1)
+    assert asked == [Answer(CONCURRENT)]
+    assert fenced == [Answer(ErrorCode.PRODUCER_FENCED)], "it would be wrong at any time"
+    assert unknown == [Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)]
+    life.hold_markers = False
+    life.write_markers()
+    assert life.known().state is State.COMPLETE_COMMIT
+    assert asked == [Answer(CONCURRENT)]
+
+
+@scenario
+async def test_one_write_at_a_time_for_an_id() -> None:
+    life = Life()
+    producer = await life.new()
+    life.hold = True
+    first, second, end = life.add(producer, 0), life.add(producer, 1), life.end(producer, True)
+    other = life.ask(InitProducer("b", 1000), "b")
+    await turns()
+    for answered in range(1, 4):
+        life.commit()
+        assert [len(first), len(second)][: min(answered, 2)] == [1] * min(answered, 2)
+    while not end:
+        life.commit()
+    assert first == second == end == OK
+    assert other and other[0].error is NONE
+    assert set(life.markers[-1].partitions) == {T0, T1}
+
+
+@scenario
+async def test_a_thousand_who_wait_are_served_without_running_out_of_stack() -> None:
+    life = Life()
+    producer = await life.new()
+    life.hold = True
+    answers = [life.add(producer, number % 3) for number in range(1000)]
+    life.hold = False
+    life.commit()
+    assert all(answer == OK for answer in answers)
+
+
+@scenario
+async def test_who_takes_over_waits_for_the_fenced_transaction() -> None:
+    life = Life()
+    producer_id, epoch = await life.new()
+    life.add((producer_id, epoch), 0)
+    life.hold_markers = True
+    taken_over = life.ask(InitProducer("a", 60_000))
+    life.advance(60)
+    assert not taken_over
+    assert life.known().epoch == epoch + 1, "fenced already"
+    life.write_markers()
+    assert taken_over == [Answer(NONE, producer_id, epoch + 2)]
+    assert life.probe.ended == {Cause.FENCED: 1}
+
+
+@scenario
+async def test_a_verification_changes_nothing_and_waits_for_markers() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    found: list[Any] = []
+    life.machine.verify("a", *producer, [T0, T1], found.append)
+    assert found.pop() == {T0: NONE, T1: ErrorCode.TRANSACTION_ABORTABLE}
+    life.hold_markers = True
+    life.end(producer, True)
+    life.machine.verify("a", *producer, [T0], found.append)
+    assert not found
+    life.write_markers()
+    assert found == [{T0: ErrorCode.TRANSACTION_ABORTABLE}]
+    life.machine.verify("b", *producer, [T0], found.append)
+    assert found[-1] is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+# Writes that fail
+
+
+REFUSALS = [
+    (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
+    (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+]
+
+
+@pytest.mark.parametrize(("said", "answered"), REFUSALS)
+def test_a_refused_write_changes_nothing(said: ErrorCode, answered: ErrorCode) -> None:
+    async def run() -> None:
+        life = Life()
+        producer = await life.new()
+        life.add(producer, 0)
+        before = life.known()
+        life.refuse = said
+        assert life.end(producer, True) == [Answer(answered)]
+        assert life.add(producer, 1) == [Answer(answered)]
+        assert life.known() is before
+        life.refuse = None
+        assert life.end(producer, True) == OK
+
+    asyncio.run(run())
+
+
+@scenario
+async def test_a_write_that_is_committed_in_spite_of_its_error_goes_on() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    life.hold = True
+    answers = life.end(producer, True)
+    life.hold = False
+    life.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE, applied=True)
+    assert answers == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert life.known().state is State.COMPLETE_COMMIT
+    assert life.end(producer, True) == OK, "asked again"
+
+
+@scenario
+async def test_that_it_is_complete_is_written_until_it_is() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    life.hold_markers = True
+    answers = life.end(producer, True)
+    life.refuse = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    life.write_markers()
+    assert life.known().state is State.PREPARE_COMMIT
+    assert life.machine.waits_to_complete == 1
+    life.advance(3000)
+    assert answers == OK
+    life.refuse = None
+    life.advance(1000)
+    assert life.known().state is State.COMPLETE_COMMIT
+    assert life.machine.waits_to_complete == 0
+    assert len(life.markers) == 1
+
+
+# Markers
+
+
+@scenario
+async def test_a_leader_that_cannot_now_is_asked_again() -> None:
+    for code in (3, 6, 7, 19, 20, 56):
+        life = Life()
+        producer = await life.new()
+        life.add(producer, 0, 1)
+        life.codes[T1] = ErrorCode(code)
+        life.end(producer, True)
+        assert life.machine.lacking("a") == {T1}
+        life.advance(100)
+        assert [set(marker.partitions) for marker in life.markers] == [{T0, T1}, {T1}]
+        life.codes.clear()
+        life.advance(200)
+        assert life.known().state is State.COMPLETE_COMMIT
+
+
+@scenario
+async def test_a_partition_that_cannot_have_a_marker_is_left_out() -> None:
+    for code in (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.INVALID_PRODUCER_EPOCH):
+        life = Life()
+        producer = await life.new()
+        life.add(producer, 0)
+        life.codes[T0] = code
+        assert life.end(producer, True) == OK
+        assert life.known().state is State.COMPLETE_COMMIT
+
+
+@scenario
+async def test_where_another_coordinator_is_known_this_one_gives_up() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0, 1)
+    life.codes[T0] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    life.end(producer, True)
+    life.advance(10_000)
+    assert life.known().state is State.PREPARE_COMMIT
+    assert len(life.markers) == 1
+
+
+@scenario
+async def test_a_deleted_partition_needs_no_marker() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0, 1)
+    del life.metadata.topics["t"].partitions[1]
+    assert life.end(producer, True) == OK
+    assert [set(marker.partitions) for marker in life.markers] == [{T0}]
+    life.add(producer, 0)
+    del life.metadata.topics["t"]
+    assert life.end(producer, True) == OK
+
+
+@scenario
+async def test_before_the_controller_has_told_of_partitions_none_is_taken_for_deleted() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    life.hold_markers = True
+    life.end(producer, True)
+    again = Life()
+    again.metadata.is_here.clear()
+    again.metadata.topics.clear()
+    life.disk.load(again)
+    again.advance(500)
+    assert again.known().state is State.PREPARE_COMMIT
+    assert again.queues.without_leader == 1
+    again.leaders("t", [HERE])
+    again.metadata.is_here.set()
+    again.advance(1000)
+    assert again.known().state is State.COMPLETE_COMMIT
+    assert again.queues.without_leader == 0
+
+
+class OtherBroker:
+    """A link that keeps its requests until they are answered."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[WriteTxnMarkersRequest, asyncio.Future[WriteTxnMarkersResponse]]] = []
+        self.closed = False
+
+    async def call(self, request: Any, *, timeout_ms: int) -> Any:
+        answer: asyncio.Future[WriteTxnMarkersResponse] = asyncio.get_running_loop().create_future()
+        self.asked.append((request, answer))
+        return await answer
+
+    def close(self) -> None:
+        self.closed = True
+
+    async def answer(self, code: ErrorCode | None) -> WriteTxnMarkersRequest:
+        """The oldest request; None: the connection breaks."""
+        await turns()
+        request, answer = self.asked.pop(0)
+        if code is None:
+            answer.set_exception(LinkError("it is gone"))
+        else:
+            answer.set_result(_answer(request, code))
+        await turns()
+        return request
+
+
+def _answer(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+@scenario
+async def test_markers_for_another_broker_go_together() -> None:
+    other = OtherBroker()
+    life = Life(connect=lambda broker: other)
+    life.leaders("t", [HERE, ELSEWHERE, ELSEWHERE])
+    producers = {name: await life.new(name) for name in "abc"}
+    for name, producer in producers.items():
+        life.ask(AddPartitions(*producer, [T0, T1, TopicPartition("t", 2)], 0), name)
+        life.ask(End(*producer, True), name)
+    request = await other.answer(NONE)
+    assert {marker.producer_id for marker in request.markers} == {producer for producer, _ in producers.values()}
+    assert [sorted(topic.partition_indexes) for marker in request.markers for topic in marker.topics] == [[1, 2]] * 3
+    assert not other.asked
+    assert all(known.state is State.COMPLETE_COMMIT for known in life.machine.transactions.values())
+    life.queues.close()
+    assert other.closed
+
+
+@scenario
+async def test_one_request_at_a_time_is_on_its_way_to_a_broker() -> None:
+    other = OtherBroker()
+    life = Life(connect=lambda broker: other)
+    life.leaders("t", [ELSEWHERE])
+    for name in "ab":
+        producer = await life.new(name)
+        life.ask(AddPartitions(*producer, [T0], 0), name)
+        life.ask(End(*producer, True), name)
+        await turns()
+    assert len(other.asked) == 1
+    await other.answer(NONE)
+    assert len(other.asked) == 1
+    await other.answer(NONE)
+    assert life.known("b").state is State.COMPLETE_COMMIT
+
+
+@scenario
+async def test_a_broker_that_is_gone_is_waited_for_and_its_partitions_followed() -> None:
+    other = OtherBroker()
+    life = Life(connect=lambda broker: other)
+    life.leaders("t", [ELSEWHERE])
+    producer = await life.new()
+    life.add(producer, 0)
+    life.end(producer, True)
+    await other.answer(None)
+    assert life.known().state is State.PREPARE_COMMIT
+    life.leaders("t", [HERE])
+    life.advance(100)
+    assert life.known().state is State.COMPLETE_COMMIT
+    assert [marker.partitions for marker in life.markers] == [[T0]]
+
+
+@scenario
+async def test_an_answer_to_an_attempt_that_was_given_up_changes_nothing() -> None:
+    """Else it would end a later transaction of the same id (KAFKA-16352)."""
+    other = OtherBroker()
+    life = Life(connect=lambda broker: other)
+    life.leaders("t", [ELSEWHERE])
+    producer = await life.new()
+    life.add(producer, 0)
+    life.end(producer, True)
+    await turns()
+    life.machine.unloaded()
+    life.disk.load(life)
+    await turns()
+    assert len(other.asked) == 1
+    await other.answer(NONE)
+    assert life.known().state is State.PREPARE_COMMIT
+    await other.answer(NONE)
+    assert life.known().state is State.COMPLETE_COMMIT
+
+
+@scenario
+async def test_what_an_end_waits_for_is_logged() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    life.leaders("t", [-1])
+    told: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("kafkad.txn.markers")
+    logger.addHandler(handler)
+    try:
+        life.end(producer, True)
+        life.advance(999)
+        assert not told
+        life.advance(5000)
+        assert told == ["transactional id a is to be committed, but cannot be yet: it waits for t-0 (without a leader)"]
+    finally:
+        logger.removeHandler(handler)
+
+
+# Time
+
+
+@scenario
+async def test_a_transaction_is_aborted_exactly_when_its_time_is_over() -> None:
+    life = Life()
+    producer = await life.new(timeout_ms=1000)
+    life.add(producer, 0)
+    life.advance(600)
+    life.add(producer, 1)
+    life.advance(400)
+    assert life.known().state is State.ONGOING, "more partitions do not prolong it, and it has its full time"
+    life.advance(1)
+    assert life.known().state is State.COMPLETE_ABORT
+    assert life.known().epoch == producer[1] + 1
+    assert life.probe.ended == {Cause.TIMED_OUT: 1}
+    assert life.end(producer, True) == [Answer(ErrorCode.PRODUCER_FENCED)]
+
+
+@scenario
+async def test_each_transaction_has_its_own_time() -> None:
+    life = Life()
+    producer = await life.new(timeout_ms=1000)
+    for _ in range(5):
+        life.add(producer, 0)
+        life.advance(700)
+        assert life.end(producer, True) == OK
+    life.add(producer, 0)
+    life.ask(InitProducer("a", 100))
+    producer = life.known().producer_id, life.known().epoch
+    life.add(producer, 0)
+    life.advance(101)
+    assert life.known().state is State.COMPLETE_ABORT, "a shorter time-out counts"
+
+
+@scenario
+async def test_a_time_out_that_cannot_be_written_is_tried_again() -> None:
+    life = Life()
+    producer = await life.new(timeout_ms=1000)
+    life.add(producer, 0)
+    life.refuse = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    life.advance(2000)
+    assert life.known().state is State.ONGOING
+    life.refuse = None
+    life.advance(1001)
+    assert life.known().state is State.COMPLETE_ABORT
+    assert life.known().epoch == producer[1] + 1
+
+
+@scenario
+async def test_expired_ids_are_forgotten_and_others_are_not() -> None:
+    life = Life()
+    for number in range(250):
+        await life.new(f"idle-{number}")
+    life.advance(5000)
+    await life.new("young")
+    producer = await life.new("a")
+    life.add(producer, 0)
+    life.advance(5000)
+    for _ in life.machine.forget_expired(10_000):
+        pass
+    assert set(life.machine.transactions) == {"young", "a"}
+    again = Life(life.disk, clock=life.clock)
+    assert set(again.machine.transactions) == {"young", "a"}
+
+
+@scenario
+async def test_what_is_asked_while_an_id_is_forgotten_comes_after_that() -> None:
+    life = Life()
+    producer = await life.new()
+    life.hold = True
+    for _ in life.machine.forget_expired(0):
+        pass
+    asked = life.add(producer, 0)
+    life.hold = False
+    life.commit()
+    assert asked == [Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)]
+
+
+# Loading, and going away
+
+
+@scenario
+async def test_who_still_waits_when_the_partition_moves_is_told_so() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    life.hold_markers = True
+    ended = life.end(producer, True)
+    waits = life.add(producer, 1)
+    life.machine.unloaded()
+    assert waits == [Answer(ErrorCode.NOT_COORDINATOR)]
+    assert ended == OK, "its end was recorded"
+    life.write_markers()
+    life.advance(100_000)
+    assert len(life.disk.records) == 3, "nothing is written any more"
+
+
+@scenario
+async def test_a_new_coordinator_ends_what_is_prepared_and_lets_the_rest_go_on() -> None:
+    life = Life()
+    first, second = await life.new("a", 1000), await life.new("b", 1000)
+    for name, producer in (("a", first), ("b", second)):
+        life.ask(AddPartitions(*producer, [T0, T1], 0), name)
+    life.hold_markers = True
+    life.ask(EndAndBump(*first, False), "a")
+    again = Life(life.disk, clock=life.clock)
+    [marker] = again.markers
+    assert marker == Marker(first[0], first[1] + 1, False, COORDINATOR_EPOCH, 2, marker.partitions)
+    assert set(marker.partitions) == {T0, T1}, "to all: which of them have theirs is not known"
+    assert again.known("a").state is State.COMPLETE_ABORT
+    assert again.known("b").state is State.ONGOING
+    again.advance(1001)
+    assert again.known("b").state is State.COMPLETE_ABORT, "its time goes on where it was"
+
+
+@scenario
+async def test_a_damaged_record_keeps_only_its_own_id_from_being_used() -> None:
+    life = Life()
+    await life.new("a")
+    producer = await life.new("b")
+    key, _ = life.disk.records[0]
+    disk = Disk()
+    disk.records = [*life.disk.records, (key, b"\0\x09broken")]
+    again = Life(disk)
+    assert again.ask(InitProducer("a", 1000), "a") == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    found: list[Any] = []
+    again.machine.verify("a", *producer, [T0], found.append)
+    assert found == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert again.ask(AddPartitions(*producer, [T0], 0), "b") == OK
+
+
+@scenario
+async def test_beside_a_kafka_3_9_records_are_written_in_its_version() -> None:
+    for level, version in ((0, b"\0\0"), (1, b"\0\1"), (2, b"\0\1")):
+        life = Life(level=level)
+        await life.new()
+        _, value = life.disk.records[-1]
+        assert value is not None and value[:2] == version
+
+
+# What Kafka wrote
+
+
+def loaded(release: str, kind: str) -> Life:
+    disk = Disk()
+    disk.records = [(record.key or b"", record.value) for record in golden.records(release, kind)]
+    return Life(disk)
+
+
+STORY_STATES = {
+    "g-empty": ("Empty", 0),
+    "g-commit": ("CompleteCommit", 0),
+    "g-abort": ("CompleteAbort", 0),
+    "g-fenced": ("Empty", 2),
+    "g-bump": ("Empty", 1),
+    "g-timeout": ("CompleteAbort", 1),
+    "g-offsets": ("CompleteAbort", 1),
+    "g-nodata": ("CompleteCommit", 0),
+    "g-nopart": ("CompleteAbort", 0),
+    "g-ünïcode-€": ("Empty", 0),
+    "g2-commit": ("CompleteCommit", 2),
+    "g2-abort": ("CompleteAbort", 1),
+    "g2-nothing": ("CompleteAbort", 1),
+    "g2-fenced": ("Empty", 2),
+    "g2-timeout": ("CompleteAbort", 1),
+    "g2-offsets": ("CompleteCommit", 1),
+    "g2-mixed": ("CompleteCommit", 1),
+}
+OPEN = {"g-open", "g2-open"}
+
+
+@pytest.mark.parametrize("release", ["3.9", "4.3"])
+def test_the_states_that_kafka_left_are_found(release: str) -> None:
+    story = {name for name, _ in json.loads((golden.DIRECTORY / release / "story.json").read_text())}
+    life = loaded(release, "main")
+    found = {name: (known.state.label, known.epoch) for name, known in life.machine.transactions.items()}
+    assert story == set(found)
+    assert {name: found[name] for name in story - OPEN} == {name: STORY_STATES[name] for name in story - OPEN}
+    assert not life.machine.damaged
+    for name in story & OPEN:
+        known = life.machine.transactions[name]
+        assert known.state is State.ONGOING
+        assert known.partitions == {TopicPartition("t", 2)}
+
+
+@pytest.mark.parametrize("release", ["3.9", "4.3"])
+def test_what_kafka_compacted_says_the_same(release: str) -> None:
+    def states(kind: str) -> dict[str, Transaction]:
+        return loaded(release, kind).machine.transactions
+
+    before, after = states("main"), states("compacted")
+    asked_since = {name for name in after if before.get(name) != after[name]}
+    assert before.keys() <= after.keys()
+    assert len(asked_since) <= 4
+    assert states("expired").keys() <= OPEN | asked_since
+
+
+@pytest.mark.parametrize(("release", "ids"), [("3.9", ["p-abort", "p-commit"]), ("4.3", ["g2-commit"])])
+def test_what_kafka_left_prepared_is_ended(release: str, ids: list[str]) -> None:
+    disk = Disk()
+    disk.records = [(record.key or b"", record.value) for record in golden.records(release, "prepared")]
+    life = Life(disk)
+    by_id = {life.known(name).producer_id: name for name in ids}
+    marked = {by_id[marker.producer_id]: marker for marker in life.markers if marker.producer_id in by_id}
+    assert set(marked) == set(ids)
+    for name, marker in marked.items():
+        known = life.known(name)
+        assert known.state in COMPLETE
+        assert marker.commit == known.commits == name.endswith("commit")
+        assert set(marker.partitions) == {T0, T1}
+        assert marker.producer_epoch == known.epoch
+        assert marker.version == (2 if release == "4.3" else 0)
