@@ -86,11 +86,11 @@ class FinalizedFeatures:
 
     async def _read_brokers(self) -> int:
         """How often brokers have come and gone, ever. Those that are here now decide on the level."""
-        names = await self._store.children(BROKER_IDS, self._changed)
+        ids = [int(name) for name in await self._store.children(BROKER_IDS, self._changed) if name.isdecimal()]
         stat = await self._store.exists(BROKER_IDS)
-        found = await self._store.get_many([Broker.path(int(name)) for name in names])
+        found = await self._store.get_many([Broker.path(broker) for broker in ids])
         supported = [
-            _transaction_version_of(int(name), *one) for name, one in zip(names, found, strict=True) if one is not None
+            _transaction_version_of(broker, *one) for broker, one in zip(ids, found, strict=True) if one is not None
         ]
         self._common_transaction_version = min(supported, default=0)
         return 0 if stat is None else stat.cversion

@@ -134,7 +134,6 @@ def test_ids_go_on_in_the_next_block(broker: OneBroker) -> None:
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
-        ({"transactional_id": "tx"}, ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
 def test_who_gets_no_id(broker: OneBroker, fields: dict[str, Any], code: ErrorCode) -> None:
