@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kafkad.api.audit import note_change
@@ -19,6 +19,7 @@ from kafkad.group.expiry import OffsetExpiry
 from kafkad.group.machine import GroupMachine
 from kafkad.group.stored import StoredOffsets
 from kafkad.meta.store import MetaStore
+from kafkad.metrics import Family
 from kafkad.model import BrokerInfo
 from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from kafkad.replica.manager import ReplicaManager
@@ -105,6 +106,11 @@ class Coordinators:
             if self._started:
                 self._transactions.start()
         return self._transactions
+
+    def transaction_families(self) -> Iterator[Family]:
+        """Nothing as long as this broker has had nothing to do with transactions."""
+        if self._transactions is not None:
+            yield from self._transactions.collect()
 
     def _begin_transactions(self) -> None:
         self.transactions()

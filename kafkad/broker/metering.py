@@ -61,6 +61,7 @@ def registry(
     groups: GroupCoordinator,
     offsets: OffsetCommitter,
     verifier: Verifier,
+    transactions: Collector,
     config: Callable[[], Config],
 ) -> Registry:
     """Made and asked by the event loop's thread, whose time it measures."""
@@ -85,6 +86,7 @@ def registry(
         lambda: groups.lag(partial(_end_of, replicas), most()),
         offsets.collect,
         verifier.collect,
+        transactions,
         lambda: idle_families(idle()),
         build_families,
         process_families,

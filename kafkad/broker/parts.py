@@ -265,6 +265,7 @@ class Parts:
             groups=self.coordinators.classic_groups,
             offsets=self.coordinators.offsets,
             verifier=self.verifier,
+            transactions=self.coordinators.transaction_families,
             config=lambda: self.settings.config,
         )
 

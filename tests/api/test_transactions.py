@@ -297,3 +297,27 @@ def test_what_is_refused_before_the_coordinator_is_asked(txns: Transactions) -> 
         assert txns.init("a", timeout=timeout).error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert txns.describe("").error_code == ErrorCode.INVALID_REQUEST
     assert txns.init(None, (1, 3)).error_code == 0, "an idempotent producer gets a new id whatever it says"
+
+
+def test_metrics_of_transactions(txns: Transactions) -> None:
+    producer = txns.new("a")
+    txns.add(producer, ("t", 0))
+    txns.end(producer, True)
+    txns.add(producer, ("t", 0))
+
+    def values() -> dict[str, float]:
+        return {
+            family.name: value
+            for family in txns.broker.coordinators.transaction_families()
+            for _, value in family.samples
+        }
+
+    found = values()
+    assert found["kafkad_transactions_committed_total"] == found["kafkad_transactions_completions_total"] == 1
+    assert found["kafkad_transactions_open"] == 1
+    assert found["kafkad_transactions_oldest_open_ms"] >= 0
+    assert found["kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize"] == 0
+    assert "kafka_server_transaction_coordinator_metrics_partition_load_time_max" in found
+    txns.new("a")
+    found = values()
+    assert (found["kafkad_transactions_open"], found["kafkad_transactions_fenced_total"]) == (0, 1)
