@@ -58,7 +58,7 @@ class FrameConnection(FakeConnection):
         self.later: DeferredReply | None = None
 
     def own(self, frame: memoryview) -> memoryview:
-        return memoryview(bytes(frame))
+        return memoryview(bytearray(frame))
 
     def reply(self, reply: Reply | None) -> None:
         if not self.answered.done():
