@@ -1,12 +1,16 @@
-"""ListTransactions, 0 and 1: the transactional ids that this broker coordinates, by state and producer id (KIP-664);
-from 1 on those whose transaction has been open for longer than a time (KIP-994)."""
+"""ListTransactions, 0 to 2: the transactional ids that this broker coordinates, by state and producer id (KIP-664).
+
+- 1: those whose transaction has been open for longer than a time (KIP-994)
+- 2: those that a regular expression matches as a whole (KIP-1152)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kafkad.api.context import Context, Request
-from kafkad.errors import ErrorCode
+from kafkad.api.patterns import Pattern, PatternError
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.turns import Pieces
 from kafkad.txn.transaction import State
@@ -26,13 +30,14 @@ def handle(context: Context, request: Request, message: ListTransactionsRequest)
     transactions = context.transactions()
     if transactions.coordination.loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    matches = _matcher(message.transactional_id_pattern)
     asked = message.state_filters
     states = {_STATES[name] for name in asked if name in _STATES}
     found: list[TransactionState] = []
     if states or not asked:
         listed = transactions.list(states, set(message.producer_id_filters), message.duration_filter)
         for number, known in enumerate(listed):
-            if request.allowed(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, known.id):
+            if matches(known.id) and request.allowed(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, known.id):
                 found.append(
                     TransactionState(
                         transactional_id=known.id,
@@ -47,3 +52,13 @@ def handle(context: Context, request: Request, message: ListTransactionsRequest)
 
 def _unknown(names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in _STATES and name not in _NEVER_RECORDED]
+
+
+def _matcher(pattern: str | None) -> Callable[[str], bool]:
+    """Without a pattern, or with an empty one, every id will do."""
+    if not pattern:
+        return lambda name: True
+    try:
+        return Pattern(pattern).matches
+    except PatternError as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error

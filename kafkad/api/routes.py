@@ -121,7 +121,7 @@ ROUTES: tuple[Route, ...] = (
     Route(60, "DescribeCluster", 0, 2, (_DESCRIBE_CLUSTER,), "kafkad.api.describe_cluster:handle"),
     Route(61, "DescribeProducers", 0, 0, (_READ_TOPIC,), "kafkad.api.describe_producers:handle", _MANY),
     Route(65, "DescribeTransactions", 0, 0, _DESCRIBING_TRANSACTIONS, "kafkad.api.describe_transactions:handle", _MANY),
-    Route(66, "ListTransactions", 0, 1, (_DESCRIBE_TRANSACTION,), "kafkad.api.list_transactions:handle"),
+    Route(66, "ListTransactions", 0, 2, (_DESCRIBE_TRANSACTION,), "kafkad.api.list_transactions:handle"),
     Route(74, "ListConfigResources", 0, 1, _LISTING_CONFIGS, "kafkad.api.list_config_resources:handle"),
     Route(75, "DescribeTopicPartitions", 0, 0, (_DESCRIBE_TOPIC,), "kafkad.api.describe_topic_partitions:handle"),
 )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from kafkad.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kafkad.wire.messages.add_partitions_to_txn import (
@@ -258,6 +258,12 @@ def test_lists(txns: Transactions) -> None:
     assert names(producer_id_filters=[idle.id]) == ["idle"]
     assert names(duration_filter=10**9) == []
     assert names(duration_filter=0, state_filters=["Empty"]) == []
+    assert names(2, transactional_id_pattern="b.*y") == ["busy"]
+    assert names(2, transactional_id_pattern="us") == []
+    assert names(2, transactional_id_pattern="") == ["busy", "idle"]
+    with pytest.raises(KafkaError) as refusal:
+        txns.list(2, transactional_id_pattern="[")
+    assert refusal.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
     answer = txns.list(state_filters=["ongoing", "Dead", "Nonsense"])
     assert answer.unknown_state_filters == ["ongoing", "Nonsense"]
     assert answer.transaction_states == []
