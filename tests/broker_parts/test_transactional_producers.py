@@ -23,7 +23,7 @@ from kafkad.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from kafkad.wire.records import Record, build_batch
-from tests.broker_parts.several import MEMORY, NETWORK, Brokers, FrameConnection
+from tests.broker_parts.several import MEMORY, NETWORK, Broker, Brokers, FrameConnection
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
 NONE = ErrorCode.NONE
@@ -67,9 +67,13 @@ def cluster(directory: Path, links: str) -> Iterator[Brokers]:
     brokers.stop()
 
 
+def led_by(broker: Broker, tp: TopicPartition) -> int:
+    """The partition's leader, as far as this broker knows."""
+    return broker.parts.replicas.metadata.topics[tp.topic].partitions[tp.partition].leader
+
+
 def leader_of(brokers: Brokers, tp: TopicPartition) -> int:
-    topics = brokers.controller.parts.replicas.metadata.topics
-    return topics[tp.topic].partitions[tp.partition].leader
+    return led_by(next(iter(brokers.running.values())), tp)
 
 
 class Client:
@@ -243,7 +247,8 @@ def test_a_follower_that_leads_now_knows_what_is_open(in_memory: Brokers) -> Non
     client.add(A0)
     assert client.produce(A0) == NONE
     in_memory.leave(1)
-    in_memory.until(lambda: leader_of(in_memory, A0) == 2, advance_ms=100)
+    everybody = in_memory.running.values()
+    in_memory.until(lambda: all(led_by(b, A0) == 2 for b in everybody), advance_ms=10)
     in_memory.until(lambda: in_memory[2].partition(A0).is_leader, advance_ms=10)
     asked = len([each for each in in_memory.sent if each[2] == "AddPartitionsToTxnRequest"])
     assert client.produce(A0) == NONE
