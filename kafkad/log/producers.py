@@ -17,7 +17,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.compaction import LastOfProducer
 from kafkad.log.snapshots import ProducerEntry, Snapshots
 from kafkad.log.txnindex import AbortedTransaction
-from kafkad.wire.control import ControlRecord, read_control
+from kafkad.wire.control import ControlRecord, marker_at, read_control
 from kafkad.wire.records import (
     ATTRIBUTES,
     BASE_SEQUENCE,
@@ -504,5 +504,8 @@ def _description(producer_id: int, producer: Producer) -> ProducerDescription:
 
 def read_marker(view: memoryview, at: int, header: Header) -> ControlRecord | None:
     """The marker in the control batch at `at`; None if it ends no transaction. RecordsError if malformed."""
+    marker = marker_at(view, at, header)
+    if marker is not None:
+        return marker
     record = next(iter_records(view, at, header), None)
     return None if record is None else read_control(record)

@@ -42,8 +42,7 @@ EndInShard = Callable[[int, Marker, OnEnd], None]
 
 
 def append_marker(partition: Partition, marker: Marker, now_ms: int) -> None:
-    """As leader; KafkaError for a marker that is late."""
-    partition.check_leader(-1)
+    """To a partition that is led here; KafkaError for a marker that is late."""
     if not partition.commits_at_once:
         partition.check_acks_all()
     log = partition.log

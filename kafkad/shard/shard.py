@@ -117,6 +117,7 @@ class Shard(Generic[M]):
         try:
             if not self._serving:
                 raise self.partition.not_leading()
+            self.partition.check_leader(-1)
             append_marker(self.partition, marker, self._parts.clock.now_ms())
         except KafkaError as error:
             if isinstance(error, StorageError):

@@ -6,8 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.wire.control import build_marker, read_control
-from kafkad.wire.records import LOG_APPEND_TIME, build_batch, encode_records, iter_batches, iter_records, records_body
+from kafkad.wire.control import ControlRecord, build_marker, marker_at, read_control
+from kafkad.wire.records import (
+    BATCH_HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    Record,
+    build_batch,
+    encode_records,
+    iter_batches,
+    iter_records,
+    records_body,
+)
 from tests.wire.dump import LOG_FILES, dump, expected_dump, log_id
 
 V2_FILES = [path for path in LOG_FILES if "old-formats" not in path.parts]
@@ -56,6 +66,7 @@ def test_builds_the_same_markers(path: Path) -> None:
         (record,) = iter_records(view, at, header)
         marker = read_control(record)
         assert marker is not None
+        assert marker_at(view, at, header) == marker
         built = build_marker(
             marker,
             producer_id=header.producer_id,
@@ -65,3 +76,16 @@ def test_builds_the_same_markers(path: Path) -> None:
             leader_epoch=header.leader_epoch,
         )
         assert bytes(built) == bytes(view[at : at + header.size])
+
+
+def test_a_marker_that_is_not_as_it_is_built_is_read_record_by_record() -> None:
+    built = build_marker(ControlRecord(True, 7), producer_id=1, producer_epoch=2, timestamp=3)
+    header = BATCH_HEADER.unpack_from(built)
+    assert marker_at(memoryview(built), 0, header) == ControlRecord(True, 7)
+    assert marker_at(memoryview(built)[:-1], 0, header) is None
+    for at in (HEADER_SIZE, HEADER_SIZE + 4, HEADER_SIZE + 8, HEADER_SIZE + 9, len(built) - 1):
+        other = bytearray(built)
+        other[at] ^= 0x40
+        assert marker_at(memoryview(other), 0, header) is None
+    longer = build_batch([Record(0, 3, b"\0\0\0\1", b"\0\0\0\0\0\7", (("h", b"1"),))], producer_id=1, control=True)
+    assert marker_at(memoryview(longer), 0, BATCH_HEADER.unpack_from(longer)) is None
