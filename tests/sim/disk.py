@@ -149,13 +149,16 @@ class SimFiles(Files):
         return header.base_offset
 
     def cut_below_watermark(self, chance: Random, directory: str) -> int:
-        """Takes away some of what the checkpoint calls committed; the offset where the log ends, -1 if all stays."""
+        """Takes away some of what was committed and not flushed; the offset where the log ends, -1 if all stays."""
         topic, _, partition = os.path.basename(directory).rpartition("-")
-        watermarks = read_offsets(os.path.join(self._directory, HIGH_WATERMARKS), self)
-        watermark = watermarks.get(TopicPartition(topic, int(partition)), 0)
+        tp = TopicPartition(topic, int(partition))
+        flushed, watermark = (
+            read_offsets(os.path.join(self._directory, name), self).get(tp, 0)
+            for name in (RECOVERY_POINTS, HIGH_WATERMARKS)
+        )
         path = max(os.path.join(directory, name) for name in self.listdir(directory) if name.endswith(".log"))
         batches = iter_batches(memoryview(Path(path).read_bytes()))
-        ends = [(at, header) for at, header in batches if header.base_offset < watermark]
+        ends = [(at, header) for at, header in batches if flushed <= header.base_offset < watermark]
         if not ends:
             return -1
         at, header = chance.choice(ends[-5:])

@@ -77,7 +77,8 @@ class Invariants:
         if before is not None and state.partition_epoch:
             if state.leader_epoch < before.leader_epoch:
                 raise Violation(f"{place}: the leader epoch went from {before.leader_epoch} to {state.leader_epoch}")
-            if state.leader not in (-1, before.leader) and state.leader not in before.isr:
+            unclean = state.recovering and self._history.is_loose(place.topic_id)
+            if state.leader not in (-1, before.leader) and state.leader not in before.isr and not unclean:
                 raise Violation(f"{place}: broker {state.leader} was elected, which was not in the ISR {before.isr}")
         self._states[path] = state
         for broker in set(replicas).difference(state.isr):
@@ -146,13 +147,17 @@ class Invariants:
     def wound(self, machine: Machine) -> None:
         """To be told before something happens to the disk of a machine."""
         for place, broker in dict(self._replicas()):
-            if broker == machine.broker:
+            if broker == machine.broker and not self._history.is_loose(place.topic_id):
                 self.wounded[place, broker] = None
 
     def directories(self, broker: int) -> list[tuple[Place, str]]:
         """Of the data of a broker that is dead: its partitions, as far as the cluster has them still."""
         found = []
-        names = {topic_id: name for topic_id, name in self._history.names.items() if not name.startswith("__")}
+        names = {
+            topic_id: name
+            for topic_id, name in self._history.names.items()
+            if not name.startswith("__") and not self._history.is_loose(topic_id)
+        }
         machine = next(machine for machine in self._machines if machine.broker == broker)
         for place, assigned in sorted(self.assignments().items()):
             directory = os.path.join(machine.directory, f"{names.get(place.topic_id)}-{place.partition}")
@@ -163,7 +168,7 @@ class Invariants:
     def _is_intact(self, place: Place, partition: Any) -> bool:
         if partition is None or partition.leader_epoch < 0:
             return False
-        last = max(self._history.promised(place), default=-1)
+        last = self._history.last_promised(place)
         return partition.log.end_offset > last and not partition.log.is_damaged
 
     def unwell(self) -> str | None:
@@ -177,7 +182,7 @@ class Invariants:
 
     def _check_in_sync(self, place: Place, state: PartitionState, replicas: dict[tuple[Place, int], Any]) -> None:
         """Whoever may be elected has everything that was promised."""
-        last = max(self._history.promised(place), default=-1)
+        last = self._history.last_promised(place)
         for broker in state.isr:
             partition = replicas.get((place, broker))
             if (place, broker) in self.wounded:
@@ -253,6 +258,17 @@ class Invariants:
             wanting = _wanting(place, state.leader, [replicas.get((place, broker)) for broker in assigned])
             if wanting is not None:
                 return wanting
+        return None
+
+    def unserved(self) -> str | None:
+        """A partition that a producer with acks=all would have to wait for; None when there is none."""
+        replicas = dict(self._replicas())
+        for place, state in sorted(self.states().items()):
+            led = replicas.get((place, state.leader))
+            if led is None or not led.is_leader:
+                return f"{place} is led by nobody: {state}"
+            if not led.enough_in_sync or led.high_watermark < led.log.end_offset:
+                return f"{place} stands at {led.high_watermark} of {led.log.end_offset}: {state}"
         return None
 
     def check_converged(self) -> None:

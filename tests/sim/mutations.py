@@ -18,7 +18,6 @@ from kafkad.controller.election import Elected
 from kafkad.controller.isr import Isr
 from kafkad.controller.leadership import Leadership
 from kafkad.errors import ErrorCode
-from kafkad.log import copied
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.log import Log
 from kafkad.replica import isr as rules
@@ -312,14 +311,16 @@ def a_replica_without_its_tail_leads() -> Any:
     return _both(patch.object(LostTails, "may_take", lambda *what: True), patch.object(parts, "leave_isrs", stay))
 
 
-@mutation
-def a_damaged_log_leads_on() -> Any:
-    return patch.object(ReplicaManager, "_is_to_be_mended", lambda *what: False)
+# -- what only some schedules show -------------------------------------------------------------------------------------
 
 
 @mutation
-def followers_take_batches_with_false_checksums() -> Any:
-    return patch.object(copied, "crc_matches", lambda *what: True)
+def followers_join_by_the_watermark_of_the_last_leader() -> Any:
+    """Without having come as far as the log was when the epoch began."""
+    true_may_join = rules.may_join
+    return patch.object(
+        rules, "may_join", lambda follower, mark, epoch_start, lag: true_may_join(follower, mark, 0, lag)
+    )
 
 
 @contextmanager

@@ -19,9 +19,15 @@ from kafkad.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from kafkad.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from kafkad.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -42,7 +48,7 @@ from kafkad.wire.messages.offset_fetch import (
 )
 from kafkad.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch, crc_matches, iter_records
-from tests.sim.history import History, Place, Violation
+from tests.sim.history import LOOSE, History, Place, Violation
 from tests.sim.network import BROKER_PORT, Network
 from tests.sim.world import ProcessClock, World
 
@@ -141,6 +147,8 @@ class Producer(Client):
                 await self._get_producer_id()
                 continue
             places = self.data_places()
+            if self._idempotent:  # what is lost there has its sequences refused for ever
+                places = [place for place in places if not self.history.is_loose(place.topic_id)]
             if not places:
                 await self.refresh()
                 continue
@@ -241,7 +249,10 @@ class Consumer(Client):
         if answer is None or answer.error_code or not answer.responses:
             return answer is not None and not answer.error_code
         found = answer.responses[0].partitions[0]
-        if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and place.topic_id not in self.history.gone:
+        lost = place.topic_id in self.history.gone or self.history.is_loose(place.topic_id)
+        if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and lost:
+            self._next[place] = 0
+        if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and not lost:
             raise Violation(f"{place}: {self.name} read up to {at}, which broker {led.leader} says is out of range")
         if found.error_code:
             return False
@@ -320,13 +331,14 @@ class Administrator(Client):
         self._made = 0
 
     async def run(self) -> None:
-        while STEADY not in self.history.names.values():
-            await self._create(STEADY)
-            await self.pause(0.2)
+        for name in (STEADY, LOOSE):
+            while name not in self.history.names.values():
+                await self._create(name)
+                await self.pause(0.2)
         while True:
             await self.pause(0.8)
-            action = self.random.choice((self._make, self._delete, self._move, self._elect, self._flip, self._call_off))
-            await action()
+            actions = self._make, self._delete, self._move, self._elect, self._flip, self._call_off, self._widen
+            await self.random.choice(actions)()
 
     async def _create(self, name: str) -> None:
         controller = await self.controller()
@@ -334,15 +346,18 @@ class Administrator(Client):
             return
         assignments = [
             CreatableReplicaAssignment(partition_index=index, broker_ids=self.random.sample(self.brokers, 3))
-            for index in range(2)
+            for index in range(1 if name == LOOSE else 2)
         ]
-        topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
+        configs = [CreatableTopicConfig(name="unclean.leader.election.enable", value="true")] if name == LOOSE else []
+        topic = CreatableTopic(
+            name=name, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=configs
+        )
         self.world.note("create", name)
         await self.ask(controller, CreateTopicsRequest(topics=[topic], timeout_ms=_REQUEST_MS // 2))
 
     def _brief_topics(self) -> list[bytes]:
         known = {place.topic_id for place in self.data_places()} - self.history.gone
-        return sorted(topic_id for topic_id in known if self.history.names[topic_id] != STEADY)
+        return sorted(topic_id for topic_id in known if self.history.names[topic_id] not in (STEADY, LOOSE))
 
     async def _make(self) -> None:
         if len(self._brief_topics()) < 2:
@@ -358,6 +373,18 @@ class Administrator(Client):
         self.world.note("delete", self.history.names[topic_id])
         state = DeleteTopicState(name=None, topic_id=topic_id)
         await self.ask(controller, DeleteTopicsRequest(topics=[state], timeout_ms=_REQUEST_MS // 2))
+
+    async def _widen(self) -> None:
+        """One more partition, for a topic that has not got one yet."""
+        controller = await self.controller()
+        topics = [topic_id for topic_id in self._brief_topics() if Place(topic_id, 2) not in self.partitions]
+        if controller is None or not topics:
+            return
+        name = self.history.names[self.random.choice(topics)]
+        assignments = [CreatePartitionsAssignment(broker_ids=self.random.sample(self.brokers, 3))]
+        topic = CreatePartitionsTopic(name=name, count=3, assignments=assignments)
+        self.world.note("widen", name)
+        await self.ask(controller, CreatePartitionsRequest(topics=[topic], timeout_ms=_REQUEST_MS // 2))
 
     async def _move(self) -> None:
         await self._reassign(self.random.sample(self.brokers, 3))
