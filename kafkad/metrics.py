@@ -195,26 +195,27 @@ _BUCKETS = 272
 """The last one ends at 2^36 microseconds: 19 hours."""
 
 
-TOTAL, LOCAL, REMOTE = "total", "local", "remote"
-"""Kafka's phases that a broker without queues has: the handler's own work, and what it waited for."""
+TOTAL, QUEUED, LOCAL, REMOTE = "total", "requestqueue", "local", "remote"
+"""Kafka's phases as far as one loop has them: a wait for its turn, the handler's own work, and what that waited for."""
 
 
 class RequestProbe:
     """Calls of one API and their duration: `record` on every request, at the price of an addition."""
 
-    __slots__ = ("_buckets", "_waited", "_windows", "api", "count", "errors", "remote_us", "total_us")
+    __slots__ = ("_buckets", "_waited", "_windows", "api", "count", "errors", "queued_us", "remote_us", "total_us")
 
     def __init__(self, api: str) -> None:
         self.api = api
         self.count = 0
         self.total_us = 0
+        self.queued_us = 0
         self.remote_us = 0
         self.errors: dict[str, int] = {}
         self._buckets: list[int] = []
         """Times of requests that were answered on the spot."""
         self._waited: dict[str, list[int]] = {}
         """Times of the other requests, by phase."""
-        self._windows = {phase: _Window() for phase in (TOTAL, LOCAL, REMOTE)}
+        self._windows = {phase: _Window() for phase in (TOTAL, QUEUED, LOCAL, REMOTE)}
 
     def record(self, us: int) -> None:
         """HOT. A request was answered on the spot."""
@@ -242,6 +243,11 @@ class RequestProbe:
         for phase, us in ((TOTAL, local_us + remote_us), (LOCAL, local_us), (REMOTE, remote_us)):
             self._waited.setdefault(phase, [0] * _BUCKETS)[_bucket(us)] += 1
 
+    def record_queued(self, us: int) -> None:
+        """A request that is recorded besides had to wait for its turn; most have not."""
+        self.queued_us += us
+        self._waited.setdefault(QUEUED, [0] * _BUCKETS)[_bucket(us)] += 1
+
     def error(self, code: str, count: int = 1) -> None:
         self.errors[code] = self.errors.get(code, 0) + count
 
@@ -250,12 +256,16 @@ class RequestProbe:
         counts = self._buckets or [0] * _BUCKETS
         if phase is REMOTE:
             counts = [sum(counts), *[0] * (_BUCKETS - 1)]
+        elif phase is QUEUED:
+            counts = [max(self.count - sum(self._waited.get(QUEUED, ())), 0), *[0] * (_BUCKETS - 1)]
         if phase in self._waited:
             counts = [a + b for a, b in zip(counts, self._waited[phase], strict=True)]
         return _quantiles(self._windows[phase].recent(counts, now_s))
 
     def sum_ms(self, phase: str) -> float:
-        return {TOTAL: self.total_us, LOCAL: self.total_us - self.remote_us, REMOTE: self.remote_us}[phase] / 1000
+        local_us = self.total_us - self.remote_us
+        sums = {TOTAL: self.total_us, QUEUED: self.queued_us, LOCAL: local_us, REMOTE: self.remote_us}
+        return sums[phase] / 1000
 
 
 class _Window:
@@ -328,6 +338,7 @@ def request_families(probes: Iterable[RequestProbe], now_s: float) -> Iterator[F
     )
     for phase, text in (
         (TOTAL, "Milliseconds from reading a request to its answer."),
+        (QUEUED, "Milliseconds that a request had waited before that, behind others that arrived with it."),
         (LOCAL, "Milliseconds of them until its handler was done, or had to wait."),
         (REMOTE, "Milliseconds of them from then on: for records, a disk, members of a group."),
     ):

@@ -126,19 +126,23 @@ def test_a_wait_is_told_apart_from_work() -> None:
     for _ in range(3):
         probe.record(2_000)
     probe.record_wait(1_000, 500_000)
+    probe.record_queued(4_000)
     found = samples(text(*request_families([probe], now_s=0.0)))
 
     def told(phase: str, label: str = 'request="FetchConsumer"', end: str = "") -> float:
         return found[f"kafka_network_requestmetrics_{phase}timems{end}{{{label}}}"]
 
-    assert {phase: told(phase, end="_sum") for phase in ("total", "local", "remote")} == {
+    assert {phase: told(phase, end="_sum") for phase in ("total", "requestqueue", "local", "remote")} == {
         "total": 507,
+        "requestqueue": 4,
         "local": 7,
         "remote": 500,
     }
-    assert told("remote", end="_count") == told("total", end="_count") == 4
+    assert told("remote", end="_count") == told("requestqueue", end="_count") == told("total", end="_count") == 4
     slowest = 'request="FetchConsumer",quantile="0.99"'
     assert told("total", slowest) == pytest.approx(501, rel=0.07)
+    assert told("requestqueue", slowest) == pytest.approx(4, rel=0.07)
+    assert told("requestqueue", 'request="FetchConsumer",quantile="0.50"') == 0
     assert told("local", slowest) == pytest.approx(2, rel=0.07)
     assert told("remote", slowest) == pytest.approx(500, rel=0.07)
     assert told("remote", 'request="FetchConsumer",quantile="0.50"') == 0

@@ -115,6 +115,8 @@ class Dispatcher:
             else:
                 return self._route(connection, route, view[at:end], started)
         probe, now = self._probes[key], perf_counter_ns()
+        if connection.waited_us:
+            probe.record_queued(connection.waited_us)
         if reply is PENDING:
             connection.on_reply = partial(_record_wait, probe, started, now)
         elif type(reply) is DeferredReply:
@@ -133,6 +135,8 @@ class Dispatcher:
 
     def _route(self, connection: Connection, route: Route, frame: memoryview, started: int) -> Reply | Pending:
         header, body_at = read_request_header(frame, 0)
+        if connection.waited_us:
+            self._probes[route.key].record_queued(connection.waited_us)
         if len(frame) > _LARGE_FRAME:
             request = Request(header, connection, connection.own(frame))
             asked = _Asked(route, request, None, started)

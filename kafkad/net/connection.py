@@ -91,6 +91,7 @@ class Connection:
         "_partial",
         "_paused",
         "_queued",
+        "_queued_s",
         "_replies",
         "_rest",
         "_served",
@@ -105,6 +106,7 @@ class Connection:
         "on_reply",
         "peer",
         "port",
+        "waited_us",
     )
 
     def __init__(self, listener: Listener, transport: Transport, host: str, port: int) -> None:
@@ -124,6 +126,9 @@ class Connection:
         self._rest: memoryview | None = None
         """Requests that have arrived and wait for their turn; the last of them may be partial."""
         self._queued = False
+        self._queued_s = NEVER
+        self.waited_us = 0
+        """The time for which the request at hand, and those served with it, waited in the lane."""
         self.held = 0
         """Bytes of requests that are kept here."""
         self._keeps = False
@@ -329,7 +334,9 @@ class Connection:
         if self._busy or self._out or self._awaited or self._muted is not None:
             return
         if rest is not None:
+            self.waited_us = int((self.listener.lane.clock() - self._queued_s) * 1e6)
             self._serve(rest, len(rest), until)
+            self.waited_us = 0
             self._go_on()
         elif self._transport.pending and not self.closed:
             self.on_readable()
@@ -421,6 +428,7 @@ class Connection:
     def _queue(self) -> None:
         if not self._queued:
             self._queued = True
+            self._queued_s = self.listener.lane.clock()
             self.listener.lane.add(self._take_turn)
 
     def _pause(self) -> None:

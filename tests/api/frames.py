@@ -36,6 +36,7 @@ class FakeConnection:
 
     address = "a-test:1"
     host = "a-test"
+    waited_us = 0
 
     def __init__(self, broker: OneBroker) -> None:
         self.listener = broker.connection.listener

@@ -31,6 +31,7 @@ class FakeConnection:
     address = "somebody"
     host = "1.2.3.4"
     listener = SimpleNamespace(name="PLAINTEXT")
+    waited_us = 0
 
     def __init__(self) -> None:
         self.peer: Any = None

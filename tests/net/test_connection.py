@@ -18,6 +18,7 @@ import pytest
 from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Part, Pending, Reply
 from kafkad.net.server import SHARED_BYTES, Buffers, Limits, Server
+from kafkad.turns import TURN_S
 from tests.net.serving import Peer, echo, frame, read_frame, run
 
 
@@ -55,6 +56,24 @@ def test_a_reply_that_comes_while_another_is_leaving_follows_it() -> None:
     run(dispatch, scenario)
 
 
+def test_requests_that_wait_for_their_turn_say_how_long() -> None:
+    waited: list[int] = []
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+        waited.append(connection.waited_us)
+        time.sleep(TURN_S)
+        return frame(view[at:end])
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        for bodies in ([b"request 1", b"request 2", b"request 3"], [b"request 4"]):
+            writer.write(b"".join(map(frame, bodies)))
+            assert [await read_frame(reader) for _ in bodies] == bodies
+
+    run(dispatch, scenario)
+    assert [wait > 0 for wait in waited] == [False, True, True, False]
+
+
 def test_a_later_reply_keeps_its_place_and_lets_what_came_with_it_go_on() -> None:
     laters: list[tuple[DeferredReply, bytes]] = []
     pending: list[tuple[Connection, bytes]] = []
@@ -70,6 +89,7 @@ def test_a_later_reply_keeps_its_place_and_lets_what_came_with_it_go_on() -> Non
         return frame(body)
 
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        server.lane.clock = lambda: 0.0  # the turn does not end between them, however busy the machine is
         reader, writer = await connect()
         bodies = [b"later  1", b"at once 2", b"later  3", b"pending 4", b"at once 5", b"later  6"]
         writer.write(b"".join(frame(body) for body in bodies))
@@ -113,6 +133,7 @@ def test_a_later_reply_that_comes_while_the_next_request_is_served_leaves_in_its
         return None if body.startswith(b"nothing") else frame(body)
 
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        server.lane.clock = lambda: 0.0  # the turn does not end between them, however busy the machine is
         reader, writer = await connect()
         writer.write(frame(b"later  1") + frame(second))
         while not laters or laters[0].reply is None:
