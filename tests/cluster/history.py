@@ -146,7 +146,7 @@ class Load:
     def run(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def until_all_go_on(self, partitions: Iterable[int] | None = None, seconds: float = 60) -> None:
+    def until_all_go_on(self, partitions: Iterable[int] | None = None, seconds: float = 120) -> None:
         """Until a record that is sent from now on was acknowledged for each partition, or for some."""
         sent = dict(self.sent)
         end = time.monotonic() + seconds

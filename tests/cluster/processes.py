@@ -46,7 +46,7 @@ SETTINGS = {
 }
 
 
-JAVA_SETTINGS = {"zookeeper.session.timeout.ms": str(2 * SESSION_MS)}
+JAVA_SETTINGS = {"zookeeper.session.timeout.ms": str(4 * SESSION_MS)}
 """JVMs that share a few cores do not always start within a short session."""
 
 

@@ -98,7 +98,7 @@ def test_a_topic_is_made_again_while_a_broker_is_down(cluster: Cluster, load: Lo
 @pytest.mark.long
 def test_a_thousand_partitions(new_cluster: Callable[..., Cluster]) -> None:
     """Nobody is taken for dead while he is busy with so much."""
-    settings = {"zookeeper.session.timeout.ms": "10000", "replica.lag.time.max.ms": "60000"}
+    settings = {"zookeeper.session.timeout.ms": "20000", "replica.lag.time.max.ms": "60000"}
     cluster = new_cluster(settings=settings)
     load = new_load(cluster)
     with load:
