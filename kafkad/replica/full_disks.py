@@ -20,6 +20,8 @@ from kafkad.replica.partition import Partition
 log = logging.getLogger(__name__)
 
 _NOBODY = -1
+_LOOK_MS = 1_000
+"""Refused appends come in thousands; what leaves is looked for once in this time."""
 
 
 class FullDisks:
@@ -30,9 +32,13 @@ class FullDisks:
         """Log directories of what has left its ISR."""
         self._asked: set[TopicPartition] = set()
         """Those of which the controller knows."""
+        self._next_look_ms: dict[str, float] = {}
 
-    def leave(self, directory: str, partitions: Iterable[Partition]) -> list[Partition]:
+    def leave(self, directory: str, partitions: Iterable[Partition], now_ms: float) -> list[Partition]:
         """What leaves its ISR since this log directory has refused an append: it has no leader here from now on."""
+        if now_ms < self._next_look_ms.get(directory, now_ms):
+            return []
+        self._next_look_ms[directory] = now_ms + _LOOK_MS
         leaving = [
             partition
             for partition in partitions

@@ -352,15 +352,15 @@ class ReplicaManager:
                 self._silent_until[error.directory] = now_ms + _REMINDER_MS
                 log.error("%s; writes that need more space there are refused until there is room", error)
             if lacks_room(error):
-                self._leave_isrs(error.directory)
+                self._leave_isrs(error.directory, now_ms)
             return
         try:
             self.logs.fail(error)
         except NoLogDirectoryError as last:
             self._halt(str(last))
 
-    def _leave_isrs(self, directory: str) -> None:
-        leaving = self._full_disks.leave(directory, self)
+    def _leave_isrs(self, directory: str, now_ms: float) -> None:
+        leaving = self._full_disks.leave(directory, self, now_ms)
         if leaving:
             log.error("%s: %d partitions there leave their ISRs until there is room", directory, len(leaving))
             for partition in leaving:

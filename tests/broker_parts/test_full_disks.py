@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.cluster.metadata import MetadataCache
 from kafkad.errors import ErrorCode
 from kafkad.meta.znodes import Partition
 from kafkad.model import PartitionState
 from kafkad.names import TopicPartition
+from kafkad.replica.full_disks import FullDisks
+from kafkad.replica.partition import Partition as Replica
 from tests.broker_parts.several import MEMORY, Brokers
 from tests.one_broker import NoSync
 
@@ -120,3 +123,16 @@ def test_it_has_a_role_again_although_the_controller_had_not_asked_before_there_
     brokers.cut_ways.clear()
     brokers.until(lambda: set(state(brokers, LED).isr) == {1, 2, 3} and state(brokers, LED).leader == 2, advance_ms=50)
     assert produced(brokers, LED, 2) == ErrorCode.NONE
+
+
+def test_of_refused_appends_in_thousands_few_look_through_all_partitions() -> None:
+    looks: list[int] = []
+
+    def partitions(now_ms: int) -> Iterator[Replica]:
+        looks.append(now_ms)
+        yield from ()
+
+    full = FullDisks(1, MetadataCache())
+    for now_ms in (0, 1, 999, 1000, 1001):
+        full.leave("/disk", partitions(now_ms), now_ms)
+    assert looks == [0, 1000]

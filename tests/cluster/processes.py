@@ -22,7 +22,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.broker import KafkadProcess
 from tests.cluster.links import Links
-from tests.oracle.kafka import free_port, java
+from tests.oracle.kafka import START_SECONDS, free_port, java
 from tests.oracle.zookeeper import ZooKeeper
 
 SESSION_MS = 3_000
@@ -59,7 +59,7 @@ class KafkaProcess(KafkadProcess):
         options = ["-Xms256m", "-Xmx384m", "-XX:+UseSerialGC"]
         return java("3.9", "kafka.Kafka", str(properties), options=options)
 
-    def wait_ready(self, seconds: float = SECONDS) -> None:
+    def wait_ready(self, seconds: float = START_SECONDS) -> None:
         """A broker that gives up while it starts, as when its session ends meanwhile, is started again."""
         end = time.monotonic() + seconds
         while True:
@@ -114,7 +114,9 @@ class Cluster:
                 self.brokers[broker].start(wait=False)
             for broker in self.ids:
                 self.brokers[broker].wait_ready()
-            self.until(lambda: self.live() == set(self.ids) and self.controller is not None, "all are registered")
+            self.until(
+                lambda: self.live() == set(self.ids) and self.controller is not None, "registered", START_SECONDS
+            )
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
