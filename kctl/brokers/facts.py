@@ -108,10 +108,11 @@ class ClusterState(NamedTuple):
     """Brokers that are away, with the earliest time at which a broker heard of it."""
 
 
-def cluster_state(session: Session, brokers: Iterable[BrokerFacts]) -> ClusterState:
+def cluster_state(session: Session, brokers: Iterable[int]) -> ClusterState:
+    """As these brokers know it."""
     from kctl.configs.resources import Resource, described
 
-    asked = [Resource("broker", str(broker.id)) for broker in brokers if broker.release is not None]
+    asked = [Resource("broker", str(broker)) for broker in brokers]
     found, _ = described(session, asked, (CONTROLLER_EPOCH, ABSENT_BROKERS))
     told = [(entry.name, entry.value) for entries in found.values() for entry in entries if entry.value]
     since: dict[int, int] = {}

@@ -45,7 +45,7 @@ def describe(session: Session) -> int:
     brokers, _, silent = broker_facts(session, topics)
     for error in silent:
         note(session.settings, f"sizes are incomplete: {error.what}")
-    state = cluster_state(session, brokers)
+    state = cluster_state(session, [broker.id for broker in brokers if broker.release is not None])
     down = [broker.id for broker in brokers if broker.state == "down"]
     since = [state.absent_since_ms.get(broker) for broker in down]
     partitions = [partition for topic in topics for partition in topic.partitions]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkad.names import TopicPartition
+from kctl.brokers.facts import cluster_state
 from kctl.configs.resources import Resource
 from kctl.configs.resources import described as settings_of
-from kctl.texts.output import Row
+from kctl.texts.output import Row, rfc3339
 from kctl.txns.asking import Transaction
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ def times(one: Transaction, now_ms: int, expiration_ms: int | None = None, chang
 
 
 def waits_for(session: Session, transactions: Iterable[Transaction]) -> dict[str, tuple[str, ...]]:
-    """What each decided transaction waits for: the partitions without its marker, and why they have none yet."""
+    """What each decided transaction waits for: the partitions without its marker, and why they have none yet.
+
+    Since when a broker is down only kafkad knows.
+    """
     decided = [one for one in transactions if one.is_decided]
     topics = sorted({where.topic for one in decided for where in one.partitions})
     if not topics:
@@ -49,23 +53,25 @@ def waits_for(session: Session, transactions: Iterable[Transaction]) -> dict[str
         for partition in topic.partitions
     }
     alive = session.cluster.brokers.keys()
+    since: Mapping[int, int] = {}
+    if not all(partition.leader_id in alive for partition in there.values()):
+        since = cluster_state(session, alive).absent_since_ms
     return {
-        one.transactional_id: tuple(f"{where} ({_leader(there.get(where), alive)})" for where in one.partitions)
+        one.transactional_id: tuple(f"{where} ({_leader(there.get(where), alive, since)})" for where in one.partitions)
         for one in decided
     }
 
 
-def _leader(partition: Any, alive: Iterable[int]) -> str:
+def _leader(partition: Any, alive: Collection[int], since: Mapping[int, int]) -> str:
+    def down(broker: int) -> str:
+        return f"{broker} is down since {rfc3339(since[broker])}" if broker in since else f"{broker} is down"
+
     if partition is None:
         return "deleted"
-    alive = set(alive)
     if partition.leader_id >= 0:
-        return f"leader {partition.leader_id}{'' if partition.leader_id in alive else ' is down'}"
-    down = [broker for broker in partition.isr_nodes or partition.replica_nodes if broker not in alive]
-    if not down:
-        return "no leader"
-    named = ", ".join(map(str, down))
-    return f"no leader: broker {named} is down" if len(down) == 1 else f"no leader: brokers {named} are down"
+        return f"leader {partition.leader_id if partition.leader_id in alive else down(partition.leader_id)}"
+    gone = [f"broker {down(each)}" for each in partition.isr_nodes or partition.replica_nodes if each not in alive]
+    return ": ".join(filter(None, ("no leader", ", ".join(gone))))
 
 
 def expirations(session: Session, coordinators: Iterable[int]) -> Mapping[int, int]:

@@ -12,6 +12,8 @@ from kafkad.wire.log_records.transaction_state import TransactionLogKey, Transac
 from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from kafkad.wire.records import Record
 from kafkad.wire.schema import encode
+from kctl.brokers.facts import ClusterState
+from kctl.txns import facts
 from kctl.txns.asking import Transaction
 from kctl.txns.facts import times, waits_for
 from kctl.txns.last_records import last_changes
@@ -48,7 +50,8 @@ def test_nothing_is_left_of_the_time_of_one_that_is_late() -> None:
     assert times(transaction("Ongoing"), 90_000)["left_ms"] == 0
 
 
-def test_a_decided_transaction_waits_for_its_partitions() -> None:
+def test_a_decided_transaction_waits_for_its_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "cluster_state", lambda *_: ClusterState(None, {3: 1_795_400_000_000}))
     partitions = [(1, [1], [1]), (2, [2], [2]), (-1, [2, 1], [2]), (-1, [2, 3], [])]
 
     class Cluster:
@@ -70,7 +73,7 @@ def test_a_decided_transaction_waits_for_its_partitions() -> None:
             "t-0 (leader 1)",
             "t-1 (leader 2 is down)",
             "t-2 (no leader: broker 2 is down)",
-            "t-3 (no leader: brokers 2, 3 are down)",
+            "t-3 (no leader: broker 2 is down, broker 3 is down since 2026-11-23T02:13:20.000Z)",
             "t-4 (deleted)",
         )
     }
