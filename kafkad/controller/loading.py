@@ -80,7 +80,9 @@ async def _load_states(lead: Leadership, topics: Sequence[TopicEntry]) -> Return
         await turns.give_way()
         if node is not None:
             entry.state = readable(path, partial(Partition.decode, node[0], node[1].version))
-            if entry.state is not None and (members := returned_members(entry.state.isr, node[1].mzxid, lead.state)):
+            if entry.state is None or len(entry.state.isr) == 1:
+                continue
+            if members := returned_members(entry.state.isr, node[1].mzxid, lead.state):
                 returned[tp] = members
     return returned
 

@@ -36,6 +36,13 @@ def test_everything_holds_for_longer(seed: int) -> None:
     assert report.committed > 50
 
 
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_everything_holds_for_a_million_steps() -> None:
+    report = run(200, 1_000_000)
+    assert report.violation is None, "\n".join([*report.trace, str(report)])
+
+
 def test_a_seed_gives_the_same_run_whatever_the_order_of_sets() -> None:
     assert len({_trace_hash(hash_seed) for hash_seed in ("1", "2")} | {run(3, FAST).trace_hash}) == 1
 
