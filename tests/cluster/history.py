@@ -38,9 +38,11 @@ _CLIENT = {
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 200,
     "socket.connection.setup.timeout.ms": 2000,
+    "topic.metadata.propagation.max.ms": 600_000,
     "broker.address.family": "v4",
     "log_level": 0,
 }
+"""Topics stay known to a client although a broker of Kafka that has just started does not know them yet."""
 
 
 class Replica(Protocol):

@@ -18,7 +18,7 @@ pytestmark = [
     needs_root,
     pytest.mark.slow,
     pytest.mark.java,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(missing("3.8") is not None, reason=missing("3.8") or ""),
 ]
 

@@ -14,7 +14,7 @@ from tests.oracle.zookeeper import missing
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.java,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(missing("3.8") is not None, reason=missing("3.8") or ""),
 ]
 
