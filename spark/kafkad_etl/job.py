@@ -231,6 +231,13 @@ class TopicSink(Key, frozen=True):
     acks: Annotated[
         Literal["all", "1", "0"], Meta(description="Which replicas must have a record before it counts as written.")
     ] = "all"
+    delivery: Annotated[
+        Literal["at-least-once", "exactly-once"],
+        Meta(
+            description="exactly-once: each batch is one transaction, written by the driver alone; for readers with "
+            "isolation.level=read_committed."
+        ),
+    ] = "at-least-once"
     options: Annotated[dict[str, Scalar], Meta(description="Further Kafka producer settings.")] = {}
     create: Annotated[
         Create | None,

@@ -46,6 +46,19 @@ RULES = (
     ),
     Rule("topic", r"UnknownTopicOrPartition|UnknownTopicId|UNKNOWN_TOPIC"),
     Rule("topic", r"(?:Topic|Group|Cluster|TransactionalId)AuthorizationException"),
+    Rule(
+        "sink",
+        r"InvalidTxnTimeoutException|transaction timeout is larger than the max",
+        says="the brokers do not allow transactions of that length",
+        hint="sink.topic.options: {transaction.timeout.ms: …}, not more than their transaction.max.timeout.ms",
+    ),
+    Rule(
+        "sink",
+        r"ProducerFenced|InvalidProducerEpoch|InvalidTxnState|TransactionAborted",
+        retriable=True,
+        says="the batch's transaction was ended before it was committed: by its time-out, or by another run",
+        hint="if it took too long: lower source.rows_per_batch",
+    ),
     Rule("topic", r"SaslAuthentication|SslAuthentication|AuthenticationException"),
     Rule("environment", r"No space left on device|ENOSPC|Disk quota exceeded", hint="free up disk space and run again"),
     Rule(

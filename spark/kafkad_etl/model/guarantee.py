@@ -32,6 +32,11 @@ def _streaming(job: Job) -> tuple[str, str]:
         return "exactly once", "the table's log records which batches it has"
     if sink.type == "jdbc":
         return "exactly once", "rows and the batch's offsets are written in one transaction"
+    if sink.type == "topic" and sink.topic is not None and sink.topic.delivery == "exactly-once":
+        return (
+            "exactly once",
+            "a batch's rows and its number are written in one transaction, for read_committed readers",
+        )
     if sink.type == "topic":
         return "at least once", _twice(job)
     return _nothing_kept(sink.type)

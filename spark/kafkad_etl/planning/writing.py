@@ -13,6 +13,7 @@ from kafkad_etl.messages import Client
 from kafkad_etl.planning import places
 from kafkad_etl.planning.planned import TopicCreation
 from kafkad_etl.planning.source import Source
+from kctl.reach.session import Session
 
 PARTITION = "_partition"
 
@@ -41,6 +42,8 @@ def target(clusters: Clusters, job: Job, read: Source) -> Target:
     if sink is None:
         return Target()
     kafka = sink.kafka or job.kafka
+    if sink.delivery == "exactly-once":
+        need_transactions(clusters.session(kafka), sink.topic, servers(clusters.access(kafka)))
     there = topics.writable(clusters.session(kafka), sink.topic, "sink.topic", sink.create)
     if there is not None:
         found = Target(len(there.partitions))
@@ -49,6 +52,24 @@ def target(clusters: Clusters, job: Job, read: Source) -> Target:
         found = Target(sink.create.partitions, (TopicCreation(kafka, sink.topic, sink.create),))
     need_partitions(job, read, found.partitions, servers(clusters.access(kafka)), created=there is None)
     return found
+
+
+def need_transactions(session: Session, topic: str, host: str) -> None:
+    """Raises EtlError CLUSTER if the cluster does not serve all requests of transactions with offsets."""
+    from kafkad.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+    from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+    from kafkad.wire.messages.end_txn import EndTxnRequest
+    from kafkad.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+    asked = (AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest)
+    missing = [each.__name__.removesuffix("Request") for each in asked if session.version_of(each) is None]
+    if missing:
+        raise EtlError(
+            f'the cluster of topic "{topic}", {host}, has no transactions: it does not serve {", ".join(missing)}',
+            EtlExit.CLUSTER,
+            key="sink.topic.delivery",
+            hints=("delivery: at-least-once, with source_header: true for readers that detect duplicates",),
+        )
 
 
 def need_partitions(job: Job, read: Source, there: int, host: str, *, created: bool) -> None:

@@ -79,7 +79,7 @@ def _tell_committed(planned: PlannedRun, last: _LastBatch, conductor: Conductor)
 
 def _appended(planned: PlannedRun, clusters: Clusters) -> Appended | None:
     sink = planned.plan.job.sink.topic
-    if sink is None:
+    if sink is None or sink.delivery == "exactly-once":  # of that, readers see nothing before all of it is there
         return None
     return Appended(clusters.session(sink.kafka or planned.plan.job.kafka), sink.topic)
 

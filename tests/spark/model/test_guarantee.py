@@ -10,6 +10,7 @@ CSV = "sink={type: csv, path: /a}"
 HDFS = "sink={type: csv, path: 'hdfs:///a', compact: {after: run}}"
 JDBC = "sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a', table: t}}"
 UPSERT = "sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a', table: t, mode: upsert, keys: [id]}}"
+EXACTLY = "sink={type: topic, topic: {topic: out, delivery: exactly-once}}"
 TOPIC = "sink={type: topic, topic: {topic: out, source_header: true}}"
 BATCH = "run.mode=batch"
 WATERMARK = "transform.watermark={column: ts, delay: 10 minutes}"
@@ -38,6 +39,7 @@ WATERMARK = "transform.watermark={column: ts, delay: 10 minutes}"
         ([UPSERT, BATCH], "exactly once", "equal keys"),
         ([TOPIC], "at least once", "readers can detect duplicates by the header `source`"),
         ([TOPIC, BATCH], "at least once", "every run writes all its rows"),
+        ([EXACTLY], "exactly once", "a batch's rows and its number are written in one transaction"),
         (["sink.type=console"], "nothing kept", "rows are shown"),
         ([CSV, "source.on_data_loss=continue"], "exactly once", "deleted before they were read are counted"),
         ([CSV, WATERMARK], "exactly once", "rows more than 10 minutes late are counted and dropped"),

@@ -4,6 +4,7 @@ import pytest
 
 from tests.spark.model.jobs import SMALL, loaded, mistakes
 
+EXACTLY = "sink={type: topic, topic: {topic: a, delivery: exactly-once%s}}"
 SQLITE = "sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a.db', table: t%s}}"
 FILES = "source={files: {format: parquet, path: /a%s}}"
 WINDOWS = "transform.watermark={column: ts, delay: 10 minutes}"
@@ -137,6 +138,13 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
             "must be at least 1, or -1",
         ),
         (["sink={type: topic, topic: {topic: orders}}"], "sink.topic.topic: orders is read by this job"),
+        ([EXACTLY % "", "run.mode=batch"], "sink.topic.delivery: exactly-once needs a checkpoint"),
+        ([EXACTLY % ", acks: '1'"], "sink.topic.acks: exactly-once needs acks: all"),
+        (
+            [EXACTLY % ", options: {enable.idempotence: false}"],
+            "sink.topic.options.enable.idempotence: exactly-once needs it",
+        ),
+        ([EXACTLY % ", options: {transactional.id: a}"], "cannot be set here; use `sink.topic.delivery`"),
         (
             ["source={pattern: 'o.*'}", "sink={type: topic, topic: {topic: out}}"],
             "topic.topic: out is read by this job",

@@ -25,6 +25,10 @@ def sink_of(spark: Any, plan: Plan, tell: Callable[[Event], None]) -> Sink:
 
         return NoopSink()
     if kind == "topic" and plan.job.sink.topic is not None:
+        if plan.job.sink.topic.delivery == "exactly-once":
+            from kafkad_etl.driver.sinks.transactional import TransactionalSink
+
+            return TransactionalSink(spark, plan, plan.job.sink.topic)
         from kafkad_etl.driver.sinks.topic import TopicSink
 
         return TopicSink(spark, plan, plan.job.sink.topic)

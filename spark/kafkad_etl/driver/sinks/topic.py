@@ -6,7 +6,7 @@ describe the record and are not part of its value. text and raw write the column
 other columns would be lost and are refused, except the source's own, such as `_offset`.
 
 At least once: Spark's writer has no transactions, so a batch repeated after a crash is written again. With the header
-`source`, as topic/partition/offset, readers can detect duplicates.
+`source`, as topic/partition/offset, readers can detect duplicates. `delivery: exactly-once` is in `transactional`.
 """
 
 from __future__ import annotations
@@ -30,23 +30,19 @@ second of CPU time."""
 
 class TopicSink:
     def __init__(self, spark: Any, plan: Plan, settings: Settings) -> None:
-        self._spark = spark
         self._plan = plan
         self._settings = settings
+        self._records = Records(spark, plan, settings)
 
     def prepare(self, columns: list[tuple[str, str]]) -> None:
-        failed = mistake(self._settings, columns) or schema_mistake(self._settings, self._plan.sink_schema)
-        if failed is not None:
-            raise JobFailed(failed)
-        if self._settings.format == "avro":
-            self._need_avro()
+        self._records.check(columns)
 
     def finished(self, batch: BatchId) -> Written | None:
         return None
 
     def write(self, rows: DataFrame, batch: BatchId) -> Written:
         options = {f"kafka.{key}": value for key, value in producer(self._plan.sink_client, self._settings).items()}
-        records = counted(rows.select(*self._record(rows)))
+        records = counted(rows.select(*self._records.of(rows)))
         writer = records.rows.write.format("kafka").mode("append").options(topic=self._settings.topic, **options)
         with self._newer_writer(rows.sparkSession):
             writer.save()
@@ -63,7 +59,25 @@ class TopicSink:
         finally:
             spark.conf.set(conf, before)
 
-    def _record(self, rows: DataFrame) -> list[Any]:
+
+class Records:
+    """Makes records of a job's rows: the columns `value`, and as far as the job has them `key`, `partition` and
+    `headers`."""
+
+    def __init__(self, spark: Any, plan: Plan, settings: Settings) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._settings = settings
+
+    def check(self, columns: list[tuple[str, str]]) -> None:
+        """Fails for rows that no record can be made of."""
+        failed = mistake(self._settings, columns) or schema_mistake(self._settings, self._plan.sink_schema)
+        if failed is not None:
+            raise JobFailed(failed)
+        if self._settings.format == "avro":
+            self._need_avro()
+
+    def of(self, rows: DataFrame) -> list[Any]:
         from pyspark.sql import functions
 
         settings = self._settings

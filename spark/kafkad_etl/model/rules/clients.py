@@ -24,7 +24,7 @@ _REFUSED = {
     "isolation.level": "use `source.isolation`",
     "max.poll.records": "use `source.poll_records`",
     "acks": "use `sink.topic.acks`",
-    "transactional.id": "Spark's sink has no transactions",
+    "transactional.id": "use `sink.topic.delivery`",
     "security.protocol": "use `security.protocol`",
     "sasl.mechanism": "use `security.mechanism`",
     "sasl.jaas.config": "use `security.username` and `security.password`",

@@ -84,10 +84,23 @@ def _topic(job: Job, sink: TopicSink) -> Iterator[Mistake]:
         yield Mistake("sink.topic.schema", f"only avro takes a schema, not {sink.format}")
     if sink.create is not None and sink.create.replication == 0:
         yield Mistake("sink.topic.create.replication", "must be at least 1, or -1 for the cluster's default")
+    if sink.delivery == "exactly-once":
+        yield from _exactly_once(job, sink)
     if reads(job.source, sink.topic) and _same_cluster(job.kafka, sink.kafka):
         yield Mistake(
             "sink.topic.topic", f"{sink.topic} is read by this job: rows it writes would be read again without end"
         )
+
+
+def _exactly_once(job: Job, sink: TopicSink) -> Iterator[Mistake]:
+    path = "sink.topic.delivery"
+    if not is_streaming(job):
+        said = "exactly-once needs a checkpoint that says which batch comes next, and mode batch has none"
+        yield Mistake(path, said, ("use run.mode: available-now",))
+    if sink.acks != "all":
+        yield Mistake("sink.topic.acks", "exactly-once needs acks: all", ("remove it",))
+    if str(sink.options.get("enable.idempotence", True)).lower() != "true":
+        yield Mistake("sink.topic.options.enable.idempotence", "exactly-once needs it", ("remove it",))
 
 
 def _same_cluster(source: Kafka, sink: Kafka | None) -> bool:
