@@ -63,6 +63,9 @@ class Machine:
         self.parts: Parts | None = None
         """There from the time on at which the broker serves."""
         self.starts = 0
+        self.stopping = False
+        self._start_again = False
+        """Somebody wants it to run, who found it on its way to a clean stop."""
         self._host: Host | None = None
         self._building: Parts | None = None
 
@@ -82,6 +85,7 @@ class Machine:
 
     def start(self) -> None:
         if self.loop is not None:
+            self._start_again = self.stopping
             return
         self.starts += 1
         self.world.note("start", self.name)
@@ -106,7 +110,14 @@ class Machine:
         self.world.note("lost power", self.name, kept)
         self.files.lose_power(self.world.random, kept)
 
+    def stopped(self) -> None:
+        again = self._start_again
+        self.kill()
+        if again:
+            self.start()
+
     def _ended(self) -> None:
+        self.stopping = self._start_again = False
         self.loop = self._host = self.parts = self._building = None
         if self.session is not None:
             self.session.break_connection()
@@ -195,9 +206,10 @@ def stop_cleanly(machine: Machine) -> None:
     if loop is None or machine.parts is None:
         return
     machine.world.note("stop", machine.name)
+    machine.stopping = True
     task = loop.start(machine.stop())
 
     def stopped(_: asyncio.Task[None]) -> None:
-        machine.world.after(0, machine.kill)
+        machine.world.after(0, machine.stopped)
 
     task.add_done_callback(stopped)
