@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkad.api.verifier import Claim, Verdict
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.log.producers import Verification
+from kafkad.log.producers import ProducerStates, Verification
 from kafkad.names import TopicPartition
 from kafkad.replica.partition import Partition
 from kafkad.wire.records import (
@@ -26,6 +26,14 @@ _PASSING = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSA
 """The client sends the same batch again."""
 
 
+class _Question(NamedTuple):
+    """What was asked, with whom it is remembered, and in which leader epoch."""
+
+    verification: Verification
+    producers: ProducerStates
+    leader_epoch: int
+
+
 def is_transactional(header: Header) -> bool:
     """Kafka takes a batch that names no producer for a plain one, whatever its flag says."""
     return bool(header[ATTRIBUTES] & TRANSACTIONAL) and header[PRODUCER_ID] >= 0
@@ -41,8 +49,8 @@ class Transaction:
         self._id = transactional_id
         self._version = version
         self._producer_id = self._epoch = -1
-        self._asked: dict[TopicPartition, tuple[Partition, Verification]] = {}
-        self._verified: dict[TopicPartition, Verification] = {}
+        self._asked: dict[TopicPartition, _Question] = {}
+        self._verified: dict[TopicPartition, _Question] = {}
         self._refused: dict[TopicPartition, KafkaError] = {}
         self._conflict: KafkaError | None = None
 
@@ -66,7 +74,7 @@ class Transaction:
         except KafkaError as error:
             self._refused[partition.tp] = error
         else:
-            self._asked[partition.tp] = partition, verification
+            self._asked[partition.tp] = _Question(verification, partition.log.producers, partition.leader_epoch)
 
     def _begun(self, partition: Partition, header: Header, now_ms: int) -> Verification:
         producers = partition.log.producers
@@ -95,14 +103,14 @@ class Transaction:
         )
 
     def told(self, verdict: Verdict) -> None:
-        for tp, (partition, verification) in self._asked.items():
+        for tp, question in self._asked.items():
             code = verdict[tp]
             if code is ErrorCode.NONE:
-                self._verified[tp] = verification
+                self._verified[tp] = question
                 continue
             self._refused[tp] = KafkaError(code, self._why(code, tp))
             if code not in _PASSING:
-                partition.log.producers.forget_verification(self._producer_id, verification)
+                question.producers.forget_verification(self._producer_id, question.verification)
 
     def _why(self, code: ErrorCode, tp: TopicPartition) -> str:
         if code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
@@ -113,7 +121,7 @@ class Transaction:
 
     def trusted(self) -> None:
         """Nobody is asked."""
-        self._verified = {tp: verification for tp, (_, verification) in self._asked.items()}
+        self._verified = self._asked
 
     def refusal(self, partition: Partition, header: Header) -> KafkaError | None:
         """HOT. The reason why this batch must not be appended."""
@@ -124,9 +132,12 @@ class Transaction:
             return None
         if tp in self._refused:
             return self._refused[tp]
-        verification = self._verified.get(tp)
-        if verification is not None and producers.is_verified(header[PRODUCER_ID], verification):
-            return None
+        asked = self._verified.get(tp)
+        if asked is not None:
+            if asked.producers is not producers or asked.leader_epoch != partition.leader_epoch:
+                return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{tp} was led or kept elsewhere meanwhile")
+            if producers.is_verified(header[PRODUCER_ID], asked.verification):
+                return None
         return KafkaError(
             ErrorCode.INVALID_TXN_STATE, f"the transaction of producer {header[PRODUCER_ID]} ended before it had {tp}"
         )

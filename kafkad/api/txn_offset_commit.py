@@ -62,6 +62,10 @@ def refused(request: Request, message: TxnOffsetCommitRequest, error: KafkaError
     return TxnOffsetCommitResponse(topics=topics)
 
 
+_Asked = tuple[Verification, int]
+"""What the coordinator is asked, and in which leader epoch."""
+
+
 class _Commit:
     """One request under way: who commits is verified first, then the group is asked."""
 
@@ -83,7 +87,7 @@ class _Commit:
             return self._refused(error.code)
         if producers.is_open(*self._producer):
             return self._commit()
-        verification = producers.verify(*self._producer, 0, self._context.clock.now_ms())
+        asked = producers.verify(*self._producer, 0, self._context.clock.now_ms()), home.leader_epoch
         if not self._adds and not self._context.config.bool("transaction.partition.verification.enable"):
             return self._commit()
         answered: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
@@ -93,8 +97,8 @@ class _Commit:
 
         self._context.verifier.ask(self._claim(home), told)
         if answered.done():
-            return self._verified(home, verification, answered.result())
-        return self._when_verified(home, verification, answered)
+            return self._verified(home, asked, answered.result())
+        return self._when_verified(home, asked, answered)
 
     @property
     def _adds(self) -> bool:
@@ -109,17 +113,18 @@ class _Commit:
             knows_abortable=self._version >= _FIRST_ABORTABLE,
         )
 
-    async def _when_verified(
-        self, home: Partition, verification: Verification, answered: asyncio.Future[ErrorCode]
-    ) -> Codes:
-        codes = self._verified(home, verification, await answered)
+    async def _when_verified(self, home: Partition, asked: _Asked, answered: asyncio.Future[ErrorCode]) -> Codes:
+        codes = self._verified(home, asked, await answered)
         return codes if isinstance(codes, list) else await codes
 
-    def _verified(self, home: Partition, verification: Verification, code: ErrorCode) -> Codes | Awaitable[Codes]:
+    def _verified(self, home: Partition, asked: _Asked, code: ErrorCode) -> Codes | Awaitable[Codes]:
         producers = home.log.producers
+        verification, epoch = asked
         if code:
             producers.forget_verification(self._producer.id, verification)
             return self._refused(_NOT_NOW if code is ErrorCode.NOT_ENOUGH_REPLICAS else code)
+        if home.leader_epoch != epoch:
+            return self._refused(ErrorCode.NOT_COORDINATOR)  # it was one elsewhere meanwhile
         if not producers.is_verified(self._producer.id, verification) and not producers.is_open(*self._producer):
             return self._refused(ErrorCode.INVALID_TXN_STATE)  # it has ended meanwhile
         return self._commit()

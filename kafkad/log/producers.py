@@ -353,6 +353,10 @@ class ProducerStates:
         if self.is_verified(producer_id, verification):
             del self._verifications[producer_id]
 
+    def forget_verifications(self) -> None:
+        """Somebody else leads now, and writes the ends of transactions."""
+        self._verifications = {}
+
     def committed_until(self, high_watermark: int) -> None:
         """Readers may pass the transactions that have ended below."""
         if self._undecided:

@@ -142,6 +142,7 @@ class Partition:
         self._settle()
         self._advance()
         if not self.is_leader:
+            self.log.producers.forget_verifications()
             self._refuse_commit_waits()
         self._tell_all()
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.log.producers import ProducerStates
 from kafkad.names import TopicPartition
 from kafkad.replica.markers import Marker
 from kafkad.wire.messages.produce import (
@@ -285,6 +286,33 @@ def test_a_transaction_that_ends_while_its_coordinator_is_asked(frames: Frames, 
     frames.broker.run_until(lambda: bool(frames.connection.replies))
     assert answered(frames, version)[0] == told
     assert end_offset(frames) == (1 if told else 2)
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_partition_that_was_led_elsewhere_while_its_coordinator_was_asked(frames: Frames, version: int) -> None:
+    """The other leader may have written the end of the transaction that was asked for: the client sends it again."""
+    frames.transactions.begin(TXN, PID, EPOCH, T0)
+    frames.transactions.holding = True
+    frames.begin(request(frames, version, {0: batch()}), version)
+    frames.broker.lead("t", 0, 2)
+    frames.broker.lead("t", 0, 1)
+    frames.transactions.let_go()
+    frames.broker.run_until(lambda: bool(frames.connection.replies))
+    assert answered(frames, version)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert end_offset(frames) == 0
+    assert not frames.broker.replicas.leader("t", 0).log.producers.is_open(PID, EPOCH)
+
+
+def test_a_log_that_is_moved_while_its_coordinator_is_asked(frames: Frames) -> None:
+    """The client sends it again."""
+    frames.transactions.begin(TXN, PID, EPOCH, T0)
+    frames.transactions.holding = True
+    frames.begin(request(frames, 9, {0: batch()}), 9)
+    log = frames.broker.replicas.leader("t", 0).log
+    log.producers = ProducerStates(log.producers.snapshots)
+    frames.transactions.let_go()
+    frames.broker.run_until(lambda: bool(frames.connection.replies))
+    assert answered(frames)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def answered(frames: Frames, version: int = 9) -> tuple[int, int]:

@@ -18,6 +18,11 @@ from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kafkad.replica.markers import Marker
 from kafkad.wire.messages.delete_groups import DeleteGroupsRequest
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest
+from kafkad.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -256,3 +261,43 @@ def test_pending_offsets_are_there_after_a_start(client: Client) -> None:
     assert client.fetch() == (UNSTABLE, -1)
     client.end()
     assert client.fetch() == (NONE, 5)
+
+
+def test_a_coordinator_of_the_group_that_was_another_one_meanwhile(client: Client) -> None:
+    broker = client.broker
+    client.transactions.holding = True
+
+    async def begin() -> asyncio.Task[object]:
+        asked = asyncio.ensure_future(broker.answer(client.request(), 3))
+        await asyncio.sleep(0)
+        return asked
+
+    waiting = broker.run(begin())
+    broker.lead(GROUPS_TOPIC, 0, 2)
+    broker.lead(GROUPS_TOPIC, 0, 1)
+    broker.run_until(lambda: bool(list(broker.coordinators.groups.shards())))
+    client.transactions.let_go()
+    broker.run_until(waiting.done)
+    answer = waiting.result()
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR  # type: ignore[attr-defined]
+    client.transactions.holding = False
+    assert client.commit(3) == [NONE]
+
+
+def test_verification_can_be_switched_off_while_the_broker_runs(client: Client) -> None:
+    broker = client.broker
+
+    def switch(value: str) -> None:
+        change = AlterableConfig(name="transaction.partition.verification.enable", config_operation=0, value=value)
+        resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[change])
+        answer = broker.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert not answer.responses[0].error_code
+        broker.run_until(lambda: broker.parts.produce.verifies == (value == "true"))
+
+    switch("false")
+    assert client.commit(3) == [NONE]
+    assert not client.transactions.asked
+    client.end()
+    switch("true")
+    assert client.commit(3) == [NONE]
+    assert len(client.transactions.asked) == 1

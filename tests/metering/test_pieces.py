@@ -16,6 +16,7 @@ from kafkad.log.snapshots import Snapshots
 from kafkad.metrics import Family, Registry
 from kafkad.names import TopicPartition
 from kafkad.replica.partition import Role
+from kafkad.wire.records import BatchHeader
 from tests.fakes import FakeClock
 
 PARTITIONS, GROUPS, POSITIONS = 10_000, 1_000, 50
@@ -111,3 +112,14 @@ def test_where_a_partition_ends_elsewhere_the_lag_is_not_known() -> None:
     text, _ = scraped(lambda: lag_families([machine(0)], lambda topic, partition: None, 1))
     assert 'kafka_consumergroup_current_offset{consumergroup="group-0-0",topic="topic-0",partition="0"} 3\n' in text
     assert "kafka_consumergroup_lag{" not in text
+
+
+def test_transactions_that_nobody_ends_are_counted_with_their_partitions() -> None:
+    replicas = Replicas(map(partition, range(3)))
+    now_ms = replicas.parts.clock.now_ms()
+    for number, age_ms in ((0, 0), (1, 1_300_000)):
+        header = BatchHeader(0, 100, 0, 2, 0, 0x10, 0, 0, now_ms - age_ms, 7 + number, 0, 0, 1)
+        replicas[number].log.producers.update(header, 0)
+    text, _ = scraped(lambda: partition_families(replicas, lambda: 3, lambda: 900_000))  # type: ignore[arg-type]
+    assert "\nkafka_server_replicamanager_partitionswithlatetransactionscount 1\n" in text
+    assert "\nkafka_server_replicamanager_produceridcount 2\n" in text
