@@ -205,6 +205,11 @@ class Cluster:
         except (NoNodeError, KazooException, KazooTimeoutError):
             return None
 
+    def is_deleted(self, topic: str) -> bool:
+        """The request to delete a topic is removed last."""
+        names = (f"/cluster/brokers/topics/{topic}", f"/cluster/admin/delete_topics/{topic}")
+        return not any(self._zookeeper().exists(name) for name in names)
+
     def write_node(self, path: str, value: object) -> None:
         """As old tools ask the controller for something."""
         self._zookeeper().create(f"/cluster{path}", json.dumps(value).encode())

@@ -62,7 +62,7 @@ def test_a_topic_is_deleted_while_a_broker_is_down(cluster: Cluster, load: Load)
         create(cluster, topic, [1, 2, 3])
     assert refused.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
     cluster.start(broker)
-    cluster.until(lambda: cluster.node(f"/brokers/topics/{topic}") is None, "it is gone")
+    cluster.until(lambda: cluster.is_deleted(topic), "it is gone")
     assert not any(replica(cluster, each, topic) for each in cluster.ids)
     create(cluster, topic, [1, 2, 3])
 
@@ -81,7 +81,7 @@ def test_a_topic_is_made_again_while_a_broker_is_down(cluster: Cluster, load: Lo
     reassign(cluster, topic, [other, controller])
     cluster.until(lambda: cluster.replicas(topic, 0) == [other, controller], "its replica is given up")
     delete(cluster, topic)
-    cluster.until(lambda: cluster.node(f"/brokers/topics/{topic}") is None, "it is gone")
+    cluster.until(lambda: cluster.is_deleted(topic), "it is gone")
     create(cluster, topic, [other, controller])
     identity = (old / "partition.metadata").read_text()
     cluster.start(broker)
@@ -130,7 +130,7 @@ def many_partitions(cluster: Cluster, load: Load) -> None:
         load.whole()
     begun = time.monotonic()
     delete(cluster, topic)
-    cluster.until(lambda: cluster.node(f"/brokers/topics/{topic}") is None, "it is gone")
+    cluster.until(lambda: cluster.is_deleted(topic), "it is gone")
     print(f"deleted in {time.monotonic() - begun:.1f} s")
 
 
