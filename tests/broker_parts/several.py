@@ -50,6 +50,8 @@ _LAST = {route.key: route.last for route in (*BY_KEY.values(), *BETWEEN_BROKERS)
 class FrameConnection(FakeConnection):
     """One frame's connection to a broker, through its dispatcher."""
 
+    waited_us = 0
+
     def __init__(self, dispatcher: Dispatcher) -> None:
         super().__init__()
         self.peer = dispatcher.peer(cast(Connection, self))
