@@ -25,14 +25,19 @@ import pathlib, sys, time
 from kafkad.__main__ import main
 from kafkad.log.files import Files
 
-held, read = pathlib.Path(sys.argv.pop(1)), Files.read
+held, read, stamp = pathlib.Path(sys.argv.pop(1)), Files.read, Files.stamp
 
 def slow_read(files, path):
     while held.exists() and path.endswith("leader-epoch-checkpoint"):
         time.sleep(0.005)
     return read(files, path)
 
-Files.read = slow_read
+def slow_stamp(files, path):
+    while held.exists() and path.endswith("kept-0"):
+        time.sleep(0.005)
+    return stamp(files, path)
+
+Files.read, Files.stamp = slow_read, slow_stamp
 sys.exit(main())
 """
 

@@ -8,7 +8,7 @@ from kctl.errors import Exit
 from tests.kctl.conftest import Kctl
 
 
-@pytest.mark.parametrize("command", ["acls list", "users list", "quotas list", "tokens list", "txns list"])
+@pytest.mark.parametrize("command", ["acls list", "users list", "quotas list", "tokens list"])
 def test_what_the_broker_does_not_serve(on_broker: Kctl, command: str) -> None:
     ran = on_broker(*command.split())
     assert ran.code == Exit.FAILED
