@@ -20,7 +20,7 @@ from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.turns import Turns
 
 ReturnedMembers = dict[TopicPartition, frozenset[int]]
-"""Members of ISRs that have registered since the ISR was written, where there are others to go on with."""
+"""Members of ISRs that have registered since the ISR was written."""
 
 
 async def load_topics(lead: Leadership, names: Sequence[str], watch: Watch | None = None) -> ReturnedMembers:
@@ -88,14 +88,13 @@ async def _load_states(lead: Leadership, topics: Sequence[TopicEntry]) -> Return
 
 
 def returned_members(isr: Sequence[int], written: int, state: ClusterState) -> frozenset[int]:
-    """The members that registered after the transaction in which the ISR was `written`; none if all that are here did.
+    """The members that registered after the transaction in which the ISR was `written`.
 
     A controller sees a broker die and come back by a later broker epoch. One that has just been elected knows no
     earlier epoch, and goes by this.
     """
-    here = [broker for member in isr if (broker := state.brokers.get(member)) is not None]
-    returned = frozenset(broker.id for broker in here if broker.epoch > written)
-    return returned if len(returned) < len(here) else frozenset()
+    brokers = state.brokers
+    return frozenset(member for member in isr if member in brokers and brokers[member].epoch > written)
 
 
 async def bring_online(lead: Leadership) -> list[TopicPartition]:

@@ -176,16 +176,21 @@ class Reassignments:
         if state is None:
             return None
         replicas = entry.assignment.replicas
-        if state.leader in replicas and self._state.online(state.leader, tp):
+        if state.leader in replicas and state.leader in state.isr and self._state.online(state.leader, tp):
             return self._next_epoch(tp, entry)
         elected = reassigned(replicas, state, self._state.electable(tp, replicas))
         return elected and elected.state(state, self._lead.epoch)
 
     def _next_epoch(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
-        """The same state under a new leader epoch, so that brokers take the new list of replicas."""
-        return entry.state and replace(
-            entry.state, leader_epoch=entry.state.leader_epoch + 1, controller_epoch=self._lead.epoch
-        )
+        """A new leader epoch, so that brokers take the new list of replicas.
+
+        The leader stays, unless it has died or left the ISR without the controller having heard of it yet.
+        """
+        state = entry.state
+        if state is None:
+            return None
+        same = replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=self._lead.epoch)
+        return self._lead.repaired(tp, entry) or same
 
     async def _drop(self, tp: TopicPartition, replicas: Collection[int]) -> None:
         """Takes `replicas` out of the ISR and has their logs deleted. Another in sync leads where one of them did."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import NamedTuple
@@ -21,11 +22,12 @@ from kafkad.controller.loading import ReturnedMembers, bring_online, load_more_p
 from kafkad.controller.reachability import Reachability
 from kafkad.controller.reassignments import Reassignments
 from kafkad.controller.registration import prepare
+from kafkad.controller.state import PartitionEntry
 from kafkad.controller.topics import CheckConfig, TopicDefaults, Topics
 from kafkad.meta.readable import readable
 from kafkad.meta.store import Change, Delete, NodeExists, NoNode, Watch, WatchEvent
 from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partition, PreferredElections
-from kafkad.model import NO_LEADER, BrokerInfo, WantedIsr
+from kafkad.model import NO_LEADER, BrokerInfo, PartitionState, WantedIsr
 from kafkad.names import TopicPartition
 from kafkad.timers import Timer
 from kafkad.turns import Turns
@@ -143,9 +145,7 @@ class Term:
     async def _tell_everything(self, returned: ReturnedMembers) -> Answers:
         lead = self.lead
         hosted = [tp for tp, _ in self.state.partitions() if not self.state.going(tp.topic)]
-        for tp, brokers in returned.items():
-            for broker in brokers:
-                self.state.failed_replicas.setdefault(broker, set()).add(tp)
+        await self._leave_out(returned)
         await lead.repair(await self._unhealthy(hosted))
         self.state.failed_replicas.clear()  # they are here, and are told to follow
         made = set(await bring_online(lead))
@@ -156,6 +156,28 @@ class Term:
             batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp, is_new=tp in made, tell_all=False)
         batch.metadata(hosted)
         return lead.send(batch)
+
+    async def _leave_out(self, returned: ReturnedMembers) -> None:
+        """Members that have returned count as failed where there are others to go on with.
+
+        Elsewhere all go on, and the state is written anew: who returns later than that is told from them.
+        """
+        all_returned = []
+        for tp, brokers in returned.items():
+            state = self.state.entry(tp).state
+            if state is not None and all(member in brokers for member in state.isr if member in self.state.brokers):
+                all_returned.append(tp)
+                continue
+            for broker in brokers:
+                self.state.failed_replicas.setdefault(broker, set()).add(tp)
+        await self.lead.change(all_returned, self._next_epoch)
+
+    def _next_epoch(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
+        """The same leader once more; None where another one is to be elected."""
+        state = entry.state
+        if state is None or state.leader not in state.isr:
+            return None
+        return replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=self.lead.epoch)
 
     async def _unhealthy(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Those that `change` would change: with 10,000 partitions it is not asked about each."""

@@ -84,15 +84,17 @@ async def test_a_broker_that_came_back_between_two_controllers_is_not_in_sync(cl
 
 @with_brokers(1, 2, 3)
 async def test_an_isr_of_which_all_came_back_between_two_controllers_stays(cluster: Cluster) -> None:
+    """And is written anew, so that the next controller knows who comes back after that."""
     await cluster.create("a", (2, 3))
     await back_between_controllers(cluster, 2, 3)
     state = await cluster.state("a")
     assert (state.leader, state.isr) == (2, (2, 3))
+    assert cluster[3].replicas[A0].leader_epoch == state.leader_epoch == 1
 
 
 async def back_between_controllers(cluster: Cluster, *brokers: int) -> None:
     """Sessions end and begin in one turn, in which no controller has heard of anything."""
-    before = cluster.members.pop(1), *[cluster.members.pop(broker) for broker in brokers]
+    before = [cluster.members.pop(broker) for broker in (1, *brokers)]
     for member in before:
         await member.session.expire()
     again = [asyncio.ensure_future(cluster.start(broker)) for broker in brokers]
