@@ -257,6 +257,20 @@ async def test_a_new_target_replaces_the_old_one(cluster: Cluster) -> None:
     assert A0 not in cluster[2].replicas
 
 
+@with_brokers(1, 2, 3)
+async def test_a_leader_that_took_itself_out_of_the_isr_does_not_go_on_for_a_move(cluster: Cluster) -> None:
+    """It has lost records, and has written that to the store itself: the controller has not heard of it."""
+    for name, target in (("a", (3, 2, 1)), ("b", (3, 2))):
+        await cluster.create(name, (2, 1, 3))
+        left = replace(await cluster.state(name), isr=(1, 3))
+        await cluster.client.set(Partition.path(name, 0), Partition.encode(left))
+        moved = await cluster.controller.alter_partition_reassignments({TopicPartition(name, 0): target})
+        assert list(codes(moved).values()) == [0]
+        await cluster.settle()
+        state = await cluster.state(name)
+        assert state.leader in state.isr
+
+
 @with_brokers(1)
 async def test_a_move_to_where_it_is(cluster: Cluster) -> None:
     await cluster.create("a", (1,))
