@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.broker import KafkadProcess
@@ -30,6 +30,8 @@ SETTINGS = {
     "replica.lag.time.max.ms": "10000",
     "offsets.topic.num.partitions": "6",
     "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "6",
+    "transaction.state.log.replication.factor": "3",
     "auto.leader.rebalance.enable": "false",
 }
 SECONDS = 120
@@ -143,6 +145,61 @@ def _taken_over_and_given_back(cluster: MixedCluster) -> None:
                 assert kept.offset == 1
     member.close()
     load.check()
+
+
+def test_transactions_go_on_over_each_change(tmp_path: Path) -> None:
+    """Those that are open while a broker changes are ended afterwards, by coordinators of either kind."""
+    with Kafka("3.9", brokers=3, heap="384m", settings=SETTINGS) as kafka:
+        cluster = MixedCluster(kafka, tmp_path)
+        try:
+            _transactions_over_each_change(cluster)
+        finally:
+            for broker in cluster.ids:
+                _end(cluster.brokers[broker])
+
+
+def _transactions_over_each_change(cluster: MixedCluster) -> None:
+    create(cluster, TOPIC, *ASSIGNMENT)
+    settings = {"bootstrap.servers": cluster.bootstrap, "log_level": 0, "transaction.timeout.ms": 300_000}
+    producers = [Producer({**settings, "transactional.id": f"id-{number}"}) for number in range(12)]
+    for producer in producers:
+        producer.init_transactions(SECONDS)
+    committed = set()
+    changes = [(change, broker) for change in (cluster.take_over, cluster.give_back) for broker in cluster.ids]
+    for turn, (change, broker) in enumerate(changes):
+        for number, producer in enumerate(producers):
+            producer.begin_transaction()
+            for partition in range(len(ASSIGNMENT)):
+                producer.produce(TOPIC, f"{turn} {number} {partition}", partition=partition)
+            producer.flush(SECONDS)
+        change(broker)
+        cluster.until(lambda: cluster.is_whole(TOPIC, len(ASSIGNMENT)), "all replicas are in sync")
+        for number, producer in enumerate(producers):
+            if (turn + number) % 3 == 0:
+                producer.abort_transaction(SECONDS)
+            else:
+                producer.commit_transaction(SECONDS)
+                committed |= {f"{turn} {number} {partition}" for partition in range(len(ASSIGNMENT))}
+        assert sorted(_read_committed(cluster)) == sorted(committed), f"{change.__name__} {broker}"
+
+
+def _read_committed(cluster: MixedCluster) -> list[str]:
+    """All records, to the end of each partition: nothing that is still open stands before it."""
+    reader = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "enable.partition.eof": True})
+    reader.assign([TopicPartition(TOPIC, partition, 0) for partition in range(len(ASSIGNMENT))])
+    values, ended, deadline = [], 0, time.monotonic() + SECONDS
+    while ended < len(ASSIGNMENT):
+        assert time.monotonic() < deadline, "the end of committed records was not reached"
+        message = reader.poll(1)
+        if message is None:
+            continue
+        if message.error() is None:
+            values.append(message.value().decode())
+        else:
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            ended += 1
+    reader.close()
+    return values
 
 
 def test_by_reassignment(tmp_path: Path) -> None:
