@@ -26,6 +26,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kafkad.wire.records import iter_batches
+
 EACH_LEADS_ONE = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
 """Broker n leads partition n - 1."""
 SETTLING_S = 10
@@ -255,7 +257,10 @@ class Load:
         for offset, value in there.items():
             where.setdefault(value, []).append(offset)
         if self._idempotent:
-            found.moved.extend(f"{value} is there at {at}" for value, at in where.items() if len(at) > 1)
+            doubled = {value: at for value, at in where.items() if len(at) > 1}
+            writers = self._writers(partition) if doubled else {}
+            for value, at in doubled.items():
+                found.moved.append(f"{value} is there at {', '.join(f'{offset} ({writers[offset]})' for offset in at)}")
         for value, (_, offset) in self.acknowledged[partition].items():
             if value not in where:
                 found.lost.append(f"{value} was acknowledged at {offset}, and is lost")
@@ -264,6 +269,18 @@ class Load:
         for offset, value in self.read[partition].items():
             if there.get(offset) != value:
                 found.vanished.append(f"{value} was read at {offset}, where {there.get(offset)} is now")
+
+    def _writers(self, partition: int) -> dict[int, str]:
+        """By whom the record at each offset was written, and as which of the records that it sent."""
+        writers = {}
+        for segment in self.segments(self.cluster.replicas(self.topic, partition)[0], partition):
+            for _, header in iter_batches(memoryview(segment.read_bytes())):
+                for index in range(header.last_offset_delta + 1):
+                    writers[header.base_offset + index] = (
+                        f"producer {header.producer_id}, epoch {header.producer_epoch}, "
+                        f"sequence {header.base_sequence + index}, leader epoch {header.leader_epoch}"
+                    )
+        return writers
 
     def _all_records(self) -> dict[int, dict[int, str]]:
         consumer = Consumer(
