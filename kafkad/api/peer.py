@@ -41,6 +41,12 @@ class Peer:
         self._grounds = grounds
         self._rests_on: set[str] | None = None
 
+    def identify(self, principal: Principal) -> None:
+        """It has shown who it is: by its certificate, or by a login. What was prepared for somebody else is dropped."""
+        self.principal = principal
+        self.authenticated = True
+        self.forget()
+
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         return self.authorizer.allows(self.principal, self.host, operation, resource, name)
 

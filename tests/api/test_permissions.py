@@ -204,7 +204,7 @@ def test_a_handler_asks_for_what_is_named(frames: Frames, authorizer: Refusing) 
     authorizer.allowed.add((Operation.READ, ResourceType.TOPIC, "t"))
     assert request.allowed(Operation.READ, ResourceType.TOPIC, "t")
     assert not request.allowed(Operation.READ, ResourceType.TOPIC, "u")
-    frames.connection.peer.principal = Principal("User", "bob")
+    frames.connection.peer.identify(Principal("User", "bob"))
     assert not request.allowed(Operation.WRITE, ResourceType.TOPIC, "t")
     assert authorizer.asked[-1][:2] == (Principal("User", "bob"), frames.connection.host)
 
@@ -218,7 +218,7 @@ def test_who_must_authenticate_is_told_the_versions_and_nothing_else(broker: One
             if route.name != "ApiVersions":
                 with pytest.raises(MalformedError, match="authenticated"):
                     frames.begin(request_class(route.key)(), route.last)
-        frames.connection.peer.authenticated = True
+        frames.connection.peer.identify(Principal("User", "bob"))
         assert frames.ask(MetadataRequest(topics=[]), 9).cluster_id
     finally:
         frames.close()

@@ -20,7 +20,7 @@ from kafkad.cluster.metadata import MetadataCache
 from kafkad.errors import StorageError
 from kafkad.names import TopicId
 from kafkad.net.connection import Connection
-from kafkad.security.authorizer import ALLOW_ALL
+from kafkad.security.authorizer import ALLOW_ALL, Principal
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkad.wire.messages.offset_commit import (
@@ -167,6 +167,13 @@ def test_peers_that_ask_nothing_more_keep_nothing_of_a_deleted_topic(broker: One
     delete(broker, frames, "t")
     gc.collect()
     assert partition() is None
+
+
+def test_who_logs_in_finds_nothing_prepared_for_whoever_it_was_before() -> None:
+    peer = Peer("PLAINTEXT", "host", ALLOW_ALL, Grounds(), must_authenticate=True)
+    peer.prepare(PRODUCE, cast(PreparedAnswers, object()), "t")
+    peer.identify(Principal("User", "alice"))
+    assert (str(peer.principal), peer.authenticated, dict(peer.prepared)) == ("User:alice", True, {})
 
 
 def test_a_peer_of_very_many_topics_pays_no_more_for_the_last_than_for_the_first() -> None:
