@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NamedTuple
 
 NO_LEADER = -1
 LEADER_DURING_DELETE = -2
@@ -56,3 +58,21 @@ class WantedIsr:
     leader_epoch: int
     partition_epoch: int
     recovering: bool = False
+
+
+class Default(Enum):
+    """Stands where a name would: for all that have no settings of their own."""
+
+    DEFAULT = auto()
+
+
+DEFAULT: Final = Default.DEFAULT
+Name = str | Default
+
+
+class Entity(NamedTuple):
+    """A user, a client id, both, or an address that connects: what quotas and credentials are set for."""
+
+    user: Name | None = None
+    client: Name | None = None
+    ip: Name | None = None

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkad.config import Config
     from kafkad.controller.configs import ConfigAlterer
     from kafkad.controller.controller import Controller
+    from kafkad.controller.entities import EntityAlterer
     from kafkad.controller.link import ControllerLink
     from kafkad.group.committing import OffsetCommitter
     from kafkad.group.coordinator import GroupCoordinator
@@ -52,6 +53,7 @@ class Context:
     controller_link: ControllerLink
     configs: DynamicConfigs
     alterer: ConfigAlterer
+    entity_alterer: EntityAlterer
     features: FinalizedFeatures
     producer_ids: ProducerIds
     moves: ReplicaMoves

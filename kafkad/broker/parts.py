@@ -44,6 +44,7 @@ from kafkad.controller.adoption import has_topics
 from kafkad.controller.channel import Channel, LocalChannel, RemoteChannel
 from kafkad.controller.configs import ConfigAlterer
 from kafkad.controller.controller import Controller
+from kafkad.controller.entities import EntityAlterer
 from kafkad.controller.link import ClosableLink, CurrentController, LocalController
 from kafkad.controller.registration import cluster_id, prepare
 from kafkad.controller.term import Balance, ControllerSettings
@@ -325,6 +326,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
             config=config,
             topic_exists=lambda topic: topic in replicas.metadata.topics,
         ),
+        entity_alterer=EntityAlterer(platform.store),
         features=features,
         producer_ids=producer_ids,
         moves=moves,

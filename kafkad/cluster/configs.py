@@ -1,5 +1,7 @@
 """The overrides of topics and brokers, as the store has them, in memory: read at the start, then followed by notes.
 
+Notes name users, clients and addresses as well, whose room `entities` is.
+
 A change leaves a sequential note under `/config/changes` that names the entity; brokers then read that entity again.
 Notes older than a quarter of an hour are removed by whoever comes across them, as in Kafka.
 """
@@ -15,6 +17,7 @@ from functools import partial
 from types import MappingProxyType
 
 from kafkad.clock import Clock
+from kafkad.cluster.entities import EntityConfigs
 from kafkad.meta.readable import readable
 from kafkad.meta.retrying import until_answered
 from kafkad.meta.store import MetaStore, NoNode, WatchEvent
@@ -27,7 +30,7 @@ NOTES_EXPIRE_MS = 15 * 60 * 1000
 
 Overrides = Mapping[str, str]
 Listener = Callable[[str, Overrides], None]
-"""Called with the entity's name (`topic`, `<default>`, `U/clients/C`) and all its overrides."""
+"""Called with the name of a topic or a broker, or `<default>`, and all its overrides."""
 
 _NONE: Overrides = MappingProxyType({})
 
@@ -38,6 +41,7 @@ class DynamicConfigs:
     def __init__(self, store: MetaStore, broker: int, clock: Clock, timers: Timers) -> None:
         self.broker: Overrides = _NONE
         self.cluster: Overrides = _NONE
+        self.entities = EntityConfigs(store)
         self._store = store
         self._broker = str(broker)
         self._clock = clock
@@ -75,6 +79,7 @@ class DynamicConfigs:
         with contextlib.suppress(NoNode):
             names = await self._store.children(Config.path(Config.TOPICS))
             topics = {name: found for name, found in await self._read_topics(names) if found}
+        await self.entities.read_all()
         self._last, self.cluster, self.broker, self._topics = last, cluster, broker, topics
 
     async def stop(self) -> None:
@@ -86,7 +91,7 @@ class DynamicConfigs:
         return self._topics.get(name, _NONE)
 
     def listen(self, kind: str, listener: Listener) -> None:
-        """`kind` is one of Config.TOPICS, BROKERS, USERS, CLIENTS, IPS. Brokers: this one and `<default>` only."""
+        """`kind` is Config.TOPICS or BROKERS: of these, this broker and `<default>` only."""
         self._listeners.setdefault(kind, []).append(listener)
 
     async def load_topics(self, names: Iterable[str]) -> None:
@@ -152,6 +157,9 @@ class DynamicConfigs:
     async def _changed(self, entity: str) -> None:
         kind, _, name = entity.partition("/")
         if kind == Config.BROKERS and name not in (self._broker, DEFAULT_ENTITY):
+            return
+        if kind in (Config.USERS, Config.CLIENTS, Config.IPS):
+            await self.entities.changed(entity)
             return
         overrides = await self._read(entity)
         if kind == Config.TOPICS:

@@ -12,8 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from kafkad.meta.nodetext import json_fields, json_text, sanitize
-from kafkad.model import BrokerInfo, Endpoint, PartitionAssignment, PartitionState
+from kafkad.meta.nodetext import json_fields, json_text, sanitize, unsanitize
+from kafkad.model import (
+    DEFAULT,
+    BrokerInfo,
+    Default,
+    Endpoint,
+    Entity,
+    Name,
+    PartitionAssignment,
+    PartitionState,
+)
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_from_text, id_text
 
 DEFAULT_ENTITY = "<default>"
@@ -255,18 +264,40 @@ class Config:
 
     @staticmethod
     def entity_path(kind: str, name: str) -> str:
-        """For topics, brokers and addresses, whose names need no quoting. The default entity is DEFAULT_ENTITY."""
+        """For topics and brokers, whose names need no quoting. The default entity is DEFAULT_ENTITY."""
         return f"{kind}/{name}"
 
     @staticmethod
-    def quota_entity_path(*, user: str | None = None, client: str | None = None) -> str:
-        """For a user, a client, or both; names are quoted as Kafka does it."""
+    def path_of(entity: Entity) -> str:
+        """The entity path of a user, a client or both, or an address. Names are quoted as Kafka does it, but for the
+        colons of addresses, which it does not understand itself when they are."""
+        if entity.ip is not None:
+            return f"{Config.IPS}/{_quoted(entity.ip).replace('%3A', ':')}"
         parts = []
-        if user is not None:
-            parts.append(f"users/{sanitize(user)}")
-        if client is not None:
-            parts.append(f"clients/{sanitize(client)}")
+        if entity.user is not None:
+            parts.append(f"{Config.USERS}/{_quoted(entity.user)}")
+        if entity.client is not None:
+            parts.append(f"{Config.CLIENTS}/{_quoted(entity.client)}")
         return "/".join(parts)
+
+    @staticmethod
+    def entity_at(entity_path: str) -> Entity | None:
+        """None for what is no user, client or address."""
+        match entity_path.split("/"):
+            case [Config.USERS, user]:
+                return Entity(user=_unquoted(user))
+            case [Config.USERS, user, Config.CLIENTS, client]:
+                return Entity(user=_unquoted(user), client=_unquoted(client))
+            case [Config.CLIENTS, client]:
+                return Entity(client=_unquoted(client))
+            case [Config.IPS, ip]:
+                return Entity(ip=_unquoted(ip))
+        return None
+
+    @staticmethod
+    def is_of_one_user(path: str) -> bool:
+        """True for a user and for what is below it, which are there only as long as they have something."""
+        return path.startswith(f"/config/{Config.USERS}/")
 
     @staticmethod
     def encode(overrides: Mapping[str, str]) -> bytes:
@@ -281,6 +312,14 @@ class Config:
         if not isinstance(config, dict):
             raise ValueError(f"not a map of overrides: {data!r}")
         return {str(name): str(value) for name, value in config.items()}
+
+
+def _quoted(name: Name) -> str:
+    return DEFAULT_ENTITY if isinstance(name, Default) else sanitize(name)
+
+
+def _unquoted(name: str) -> Name:
+    return DEFAULT if name == DEFAULT_ENTITY else unsanitize(name)
 
 
 class ConfigChange:

@@ -53,7 +53,7 @@ class Place:
         )
         self.followed = DynamicConfigs(self.store, 1, self.clock, Timers())
         self.heard: list[tuple[str, str, Mapping[str, str]]] = []
-        for kind in (Config.TOPICS, Config.BROKERS, Config.USERS):
+        for kind in (Config.TOPICS, Config.BROKERS):
             self.followed.listen(kind, functools.partial(self._hear, kind))
 
     def _hear(self, kind: str, name: str, overrides: Mapping[str, str]) -> None:
@@ -219,16 +219,6 @@ async def test_what_is_there_at_the_start(place: Place) -> None:
     assert place.followed.topic("a") == {"retention.ms": "7"}
     place.followed.forget_topics(["a"])
     assert place.followed.topic("a") == {}
-
-
-@at_a_place
-async def test_quotas_are_told_to_who_listens(place: Place) -> None:
-    await place.store.create("/config/users/u", Config.encode({"producer_byte_rate": "1"}))
-    await place.store.create(
-        "/config/changes/config_change_", b'{"version":2,"entity_path":"users/u"}', sequential=True
-    )
-    await place.followed.catch_up()
-    assert place.heard == [("users", "u", {"producer_byte_rate": "1"})]
 
 
 @at_a_place

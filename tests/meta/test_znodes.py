@@ -12,7 +12,6 @@ import pytest
 from kafkad.meta import consumer_znodes as consumers
 from kafkad.meta import security_znodes as security
 from kafkad.meta import znodes as z
-from kafkad.meta.nodetext import unsanitize
 from kafkad.model import BrokerInfo, Endpoint, PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 
@@ -45,12 +44,10 @@ def block(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
     return z.ProducerIdBlock.path(), entry.encode()
 
 
-def quota(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
-    user, client = (unsanitize(part) if part else None for part in (path[1], path[2]))
-    return (
-        z.Config.path(z.Config.quota_entity_path(user=user, client=client)).replace("%3Cdefault%3E", "<default>"),
-        z.Config.encode(z.Config.decode(data)),
-    )
+def of_entity(data: bytes, path: re.Match[str]) -> tuple[str, bytes]:
+    entity = z.Config.entity_at(path[1])
+    assert entity is not None
+    return z.Config.path(z.Config.path_of(entity)), z.Config.encode(z.Config.decode(data))
 
 
 REWRITES: dict[str, Rewrite] = {
@@ -60,12 +57,12 @@ REWRITES: dict[str, Rewrite] = {
     "/brokers/ids/([0-9]+)": broker,
     "/brokers/topics/([^/]+)": lambda d, m: (z.Topic.path(m[1]), z.Topic.decode(d).encode()),
     "/brokers/topics/([^/]+)/partitions/([0-9]+)/state": state,
-    "/config/((?:topics|brokers|ips)/[^/]+)": lambda d, m: (
+    "/config/((?:topics|brokers)/[^/]+)": lambda d, m: (
         z.Config.path(m[1]),
         z.Config.encode(z.Config.decode(d)),
     ),
-    "/config/users/([^/]+)(?:/clients/([^/]+))?": quota,
-    "/config()/clients/([^/]+)": quota,
+    "/config/(users/[^/]+(?:/clients/[^/]+)?)": of_entity,
+    "/config/((?:clients|ips)/[^/]+)": of_entity,
     "/config/changes/config_change_([0-9]{10})": lambda d, m: (
         z.ConfigChange.PREFIX + m[1],
         z.ConfigChange.encode(z.ConfigChange.decode(d)),
