@@ -45,15 +45,24 @@ Values = Mapping[str, Value]
 class Config:
     """Immutable. Made by `load`; `with_overrides` and `with_file` make the next one."""
 
-    __slots__ = ("_layers", "_values", "file", "warnings")
+    __slots__ = ("_layers", "_values", "file", "unknown", "warnings")
 
-    def __init__(self, layers: Mapping[Source, Values], *, file: _Str | None, warnings: Sequence[_Str] = ()) -> None:
+    def __init__(
+        self,
+        layers: Mapping[Source, Values],
+        *,
+        file: _Str | None,
+        warnings: Sequence[_Str] = (),
+        unknown: Sequence[_Str] = (),
+    ) -> None:
+        """`unknown` are names in a file for Kafka that are no settings: ignored, and described as Kafka does."""
         self._layers = {source: dict(layers.get(source, {})) for source in _BROKER_SOURCES}
         self._values: dict[_Str, Value] = {}
         for source in reversed(_BROKER_SOURCES):
             self._values.update(self._layers[source])
         self.file = file
         self.warnings = tuple(warnings)
+        self.unknown = tuple(unknown)
 
     def value(self, name: _Str) -> Value:
         """The value in force. Raises KeyError for a name that is not a setting."""
@@ -197,10 +206,10 @@ class Config:
             Source.DYNAMIC_DEFAULT_BROKER_CONFIG: _usable(cluster_wide, warnings),
             Source.DYNAMIC_BROKER_CONFIG: _usable(per_broker, warnings),
         }
-        return Config(layers, file=self.file, warnings=warnings)
+        return Config(layers, file=self.file, warnings=warnings, unknown=self.unknown)
 
     def with_layer(self, source: Source, values: Values) -> Config:
-        return Config({**self._layers, source: values}, file=self.file)
+        return Config({**self._layers, source: values}, file=self.file, unknown=self.unknown)
 
     def with_file(self, fresh: Config) -> Reload:
         """The changes by a re-read file: only settings that may change while running; the rest wait for a restart."""
@@ -211,7 +220,7 @@ class Config:
         merged = {name: value for name, value in after.items() if name not in restart}
         merged |= {name: before[name] for name in restart if name in before}
         layers = {**self._layers, Source.STATIC_BROKER_CONFIG: merged}
-        config = Config(layers, file=fresh.file, warnings=fresh.warnings)
+        config = Config(layers, file=fresh.file, warnings=fresh.warnings, unknown=fresh.unknown)
         changed = tuple(name for name in differing if name not in restart and config.value(name) != self.value(name))
         return Reload(config, changed, restart)
 

@@ -59,7 +59,22 @@ def describe_broker(config: Config) -> list[ConfigRow]:
         setting = find_setting(name)
         if setting is not None:
             rows.append(_broker_row(config, setting))
-    return rows
+    return rows + [_unknown(name) for name in sorted(config.unknown)]
+
+
+def _unknown(name: str) -> ConfigRow:
+    """Of a setting for somebody else nobody knows whether it is a secret."""
+    source = Source.STATIC_BROKER_CONFIG
+    return ConfigRow(
+        name=name,
+        value=None,
+        source=source,
+        type=ConfigType.UNKNOWN,
+        sensitive=True,
+        read_only=True,
+        doc="kafkad does not know this setting, and ignores it.",
+        synonyms=(Synonym(name, None, source),),
+    )
 
 
 def describe_cluster_default(config: Config) -> list[ConfigRow]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from kafkad.config.checks import contradictions
 from kafkad.config.config import Config, Source, find_setting
 from kafkad.config.files import ConfigError, Entry, is_properties, read_properties, read_yaml
+from kafkad.config.secrets import PROVIDERS, Secrets
 from kafkad.config.setting import Setting, Value
 from kafkad.config.tables import BROKER_SETTINGS
 from kafkad.config.values import parse
@@ -27,8 +28,9 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
 
     Without a file or where it is silent: kafkad's defaults, with the data in $STATE_DIRECTORY when systemd sets it.
     """
-    loader = _Loader()
+    loader = _Loader(Secrets(environ))
     defaults: dict[str, Value] = {}
+    in_file: list[Entry] = []
     if environ.get("STATE_DIRECTORY"):
         defaults["log.dir"] = environ["STATE_DIRECTORY"].split(":")[0]
     if config_file is not None:
@@ -37,13 +39,18 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
         if loader.from_kafka:
             defaults = dict(KAFKAS_DEFAULTS)
         reader = read_properties if loader.from_kafka else read_yaml
-        loader.take(reader(config_file, content))
+        in_file = reader(config_file, content)
+    given = list({entry.name: entry for entry in map(_override, overrides)}.values())
+    loader.configure(in_file, given)
+    loader.take(in_file, file=config_file)
     loader.from_kafka = False
-    loader.take(list({entry.name: entry for entry in map(_override, overrides)}.values()))
+    loader.take(given)
+    loader.check_permissions()
     config = Config(
         {Source.DEFAULT_CONFIG: defaults, Source.STATIC_BROKER_CONFIG: loader.values},
         file=config_file,
         warnings=loader.all_warnings(),
+        unknown=loader.unknown,
     )
     problems = loader.all_problems() or contradictions(config)
     if problems:
@@ -76,19 +83,38 @@ def _override(text: str) -> Entry:
 class _Loader:
     """Takes entries one after the other; later ones win; keeps what is wrong with each."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Secrets) -> None:
         self.from_kafka = False
         self.values: dict[str, Value] = {}
+        self.unknown: list[str] = []
+        """What a file for Kafka sets for somebody else."""
+        self._secrets = secrets
         self._problems: dict[str, str] = {}
         self._warnings: dict[str, str] = {}
         self._without_effect: dict[str, str] = {}
 
-    def take(self, entries: Sequence[Entry]) -> None:
+    def configure(self, *sources: Sequence[Entry]) -> None:
+        """Providers of secrets first: any setting may name a secret of theirs."""
+        merged = {entry.name: entry for source in sources for entry in source if _is_provider(entry)}
+        for number, problem in enumerate(self._secrets.configure(list(merged.values()))):
+            self._problems[f"{PROVIDERS} {number}"] = problem
+
+    def take(self, entries: Sequence[Entry], *, file: str | None = None) -> None:
+        """`file` is where they come from, if they come from one."""
+        entries = [entry for entry in entries if not _is_provider(entry)]
+        if file is not None and any(map(_holds_password, entries)):
+            self._secrets.check_permissions(file)
         if any(entry.name in _IDS for entry in entries):
             for name in _IDS:  # a later source that names the id by either name replaces both
                 self._forget(name)
         for entry in entries:
             self._take(entry)
+
+    def check_permissions(self) -> None:
+        """A secret that is not one counts as wrong where `kafkad.strict.permissions` is set."""
+        notes = self._problems if self.values.get("kafkad.strict.permissions") else self._warnings
+        for path in self._secrets.loose:
+            notes[path] = f"{path} holds secrets, and group or others may read it: chmod 600 {path}"
 
     def all_problems(self) -> list[str]:
         return list(self._problems.values())
@@ -118,14 +144,21 @@ class _Loader:
     def _unknown(self, entry: Entry) -> None:
         if self.from_kafka:
             self._warnings[entry.name] = f"{entry.where}: {entry.name} is unknown and ignored"
+            self.unknown.append(entry.name)
         else:
             self._problems[entry.name] = f"{entry.where}: {entry.name} is not a setting{_nearest(entry.name)}"
 
     def _set(self, entry: Entry, setting: Setting, text: str) -> None:
         try:
+            text = self._secrets.resolve(text)
+        except ValueError as error:
+            self._problems[entry.name] = f"{entry.where}: {entry.name}: {error}"
+            return
+        try:
             value = parse(setting, text)
         except ValueError as error:
-            self._problems[entry.name] = f"{entry.where}: {error}"
+            shown = f"{entry.name} cannot be what {entry.text} gives" if text != entry.text else str(error)
+            self._problems[entry.name] = f"{entry.where}: {shown}"
             return
         if value != setting.default:
             if setting.refused:
@@ -141,6 +174,16 @@ class _Loader:
         other = "node.id" if entry.name == "broker.id" else "broker.id"
         if self.values.setdefault(other, self.values[entry.name]) != self.values[entry.name]:
             self._problems[entry.name] = f"{entry.where}: broker.id and node.id differ; set one of them"
+
+
+def _is_provider(entry: Entry) -> bool:
+    return entry.name == PROVIDERS or entry.name.startswith(f"{PROVIDERS}.")
+
+
+def _holds_password(entry: Entry) -> bool:
+    """True for a password that is written down, not only the name of one."""
+    setting = find_setting(entry.name)
+    return setting is not None and setting.sensitive and bool(entry.text) and "${" not in (entry.text or "")
 
 
 def _nearest(name: str) -> str:

@@ -22,6 +22,7 @@ Validator = Callable[[Any], str | None]
 class ConfigType(IntEnum):
     """As DescribeConfigs numbers them."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3

@@ -112,6 +112,12 @@ SETTINGS: tuple[Setting, ...] = (
         dynamic=CLUSTER_WIDE,
         valid=one_of_any_case(*LOG_LEVELS),
     ),
+    boolean(
+        "kafkad.strict.permissions",
+        False,
+        MEDIUM,
+        "Refuse to start when group or others may read a file that holds secrets, instead of a warning.",
+    ),
     string("http.listener", None, MEDIUM, "host:port that serves /metrics, /health and /ready over HTTP; unset: none."),
     integer(
         "kafkad.metrics.max.partitions",
