@@ -56,7 +56,7 @@ class SessionExpired(MetaError):
 
 
 class ConnectionLoss(MetaError):
-    """The store could not be reached or could not write. After a loss the operation may or may not have happened."""
+    """The store could not be reached or could not write."""
 
 
 class MultiFailed(MetaError):

@@ -2,9 +2,10 @@
 
 The event loop hands requests to a session, a bounded number at a time. Nothing here blocks the loop.
 
-A broken connection does not end the session: requests that were not sent wait for the next connection, reads that were
-are sent again, and a write whose reply was lost raises ConnectionLoss. Watches are compared with what has happened
-meanwhile and set again. A session that has expired stays so until `renew`, which begins another one.
+A broken connection does not end the session: requests wait for the next connection, and those whose replies were lost
+are sent again. A write that is refused then, because it was carried out the first time, gives what it gave that time;
+only a sequential node may be made twice. Watches are compared with what has happened meanwhile and set again. A session
+that has expired stays so until `renew`, which begins another one.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ from typing import Any
 
 from kafkad.clock import Clock
 from kafkad.meta.kazoo_session import KazooSession, Reply, ZooKeeperSettings, is_at_fault, translated
+from kafkad.meta.lost_replies import results_if_carried_out
 from kafkad.meta.store import (
     ANY_VERSION,
+    BadVersion,
     Change,
     ConnectionLoss,
     Create,
+    Delete,
     MetaError,
     MetaStore,
     MultiFailed,
+    NodeExists,
     NoNode,
     Operation,
     Result,
@@ -143,8 +148,9 @@ class ZooKeeperStore(MetaStore):
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         _refuse_large(path, len(data))
         at = self._at(path)
-        made = await self._ask(
-            path, lambda session: session.create(at, data, ephemeral=ephemeral, sequential=sequential)
+        made = await self._write(
+            Create(path, data, ephemeral, sequential),
+            lambda session: session.create(at, data, ephemeral=ephemeral, sequential=sequential),
         )
         return self._named(made)
 
@@ -158,7 +164,7 @@ class ZooKeeperStore(MetaStore):
         if watch is not None:
             return await self._get_each(paths, watch)
         parts = [paths[begin : begin + _READS_AT_ONCE] for begin in range(0, len(paths), _READS_AT_ONCE)]
-        requests = [self._enqueue(_Request(part[0], self._getting_many(part), is_read=True)) for part in parts]
+        requests = [self._enqueue(_Request(part[0], self._getting_many(part))) for part in parts]
         found: list[tuple[bytes, Stat] | None] = []
         for part, request in zip(parts, requests, strict=True):
             for path, node in zip(part, _value(await request.reply), strict=True):
@@ -170,9 +176,7 @@ class ZooKeeperStore(MetaStore):
 
     async def _get_each(self, paths: Sequence[str], watch: Watch) -> list[tuple[bytes, Stat] | None]:
         requests = [
-            _Request(
-                path, self._getting(path, watched=True), is_read=True, watch=watch, seen=lambda f: _data_seen(f[1])
-            )
+            _Request(path, self._getting(path, watched=True), watch=watch, seen=lambda f: _data_seen(f[1]))
             for path in paths
         ]
         for request in requests:
@@ -199,22 +203,35 @@ class ZooKeeperStore(MetaStore):
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         _refuse_large(path, len(data))
         at = self._at(path)
-        stat: Stat = await self._ask(path, lambda session: session.set(at, data, version))
+        stat: Stat = await self._write(Set(path, data, version), lambda session: session.set(at, data, version))
         return stat
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         at = self._at(path)
-        await self._ask(path, lambda session: session.delete(at, version))
+        await self._write(Delete(path, version), lambda session: session.delete(at, version))
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         path = operations[0].path if operations else "/"
         _refuse_large(path, sum(_size(operation, self._root) for operation in operations))
         placed = [(self._at(operation.path), operation) for operation in operations]
-        results = await self._ask(path, lambda session: session.commit(placed))
+        request = self._enqueue(_Request(path, lambda session: session.commit(placed)))
+        results = _value(await request.reply)
         for index, (operation, result) in enumerate(zip(operations, results, strict=True)):
             if is_at_fault(result):
-                raise MultiFailed(index, _as_meta_error(translated(operation.path, result)))
+                done = await results_if_carried_out(self, operations) if request.in_doubt else None
+                if done is None:
+                    raise MultiFailed(index, _as_meta_error(translated(operation.path, result)))
+                return done
         return [self._result(result) for result in results]
+
+    async def _write(self, operation: Operation, send: Send) -> Any:
+        request = self._enqueue(_Request(operation.path, send))
+        value, error = await request.reply
+        if isinstance(error, (NodeExists, NoNode, BadVersion)) and request.in_doubt:
+            done = await results_if_carried_out(self, [operation])
+            if done is not None:
+                return done[0]
+        return _value((value, error))
 
     def _result(self, result: object) -> Result:
         if isinstance(result, str):
@@ -314,7 +331,8 @@ class ZooKeeperStore(MetaStore):
         self._sent.pop(request, None)
         self._latency.record(round((self._clock.monotonic_ms() - request.sent_ms) * 1000))
         value, error = reply
-        if request.is_read and isinstance(error, ConnectionLoss) and not self._closed:
+        if isinstance(error, ConnectionLoss) and request.insists and not self._closed:
+            request.in_doubt = True
             self._waiting.append(request)
         else:
             if error is None and request.watch is not None:
@@ -350,13 +368,10 @@ class ZooKeeperStore(MetaStore):
         at = self._at(path)
         return lambda session: session.children(at, watched=watched)
 
-    async def _ask(self, path: str, send: Send) -> Any:
-        return _value(await self._enqueue(_Request(path, send)).reply)
-
     async def _read(
         self, path: str, send: Send, watch: Watch | None, seen: Callable[[Any], Seen], *, of_children: bool = False
     ) -> Any:
-        request = _Request(path, send, is_read=True, watch=watch, seen=seen, of_children=of_children)
+        request = _Request(path, send, watch=watch, seen=seen, of_children=of_children)
         return _value(await self._enqueue(request).reply)
 
     def _enqueue(self, request: _Request) -> _Request:
@@ -399,7 +414,7 @@ class ZooKeeperStore(MetaStore):
         """Kazoo drops all watches with a connection."""
 
         def again(path: str, send: Send, compare: Callable[[str, Reply], None]) -> None:
-            self._waiting.appendleft(_Request(path, send, on_reply=partial(compare, path)))
+            self._waiting.appendleft(_Request(path, send, on_reply=partial(compare, path), insists=False))
 
         for path in self._watches[False]:
             again(path, self._looking(path, watched=True), self._compare_data)
@@ -429,26 +444,28 @@ class ZooKeeperStore(MetaStore):
 class _Request:
     """A request on its way. `seen` takes from the reply to a read what its watch has to be compared with later.
 
-    `on_reply` is called as the reply comes, before anybody who waits for a later one goes on.
+    `on_reply` is called as the reply comes, before anybody who waits for a later one goes on. `insists` sends it
+    again when its reply was lost; `in_doubt` says that one was, so that it may have been carried out before.
     """
 
-    __slots__ = ("is_read", "of_children", "on_reply", "path", "reply", "seen", "send", "sent_ms", "watch")
+    __slots__ = ("in_doubt", "insists", "of_children", "on_reply", "path", "reply", "seen", "send", "sent_ms", "watch")
 
     def __init__(
         self,
         path: str,
         send: Send,
         *,
-        is_read: bool = False,
         watch: Watch | None = None,
         seen: Callable[[Any], Seen] = lambda value: None,
         of_children: bool = False,
         on_reply: Callable[[Reply], None] = lambda reply: None,
+        insists: bool = True,
     ) -> None:
         self.on_reply = on_reply
+        self.insists = insists
         self.path = path
         self.send = send
-        self.is_read = is_read
+        self.in_doubt = False
         self.watch = watch
         self.seen = seen
         self.of_children = of_children

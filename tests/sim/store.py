@@ -1,16 +1,19 @@
 """A simulated ZooKeeper: the embedded store's tree behind a network, with a session for each process.
 
 A session ends when nothing was heard of it for its time-out; its owner learns that from the server, when it reaches it
-again. While a connection is broken the session is suspended: what was asked before may have been done or not.
+again. While a connection is broken the session is suspended: what was asked before may have been done or not, and is
+asked again over the next one, as the broker's own store does it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.lost_replies import results_if_carried_out
 from kafkad.meta.store import (
     ANY_VERSION,
     ConnectionLoss,
@@ -69,6 +72,10 @@ class StoreServer:
         return results
 
 
+class _ReplyLost(Exception):
+    """The connection broke before there was a reply."""
+
+
 class _ServedSession:
     def __init__(self, server: StoreServer, number: int, client: SimSession) -> None:
         self._server = server
@@ -116,7 +123,7 @@ class _Connection:
         self.down = Stream(network, STORE, name, self._to_client)
         self.session = session
         self.number = session.number
-        self.waiting: dict[asyncio.Future[Any], str] = {}
+        self.waiting: set[asyncio.Future[Any]] = set()
 
     def _on_server(self, what: tuple[Callable[[Any], Any], asyncio.Future[Any] | None]) -> None:
         self.session.server.loop.call_soon(self._serve, *what)
@@ -158,6 +165,7 @@ class SimSession(MetaStore):
         self.connection: _Connection | None = _Connection(self)
         self.state = SessionState.CONNECTED
         self._listeners: list[SessionListener] = []
+        self._state_changed = asyncio.Event()
         self._heard_s = server.world.now
         self._closed = False
         loop.call_later(SESSION_S / 4, self._ping)
@@ -184,9 +192,9 @@ class SimSession(MetaStore):
 
     def _lost(self, connection: _Connection) -> None:
         self._tell(SessionState.SUSPENDED)
-        for answered, path in connection.waiting.items():
+        for answered in connection.waiting:
             if not answered.done():
-                answered.set_exception(ConnectionLoss(path, "the connection broke"))
+                answered.set_exception(_ReplyLost)
 
     def _ping(self) -> None:
         """Often enough to keep the session; or to get a connection again."""
@@ -230,7 +238,7 @@ class SimSession(MetaStore):
             if isinstance(what, SessionExpired):
                 self._expired()
         else:
-            connection.waiting.pop(to, None)
+            connection.waiting.discard(to)
             if not to.done():
                 (to.set_exception if failed else to.set_result)(what)
 
@@ -242,31 +250,39 @@ class SimSession(MetaStore):
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.break_off()
-            for answered, path in connection.waiting.items():
+            for answered in connection.waiting:
                 if not answered.done():
-                    answered.set_exception(SessionExpired(path))
+                    answered.set_exception(SessionExpired("/"))
         self._tell(SessionState.EXPIRED)
 
     def _tell(self, state: SessionState) -> None:
         if state is not self.state:
             self.state = state
+            self._state_changed.set()
             self.server.world.note("session", self.name, self.number, state.name)
             for listener in self._listeners:
                 listener(state)
 
     async def _ask(self, path: str, operation: Callable[[_ServedSession], Any]) -> Any:
-        if self.state is SessionState.EXPIRED:
-            raise SessionExpired(path)
+        """Until there is a reply."""
+        while True:
+            with suppress(_ReplyLost):
+                return await self._ask_once(path, operation)
+
+    async def _ask_once(self, path: str, operation: Callable[[_ServedSession], Any]) -> Any:
+        while self.connection is None and self.state is not SessionState.EXPIRED:
+            self._state_changed.clear()
+            await self._state_changed.wait()
         if self.connection is None:
-            raise ConnectionLoss(path, "there is no connection")
+            raise SessionExpired(path)
         answered = self.loop.create_future()
         connection = self.connection
-        connection.waiting[answered] = path
+        connection.waiting.add(answered)
         connection.up.push((operation, answered))
         try:
             return await answered
         finally:
-            connection.waiting.pop(answered, None)
+            connection.waiting.discard(answered)
 
     # -- MetaStore ---------------------------------------------------------------------------------------------------
 
@@ -316,7 +332,20 @@ class SimSession(MetaStore):
         await self._single(Delete(path, version))
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        return await self._ask("/", lambda served: self.server.write(operations, served.number))
+        def write(served: _ServedSession) -> list[Result]:
+            return self.server.write(operations, served.number)
+
+        try:
+            return await self._ask_once("/", write)
+        except _ReplyLost:
+            pass
+        try:
+            return await self._ask("/", write)
+        except MultiFailed:
+            done = await results_if_carried_out(self, operations)
+            if done is None:
+                raise
+            return done
 
     def listen(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
