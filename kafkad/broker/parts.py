@@ -42,7 +42,7 @@ from kafkad.cluster.producer_ids import ProducerIds
 from kafkad.config import Config, validate_topic_configs
 from kafkad.controller.adoption import has_topics
 from kafkad.controller.channel import Channel, LocalChannel, RemoteChannel
-from kafkad.controller.configs import ConfigAlterer
+from kafkad.controller.configs import ConfigAlterer, encrypt_anew
 from kafkad.controller.controller import Controller
 from kafkad.controller.entities import EntityAlterer
 from kafkad.controller.link import ClosableLink, CurrentController, LocalController
@@ -121,6 +121,8 @@ async def load(platform: Platform, settings: Settings, on_progress: Callable[[Lo
     cluster = await cluster_id(store, known_cluster)
     broker = await choose_broker_id(store, settings.config, known_broker)
     await claim_directories(store, logs, cluster, broker)
+    if settings.static.value("password.encoder.old.secret"):
+        await encrypt_anew(store, broker, settings.static)
     configs = DynamicConfigs(store, broker, platform.clock, platform.timers)
     await configs.start()
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkad.config.listeners import WILDCARDS
+from kafkad.config.passwords import problem as problem_of_encoder
 from kafkad.config.protocol import OLDEST
 from kafkad.config.setting import SECURITY
 from kafkad.config.several import contradictions_of_several
@@ -18,9 +19,8 @@ _LEAST_DEDUPE_BUFFER = 1 << 20
 
 def contradictions(config: Config) -> list[str]:
     """Every rule that a configuration breaks, one sentence each."""
-    return [*_listeners(config), *_numbers(config), *_http(config), *_zookeeper(config)] or contradictions_of_several(
-        config
-    )
+    rules = [*_listeners(config), *_numbers(config), *_http(config), *_zookeeper(config), *_passwords(config)]
+    return rules or contradictions_of_several(config)
 
 
 def _listeners(config: Config) -> list[str]:
@@ -116,6 +116,11 @@ def _http(config: Config) -> list[str]:
     except ValueError as error:
         return [str(error)]
     return []
+
+
+def _passwords(config: Config) -> list[str]:
+    problem = problem_of_encoder(config)
+    return [problem] if problem is not None else []
 
 
 def _zookeeper(config: Config) -> list[str]:

@@ -9,6 +9,7 @@ from functools import cache
 from typing import NamedTuple
 
 from kafkad.config.listeners import ZooKeeperAddress, parse_listeners, parse_zookeeper, protocol_map
+from kafkad.config.passwords import decrypted
 from kafkad.config.protocol import Protocol
 from kafkad.config.setting import READ_ONLY, Setting, Value
 from kafkad.config.tables import BROKER_SETTINGS
@@ -203,8 +204,8 @@ class Config:
         warnings: list[_Str] = []
         layers = {
             **self._layers,
-            Source.DYNAMIC_DEFAULT_BROKER_CONFIG: _usable(cluster_wide, warnings),
-            Source.DYNAMIC_BROKER_CONFIG: _usable(per_broker, warnings),
+            Source.DYNAMIC_DEFAULT_BROKER_CONFIG: _usable(self, cluster_wide, warnings),
+            Source.DYNAMIC_BROKER_CONFIG: _usable(self, per_broker, warnings),
         }
         return Config(layers, file=self.file, warnings=warnings, unknown=self.unknown)
 
@@ -275,8 +276,9 @@ def dynamic_mode(name: str) -> str:
     return setting.dynamic if setting and name not in _FIXED_HERE else READ_ONLY
 
 
-def _usable(texts: Mapping[str, str | None], warnings: list[str]) -> dict[str, Value]:
-    values: dict[str, Value] = {}
+def _usable(static: Config, texts: Mapping[str, str | None], warnings: list[str]) -> dict[str, Value]:
+    """`static` has the secret that passwords are decrypted with."""
+    values: dict[_Str, Value] = {}
     for name, text in texts.items():
         setting = find_setting(name)
         if setting is None:
@@ -285,7 +287,7 @@ def _usable(texts: Mapping[str, str | None], warnings: list[str]) -> dict[str, V
             warnings.append(f"dynamic setting {name} is ignored: it can only be changed in the file, with a restart")
         elif text is not None:
             try:
-                values[name] = parse(setting, text)
+                values[name] = parse(setting, decrypted(static, text) if setting.sensitive else text)
             except ValueError as error:
                 warnings.append(f"dynamic setting {name} is ignored: {error}")
                 continue

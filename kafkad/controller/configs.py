@@ -6,12 +6,14 @@ Any broker may do this, whether it is the controller or not: writers are told ap
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
 
 from kafkad.config.config import Config, find_setting
 from kafkad.config.dynamic import validate_broker_configs
+from kafkad.config.passwords import decrypted, encoder_of
 from kafkad.config.setting import ConfigType, Setting
 from kafkad.config.tables import TOPIC_SETTINGS
 from kafkad.config.topic import validate_topic_configs
@@ -97,12 +99,40 @@ class ConfigAlterer:
             except NoNode:
                 data, version = b"", None
             try:
-                after = change(required(path, partial(ConfigNode.decode, data)))
+                before = required(path, partial(ConfigNode.decode, data))
             except Unreadable as e:
                 raise storage_refused(e) from e
+            readable = self._decrypted(before) if kind is ResourceKind.BROKER else before
+            after = change(readable)
             self._validate(kind, name, after)
+            if kind is ResourceKind.BROKER:
+                unchanged = {key: before[key] for key, value in after.items() if readable.get(key) == value}
+                changed = {key: value for key, value in after.items() if key not in unchanged}
+                after = {**unchanged, **self._encrypted(changed)}
             if validate_only or await self._write(path, entity, after, version):
                 return
+
+    def _decrypted(self, overrides: Overrides) -> Overrides:
+        """What cannot be decrypted stays as it is: it may be somebody's whose configuration is to be mended."""
+        found = dict(overrides)
+        for name in filter(_is_password, overrides):
+            with suppress(ValueError):
+                found[name] = decrypted(self._config(), overrides[name])
+        return found
+
+    def _encrypted(self, overrides: Overrides) -> Overrides:
+        passwords = [name for name in overrides if _is_password(name)]
+        encoder = encoder_of(self._config()) if passwords else None
+        if passwords and encoder is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{', '.join(passwords)}: passwords are kept encrypted, and password.encoder.secret is not set: set it "
+                "in the configuration of this broker, and restart it",
+            )
+        return {
+            name: encoder.encode(text) if encoder is not None and name in passwords else text
+            for name, text in overrides.items()
+        }
 
     async def _write(self, path: str, entity: str, after: Overrides, version: int | None) -> bool:
         """True if nobody else wrote in between."""
@@ -140,6 +170,31 @@ class ConfigAlterer:
             validate_topic_configs(overrides, topic=name)
         else:
             validate_broker_configs(self._config(), overrides, per_broker=bool(name))
+
+
+async def encrypt_anew(store: MetaStore, broker: int, config: Config) -> None:
+    """Passwords that `password.encoder.old.secret` encrypted become those of `password.encoder.secret`."""
+    encoder, path = encoder_of(config), ConfigNode.path(ConfigNode.entity_path(ConfigNode.BROKERS, str(broker)))
+    while encoder is not None:
+        try:
+            data, stat = await store.get(path)
+        except NoNode:
+            return
+        before = required(path, partial(ConfigNode.decode, data))
+        after = dict(before)
+        for name in filter(_is_password, before):
+            if not encoder.encrypted(before[name]):
+                with suppress(ValueError):
+                    after[name] = encoder.encode(decrypted(config, before[name]))
+        if after == before:
+            return
+        with suppress(BadVersion):
+            await store.set(path, ConfigNode.encode(after), stat.version)
+
+
+def _is_password(name: str) -> bool:
+    setting = find_setting(name)
+    return setting is not None and setting.sensitive
 
 
 def _check_entries(entries: Sequence[ConfigEntry]) -> None:

@@ -10,8 +10,11 @@ import pytest
 
 from kafkad.clock import SystemClock
 from kafkad.cluster.configs import NOTES_EXPIRE_MS, DynamicConfigs
+from kafkad.config import BROKER_SETTINGS
 from kafkad.config.load import load
-from kafkad.controller.configs import Alteration, ConfigAlterer, ConfigEntry, ResourceKind
+from kafkad.config.passwords import PasswordEncoder
+from kafkad.config.setting import PER_BROKER, password
+from kafkad.controller.configs import Alteration, ConfigAlterer, ConfigEntry, ResourceKind, encrypt_anew
 from kafkad.controller.features import FeatureUpdate, UpgradeType
 from kafkad.controller.registration import prepare
 from kafkad.errors import ErrorCode, KafkaError
@@ -280,3 +283,81 @@ async def test_features(cluster: Cluster) -> None:
     removal = FeatureUpdate(name="left", level=0, upgrade=UpgradeType.SAFE_DOWNGRADE)
     assert await update([removal]) == {"left": None}
     assert await cluster.controller.finalized_features() == Features({})
+
+
+PASSWORD = "some.password"
+NEW, OLD = "password.encoder.secret=new", "password.encoder.old.secret=old"
+
+
+@pytest.fixture
+def dynamic_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = password(PASSWORD, None, "low", "For this test.", dynamic=PER_BROKER)
+    monkeypatch.setitem(BROKER_SETTINGS, PASSWORD, setting)
+
+
+def alterer(place: Place, *settings: str) -> ConfigAlterer:
+    config = load(None, settings, {})
+    return ConfigAlterer(place.store, 1, config=lambda: config, topic_exists=lambda topic: True)
+
+
+async def stored(place: Place) -> Mapping[str, str]:
+    return Config.decode((await place.store.get(Config.path("brokers/1")))[0])
+
+
+@pytest.mark.usefixtures("dynamic_password")
+def test_dynamic_passwords_are_written_encrypted_and_only_those_that_change_again() -> None:
+    @at_a_place
+    async def test(place: Place) -> None:
+        altering = alterer(place, NEW)
+        await altering.alter(BROKER, "1", [entry(PASSWORD, "hush"), entry("log.retention.ms", "7")])
+        first = await stored(place)
+        assert "hush" not in str(first)
+        assert PasswordEncoder("new").decode(first[PASSWORD]) == "hush"
+        await altering.alter(BROKER, "1", [entry("log.retention.ms", "8"), entry(PASSWORD, "hush")])
+        assert await stored(place) == {PASSWORD: first[PASSWORD], "log.retention.ms": "8"}
+        await altering.alter(BROKER, "1", [entry(PASSWORD, "other")])
+        assert PasswordEncoder("new").decode((await stored(place))[PASSWORD]) == "other"
+        with pytest.raises(KafkaError, match="broker id must be specified"):
+            await altering.alter(BROKER, "", [entry(PASSWORD, "hush")])
+
+    test()
+
+
+@pytest.mark.usefixtures("dynamic_password")
+def test_without_a_secret_a_password_is_refused_and_one_that_is_there_is_left_alone() -> None:
+    @at_a_place
+    async def test(place: Place) -> None:
+        with pytest.raises(KafkaError, match=r"password\.encoder\.secret is not set") as caught:
+            await alterer(place).alter(BROKER, "1", [entry(PASSWORD, "hush")])
+        assert caught.value.code == ErrorCode.INVALID_REQUEST
+        assert "hush" not in str(caught.value)
+        await alterer(place, NEW).alter(BROKER, "1", [entry(PASSWORD, "hush")])
+        before = await stored(place)
+        await alterer(place).alter(BROKER, "1", [entry("log.retention.ms", "8")])
+        assert await stored(place) == {**before, "log.retention.ms": "8"}
+        await alterer(place).alter(BROKER, "1", [entry(PASSWORD, None, DELETE)])
+        assert await stored(place) == {"log.retention.ms": "8"}
+
+    test()
+
+
+@pytest.mark.usefixtures("dynamic_password")
+def test_passwords_of_the_old_secret_are_encrypted_anew() -> None:
+    @at_a_place
+    async def test(place: Place) -> None:
+        both = load(None, [NEW, OLD], {})
+        await encrypt_anew(place.store, 1, both)  # there is nothing
+        texts = {PASSWORD: PasswordEncoder("old").encode("hush"), "log.retention.ms": "8"}
+        await place.store.create(Config.path("brokers/1"), Config.encode(texts))
+        await encrypt_anew(place.store, 1, both)
+        anew = await stored(place)
+        assert anew["log.retention.ms"] == "8"
+        assert PasswordEncoder("new").decode(anew[PASSWORD]) == "hush"
+        await encrypt_anew(place.store, 1, both)
+        assert await stored(place) == anew
+        lost = {PASSWORD: PasswordEncoder("lost").encode("hush")}
+        await place.store.set(Config.path("brokers/1"), Config.encode(lost))
+        await encrypt_anew(place.store, 1, both)
+        assert await stored(place) == lost
+
+    test()
