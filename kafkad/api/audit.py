@@ -14,6 +14,7 @@ from typing import Any
 
 from kafkad.api.config_resources import ResourceType
 from kafkad.api.context import Request
+from kafkad.api.quota_entities import parts_named
 from kafkad.config.config import find_setting
 from kafkad.controller.configs import Alteration
 from kafkad.errors import ErrorCode
@@ -224,6 +225,18 @@ def _features_updated(message: Any, response: Any) -> Lines:
             yield f"feature {_shown(update.feature)} {level}"
 
 
+def _quotas_altered(message: Any, response: Any) -> Lines:
+    if message.validate_only:
+        return
+    refused = {parts_named(entry) for entry in response.entries if entry.error_code}
+    for entry in message.entries:
+        parts = parts_named(entry)
+        if parts not in refused:
+            whose = " and ".join(f"{type_} {_shown(name)}" if name else f"every {type_}" for type_, name in parts)
+            changes = [f"{op.key} removed" if op.remove else f"{op.key}={op.value:.15g}" for op in entry.ops]
+            yield f"quotas of {whose} changed: {_some(changes)}"
+
+
 CHANGES: Mapping[int, Change] = {
     8: _offsets_set,
     13: _members_removed,
@@ -238,6 +251,7 @@ CHANGES: Mapping[int, Change] = {
     44: _settings_altered,
     45: _reassignments_asked,
     47: _offsets_deleted,
+    49: _quotas_altered,
     57: _features_updated,
 }
 

@@ -69,6 +69,7 @@ _BEGINNING_TO_PRODUCE = (_WRITE_TRANSACTION, _IDEMPOTENT_WRITE, _WRITE_TOPIC)
 _DESCRIBING_CONFIGS = (_DESCRIBE_TOPIC_CONFIGS, _DESCRIBE_CLUSTER_CONFIGS)
 _FINDING = (_DESCRIBE_GROUP, _DESCRIBE_TRANSACTION)
 _ASKING_EPOCHS = (_DESCRIBE_TOPIC, _AS_BROKER)
+_ALTERING_QUOTAS = (for_cluster(Operation.ALTER_CONFIGS),)
 _ALTERING_CONFIGS = (_ALTER_TOPIC_CONFIGS, _ALTER_CLUSTER_CONFIGS)
 _ENDING_TRANSACTIONS = (Permission(Operation.ALTER, _CLUSTER), _AS_BROKER)
 _IN_TRANSACTION = Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, whole=True, field="transactional_id")
@@ -117,6 +118,8 @@ ROUTES: tuple[Route, ...] = (
         46, "ListPartitionReassignments", 0, 0, _DESCRIBING_CLUSTER, "kafkad.api.list_partition_reassignments:handle"
     ),
     Route(47, "OffsetDelete", 0, 0, _DELETING_OFFSETS, "kafkad.api.offset_delete:handle"),
+    Route(48, "DescribeClientQuotas", 0, 1, _LISTING_CONFIGS, "kafkad.api.describe_client_quotas:handle"),
+    Route(49, "AlterClientQuotas", 0, 1, _ALTERING_QUOTAS, "kafkad.api.alter_client_quotas:handle"),
     Route(57, "UpdateFeatures", 0, 2, _ALTERING_CLUSTER, "kafkad.api.update_features:handle"),
     Route(60, "DescribeCluster", 0, 2, (_DESCRIBE_CLUSTER,), "kafkad.api.describe_cluster:handle"),
     Route(61, "DescribeProducers", 0, 0, (_READ_TOPIC,), "kafkad.api.describe_producers:handle", _MANY),

@@ -17,6 +17,7 @@ from kafkad.api.routes import ROUTES
 from kafkad.net.connection import Connection
 from kafkad.security.authorizer import ALLOW_ALL
 from kafkad.wire.frames import RequestHeader
+from kafkad.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
 from kafkad.wire.messages.alter_configs import AlterableConfig as Replacing
 from kafkad.wire.messages.alter_configs import AlterConfigsRequest
 from kafkad.wire.messages.alter_configs import AlterConfigsResource as ReplacedResource
@@ -88,6 +89,7 @@ CHANGES_NOTHING = frozenset(
         "ListTransactions",
         "OffsetForLeaderEpoch",
         "DescribeConfigs",
+        "DescribeClientQuotas",
         "DescribeLogDirs",
         "ListPartitionReassignments",
         "DescribeCluster",
@@ -285,3 +287,25 @@ def test_many_changes_are_all_written(broker: OneBroker, trail: Trail) -> None:
     broker.ask(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7)
     broker.settle()
     assert len(trail.lines()) == 250
+
+
+def test_quotas(broker: OneBroker, trail: Trail) -> None:
+    set_both = [OpData(key="producer_byte_rate", value=1e7), OpData(key="consumer_byte_rate", remove=True)]
+    entries = [
+        RequestEntryData(
+            entity=[
+                EntityData(entity_type="user", entity_name="alice"),
+                EntityData(entity_type="client-id", entity_name=None),
+            ],
+            ops=set_both,
+        ),
+        RequestEntryData(
+            entity=[EntityData(entity_type="user", entity_name="bob")], ops=[OpData(key="nonsense", value=1)]
+        ),
+    ]
+    broker.ask(AlterClientQuotasRequest(entries=entries, validate_only=True), 1)
+    assert trail.lines() == []
+    broker.ask(AlterClientQuotasRequest(entries=entries), 1)
+    assert trail.lines() == [
+        "quotas of user alice and every client-id changed: producer_byte_rate=10000000, consumer_byte_rate removed"
+    ]

@@ -62,6 +62,8 @@ DOCUMENTED = """
     AlterPartitionReassignments: Alter Cluster
     ListPartitionReassignments: Describe Cluster
     OffsetDelete: Delete Group, Read Topic
+    DescribeClientQuotas: DescribeConfigs Cluster
+    AlterClientQuotas: AlterConfigs Cluster
     UpdateFeatures: Alter Cluster
     DescribeCluster: Describe Cluster
     DescribeProducers: Read Topic

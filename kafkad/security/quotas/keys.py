@@ -1,0 +1,59 @@
+"""The quotas that there are, which entities each may be set for, and what its value may be."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from math import isfinite
+from typing import Final
+
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.model import Entity
+
+
+class Quota(StrEnum):
+    """By the names under which they are set and stored."""
+
+    PRODUCE = "producer_byte_rate"
+    FETCH = "consumer_byte_rate"
+    REQUEST = "request_percentage"
+    MUTATION = "controller_mutation_rate"
+    CONNECTION = "connection_creation_rate"
+
+
+OF_USERS_AND_CLIENTS: Final = (Quota.PRODUCE, Quota.FETCH, Quota.REQUEST, Quota.MUTATION)
+OF_ADDRESSES: Final = (Quota.CONNECTION,)
+
+_MOST: Final = {Quota.PRODUCE: 2**63, Quota.FETCH: 2**63, Quota.CONNECTION: 2**31}
+"""Whole numbers are less than this; the others need not be whole."""
+_TYPES: Final = {2**63: "LONG", 2**31: "INT", None: "DOUBLE"}
+_ALMOST_WHOLE: Final = 1e-6
+
+
+def quota_of(entity: Entity, key: str) -> Quota:
+    """Raises INVALID_REQUEST if there is no such quota, or none for this entity."""
+    possible = OF_USERS_AND_CLIENTS if entity.ip is None else OF_ADDRESSES
+    if key not in possible:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {key}")
+    return Quota(key)
+
+
+def text_of(quota: Quota, value: float) -> str:
+    """The value as it is stored. Raises INVALID_REQUEST for one that the quota cannot have.
+
+    Byte rates of 0 are refused: Kafka takes them, and then does not throttle at all.
+    """
+    most = _MOST.get(quota)
+    if not isfinite(value) or value < 0:
+        raise _refused(quota, most)
+    if most is None:
+        return repr(value)
+    whole = round(value)
+    if abs(value - whole) > _ALMOST_WHOLE or whole >= most:
+        raise _refused(quota, most)
+    if whole == 0 and quota in (Quota.PRODUCE, Quota.FETCH):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {quota} must be 1 or more")
+    return str(whole)
+
+
+def _refused(quota: Quota, most: int | None) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {quota} must be a {_TYPES[most]} value")
