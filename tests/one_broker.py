@@ -54,6 +54,8 @@ class _Listener:
 class FakeConnection:
     """As much of a connection as handlers look at."""
 
+    subject = None
+
     def __init__(self) -> None:
         self.listener = _Listener()
         self.host = "127.0.0.1"

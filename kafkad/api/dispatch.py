@@ -23,7 +23,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Pending, Reply
-from kafkad.security.authorizer import ALLOW_ALL, Authorizer
+from kafkad.security.authorizer import ALLOW_ALL, Authorizer, Principal
 from kafkad.turns import Jobs, Pieces
 from kafkad.wire.apis import request_class, response_class
 from kafkad.wire.frames import encode_response, encode_response_in_pieces, read_request_header
@@ -80,7 +80,10 @@ class Dispatcher:
     def peer(self, connection: Connection) -> Peer:
         name = connection.listener.name
         must_authenticate = name in self._must_authenticate
-        return Peer(name, connection.host, self._authorizer, self._grounds, must_authenticate=must_authenticate)
+        peer = Peer(name, connection.host, self._authorizer, self._grounds, must_authenticate=must_authenticate)
+        if connection.subject is not None and not must_authenticate:
+            peer.identify(Principal("User", connection.subject))
+        return peer
 
     def permissions_changed(self) -> None:
         """Drops all prepared answers: the authorizer may decide differently from now on."""

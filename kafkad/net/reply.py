@@ -11,7 +11,7 @@ from typing import Final, Protocol
 _SMALL_RANGE = 16 * 1024
 """Reading such a range and sending it with what stands around it costs less than a sendfile of its own."""
 _ONE_SEND = 64 * 1024
-_BYTES = (bytes, bytearray, memoryview)
+BYTES = (bytes, bytearray, memoryview)
 
 
 class OpenFile(Protocol):
@@ -61,7 +61,7 @@ def gathered(out: deque[Part]) -> Bytes:
     size = 0
     while out and size < _ONE_SEND:
         part = out[0]
-        if isinstance(part, _BYTES):
+        if isinstance(part, BYTES):
             data: Bytes = part
         elif part.length <= _SMALL_RANGE:
             data = os.pread(part.file.fd, part.length, part.position)
@@ -92,11 +92,11 @@ def joined(replies: list[Reply]) -> Reply:
 def size_of(reply: Reply) -> int:
     if type(reply) is not list:
         return len(reply)
-    return sum(len(part) if isinstance(part, _BYTES) else part.length for part in reply)
+    return sum(len(part) if isinstance(part, BYTES) else part.length for part in reply)
 
 
 def memory_of(out: Iterable[Part]) -> int:
-    return sum(len(part) for part in out if isinstance(part, _BYTES))
+    return sum(len(part) for part in out if isinstance(part, BYTES))
 
 
 def unsent(data: Bytes, sent: int) -> Bytes:

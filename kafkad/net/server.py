@@ -10,16 +10,20 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from sys import intern
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkad.clock import Clock
 from kafkad.net.awake import Awake
 from kafkad.net.connection import Connection, DeferredReply
+from kafkad.net.lobby import Lobby
 from kafkad.net.queued import Queued
 from kafkad.net.reply import Pending, Reply
-from kafkad.net.transport import PlainTransport, Wrap
+from kafkad.net.transport import PlainTransport, Transport, Wrap
 from kafkad.timers import Timers
 from kafkad.turns import Lane
+
+if TYPE_CHECKING:
+    from kafkad.net.tls import Handshake, ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +37,7 @@ _LEAST_BACKLOG = 4096
 """Linux's own default limit. Kafka's default of 50 is for a thread that does nothing but accept; here a crowd that
 connects at once, such as all clients after a restart, waits while the loop does something else. The kernel of a client
 that is turned away tries again only after 1, 3 and 7 seconds."""
+_WAIT_FOR_ROOM_S = 0.1
 _THIS_MACHINE = "127.", "::1"
 _MAPPED = "::ffff:"
 """The prefix of IPv4 addresses at a listener on every interface."""
@@ -96,6 +101,10 @@ class Limits:
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     backlog: int = 50
+    setup_ms: int = 10_000
+    """From being accepted to being authenticated."""
+    max_unauthenticated: int = 1_000
+    max_unauthenticated_per_ip: int = 100
 
     def allowed_from(self, address: str) -> int:
         return self.per_ip_overrides.get(address, self.max_per_ip)
@@ -119,15 +128,31 @@ class Server:
         self.awake = Awake(loop.call_soon)
         self.lane = Lane(loop.call_soon)
         self.queued = Queued(limits.queued_bytes, loop.call_later, self._read_at_once)
+        self.lobby = Lobby(
+            clock,
+            timers,
+            patience_ms=limits.setup_ms,
+            most=limits.max_unauthenticated,
+            most_of_host=limits.max_unauthenticated_per_ip,
+        )
         self.per_ip: Counter[str] = Counter()
         self.total = 0
         self.refused = 0
 
     def listen(
-        self, name: str, host: str, port: int, wrap: Wrap = PlainTransport.over, *, apart: bool = False
+        self,
+        name: str,
+        host: str,
+        port: int,
+        wrap: Wrap = PlainTransport.over,
+        *,
+        apart: bool = False,
+        tls: ServerTls | None = None,
+        login: bool = False,
     ) -> Listener:
-        """Bind now, so that a taken port is known at once; `start` begins to accept."""
-        listener = Listener(self, name, _bound(host, port, self.limits), wrap, apart=apart)
+        """Bind now, so that a taken port is known at once; `start` begins to accept. `login`: peers are nobody until
+        `Listener.logged_in`."""
+        listener = Listener(self, name, _bound(host, port, self.limits), wrap, apart=apart, tls=tls, login=login)
         self.listeners.append(listener)
         return listener
 
@@ -159,7 +184,7 @@ class Server:
     @property
     def crowded(self) -> bool:
         """True at max.connections, for which those of listeners apart do not count."""
-        apart = sum(len(listener.connections) for listener in self.listeners if listener.apart)
+        apart = sum(listener.open for listener in self.listeners if listener.apart)
         return self.total - apart >= self.limits.max_connections
 
     def connections(self) -> list[Connection]:
@@ -167,6 +192,9 @@ class Server:
 
     def apply(self, limits: Limits) -> None:
         self.limits = limits
+        lobby = self.lobby
+        lobby.patience_ms = limits.setup_ms
+        lobby.most, lobby.most_of_host = limits.max_unauthenticated, limits.max_unauthenticated_per_ip
         for listener in self.listeners:
             listener.max_request_bytes = limits.max_request_bytes
             listener.resume_if_room()
@@ -186,10 +214,23 @@ class Server:
 class Listener:
     """One bound address. `max.connections` reached: it stops accepting until one closes, as Kafka does."""
 
-    def __init__(self, server: Server, name: str, sock: socket.socket, wrap: Wrap, *, apart: bool = False) -> None:
+    def __init__(
+        self,
+        server: Server,
+        name: str,
+        sock: socket.socket,
+        wrap: Wrap,
+        *,
+        apart: bool = False,
+        tls: ServerTls | None = None,
+        login: bool = False,
+    ) -> None:
         self.server = server
         self.name = name
         self.apart = apart
+        self.tls = tls
+        self.login = login
+        self.handshakes: set[Handshake] = set()
         self.port: int = sock.getsockname()[1]
         self.host: str = sock.getsockname()[0]
         self.connections: dict[int, Connection] = {}
@@ -217,6 +258,11 @@ class Listener:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.name}://{host}:{self.port}"
 
+    @property
+    def open(self) -> int:
+        """The number of connections, with those whose handshake goes on."""
+        return len(self.connections) + len(self.handshakes)
+
     def start(self, dispatch: Dispatch) -> None:
         self.dispatch = dispatch
         self._sock.listen(max(self.server.limits.backlog, _LEAST_BACKLOG))
@@ -231,23 +277,48 @@ class Listener:
             self._open = False
             self._pause()
             self._sock.close()
+        for handshake in list(self.handshakes):
+            handshake.close()
 
     @property
     def closed(self) -> int:
         """The number of connections that have ended."""
-        return self.accepted - len(self.connections)
+        return self.accepted - self.open
 
     def forget(self, connection: Connection) -> None:
         """Called by a connection of this listener that has closed."""
-        server = self.server
         if self.connections.pop(connection.fd, None) is not None:
-            server.total -= 1
-            address = connection.host
-            server.per_ip[address] -= 1
-            if not server.per_ip[address]:
-                del server.per_ip[address]
-            for listener in server.listeners:
-                listener.resume_if_room()
+            if self.login:
+                self.server.lobby.leave(connection)
+            self._one_less(connection.host)
+
+    def _one_less(self, host: str) -> None:
+        server = self.server
+        server.total -= 1
+        server.per_ip[host] -= 1
+        if not server.per_ip[host]:
+            del server.per_ip[host]
+        for listener in server.listeners:
+            listener.resume_if_room()
+
+    def logged_in(self, connection: Connection) -> None:
+        """It is known now who this is."""
+        self.server.lobby.leave(connection)
+
+    def handshake_failed(self, handshake: Handshake) -> None:
+        self.handshakes.discard(handshake)
+        self.server.lobby.leave(handshake)
+        self._one_less(handshake.host)
+
+    def handshake_done(self, handshake: Handshake, transport: Transport) -> None:
+        self.handshakes.discard(handshake)
+        connection = self._open_connection(transport, handshake.host, handshake.port)
+        if self.login:
+            self.server.lobby.go_on_as(handshake, connection)
+        else:
+            self.server.lobby.leave(handshake)
+        if transport.pending:
+            connection.on_readable()
 
     def resume_if_room(self) -> None:
         if self._open and not self._accepting and not self._full:
@@ -257,7 +328,11 @@ class Listener:
     def _full(self) -> bool:
         limits = self.server.limits
         own = limits.max_per_listener.get(self.name, limits.max_connections)
-        return len(self.connections) >= own or (not self.apart and self.server.crowded)
+        return self.open >= own or (not self.apart and self.server.crowded)
+
+    @property
+    def _guarded(self) -> bool:
+        return self.tls is not None or self.login
 
     def _accept_again(self) -> None:
         self._accepting = True
@@ -272,6 +347,10 @@ class Listener:
         for _ in range(128):
             if self._full:
                 self._pause()
+                return
+            if self._guarded and not self.server.lobby.has_room():
+                self._pause()
+                self.loop.call_later(_WAIT_FOR_ROOM_S, self.resume_if_room)
                 return
             try:
                 sock, address = self._sock.accept()
@@ -292,18 +371,39 @@ class Listener:
             log.info("refused a connection from %s: it has max.connections.per.ip=%d", host, server.per_ip[host])
             sock.close()
             return
+        if self._guarded and not server.lobby.has_room_for(host):
+            server.refused += 1
+            log.info(
+                "refused a connection from %s: it has kafkad.max.unauthenticated.connections.per.ip=%d of them",
+                host,
+                server.limits.max_unauthenticated_per_ip,
+            )
+            sock.close()
+            return
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if host.startswith(_THIS_MACHINE):
             with suppress(PermissionError):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _UNPACED)
-        connection = Connection(self, self._wrap(sock), intern(host), address[1])
-        connection.peer = self.dispatch.peer(connection)
-        self.connections[connection.fd] = connection
+        host = intern(host)
         server.per_ip[host] += 1
         server.total += 1
         self.accepted += 1
+        if self.tls is not None:
+            handshake = self.tls.greet(self, sock, host, address[1])
+            self.handshakes.add(handshake)
+            server.lobby.enter(handshake)
+            return
+        connection = self._open_connection(self._wrap(sock), host, address[1])
+        if self.login:
+            server.lobby.enter(connection)
+
+    def _open_connection(self, transport: Transport, host: str, port: int) -> Connection:
+        connection = Connection(self, transport, host, port)
+        connection.peer = self.dispatch.peer(connection)
+        self.connections[connection.fd] = connection
         self.loop.add_reader(connection.fd, connection.on_readable)
+        return connection
 
 
 def _bound(host: str, port: int, limits: Limits) -> socket.socket:

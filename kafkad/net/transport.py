@@ -27,12 +27,16 @@ class Transport(Protocol):
     def pending(self) -> bool:
         """True if there is something to do that the kernel does not report."""
 
+    @property
+    def subject(self) -> str | None:
+        """The user that the peer's certificate names, if it has shown one that is trusted."""
+
     def fileno(self) -> int: ...
     def recv_into(self, view: memoryview, /) -> int: ...
     def send(self, data: Bytes, /) -> int: ...
 
-    def send_range(self, part: FileRange) -> int:
-        """As `send`; 0 when the file ends where the range begins."""
+    def send_range(self, head: Bytes, part: FileRange) -> int:
+        """As `send`, of `head` and of the range behind it; nothing of the range when the file ends where it begins."""
 
     def flush(self) -> bool:
         """True if nothing is left of what the layer itself has to say."""
@@ -53,6 +57,7 @@ class PlainTransport(socket.socket):
     __slots__ = ()
 
     pending: Final = False
+    subject: Final = None
 
     @classmethod
     def over(cls, sock: socket.socket) -> PlainTransport:
@@ -60,8 +65,17 @@ class PlainTransport(socket.socket):
         plain.setblocking(False)
         return plain
 
-    def send_range(self, part: FileRange) -> int:
-        return os.sendfile(self.fileno(), part.file.fd, part.position, part.length)
+    def send_range(self, head: Bytes, part: FileRange) -> int:
+        """Without MSG_MORE for the head: corking it costs a fetch of 64 KB two thirds more time."""
+        sent = self.send(head) if head else 0
+        if sent < len(head):
+            return sent
+        try:
+            return sent + os.sendfile(self.fileno(), part.file.fd, part.position, part.length)
+        except BlockingIOError:
+            if not sent:
+                raise
+            return sent
 
     def flush(self) -> bool:
         return True

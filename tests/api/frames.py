@@ -34,6 +34,8 @@ _CORRELATION_ID = 77
 class FakeConnection:
     """As much of a connection as the dispatcher and its handlers look at."""
 
+    subject = None
+
     address = "a-test:1"
     host = "a-test"
     waited_us = 0

@@ -28,6 +28,8 @@ KEY, VERSION = 12, 4
 
 
 class FakeConnection:
+    subject = None
+
     address = "somebody"
     host = "1.2.3.4"
     listener = SimpleNamespace(name="PLAINTEXT")

@@ -67,6 +67,10 @@ class SealedTransport:
         self._greeted = False
 
     @property
+    def subject(self) -> None:
+        return None
+
+    @property
     def pending(self) -> bool:
         return bool(self._opened or (self._sealed and not self._held))
 
@@ -116,9 +120,9 @@ class SealedTransport:
             raise BlockingIOError
         return done
 
-    def send_range(self, part: FileRange) -> int:
+    def send_range(self, head: Bytes, part: FileRange) -> int:
         self.sent_ranges += 1
-        data = os.pread(part.file.fd, min(part.length, _AT_ONCE), part.position)
+        data = bytes(head) + os.pread(part.file.fd, min(part.length, _AT_ONCE), part.position)
         return self.send(data) if data else 0
 
     def flush(self) -> bool:

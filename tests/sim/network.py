@@ -212,6 +212,7 @@ class Socket:
     """One end of a connection: a socket as `net.client` uses it, and a `net.transport.Transport`."""
 
     pending = False
+    subject = None
     other: Socket
     out: Stream
 
@@ -286,8 +287,8 @@ class Socket:
         self.out.push(bytes(data))
         return len(data)
 
-    def send_range(self, part: FileRange) -> int:
-        return self.send(os.pread(part.file.fd, part.length, part.position))
+    def send_range(self, head: Any, part: FileRange) -> int:
+        return self.send(bytes(head) + os.pread(part.file.fd, part.length, part.position))
 
     def close(self) -> None:
         if not self._closed:

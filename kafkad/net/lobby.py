@@ -1,0 +1,109 @@
+"""Those who have connected and have not shown yet who they are: not many, and not for long.
+
+A connection that says nothing costs its client nothing. So there is a deadline from its being accepted to its being
+authenticated; and when there are too many, the oldest that leaves kafkad waiting makes room for the next.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple, Protocol
+
+from kafkad.clock import Clock
+from kafkad.timers import Timer, Timers
+
+log = logging.getLogger(__name__)
+
+_SILENT_MS = 1_000
+"""Who is done sooner than that need not fear to be closed for others."""
+
+
+class Newcomer(Protocol):
+    """A handshake, or a connection before its login."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def quiet(self) -> bool:
+        """It waits for its peer, and not for its turn here."""
+
+    def close(self) -> None:
+        """It leaves the lobby by that."""
+
+
+class _Wait(NamedTuple):
+    since_ms: float
+    deadline: Timer
+
+
+class Lobby:
+    """`most` at a time, and `most_of_host` of one address; `patience_ms` from the first byte to the login."""
+
+    def __init__(self, clock: Clock, timers: Timers, *, patience_ms: int, most: int, most_of_host: int) -> None:
+        self.patience_ms = patience_ms
+        self.most = most
+        self.most_of_host = most_of_host
+        self.late = 0
+        self.displaced = 0
+        self._clock = clock
+        self._timers = timers
+        self._waits: dict[Newcomer, _Wait] = {}
+        self._of_host: dict[str, dict[Newcomer, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    def has_room(self) -> bool:
+        """Makes some if need be."""
+        return len(self._waits) < self.most or self._displace(self._waits)
+
+    def has_room_for(self, host: str) -> bool:
+        """Makes some if need be, at the expense of the same host."""
+        there = self._of_host.get(host, {})
+        return len(there) < self.most_of_host or self._displace(there)
+
+    def enter(self, newcomer: Newcomer) -> None:
+        now_ms = self._clock.monotonic_ms()
+        deadline = self._timers.at(now_ms + self.patience_ms, lambda: self._is_late(newcomer))
+        self._waits[newcomer] = _Wait(now_ms, deadline)
+        self._of_host.setdefault(newcomer.host, {})[newcomer] = None
+
+    def go_on_as(self, before: Newcomer, newcomer: Newcomer) -> None:
+        """The same client, one step further; its time goes on."""
+        wait = self._waits[before]
+        self.leave(before)
+        deadline = self._timers.at(wait.since_ms + self.patience_ms, lambda: self._is_late(newcomer))
+        self._waits[newcomer] = _Wait(wait.since_ms, deadline)
+        self._of_host.setdefault(newcomer.host, {})[newcomer] = None
+
+    def leave(self, newcomer: Newcomer) -> None:
+        """It is known now, or gone. Nothing if it is not here."""
+        wait = self._waits.pop(newcomer, None)
+        if wait is None:
+            return
+        wait.deadline.cancel()
+        there = self._of_host[newcomer.host]
+        del there[newcomer]
+        if not there:
+            del self._of_host[newcomer.host]
+
+    def _is_late(self, newcomer: Newcomer) -> None:
+        self.late += 1
+        seconds = self.patience_ms / 1000
+        log.info("closing %s:%d: not authenticated after %g s", newcomer.host, newcomer.port, seconds)
+        newcomer.close()
+
+    def _displace(self, among: dict[Newcomer, _Wait] | dict[Newcomer, None]) -> bool:
+        """The oldest is first."""
+        silent_since_ms = self._clock.monotonic_ms() - _SILENT_MS
+        for newcomer in among:
+            if self._waits[newcomer].since_ms > silent_since_ms:
+                return False
+            if newcomer.quiet:
+                self.displaced += 1
+                log.info("closing %s:%d, which says nothing, to make room for others", newcomer.host, newcomer.port)
+                newcomer.close()
+                return True
+        return False

@@ -1,0 +1,395 @@
+"""TLS above a socket: OpenSSL between two buffers of memory, while the socket stays kafkad's own.
+
+One `recv` brings what may be 16 records, and one `send` takes as many away; OpenSSL's own sockets read and write each
+record by itself. Both buffers belong to all connections of the loop: whoever works on one leaves it empty. So a
+connection that has once received a large frame does not keep buffers of that size.
+
+OpenSSL swallows the beginning of a record before the rest of it is there: a socket is awaited for so much less.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from kafkad.net.reply import Bytes, FileRange
+
+if TYPE_CHECKING:
+    from kafkad.net.server import Listener
+
+log = logging.getLogger(__name__)
+
+_RECORD: Final = 16_645
+"""The most bytes of one record, which is also the most that OpenSSL swallows of one that is not complete."""
+_AT_ONCE: Final = 256 * 1024
+_SCRATCH: Final = _AT_ONCE + 4096
+_HELLO_BYTES: Final = 64 * 1024
+"""The most that is read of a peer before its handshake is over."""
+_HANDSHAKES_S: Final = 0.002
+"""The share of a turn of the loop that handshakes have: a thousand clients that come back take 200 to 900 ms."""
+
+
+class TlsLayer:
+    """What all TLS connections of an event loop share: buffers, and the queue of handshakes."""
+
+    def __init__(
+        self, call_soon: Callable[[Callable[[], None]], object], clock: Callable[[], float] = monotonic
+    ) -> None:
+        self.incoming = ssl.MemoryBIO()
+        self.outgoing = ssl.MemoryBIO()
+        self.scratch = memoryview(bytearray(_SCRATCH))
+        """Bytes that have just come from a socket or a file, and go through OpenSSL at once."""
+        self._call_soon = call_soon
+        self._clock = clock
+        self._steps: deque[Callable[[], None]] = deque()
+
+    def clear(self) -> None:
+        """After an error: nothing of this connection must come to another."""
+        self.incoming.read()
+        self.outgoing.read()
+
+    def queue(self, step: Callable[[], None]) -> None:
+        """It is called in a later turn of the loop."""
+        self._steps.append(step)
+        if len(self._steps) == 1:
+            self._call_soon(self._turn)
+
+    def _turn(self) -> None:
+        steps, clock = self._steps, self._clock
+        end = clock() + _HANDSHAKES_S
+        try:
+            while steps and clock() < end:
+                steps[0]()
+                steps.popleft()
+        except BaseException:
+            steps.popleft()
+            raise
+        finally:
+            if steps:
+                self._call_soon(self._turn)
+
+
+class ServerTls:
+    """The TLS of one listener. `context` may be replaced: it holds for handshakes that begin from then on.
+
+    `user_of` says which user a trusted certificate names, from its DER; ValueError if it names none.
+    """
+
+    def __init__(self, layer: TlsLayer, context: ssl.SSLContext, user_of: Callable[[bytes], str]) -> None:
+        self.layer = layer
+        self.context = context
+        self.user_of = user_of
+        self.handshakes = 0
+        self.failed = 0
+
+    def greet(self, listener: Listener, sock: socket.socket, host: str, port: int) -> Handshake:
+        """Takes over a socket that has been accepted."""
+        return Handshake(listener, self, sock, host, port)
+
+
+class Handshake:
+    """A socket that has been accepted, until TLS is agreed on; then the listener makes a connection of it."""
+
+    __slots__ = (
+        "_closed",
+        "_fd",
+        "_left",
+        "_listener",
+        "_out",
+        "_queued",
+        "_received",
+        "_sock",
+        "_tls",
+        "_writing",
+        "host",
+        "port",
+        "server_tls",
+    )
+
+    def __init__(self, listener: Listener, server_tls: ServerTls, sock: socket.socket, host: str, port: int) -> None:
+        sock.setblocking(False)
+        layer = server_tls.layer
+        self.host = host
+        self.port = port
+        self.server_tls = server_tls
+        self._listener = listener
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._tls = server_tls.context.wrap_bio(layer.incoming, layer.outgoing, server_side=True)
+        self._received = b""
+        self._left = _HELLO_BYTES
+        self._out = b""
+        self._queued = False
+        self._writing = False
+        self._closed = False
+        listener.loop.add_reader(self._fd, self._on_readable)
+
+    @property
+    def quiet(self) -> bool:
+        """It waits for its peer, and not for its turn here."""
+        return not self._queued
+
+    def close(self, why: str | None = None) -> None:
+        if self._closed:
+            return
+        self._let_go()
+        self.server_tls.failed += 1
+        self._sock.close()
+        if why is not None:
+            log.info("listener %s: TLS with %s:%d failed: %s", self._listener.name, self.host, self.port, why)
+        self._listener.handshake_failed(self)
+
+    def _let_go(self) -> None:
+        self._closed = True
+        self._listener.loop.remove_reader(self._fd)
+        if self._writing:
+            self._listener.loop.remove_writer(self._fd)
+
+    def _on_readable(self) -> None:
+        """Reads little and works on it when it is its turn."""
+        try:
+            received = self._sock.recv(min(self._left, _RECORD))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(error.strerror)
+            return
+        self._left -= len(received)
+        if not received:
+            self.close("the client closed the connection")
+            return
+        if not self._left:
+            self.close(f"it has sent {_HELLO_BYTES} bytes and no end of its greeting")
+            return
+        self._received += received
+        if not self._queued:
+            self._queued = True
+            self.server_tls.layer.queue(self._go_on)
+
+    def _go_on(self) -> None:
+        self._queued = False
+        if self._closed:
+            return
+        layer = self.server_tls.layer
+        layer.incoming.write(self._received)
+        why = None
+        done = False
+        try:
+            self._tls.do_handshake()
+            done = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            why = _reason(error)
+        self._received = layer.incoming.read()
+        if layer.outgoing.pending:
+            self._out += layer.outgoing.read()
+        if self._out:
+            self._send()
+        if why is not None:
+            self.close(why)
+        elif done and not self._closed:
+            self._finish()
+
+    def _finish(self) -> None:
+        certificate = self._tls.getpeercert(binary_form=True)
+        user = None
+        if certificate is not None:
+            try:
+                user = self.server_tls.user_of(certificate)
+            except ValueError as error:
+                self.close(str(error))
+                return
+        self._let_go()
+        self.server_tls.handshakes += 1
+        transport = TlsTransport(
+            self._sock, self._tls, self.server_tls.layer, user, received=self._received, unsent=self._out
+        )
+        self._listener.handshake_done(self, transport)
+
+    def _send(self) -> None:
+        try:
+            sent = self._sock.send(self._out)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self.close(error.strerror)
+            return
+        self._out = self._out[sent:]
+        if bool(self._out) != self._writing and not self._closed:
+            self._writing = not self._writing
+            if self._writing:
+                self._listener.loop.add_writer(self._fd, self._send)
+            else:
+                self._listener.loop.remove_writer(self._fd)
+
+
+class TlsTransport:
+    """A connection after its handshake. `received` is what has come since, `unsent` what has still to leave."""
+
+    __slots__ = ("_held", "_kept", "_layer", "_lowest", "_more", "_out", "_sock", "_tls", "pending", "subject")
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        tls: ssl.SSLObject,
+        layer: TlsLayer,
+        subject: str | None,
+        *,
+        received: bytes = b"",
+        unsent: bytes = b"",
+    ) -> None:
+        self.subject = subject
+        self._sock = sock
+        self._tls = tls
+        self._layer = layer
+        self._kept = received
+        """Encrypted bytes for which there was no room."""
+        self._more = bool(received or tls.pending())
+        """Something has arrived that the kernel does not know of any more."""
+        self._out: Bytes = unsent
+        """Encrypted bytes that have to leave; they hold `_held` bytes of what was given to `send`."""
+        self._held = 0
+        self._lowest = 1
+        self.pending = self._more or bool(unsent)
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def recv_into(self, view: memoryview, /) -> int:
+        """HOT. At most one call of the kernel; records are opened into `view` until it is full or there are no more."""
+        layer, size = self._layer, len(view)
+        incoming = layer.incoming
+        if self._more:
+            incoming.write(self._kept)
+            self._kept, self._more = b"", False
+            found = self._open(view)
+            if found or self._more:
+                return found
+        got = self._sock.recv_into(layer.scratch[: max(size + (size >> 8), _RECORD)])
+        if not got:
+            return 0
+        incoming.write(layer.scratch[:got])
+        found = self._open(view)
+        if not found and not self._more:
+            raise BlockingIOError
+        return found
+
+    def _open(self, view: memoryview) -> int:
+        """Takes all that is in the shared buffer; what does not fit into `view` is kept. 0 at the end, or if there is
+        no whole record."""
+        layer, tls = self._layer, self._tls
+        incoming = layer.incoming
+        read: Callable[[int, memoryview], int] = tls.read  # type: ignore[assignment]
+        size, filled = len(view), 0
+        try:
+            while True:
+                got = read(size - filled, view[filled:] if filled else view)
+                filled += got
+                if filled == size or not got:
+                    self._kept = incoming.read()
+                    self._more = bool(self._kept or not got or tls.pending())
+                    break
+                if not incoming.pending:
+                    break
+        except ssl.SSLWantReadError:
+            pass
+        except BaseException:
+            self._say_last()
+            raise
+        if layer.outgoing.pending:
+            self._out = bytes(self._out) + layer.outgoing.read()
+            self.flush()
+        self.pending = self._more or bool(self._out and not self._held)
+        return filled
+
+    def send(self, data: Bytes, /) -> int:
+        """HOT."""
+        if self._out and not self.flush():
+            raise BlockingIOError
+        done, self._held = self._held, 0
+        size, layer = len(data), self._layer
+        while done < size:
+            piece = data if not done and size <= _AT_ONCE else memoryview(data)[done : done + _AT_ONCE]
+            try:
+                taken = self._tls.write(piece)
+            except BaseException:
+                self._say_last()
+                raise
+            sealed = layer.outgoing.read()
+            try:
+                sent = self._sock.send(sealed)
+            except BlockingIOError:
+                sent = 0
+            if sent < len(sealed):
+                self._out, self._held = memoryview(sealed)[sent:], taken
+                if not done:
+                    raise BlockingIOError
+                return done
+            done += taken
+        return done
+
+    def send_range(self, head: Bytes, part: FileRange) -> int:
+        """HOT. Head and range leave in one piece."""
+        size = len(head)
+        if self._held > size:
+            return self._sent_before()
+        if size > _AT_ONCE // 2:
+            return self.send(head)
+        end = min(size + part.length, _AT_ONCE)
+        scratch = self._layer.scratch
+        scratch[:size] = head
+        got = os.preadv(part.file.fd, [scratch[size:end]], part.position)
+        return self.send(scratch[: size + got])
+
+    def _sent_before(self) -> int:
+        """What the last send has encrypted, head and some of the range, is done with when it has left."""
+        if not self.flush():
+            raise BlockingIOError
+        done, self._held = self._held, 0
+        return done
+
+    def flush(self) -> bool:
+        try:
+            while self._out:
+                sent = self._sock.send(self._out)
+                self._out = memoryview(self._out)[sent:] if sent < len(self._out) else b""
+        except BlockingIOError:
+            return False
+        self.pending = self._more
+        return True
+
+    def wake_after(self, size: int) -> None:
+        lowest = max(size - _RECORD, 1)
+        if lowest != self._lowest:
+            self._lowest = lowest
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, lowest)
+
+    def close(self) -> None:
+        """Says that this is the end, if it may be said now: most peers do without."""
+        if not self._out:
+            with suppress(OSError):
+                self._tls.unwrap()
+            self._say_last()
+        self._sock.close()
+
+    def _say_last(self) -> None:
+        """What OpenSSL has to say of an error, or of the end, is tried once."""
+        last = bytes(self._out) + self._layer.outgoing.read()
+        self._layer.clear()
+        if last:
+            with suppress(OSError):
+                self._sock.send(last)
+        self._out = b""
+
+
+def _reason(error: ssl.SSLError) -> str:
+    text = getattr(error, "verify_message", None) or error.reason or str(error)
+    return text.lower().replace("_", " ")

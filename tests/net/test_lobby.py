@@ -1,0 +1,88 @@
+"""Who waits before being known: how many, how long, and who makes room."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkad.net.lobby import Lobby
+from kafkad.timers import Timers
+from tests.fakes import FakeClock
+
+
+class Guest:
+    def __init__(self, lobby: Lobby, host: str = "a", *, quiet: bool = True) -> None:
+        self.host = host
+        self.port = 1
+        self.quiet = quiet
+        self.closed = False
+        self._lobby = lobby
+        lobby.enter(self)
+
+    def close(self) -> None:
+        self.closed = True
+        self._lobby.leave(self)
+
+
+class Entrance:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.timers = Timers()
+        self.lobby = Lobby(self.clock, self.timers, patience_ms=10_000, most=4, most_of_host=2)
+
+    def advance(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timers.expire(self.clock.monotonic_ms())
+
+
+@pytest.fixture
+def entrance() -> Entrance:
+    return Entrance()
+
+
+def test_whoever_stays_too_long_is_closed_and_whoever_leaves_is_not(entrance: Entrance) -> None:
+    late, known = Guest(entrance.lobby), Guest(entrance.lobby)
+    entrance.advance(9_999)
+    entrance.lobby.leave(known)
+    entrance.lobby.leave(known)
+    entrance.advance(1)
+    assert (late.closed, known.closed) == (True, False)
+    assert (len(entrance.lobby), entrance.lobby.late) == (0, 1)
+    assert not len(entrance.timers)
+
+
+def test_the_next_step_of_a_client_has_only_the_time_that_is_left(entrance: Entrance) -> None:
+    handshake = Guest(entrance.lobby)
+    entrance.advance(6_000)
+    connection = Guest.__new__(Guest)
+    connection.__dict__ |= vars(handshake)
+    entrance.lobby.go_on_as(handshake, connection)
+    entrance.advance(3_999)
+    assert not connection.closed
+    entrance.advance(1)
+    assert connection.closed
+
+
+def test_the_oldest_that_says_nothing_makes_room(entrance: Entrance) -> None:
+    guests = [Guest(entrance.lobby, host, quiet=host != "a") for host in "abcd"]
+    assert not entrance.lobby.has_room()  # they have only just come
+    entrance.advance(1_000)
+    assert entrance.lobby.has_room()
+    assert [guest.closed for guest in guests] == [False, True, False, False]
+    assert entrance.lobby.has_room()
+    assert entrance.lobby.displaced == 1
+
+
+def test_a_host_makes_room_for_itself_only(entrance: Entrance) -> None:
+    other, first, second = (Guest(entrance.lobby, host) for host in "baa")
+    assert not entrance.lobby.has_room_for("a")
+    assert entrance.lobby.has_room_for("b")
+    entrance.advance(1_000)
+    assert entrance.lobby.has_room_for("a")
+    assert (other.closed, first.closed, second.closed) == (False, True, False)
+
+
+def test_nobody_makes_room_whose_turn_it_is_here(entrance: Entrance) -> None:
+    for _ in range(2):
+        Guest(entrance.lobby, quiet=False)
+    entrance.advance(5_000)
+    assert not entrance.lobby.has_room_for("a")
