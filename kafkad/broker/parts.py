@@ -288,7 +288,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         platform.clock,
         platform.timers,
         alone=platform.links is None,
-        wanted_transaction_version=lambda: settings.config.int("kafkad.transaction.version"),
+        wanted_transaction_version=settings.config.int("kafkad.transaction.version"),
     )
     moves = ReplicaMoves(replicas, durable)
     producer_ids = ProducerIds(link.allocate_producer_ids)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from kafkad.clock import Clock
@@ -35,7 +35,7 @@ class FinalizedFeatures:
         timers: Timers,
         *,
         alone: bool,
-        wanted_transaction_version: Callable[[], int],
+        wanted_transaction_version: int,
     ) -> None:
         """`alone`: there can be no other broker, whose level would have to be known."""
         self.levels: Mapping[str, int] = {}
@@ -45,13 +45,9 @@ class FinalizedFeatures:
         self._timers = timers
         self._alone = alone
         self._wanted_transaction_version = wanted_transaction_version
-        self._common_transaction_version = LAST_TRANSACTION_VERSION if alone else 0
-        self._reading: asyncio.Task[None] | None = None
-
-    @property
-    def transaction_version(self) -> int:
+        self.transaction_version = wanted_transaction_version if alone else 0
         """The cluster's: 0 while one of its brokers does not know transactions of higher versions."""
-        return min(self._wanted_transaction_version(), self._common_transaction_version)
+        self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         await self._read()
@@ -92,7 +88,7 @@ class FinalizedFeatures:
         supported = [
             _transaction_version_of(broker, *one) for broker, one in zip(ids, found, strict=True) if one is not None
         ]
-        self._common_transaction_version = min(supported, default=0)
+        self.transaction_version = min([self._wanted_transaction_version, *supported]) if supported else 0
         return 0 if stat is None else stat.cversion
 
 

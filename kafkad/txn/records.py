@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from kafkad.names import TopicPartition
@@ -22,11 +23,14 @@ _NULL_ARRAY, _NULL_COMPACT_ARRAY = b"\xff\xff\xff\xff", b"\0"
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
 _KEY_START = struct.Struct(">hh")
 _VALUE_START = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
+_TAG_OF_ID, _TAG_OF_VERSION = struct.Struct(">BBq"), struct.Struct(">BBh")
+"""The number of a tag, the size of its value, the value."""
 _PREVIOUS_ID, _NEXT_ID, _CLIENT_VERSION = 0, 1, 2
+_FEW_PARTITIONS, _MOST_KEPT = 32, 512
+"""Partitions of transactions that have no more of them are kept as they are encoded, so many times."""
 
 
 class Forgotten(NamedTuple):
@@ -80,23 +84,30 @@ def _key(name: str) -> bytes:
 
 def _value(said: Transaction, version: int) -> bytes:
     """HOT: three times for each transaction."""
-    out = bytearray(_VALUE_START.pack(version, said.producer_id, said.epoch, said.timeout_ms, said.state))
-    if version:
-        _put_compact_partitions(out, said)
+    state, partitions = said.state, said.partitions
+    start = _VALUE_START.pack(version, said.producer_id, said.epoch, said.timeout_ms, state)
+    if state is State.EMPTY:  # which alone has null
+        packed = _NULL_COMPACT_ARRAY if version else _NULL_ARRAY
     else:
-        _put_partitions(out, said)
-    out += _TIMES.pack(said.updated_ms, said.started_ms)
+        packed = (_kept if len(partitions) <= _FEW_PARTITIONS else _packed)(partitions, version)
+    times = _TIMES.pack(said.updated_ms, said.started_ms)
+    return start + packed + times + _tags(said) if version else start + packed + times
+
+
+def _packed(partitions: frozenset[TopicPartition], version: int) -> bytes:
+    out = bytearray()
     if version:
-        _put_tags(out, said)
+        _put_compact_partitions(out, partitions)
+    else:
+        _put_partitions(out, partitions)
     return bytes(out)
 
 
-def _put_partitions(out: bytearray, said: Transaction) -> None:
-    """Nothing but the state Empty has null."""
-    if said.state is State.EMPTY:
-        out += _NULL_ARRAY
-        return
-    topics = _by_topic(said.partitions)
+_kept = lru_cache(_MOST_KEPT)(_packed)
+
+
+def _put_partitions(out: bytearray, partitions: Iterable[TopicPartition]) -> None:
+    topics = _by_topic(partitions)
     out += _INT32.pack(len(topics))
     for topic, partitions in topics:
         put_string(out, topic)
@@ -104,11 +115,8 @@ def _put_partitions(out: bytearray, said: Transaction) -> None:
         out += struct.pack(f">{len(partitions)}i", *partitions)
 
 
-def _put_compact_partitions(out: bytearray, said: Transaction) -> None:
-    if said.state is State.EMPTY:
-        out += _NULL_COMPACT_ARRAY
-        return
-    topics = _by_topic(said.partitions)
+def _put_compact_partitions(out: bytearray, partitions: Iterable[TopicPartition]) -> None:
+    topics = _by_topic(partitions)
     put_uvarint(out, len(topics) + 1)
     for topic, partitions in topics:
         put_compact_string(out, topic)
@@ -117,20 +125,16 @@ def _put_compact_partitions(out: bytearray, said: Transaction) -> None:
         out.append(0)
 
 
-def _put_tags(out: bytearray, said: Transaction) -> None:
+def _tags(said: Transaction) -> bytes:
     """Those that are not at their defaults."""
     tags = []
     if said.previous_producer_id != NONE:
-        tags.append((_PREVIOUS_ID, _INT64.pack(said.previous_producer_id)))
+        tags.append(_TAG_OF_ID.pack(_PREVIOUS_ID, 8, said.previous_producer_id))
     if said.next_producer_id != NONE:
-        tags.append((_NEXT_ID, _INT64.pack(said.next_producer_id)))
+        tags.append(_TAG_OF_ID.pack(_NEXT_ID, 8, said.next_producer_id))
     if said.version:
-        tags.append((_CLIENT_VERSION, _INT16.pack(said.version)))
-    out.append(len(tags))
-    for tag, value in tags:
-        out.append(tag)
-        out.append(len(value))
-        out += value
+        tags.append(_TAG_OF_VERSION.pack(_CLIENT_VERSION, 2, said.version))
+    return bytes((len(tags),)) + b"".join(tags)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:

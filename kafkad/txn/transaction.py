@@ -207,13 +207,19 @@ class AddPartitions(NamedTuple):
         open_already = known.state is State.ONGOING
         if open_already and known.partitions.issuperset(self.partitions):
             return OK
-        record = known._replace(
-            state=State.ONGOING,
-            partitions=known.partitions.union(self.partitions) if open_already else frozenset(self.partitions),
-            updated_ms=now,
-            started_ms=known.started_ms if open_already else now,
-            previous_producer_id=known.producer_id,
-            version=self.version,
+        record = Transaction(
+            known.id,
+            known.producer_id,
+            known.epoch,
+            known.timeout_ms,
+            State.ONGOING,
+            known.partitions.union(self.partitions) if open_already else frozenset(self.partitions),
+            now,
+            known.started_ms if open_already else now,
+            known.producer_id,
+            known.next_producer_id,
+            self.version,
+            known.last_epoch,
         )
         return Write(record, OK)
 
@@ -245,8 +251,7 @@ class End(NamedTuple):
         if known.state in PREPARED:
             return NOT_NOW
         if known.state is State.ONGOING:
-            record = _prepared(known, self.commit, moment.now_ms)._replace(version=0)
-            return Write(record, OK, _cause(self.commit))
+            return Write(_prepared(known, self.commit, moment.now_ms, 0), OK, _cause(self.commit))
         return OK if known.state in COMPLETE and known.commits == self.commit else _WRONG_STATE
 
 
@@ -279,7 +284,7 @@ class EndAndBump(NamedTuple):
             if self.commit:
                 return _WRONG_STATE
             known = known._replace(partitions=NO_PARTITIONS, started_ms=moment.now_ms)
-        return _bumped(_prepared(known, self.commit, moment.now_ms), moment, _cause(self.commit))
+        return _bumped(known, self.commit, moment, _cause(self.commit))
 
     def _is_repeated(self, known: Transaction) -> bool:
         if known.state not in COMPLETE and known.state not in PREPARED:
@@ -306,14 +311,19 @@ def left_ms(known: Transaction, now_ms: int) -> int:
 def completed(prepared: Transaction, prepared_ms: int) -> Transaction:
     """The end of a transaction all of whose markers are written; `prepared_ms` is when it was seen to be prepared."""
     overflowed = prepared.next_producer_id != NONE
-    return prepared._replace(
-        producer_id=prepared.next_producer_id if overflowed else prepared.producer_id,
-        epoch=0 if overflowed else prepared.epoch,
-        state=State.COMPLETE_COMMIT if prepared.commits else State.COMPLETE_ABORT,
-        partitions=NO_PARTITIONS,
-        updated_ms=prepared_ms,
-        previous_producer_id=prepared.producer_id,
-        next_producer_id=NONE,
+    return Transaction(
+        prepared.id,
+        prepared.next_producer_id if overflowed else prepared.producer_id,
+        0 if overflowed else prepared.epoch,
+        prepared.timeout_ms,
+        State.COMPLETE_COMMIT if prepared.commits else State.COMPLETE_ABORT,
+        NO_PARTITIONS,
+        prepared_ms,
+        prepared.started_ms,
+        prepared.producer_id,
+        NONE,
+        prepared.version,
+        prepared.last_epoch,
     )
 
 
@@ -334,36 +344,45 @@ def _cause(commit: bool) -> Cause:
     return Cause.COMMITTED if commit else Cause.ABORTED
 
 
-def _prepared(known: Transaction, commit: bool, now_ms: int) -> Transaction:
-    return known._replace(
-        state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
-        updated_ms=now_ms,
-        previous_producer_id=known.producer_id,
+def _prepared(
+    known: Transaction, commit: bool, now_ms: int, version: int, epoch: int | None = None, next_producer_id: int = NONE
+) -> Transaction:
+    """The decision to end it; with an `epoch`, its markers carry that."""
+    return Transaction(
+        known.id,
+        known.producer_id,
+        known.epoch if epoch is None else epoch,
+        known.timeout_ms,
+        State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+        known.partitions,
+        now_ms,
+        known.started_ms,
+        known.producer_id,
+        next_producer_id,
+        version,
+        known.last_epoch if epoch is None else known.epoch,
     )
 
 
-def _bumped(prepared: Transaction, moment: Moment, cause: Cause) -> Decision:
+def _bumped(known: Transaction, commit: bool, moment: Moment, cause: Cause) -> Decision:
     """Its markers carry the next epoch. Where there is none for clients, a new producer id takes over afterwards."""
-    if prepared.epoch == LAST_EPOCH:
+    if known.epoch == LAST_EPOCH:
         return _FENCED
     new_id = NONE
-    if prepared.epoch == LAST_CLIENT_EPOCH:
+    if known.epoch == LAST_CLIENT_EPOCH:
         if moment.new_id is None:
             return NEEDS_ID
         new_id = moment.new_id
-    epoch = prepared.epoch + 1
-    record = prepared._replace(epoch=epoch, last_epoch=prepared.epoch, next_producer_id=new_id, version=BUMPS_EPOCH)
-    answer = (
-        Answer(ErrorCode.NONE, prepared.producer_id, epoch) if new_id == NONE else Answer(ErrorCode.NONE, new_id, 0)
-    )
+    epoch = known.epoch + 1
+    record = _prepared(known, commit, moment.now_ms, BUMPS_EPOCH, epoch, new_id)
+    answer = Answer(ErrorCode.NONE, known.producer_id, epoch) if new_id == NONE else Answer(ErrorCode.NONE, new_id, 0)
     return Write(record, answer, cause)
 
 
 def _fence(known: Transaction, moment: Moment, answer: Answer, cause: Cause) -> Decision:
     """Abort what is open, with an epoch that its producer does not have."""
-    prepared = _prepared(known, False, moment.now_ms)
     if moment.level >= BUMPS_EPOCH and known.epoch < LAST_EPOCH:
-        bumped = _bumped(prepared, moment, cause)
+        bumped = _bumped(known, False, moment, cause)
         return bumped._replace(answer=answer) if isinstance(bumped, Write) else bumped
     epoch = min(known.epoch + 1, LAST_EPOCH)
-    return Write(prepared._replace(epoch=epoch, last_epoch=known.epoch, version=0), answer, cause)
+    return Write(_prepared(known, False, moment.now_ms, 0, epoch), answer, cause)
