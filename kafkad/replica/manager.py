@@ -114,8 +114,11 @@ class ReplicaManager:
         return partition
 
     def leader(self, topic: str, index: int, current_leader_epoch: int = -1) -> Partition:
-        partition = self.get(topic, index)
-        partition.check_leader(current_leader_epoch)
+        """HOT."""
+        partition = self.find(topic, index)
+        if partition is None or not partition.is_leader or partition.failure is not None or current_leader_epoch >= 0:
+            partition = self.get(topic, index)
+            partition.check_leader(current_leader_epoch)
         return partition
 
     def high_watermarks(self) -> dict[TopicPartition, int]:

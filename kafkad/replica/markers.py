@@ -41,23 +41,33 @@ EndInShard = Callable[[int, Marker, OnEnd], None]
 """Ends a transaction in one partition of a coordinator's topic."""
 
 
-def append_marker(partition: Partition, marker: Marker, now_ms: int) -> None:
-    """To a partition that is led here; KafkaError for a marker that is late."""
-    if not partition.commits_at_once:
-        partition.check_acks_all()
-    log = partition.log
-    log.producers.check_marker(marker.producer_id, marker.producer_epoch, marker.version)
-    batch = build_marker(
-        ControlRecord(marker.commit, marker.coordinator_epoch),
-        producer_id=marker.producer_id,
-        producer_epoch=marker.producer_epoch,
-        timestamp=now_ms,
-    )
-    with memoryview(batch) as view:
-        header = stamp(view, 0, len(batch), BATCH_HEADER.unpack_from(batch), log.config, now_ms)
-        partition.append(view, 0, len(batch), header, Origin.COORDINATOR)
-    log.producers.committed_until(partition.high_watermark)
-    log.producers.ended(marker.producer_id, marker.producer_epoch, marker.version)
+class MarkerBatch:
+    """A marker as it is written, once for all of its partitions."""
+
+    __slots__ = ("_data", "_marker", "_now_ms", "_size")
+
+    def __init__(self, marker: Marker, now_ms: int) -> None:
+        self._marker = marker
+        self._now_ms = now_ms
+        batch = build_marker(
+            ControlRecord(marker.commit, marker.coordinator_epoch),
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            timestamp=now_ms,
+        )
+        self._data = memoryview(batch)
+        self._size = len(batch)
+
+    def append(self, partition: Partition) -> None:
+        """To a partition that is led here; KafkaError for a marker that is late."""
+        if not partition.commits_at_once:
+            partition.check_acks_all()
+        log, marker, data = partition.log, self._marker, self._data
+        log.producers.check_marker(marker.producer_id, marker.producer_epoch, marker.version)
+        header = stamp(data, 0, self._size, BATCH_HEADER.unpack_from(data), log.config, self._now_ms)
+        partition.append(data, 0, self._size, header, Origin.COORDINATOR)
+        log.producers.committed_until(partition.high_watermark)
+        log.producers.ended(marker.producer_id, marker.producer_epoch, marker.version)
 
 
 class Markers:
@@ -71,30 +81,32 @@ class Markers:
     def append(self, markers: Sequence[Marker], done: Callable[[Codes], None]) -> None:
         """HOT. Append all; `done` is called once, when each is committed or refused: before this returns, if nothing
         has to be waited for."""
-        ending = _Ending([[ErrorCode.NONE] * len(marker.partitions) for marker in markers], done)
-        for number, marker in enumerate(markers):
-            for place, tp in enumerate(marker.partitions):
-                self._end(tp, marker, partial(ending.settle, number, place))
-        ending.begun()
+        codes = [[ErrorCode.NONE] * len(marker.partitions) for marker in markers]
+        ending = _Ending(codes, done)
+        for marker, of_marker in zip(markers, codes, strict=True):
+            if marker.producer_id < 0 or marker.producer_epoch < 0:
+                of_marker[:] = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(of_marker)
+            else:
+                self._append_to_all(marker, of_marker, ending)
+        ending.settled()
 
-    def _end(self, tp: TopicPartition, marker: Marker, on_end: OnEnd) -> None:
-        if marker.producer_id < 0 or marker.producer_epoch < 0:
-            on_end(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker without producer id or epoch"))
-            return
-        topic, index = tp
-        try:
-            partition = self._replicas.leader(topic, index)
-            in_shard = self._in_shards.get(topic)
-            if in_shard is not None:
-                in_shard(index, marker, on_end)
-                return
-            append_marker(partition, marker, self._clock.now_ms())
-        except KafkaError as error:
-            if isinstance(error, StorageError):
-                self._replicas.directory_failed(error)
-            on_end(error)
-            return
-        partition.when_committed(partition.log.end_offset, on_end)
+    def _append_to_all(self, marker: Marker, codes: list[ErrorCode], ending: _Ending) -> None:
+        batch = MarkerBatch(marker, self._clock.now_ms())
+        for place, (topic, index) in enumerate(marker.partitions):
+            try:
+                partition = self._replicas.leader(topic, index)
+                in_shard = self._in_shards.get(topic)
+                if in_shard is not None:
+                    in_shard(index, marker, ending.waits_for(codes, place))
+                    continue
+                batch.append(partition)
+            except KafkaError as error:
+                if isinstance(error, StorageError):
+                    self._replicas.directory_failed(error)
+                codes[place] = error.code
+                continue
+            if not partition.commits_at_once:
+                partition.when_committed(partition.log.end_offset, ending.waits_for(codes, place))
 
 
 class _Ending:
@@ -105,15 +117,20 @@ class _Ending:
     def __init__(self, codes: Codes, done: Callable[[Codes], None]) -> None:
         self._codes = codes
         self._done = done
-        self._waiting = sum(map(len, codes)) + 1
+        self._waiting = 1
 
-    def settle(self, number: int, place: int, error: KafkaError | None) -> None:
+    def waits_for(self, codes: list[ErrorCode], place: int) -> OnEnd:
+        """To be called when it is known how this partition's marker has fared."""
+        self._waiting += 1
+        return partial(self._settle, codes, place)
+
+    def _settle(self, codes: list[ErrorCode], place: int, error: KafkaError | None) -> None:
         if error is not None:
-            self._codes[number][place] = error.code
-        self.begun()
+            codes[place] = error.code
+        self.settled()
 
-    def begun(self) -> None:
-        """All have been asked for."""
+    def settled(self) -> None:
+        """One more that is not waited for, the last of them when all markers have been asked for."""
         self._waiting -= 1
         if not self._waiting:
             self._done(self._codes)

@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.producers import Origin
-from kafkad.replica.markers import Marker, append_marker
+from kafkad.replica.markers import Marker, MarkerBatch
 from kafkad.replica.partition import Partition
 from kafkad.shard.batch import NO_PRODUCER, Repeating, TransactionalProducer, build
 from kafkad.wire.records import LENGTH, PREFIX_SIZE
@@ -118,7 +118,7 @@ class Shard(Generic[M]):
             if not self._serving:
                 raise self.partition.not_leading()
             self.partition.check_leader(-1)
-            append_marker(self.partition, marker, self._parts.clock.now_ms())
+            MarkerBatch(marker, self._parts.clock.now_ms()).append(self.partition)
         except KafkaError as error:
             if isinstance(error, StorageError):
                 self._parts.disk_failed(error)

@@ -118,41 +118,37 @@ class MarkerQueues:
         self._destinations.clear()
 
     def _route(self, ending: Ending, partitions: Iterable[TopicPartition], tries: int) -> None:
+        """HOT."""
         if ending.over:
             return
         here, leaderless = [], []
+        metadata, broker_id = self._metadata, self._broker_id
         for tp in partitions:
-            if not self._is_there(tp):
-                ending.waiting.discard(tp)
-                continue
-            leader = self._leader(tp)
-            if leader is None:
-                leaderless.append(tp)
-            elif leader.id == self._broker_id:
+            topic = metadata.topics.get(tp.topic)
+            state = topic.partitions.get(tp.partition) if topic is not None else None
+            if state is None and metadata.is_here.is_set():
+                ending.waiting.discard(tp)  # deleted; before the controller has told anything, nothing is known of it
+            elif state is not None and state.leader == broker_id:
                 here.append(tp)
             else:
-                self._destination(leader).put(ending, tp, tries)
+                leader = metadata.brokers.get(state.leader) if state is not None else None
+                if leader is None:
+                    leaderless.append(tp)
+                else:
+                    self._destination(leader).put(ending, tp, tries)
         if leaderless:
             self.without_leader += len(leaderless)
             self._later(partial(self._route_leaderless, ending, leaderless, tries + 1), tries)
         if here:
-            self._append([ending.marker._replace(partitions=here)], partial(self._appended, ending, here, tries))
+            pid, epoch, commit, coordinator_epoch, version, _ = ending.marker
+            marker = Marker(pid, epoch, commit, coordinator_epoch, version, here)
+            self._append((marker,), partial(self._appended, ending, here, tries))
         else:
             _end_if_done(ending)
 
     def _route_leaderless(self, ending: Ending, partitions: list[TopicPartition], tries: int) -> None:
         self.without_leader -= len(partitions)
         self._route(ending, partitions, tries)
-
-    def _is_there(self, tp: TopicPartition) -> bool:
-        """A partition that was deleted needs no marker; but nothing is known of any before the controller has told."""
-        topic = self._metadata.topics.get(tp.topic)
-        return not self._metadata.is_here.is_set() or (topic is not None and tp.partition in topic.partitions)
-
-    def _leader(self, tp: TopicPartition) -> BrokerInfo | None:
-        topic = self._metadata.topics.get(tp.topic)
-        state = topic.partitions.get(tp.partition) if topic is not None else None
-        return None if state is None else self._metadata.brokers.get(state.leader)
 
     def _destination(self, broker: BrokerInfo) -> _Destination:
         known = self._destinations.get(broker.id)

@@ -109,19 +109,19 @@ _kept = lru_cache(_MOST_KEPT)(_packed)
 def _put_partitions(out: bytearray, partitions: Iterable[TopicPartition]) -> None:
     topics = _by_topic(partitions)
     out += _INT32.pack(len(topics))
-    for topic, partitions in topics:
+    for topic, indexes in topics:
         put_string(out, topic)
-        out += _INT32.pack(len(partitions))
-        out += struct.pack(f">{len(partitions)}i", *partitions)
+        out += _INT32.pack(len(indexes))
+        out += struct.pack(f">{len(indexes)}i", *indexes)
 
 
 def _put_compact_partitions(out: bytearray, partitions: Iterable[TopicPartition]) -> None:
     topics = _by_topic(partitions)
     put_uvarint(out, len(topics) + 1)
-    for topic, partitions in topics:
+    for topic, indexes in topics:
         put_compact_string(out, topic)
-        put_uvarint(out, len(partitions) + 1)
-        out += struct.pack(f">{len(partitions)}i", *partitions)
+        put_uvarint(out, len(indexes) + 1)
+        out += struct.pack(f">{len(indexes)}i", *indexes)
         out.append(0)
 
 

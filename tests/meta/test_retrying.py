@@ -104,9 +104,7 @@ async def test_settings_of_topics_to_hold_are_waited_for(place: Place) -> None:
 
 @at_a_place
 async def test_features(place: Place) -> None:
-    features = FinalizedFeatures(
-        place.store, place.clock, place.timers, alone=True, wanted_transaction_version=2
-    )
+    features = FinalizedFeatures(place.store, place.clock, place.timers, alone=True, wanted_transaction_version=2)
     await features.start()
     before = features.epoch
     place.unsteady.lost = True

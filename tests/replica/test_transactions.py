@@ -15,7 +15,7 @@ from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
-from kafkad.replica.markers import Marker, append_marker
+from kafkad.replica.markers import Marker, MarkerBatch
 from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.replica.waits import Waits
 from kafkad.timers import Timers
@@ -48,7 +48,7 @@ class Held:
         self.partition.append(memoryview(batch), 0, len(batch), BATCH_HEADER.unpack_from(batch))
 
     def end(self, pid: int, *, commit: bool = True) -> None:
-        append_marker(self.partition, Marker(pid, 0, commit, 0, 0, [TP]), self.clock.now_ms())
+        MarkerBatch(Marker(pid, 0, commit, 0, 0, [TP]), self.clock.now_ms()).append(self.partition)
 
     @property
     def stable(self) -> int:
