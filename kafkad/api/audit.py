@@ -18,6 +18,8 @@ from kafkad.api.quota_entities import parts_named
 from kafkad.config.config import find_setting
 from kafkad.controller.configs import Alteration
 from kafkad.errors import ErrorCode
+from kafkad.security.authorizer import Operation, PatternType, PermissionType
+from kafkad.security.authorizer import ResourceType as Secured
 from kafkad.turns import Turns
 
 log = logging.getLogger("kafkad.audit")
@@ -237,11 +239,35 @@ def _quotas_altered(message: Any, response: Any) -> Lines:
             yield f"quotas of {whose} changed: {_some(changes)}"
 
 
+def _acls_created(message: Any, response: Any) -> Lines:
+    for asked, result in zip(message.creations, response.results, strict=True):
+        if not result.error_code:
+            yield f"ACL created: {_acl(asked, asked.resource_pattern_type)}"
+
+
+def _acls_deleted(message: Any, response: Any) -> Lines:
+    for result in response.filter_results:
+        for acl in result.matching_acls:
+            if not acl.error_code:
+                yield f"ACL deleted: {_acl(acl, acl.pattern_type)}"
+
+
+def _acl(acl: Any, pattern_type: int) -> str:
+    prefixed = "*" if pattern_type == PatternType.PREFIXED else ""
+    return (
+        f"{PermissionType(acl.permission_type).name.lower()} {_shown(acl.principal)} from {_shown(acl.host)} "
+        f"{Operation(acl.operation).name.lower()} on {Secured(acl.resource_type).name.lower()} "
+        f"{_shown(acl.resource_name)}{prefixed}"
+    )
+
+
 CHANGES: Mapping[int, Change] = {
     8: _offsets_set,
     13: _members_removed,
     19: _topics_created,
     20: _topics_deleted,
+    30: _acls_created,
+    31: _acls_deleted,
     21: _records_deleted,
     33: _settings_replaced,
     34: _replicas_moved,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkad.api.routes import API_NAMES
 from kafkad.clock import Clock
 from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.wire.frames import RequestHeader
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from kafkad.api.peer import Peer
     from kafkad.api.routes import Route
     from kafkad.api.verifier import Verifier
+    from kafkad.cluster.acls import Acls
     from kafkad.cluster.configs import DynamicConfigs
     from kafkad.cluster.features import FinalizedFeatures
     from kafkad.cluster.producer_ids import ProducerIds
@@ -52,6 +54,8 @@ class Context:
     """This broker's own, for requests that only the active one answers; `controller_link` asks the active one."""
     controller_link: ControllerLink
     configs: DynamicConfigs
+    acls: Acls | None
+    """None without an authorizer: everybody may do everything."""
     alterer: ConfigAlterer
     entity_alterer: EntityAlterer
     features: FinalizedFeatures
@@ -100,5 +104,9 @@ class Request:
         return peer
 
     def allowed(self, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """True if the peer may do this to the resource of that name."""
-        return self.peer.allows(operation, resource, name)
+        """True if the peer may do this to the resource of that name, which it has asked for: a refusal is logged."""
+        return self.peer.identity.may(operation, resource, name, API_NAMES[self.header.api_key])
+
+    def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """The same without a log line: where a refusal only leaves something out, or another right will do."""
+        return self.peer.identity.allows(operation, resource, name)

@@ -92,6 +92,7 @@ class Session:
         "moved",
         "replica_id",
         "restless",
+        "unsure",
         "used_ms",
         "wait",
     )
@@ -106,6 +107,8 @@ class Session:
         self.busy = False
         """A fetch is looking at its partitions, or waits for them."""
         self.closed = False
+        self.unsure = False
+        """True if rights have changed since its partitions were looked at."""
         self.restless = False
         """True if a partition has moved since the last look began, when no fetch was waiting."""
         self.epoch = 1
@@ -178,6 +181,11 @@ class FetchSessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def rights_changed(self) -> None:
+        """Partitions that nothing has happened to are looked at again all the same: they may be refused by now."""
+        for session in self._sessions.values():
+            session.unsure = True
 
     def partitions(self) -> int:
         return sum(len(session.followed) for session in self._sessions.values())

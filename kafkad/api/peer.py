@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kafkad.api.prepared import NOTHING_PREPARED, Grounds, PreparedAnswers
-from kafkad.security.authorizer import ANONYMOUS, Authorizer, Operation, Principal, ResourceType
+from kafkad.security.authorizer import ANONYMOUS, Authorizer, Identity, Principal
 
 
 class Peer:
@@ -17,6 +17,7 @@ class Peer:
         "authenticated",
         "authorizer",
         "host",
+        "identity",
         "listener",
         "on_close",
         "prepared",
@@ -31,6 +32,8 @@ class Peer:
         self.host = host
         self.authorizer = authorizer
         self.principal: Principal = ANONYMOUS
+        self.identity: Identity = authorizer.identity(ANONYMOUS, host)
+        """What this principal may do from its address; shared with its other connections."""
         self.authenticated = not must_authenticate
         """Until then it is only told which APIs there are, and may log in."""
         self.software: tuple[str, str] | None = None
@@ -44,11 +47,9 @@ class Peer:
     def identify(self, principal: Principal) -> None:
         """It has shown who it is: by its certificate, or by a login. What was prepared for somebody else is dropped."""
         self.principal = principal
+        self.identity = self.authorizer.identity(principal, self.host)
         self.authenticated = True
         self.forget()
-
-    def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
-        return self.authorizer.allows(self.principal, self.host, operation, resource, name)
 
     def prepare(self, key: int, answers: PreparedAnswers, topic: str) -> None:
         """`answers` has another one, which depends on what has just been seen of the topic and of this peer's rights;

@@ -103,6 +103,9 @@ ROUTES: tuple[Route, ...] = (
     Route(26, "EndTxn", 0, 5, (_IN_TRANSACTION,), "kafkad.api.end_txn:handle"),
     Route(27, "WriteTxnMarkers", 0, 2, _ENDING_TRANSACTIONS, "kafkad.api.write_txn_markers:handle"),
     Route(28, "TxnOffsetCommit", 0, 5, _COMMITTING_IN_TRANSACTION, "kafkad.api.txn_offset_commit:handle"),
+    Route(29, "DescribeAcls", 0, 3, _DESCRIBING_CLUSTER, "kafkad.api.describe_acls:handle"),
+    Route(30, "CreateAcls", 0, 3, _ALTERING_CLUSTER, "kafkad.api.create_acls:handle"),
+    Route(31, "DeleteAcls", 0, 3, _ALTERING_CLUSTER, "kafkad.api.delete_acls:handle"),
     Route(32, "DescribeConfigs", 0, 4, _DESCRIBING_CONFIGS, "kafkad.api.describe_configs:handle", _MANY),
     Route(33, "AlterConfigs", 0, 2, _ALTERING_CONFIGS, "kafkad.api.alter_configs:handle"),
     Route(34, "AlterReplicaLogDirs", 0, 2, _ALTERING_CLUSTER, "kafkad.api.alter_replica_log_dirs:handle"),
@@ -142,4 +145,5 @@ BETWEEN_BROKERS: tuple[Route, ...] = (
 )
 """Served beside the others by a broker that can have others beside it."""
 
+API_NAMES: dict[int, str] = {route.key: route.name for route in (*ROUTES, *BETWEEN_BROKERS)}
 BY_KEY: dict[int, Route] = {route.key: route for route in ROUTES}

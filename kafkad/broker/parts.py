@@ -63,6 +63,7 @@ from kafkad.replica.isr import LagLimits
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import ReplicaParts
 from kafkad.replica.waits import Waits
+from kafkad.security.authorizer import ALLOW_ALL
 from kafkad.timers import Timers
 from kafkad.turns import Jobs
 from kafkad.upkeep.moves import ReplicaMoves
@@ -70,6 +71,7 @@ from kafkad.upkeep.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from kafkad.broker.replication import Replication
+    from kafkad.broker.rights import Rights
     from kafkad.net.client import Link
 
 LinkFactory = Callable[[BrokerInfo], "Link"]
@@ -111,6 +113,8 @@ class Loaded:
     was_here: bool
     settings: Settings
     configs: DynamicConfigs
+    rights: Rights | None
+    """None without an authorizer."""
 
 
 async def load(platform: Platform, settings: Settings, on_progress: Callable[[LoadingProgress], None]) -> Loaded:
@@ -125,7 +129,12 @@ async def load(platform: Platform, settings: Settings, on_progress: Callable[[Lo
         await encrypt_anew(store, broker, settings.static)
     configs = DynamicConfigs(store, broker, platform.clock, platform.timers)
     await configs.start()
+    rights = None
     try:
+        if settings.config.str("authorizer.class.name"):
+            from kafkad.broker.rights import load_rights
+
+            rights = await load_rights(settings.config, store, platform.clock, platform.timers)
         settings.follow(configs.topic)
         settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)
         platform.server.limits = settings.limits()
@@ -138,9 +147,16 @@ async def load(platform: Platform, settings: Settings, on_progress: Callable[[Lo
             await take_over(store, broker, logs, settings.config)
     except BaseException:
         await configs.stop()
+        if rights is not None:
+            await rights.acls.stop()
         raise
     return Loaded(
-        cluster_id=cluster, broker_id=broker, was_here=broker == known_broker, settings=settings, configs=configs
+        cluster_id=cluster,
+        broker_id=broker,
+        was_here=broker == known_broker,
+        settings=settings,
+        configs=configs,
+        rights=rights,
     )
 
 
@@ -232,6 +248,8 @@ class Parts:
         await self.membership.stop()
         await self.features.stop()
         await self.loaded.configs.stop()
+        if self.loaded.rights is not None:
+            await self.loaded.rights.acls.stop()
         await self.controller.stop()
         self.controller_link.close()
         loop, threads = asyncio.get_running_loop(), self.platform.threads
@@ -322,6 +340,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         controller=controller,
         controller_link=link,
         configs=loaded.configs,
+        acls=None if loaded.rights is None else loaded.rights.acls,
         alterer=ConfigAlterer(
             platform.store,
             loaded.broker_id,
@@ -346,6 +365,13 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
     produce = ProduceApi(replicas, platform.clock, platform.timers, slow_path, probes[PRODUCE], jobs, verifier)
     produce.verifies = settings.config.bool("transaction.partition.verification.enable")
     fetch = _fetch(platform, settings, replicas, probes[FETCH], jobs)
+    rights = loaded.rights
+    authorizer = ALLOW_ALL if rights is None else rights.authorizer
+    dispatcher = Dispatcher(context, produce, fetch, probes, jobs, authorizer)
+    followers: list[Follower] = [loaded.configs, features, controller]
+    if rights is not None:
+        rights.acls.on_change += [dispatcher.permissions_changed, fetch.sessions.rights_changed]
+        followers.insert(0, rights.acls)
     parts = Parts(
         platform=platform,
         loaded=loaded,
@@ -353,7 +379,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         controller=controller,
         controller_link=link,
         replication=_replication(platform, settings, replicas, link),
-        membership=_membership(platform, loaded, replicas, [loaded.configs, features, controller]),
+        membership=_membership(platform, loaded, replicas, followers),
         features=features,
         durable=durable,
         moves=moves,
@@ -364,7 +390,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         fetch=fetch,
         probes=probes,
         context=context,
-        dispatcher=Dispatcher(context, produce, fetch, probes, jobs),
+        dispatcher=dispatcher,
         upkeep=Upkeep(platform.logs, replicas, durable, config, threads, platform.timers),
         cleaner=Cleaner(replicas, config, threads, platform.timers),
     )

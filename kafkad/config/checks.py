@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkad.config.listeners import WILDCARDS
 from kafkad.config.passwords import problem as problem_of_encoder
 from kafkad.config.protocol import OLDEST
-from kafkad.config.setting import SECURITY
+from kafkad.config.setting import AUTHORIZERS, SECURITY
 from kafkad.config.several import contradictions_of_several
 
 if TYPE_CHECKING:
@@ -19,8 +19,15 @@ _LEAST_DEDUPE_BUFFER = 1 << 20
 
 def contradictions(config: Config) -> list[str]:
     """Every rule that a configuration breaks, one sentence each."""
-    rules = [*_listeners(config), *_numbers(config), *_http(config), *_zookeeper(config), *_passwords(config)]
-    return rules or contradictions_of_several(config)
+    problems = [
+        *_listeners(config),
+        *_numbers(config),
+        *_http(config),
+        *_zookeeper(config),
+        *_passwords(config),
+        *_rights(config),
+    ]
+    return problems or contradictions_of_several(config)
 
 
 def _listeners(config: Config) -> list[str]:
@@ -47,6 +54,21 @@ def _listeners(config: Config) -> list[str]:
     if unknown:
         problems.append(f"advertised.listeners has {', '.join(unknown)}, which listeners does not have")
     return problems + _inter_broker(config, {endpoint.listener for endpoint in advertised})
+
+
+def _rights(config: Config) -> list[str]:
+    users = config.super_users
+    problems = [
+        f"super.users: {name!r} is no principal; expected TYPE:NAME, such as User:admin, and ; between several"
+        for name in users
+        if not all(name.partition(":")[::2])
+    ]
+    if users and not config.str("authorizer.class.name"):
+        problems.append(
+            "super.users means nothing without an authorizer: everybody may do everything; set authorizer.class.name="
+            f"{AUTHORIZERS[0]}, or leave super.users out"
+        )
+    return problems
 
 
 def _inter_broker(config: Config, advertised: set[str]) -> list[str]:

@@ -188,6 +188,11 @@ class Config:
         return protocol if protocol in names or not names else names[0]
 
     @property
+    def super_users(self) -> tuple[_Str, ...]:
+        """Principals. Names have commas in them, so semicolons stand between."""
+        return tuple(name.strip() for name in self.str("super.users").split(";") if name.strip())
+
+    @property
     def control_plane_listener(self) -> _Str | None:
         """The listener only for requests to and from the controller; None where inter_broker_listener has them too."""
         explicit = self.value("control.plane.listener.name")

@@ -110,6 +110,15 @@ def one_of_any_case(*allowed: str) -> Validator:
     )
 
 
+def authorizer_class(value: str) -> str | None:
+    if value in ("", *AUTHORIZERS):
+        return None
+    return (
+        f"kafkad runs no Java: it decides by ACLs itself, as {AUTHORIZERS[0]} does; give that name, or leave it out so "
+        "that everybody may do everything"
+    )
+
+
 def some_of(*allowed: str) -> Validator:
     """For lists. The complaint is about the first member that is not allowed (see `values.complaint`)."""
     return lambda value: None if set(value) <= set(allowed) else f"String must be one of: {', '.join(allowed)}"
@@ -162,6 +171,11 @@ SECURITY = (
     "kafkad does not have TLS, SASL and authorization yet; let listeners be on a private address, or put a proxy in "
     "front of them"
 )
+AUTHORIZERS = (
+    "kafka.security.authorizer.AclAuthorizer",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+)
+"""Kafka's, which decide by the same rules. Here they are one."""
 TOKENS = "kafkad has no delegation tokens; leave it out"
 JAVA = "it names a Java class, and kafkad runs no Java; leave it out"
 KRAFT = (

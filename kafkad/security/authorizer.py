@@ -14,6 +14,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 class Operation(IntEnum):
     """Operations by their number in requests, which is also their bit in authorized operations (KIP-430)."""
 
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -24,6 +25,8 @@ class Operation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
 
 
 class ResourceType(IntEnum):
@@ -31,6 +34,20 @@ class ResourceType(IntEnum):
     GROUP = 3
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PermissionType(IntEnum):
+    DENY = 2
+    ALLOW = 3
+
+
+class PatternType(IntEnum):
+    """Of a resource's name in an ACL."""
+
+    LITERAL = 3
+    PREFIXED = 4
 
 
 REFUSALS: Final = {
@@ -40,6 +57,10 @@ REFUSALS: Final = {
     ResourceType.TRANSACTIONAL_ID: (
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         "Transactional Id authorization failed.",
+    ),
+    ResourceType.DELEGATION_TOKEN: (
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+        "Delegation Token authorization failed.",
     ),
 }
 """The error for a resource that is refused, in the words of Kafka's clients."""
@@ -56,17 +77,49 @@ class Principal(NamedTuple):
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 
 
+class Identity(Protocol):
+    """A principal at an address, and what it may do. All connections of the two share one."""
+
+    restricted: bool
+    """False where there is no authorizer: everything is allowed, and nothing need be asked."""
+
+    def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """Without a word in the audit log: where a refusal only leaves something out, or another right will do."""
+
+    def may(self, operation: Operation, resource: ResourceType, name: str, request: str) -> bool:
+        """The same for what was asked for: the audit log has the answer, and the name of the request."""
+
+    def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
+        """True if there is any resource of the type that it is allowed on."""
+
+
 class Authorizer(Protocol):
-    def allows(
-        self, principal: Principal, host: str, operation: Operation, resource: ResourceType, name: str
-    ) -> bool: ...
+    def identity(self, principal: Principal, host: str) -> Identity: ...
+
+
+class Anybody:
+    """Who may do everything."""
+
+    restricted = False
+
+    def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
+        return True
+
+    def may(self, operation: Operation, resource: ResourceType, name: str, request: str) -> bool:
+        return True
+
+    def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
+        return True
 
 
 class AllowAll:
     """No authorizer: everybody may do everything."""
 
-    def allows(self, principal: Principal, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
-        return True
+    def __init__(self) -> None:
+        self._anybody = Anybody()
+
+    def identity(self, principal: Principal, host: str) -> Identity:
+        return self._anybody
 
 
 ALLOW_ALL: Final = AllowAll()

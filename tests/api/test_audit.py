@@ -70,6 +70,7 @@ CHANGES_NOTHING = frozenset(
         "Produce",
         "Fetch",
         "ListOffsets",
+        "DescribeAcls",
         "Metadata",
         "OffsetFetch",
         "FindCoordinator",

@@ -56,6 +56,9 @@ DOCUMENTED = """
     AlterReplicaLogDirs: Alter Cluster
     DescribeLogDirs: Describe Cluster
     CreatePartitions: Alter Topic
+    DescribeAcls: Describe Cluster
+    CreateAcls: Alter Cluster
+    DeleteAcls: Alter Cluster
     DeleteGroups: Delete Group
     ElectLeaders: Alter Cluster
     IncrementalAlterConfigs: AlterConfigs Cluster, AlterConfigs Topic
@@ -126,9 +129,26 @@ class Refusing:
         self.allowed: set[tuple[Operation, ResourceType, str]] = set()
         self.asked: list[tuple[Principal, str, Operation, ResourceType, str]] = []
 
-    def allows(self, principal: Principal, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
-        self.asked.append((principal, host, operation, resource, name))
-        return (operation, resource, name) in self.allowed
+    def identity(self, principal: Principal, host: str) -> Refused:
+        return Refused(self, principal, host)
+
+
+class Refused:
+    restricted = True
+
+    def __init__(self, by: Refusing, principal: Principal, host: str) -> None:
+        self.by = by
+        self.who = principal, host
+
+    def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
+        self.by.asked.append((*self.who, operation, resource, name))
+        return (operation, resource, name) in self.by.allowed
+
+    def may(self, operation: Operation, resource: ResourceType, name: str, request: str) -> bool:
+        return self.allows(operation, resource, name)
+
+    def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
+        return any(each[:2] == (operation, resource) for each in self.by.allowed)
 
 
 @pytest.fixture

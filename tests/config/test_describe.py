@@ -119,7 +119,7 @@ def test_what_cannot_be_set_says_so_and_what_to_do_instead() -> None:
     for name, remedy in (
         ("ssl.keystore.location", "let listeners be on a private address, or put a proxy in front of them."),
         ("max.connection.creation.rate", "with max.connections and max.connections.per.ip."),
-        ("authorizer.class.name", "leave it out."),
+        ("client.quota.callback.class", "leave it out."),
     ):
         assert "Only the default is possible: " in rows[name].doc
         assert rows[name].doc.endswith(remedy)

@@ -8,6 +8,7 @@ from kafkad.config import Config, ConfigError, Source, ZooKeeperAddress, load
 from kafkad.config.files import read_properties
 from kafkad.config.setting import SECURITY
 
+AUTHORIZER = "authorizer.class.name: kafka.security.authorizer.AclAuthorizer"
 SERVER_PROPERTIES = """\
 # what Kafka 3.9 ships for ZooKeeper mode
 broker.id=0
@@ -175,7 +176,10 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         ("zookeeper.connect: zk:1/a//b", "'/a//b' is not a path of ZooKeeper"),
         ("zookeeper.set.acl: true", "zookeeper.set.acl cannot be set: kafkad does not have TLS"),
         ("process.roles: broker", "kafkad.yaml:1: process.roles cannot be set: it belongs to KRaft"),
-        ("authorizer.class.name: a.B", "authorizer.class.name cannot be set: it names a Java class"),
+        ("authorizer.class.name: a.B", "a.B for configuration authorizer.class.name: kafkad runs no Java"),
+        ("super.users: User:a", "super.users means nothing without an authorizer"),
+        (f"{AUTHORIZER}\nsuper.users: User:a; b", "super.users: 'b' is no principal; expected TYPE:NAME"),
+        ("allow.everyone.if.no.acl.found: perhaps", "String must be one of: true, false"),
         ("remote.log.storage.system.enable: true", "cannot be set: kafkad has no tiered storage"),
         ("num.partitions: 1\nnum: {partitions: 2}", "kafkad.yaml:2: num.partitions is already set at"),
         ("a: [b", "kafkad.yaml:2: this is not YAML"),

@@ -105,6 +105,13 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     string("kafkad.log.format", "text", LOW, "How kafkad logs to stderr: text or json.", valid=one_of("text", "json")),
     string(
+        "kafkad.audit.format",
+        "text",
+        LOW,
+        "How refusals are written to the log kafkad.audit: text, in Kafka's words, or json, an object in each line.",
+        valid=one_of("text", "json"),
+    ),
+    string(
         "kafkad.log.level",
         "info",
         LOW,

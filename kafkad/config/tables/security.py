@@ -12,6 +12,7 @@ from kafkad.config.setting import (
     TOKENS,
     Setting,
     at_least,
+    authorizer_class,
     boolean,
     double,
     integer,
@@ -25,7 +26,22 @@ from kafkad.config.setting import (
 )
 
 SETTINGS: tuple[Setting, ...] = (
-    string("authorizer.class.name", "", LOW, "The Java class that decides who may do what.", refused=JAVA),
+    string(
+        "authorizer.class.name",
+        "",
+        LOW,
+        "Whether ACLs decide who may do what: kafka.security.authorizer.AclAuthorizer; empty: everybody may.",
+        valid=authorizer_class,
+    ),
+    password("super.users", "", MEDIUM, "Principals that may do everything, with ; between them.", hidden=True),
+    password(
+        "allow.everyone.if.no.acl.found",
+        "false",
+        MEDIUM,
+        "Whether everybody may do what no ACL says anything about: true or false.",
+        valid=one_of("true", "false"),
+        hidden=True,
+    ),
     java_class(
         "principal.builder.class",
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",

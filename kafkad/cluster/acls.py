@@ -1,0 +1,281 @@
+"""The ACLs as the metadata store has them, in memory: read at the start, changed there, and followed by notes.
+
+Each pattern has a node, `/kafka-acl/Topic/orders` or `/kafka-acl-extended/prefixed/Topic/ord`, and each change leaves a
+sequential note that names it; brokers then read that node again. A node that cannot be read is named in the log, and
+nothing that it is about is allowed to anybody until it is mended; the other ACLs hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import islice
+
+from kafkad.clock import Clock
+from kafkad.cluster.configs import NOTES_EXPIRE_MS
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.retrying import until_answered
+from kafkad.meta.security_znodes import AclChange, AclEntry
+from kafkad.meta.security_znodes import Acls as Node
+from kafkad.meta.store import (
+    BadVersion,
+    ConnectionLoss,
+    MetaStore,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    WatchEvent,
+    ensure_path,
+)
+from kafkad.security.acl import Acl, AclAuthorizer, Entries, Pattern
+from kafkad.security.authorizer import Operation, PatternType, PermissionType, ResourceType
+from kafkad.timers import Timers
+
+log = logging.getLogger(__name__)
+
+_NO_NODE = -1
+_NOTHING: Entries = ()
+_PURGED_AT_ONCE = 20
+_TRIES = 10
+"""Others write the same node at the same time."""
+_NOTES = ("/kafka-acl-changes", "/kafka-acl-extended-changes")
+_NOTE = re.compile(r"acl_changes_\d{10}")
+_TYPES = {
+    name: kind
+    for name in Node.RESOURCE_TYPES
+    for kind in ResourceType
+    if name.lower() == kind.name.replace("_", "").lower()
+}
+"""As the paths have them."""
+_OPERATIONS = {operation.name.title().replace("_", ""): operation for operation in Operation}
+_PERMISSIONS = {permission.name.title(): permission for permission in PermissionType}
+_NAMES_OF_TYPES = {kind: name for name, kind in _TYPES.items()}
+
+Change = Callable[[Entries], Entries]
+
+
+class Acls:
+    def __init__(self, store: MetaStore, authorizer: AclAuthorizer, clock: Clock, timers: Timers) -> None:
+        self.on_change: list[Callable[[], None]] = [authorizer.changed]
+        """Called after every change: what was decided before may not be relied on."""
+        self._store = store
+        self._index = authorizer.index
+        self._clock = clock
+        self._timers = timers
+        self._known: dict[Pattern, Entries | None] = {}
+        self._last = [-1, -1]
+        """The last note that was followed, of literal patterns and of prefixed ones."""
+        self._news = asyncio.Event()
+        self._reading = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    def __iter__(self) -> Iterator[tuple[Pattern, Acl]]:
+        """All that can be read."""
+        for pattern, entries in list(self._known.items()):
+            for acl in entries or ():
+                yield pattern, acl
+
+    @property
+    def damaged(self) -> list[str]:
+        """The paths of the nodes that cannot be read."""
+        return [_path(pattern) for pattern, entries in self._known.items() if entries is None]
+
+    async def start(self) -> None:
+        for path in (*(f"{parent}/{name}" for parent in Node.PARENTS for name in Node.RESOURCE_TYPES), *_NOTES):
+            await ensure_path(self._store, path)
+        await self._read_all()
+        self._task = asyncio.create_task(self._follow())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def session_renewed(self) -> None:
+        """Reads all there is again: notes may have come and gone while there was no session."""
+        async with self._reading:
+            await self._read_all()
+
+    async def catch_up(self) -> None:
+        """Follows the notes that are there, and waits for the next one."""
+        async with self._reading:
+            for prefixed, parent in enumerate(_NOTES):
+                await self._follow_notes(parent, prefixed=bool(prefixed))
+
+    async def add(self, pattern: Pattern, acls: Iterable[Acl]) -> None:
+        """Raises KafkaError if the store cannot be reached or others change the same node all the time."""
+        await self._change(pattern, lambda entries: tuple(dict.fromkeys((*entries, *acls))))
+
+    async def remove(self, pattern: Pattern, acls: Collection[Acl]) -> None:
+        await self._change(pattern, lambda entries: tuple(acl for acl in entries if acl not in acls))
+
+    async def _change(self, pattern: Pattern, change: Change) -> None:
+        """When this returns, this broker decides by the change."""
+        try:
+            async with self._reading:  # what is being read now would be older than what is written
+                for _ in range(_TRIES):
+                    with contextlib.suppress(BadVersion, NodeExists, NoNode):
+                        await self._write(pattern, change)
+                        return
+        except (ConnectionLoss, SessionExpired) as error:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata store is out of reach: {error}; try again"
+            ) from error
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"others keep changing {_path(pattern)}; try again")
+
+    async def _write(self, pattern: Pattern, change: Change) -> None:
+        path = _path(pattern)
+        try:
+            data, stat = await self._store.get(path)
+        except NoNode:
+            version, before = _NO_NODE, _NOTHING
+        else:
+            version, before = stat.version, _decoded_or_refused(path, data)
+        after = change(before)
+        if after == before:
+            return
+        if not after:
+            await self._store.delete(path, version)
+        elif version == _NO_NODE:
+            await self._store.create(path, _encoded(after))
+        else:
+            await self._store.set(path, _encoded(after), version)
+        self._keep({pattern: after})
+        note = AclChange(pattern.resource.name, pattern.name, pattern.type is PatternType.PREFIXED)
+        await until_answered(
+            lambda: self._store.create(note.prefix, note.encode(), sequential=True),
+            f"tell other brokers of the change of {path}",
+            self._clock,
+            self._timers,
+        )
+
+    def _keep(self, changed: Mapping[Pattern, Entries | None]) -> None:
+        for pattern, entries in changed.items():
+            self._index.put(pattern, entries)
+            if entries == ():
+                self._known.pop(pattern, None)
+            else:
+                self._known[pattern] = entries
+        for listener in self.on_change:
+            listener()
+
+    async def _read_all(self) -> None:
+        last = [max(map(_sequence, await self._notes(parent)), default=-1) for parent in _NOTES]
+        patterns = [
+            Pattern(_TYPES[kind], name, pattern_type)
+            for parent, pattern_type in zip(Node.PARENTS, PatternType, strict=True)
+            for kind in Node.RESOURCE_TYPES
+            for name in await self._store.children(f"{parent}/{kind}")
+        ]
+        found = await self._read(patterns)
+        self._last, self._known = last, {pattern: entries for pattern, entries in found.items() if entries != ()}
+        self._index.replace(self._known.items())
+        for listener in self.on_change:
+            listener()
+
+    async def _read(self, patterns: list[Pattern]) -> dict[Pattern, Entries | None]:
+        nodes = await self._store.get_many([_path(pattern) for pattern in patterns])
+        return {
+            pattern: () if node is None else _decoded(_path(pattern), node[0])
+            for pattern, node in zip(patterns, nodes, strict=True)
+        }
+
+    async def _follow(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await until_answered(self.catch_up, "read changes of ACLs", self._clock, self._timers)
+
+    async def _follow_notes(self, parent: str, *, prefixed: bool) -> None:
+        notes = await self._notes(parent)
+        new = [name for name in notes if _sequence(name) > self._last[prefixed]]
+        nodes = await self._store.get_many([f"{parent}/{name}" for name in new])
+        named = [_named(f"{parent}/{name}", node[0], prefixed) for name, node in zip(new, nodes, strict=True) if node]
+        if len(named) < len(new) or None in named:
+            await self._read_all()
+        elif named:
+            self._keep(await self._read(list(dict.fromkeys(pattern for pattern in named if pattern is not None))))
+        if new:
+            self._last[prefixed] = max(self._last[prefixed], _sequence(new[-1]))
+        await self._purge(parent, notes)
+
+    async def _notes(self, parent: str) -> list[str]:
+        names = await self._store.children(parent, self._noted)
+        return [name for name in names if _NOTE.fullmatch(name)]
+
+    def _noted(self, event: WatchEvent) -> None:
+        self._news.set()
+
+    async def _purge(self, parent: str, notes: Iterable[str]) -> None:
+        """A few of the oldest at a time: there may be thousands."""
+        paths = [f"{parent}/{name}" for name in islice(notes, _PURGED_AT_ONCE)]
+        before = self._clock.now_ms() - NOTES_EXPIRE_MS
+        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
+            if node is not None and node[1].ctime_ms < before:
+                with contextlib.suppress(NoNode):
+                    await self._store.delete(path)
+
+
+def _path(pattern: Pattern) -> str:
+    return Node.path(_NAMES_OF_TYPES[pattern.resource], pattern.name, prefixed=pattern.type is PatternType.PREFIXED)
+
+
+def _encoded(entries: Entries) -> bytes:
+    return Node.encode(
+        AclEntry(acl.principal, acl.permission.name.title(), acl.host, acl.operation.name.title().replace("_", ""))
+        for acl in entries
+    )
+
+
+def _decode(data: bytes) -> Entries:
+    return tuple(
+        Acl(_principal(entry.principal), entry.host, _OPERATIONS[entry.operation], _PERMISSIONS[entry.permission])
+        for entry in Node.decode(data)
+    )
+
+
+def _principal(text: str) -> str:
+    if ":" not in text:
+        raise ValueError(f"{text!r} is no principal, such as User:alice")
+    return text
+
+
+_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError)
+
+
+def _decoded(path: str, data: bytes) -> Entries | None:
+    try:
+        return _decode(data)
+    except _UNREADABLE as error:
+        log.error(
+            "the ACLs in %s cannot be read, and nobody but super.users may do anything that they are about until the "
+            "node is mended or deleted: %r",
+            *(path, error),
+        )
+        return None
+
+
+def _decoded_or_refused(path: str, data: bytes) -> Entries:
+    try:
+        return _decode(data)
+    except _UNREADABLE as error:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"the ACLs in {path} cannot be read: mend or delete the node"
+        ) from error
+
+
+def _named(path: str, data: bytes, prefixed: bool) -> Pattern | None:
+    try:
+        note = AclChange.decode(data, prefixed=prefixed)
+        pattern_type = PatternType.PREFIXED if prefixed else PatternType.LITERAL
+        return Pattern(ResourceType[note.resource_type], note.name, pattern_type)
+    except _UNREADABLE as error:
+        log.error("the note %s cannot be read, so all ACLs are read again: %r", path, error)
+        return None
+
+
+def _sequence(name: str) -> int:
+    return int(name[-10:])

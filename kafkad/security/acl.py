@@ -1,0 +1,258 @@
+"""ACLs, and the decision by them: Kafka's rules, without any I/O.
+
+A decision gathers the ACLs of a resource's name, those of the literal `*`, and those of every prefix of the name. A
+deny that matches refuses, else an allow that matches permits, else nothing does. Reading, writing, deleting and
+altering include describing; altering settings includes describing them; a deny includes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from kafkad.security.access_log import AccessLog
+from kafkad.security.authorizer import Operation, PatternType, PermissionType, Principal, ResourceType
+
+ANYTHING: Final = "*"
+"""As a literal name: every resource of the type. As a host: every address."""
+EVERYBODY: Final = "User:*"
+_MOST_REMEMBERED: Final = 10_000
+"""Decisions for one identity: names are made up by clients."""
+
+_IMPLIED_BY: Final = {
+    Operation.READ: Operation.DESCRIBE,
+    Operation.WRITE: Operation.DESCRIBE,
+    Operation.DELETE: Operation.DESCRIBE,
+    Operation.ALTER: Operation.DESCRIBE,
+    Operation.ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
+}
+_NUMBERS: Final = max(Operation) + 1
+_NOBODY: Final = (None,) * _NUMBERS
+
+
+class Pattern(NamedTuple):
+    """The resources that ACLs are about: of one name, or of all names that begin so."""
+
+    resource: ResourceType
+    name: str
+    type: PatternType = PatternType.LITERAL
+
+
+class Acl(NamedTuple):
+    principal: str
+    host: str
+    operation: Operation
+    permission: PermissionType
+
+
+Entries = tuple[Acl, ...]
+Who = tuple[str, str]
+"""Principal and host, of which either may be all."""
+
+
+class _Rules:
+    """The ACLs of one pattern: by the number of an operation, who may and who must not."""
+
+    __slots__ = ("allowed", "damaged", "denied")
+
+    def __init__(self, entries: Entries | None) -> None:
+        self.damaged = entries is None
+        allowed: list[set[Who]] = [set() for _ in range(_NUMBERS)]
+        denied: list[set[Who]] = [set() for _ in range(_NUMBERS)]
+        for acl in entries or ():
+            who = acl.principal, plain_host(acl.host)
+            table = allowed if acl.permission is PermissionType.ALLOW else denied
+            for operation in Operation if acl.operation is Operation.ALL else (acl.operation,):
+                table[operation].add(who)
+                if table is allowed and operation in _IMPLIED_BY:
+                    table[_IMPLIED_BY[operation]].add(who)
+        self.allowed = _shared(allowed)
+        self.denied = _shared(denied)
+
+    def allow(self, whom: frozenset[Who], operation: Operation) -> bool:
+        allowed = self.allowed[operation]
+        return allowed is not None and not allowed.isdisjoint(whom)
+
+    def deny(self, whom: frozenset[Who], operation: Operation) -> bool:
+        denied = self.denied[operation]
+        return self.damaged or (denied is not None and not denied.isdisjoint(whom))
+
+
+def _shared(table: Sequence[set[Who]]) -> Sequence[frozenset[Who] | None]:
+    """One set where several operations have the same: there may be a hundred thousand patterns."""
+    if not any(table):
+        return _NOBODY
+    made: dict[frozenset[Who], frozenset[Who]] = {}
+    return tuple(made.setdefault(whom, whom) if whom else None for whom in map(frozenset, table))
+
+
+class _OfType:
+    """The rules for one type of resource."""
+
+    __slots__ = ("lengths", "literals", "prefixes")
+
+    def __init__(self) -> None:
+        self.literals: dict[str, _Rules] = {}
+        self.prefixes: dict[str, _Rules] = {}
+        self.lengths: tuple[int, ...] = ()
+
+    def put(self, pattern: Pattern, entries: Entries | None) -> None:
+        table = self.literals if pattern.type is PatternType.LITERAL else self.prefixes
+        if entries == ():
+            table.pop(pattern.name, None)
+        else:
+            table[pattern.name] = _Rules(entries)
+        if table is self.prefixes:
+            self.lengths = tuple(sorted(set(map(len, table))))
+
+    def of_prefixes(self, name: str) -> Iterator[_Rules]:
+        for length in self.lengths:
+            rules = self.prefixes.get(name[:length])
+            if rules is not None and length <= len(name):
+                yield rules
+
+
+class AclIndex:
+    """All ACLs, as decisions need them."""
+
+    def __init__(self) -> None:
+        self._by_type = [_OfType() for _ in range(max(ResourceType) + 1)]
+
+    def put(self, pattern: Pattern, entries: Entries | None) -> None:
+        """These are the ACLs of the pattern now. None: there are some, which cannot be read, so that nothing that they
+        are about is allowed to anybody."""
+        self._by_type[pattern.resource].put(pattern, entries)
+
+    def replace(self, acls: Iterable[tuple[Pattern, Entries | None]]) -> None:
+        self._by_type = [_OfType() for _ in self._by_type]
+        for pattern, entries in acls:
+            self.put(pattern, entries)
+
+    def allows(self, whom: frozenset[Who], operation: Operation, resource: ResourceType, name: str) -> bool | None:
+        """None if there is no ACL at all, for anybody, about the resource."""
+        of_type = self._by_type[resource]
+        literals = of_type.literals
+        found = [rules for rules in (literals.get(name), literals.get(ANYTHING)) if rules is not None]
+        if of_type.lengths:
+            found += of_type.of_prefixes(name)
+        allowed = False
+        for rules in found:
+            denied = rules.denied[operation]
+            if rules.damaged or (denied is not None and not denied.isdisjoint(whom)):
+                return False
+            if not allowed:
+                may = rules.allowed[operation]
+                allowed = may is not None and not may.isdisjoint(whom)
+        return allowed if found else None
+
+    def allows_any(
+        self, whom: frozenset[Who], operation: Operation, resource: ResourceType, *, unless_denied: bool
+    ) -> bool:
+        """`unless_denied`: also without an ACL that allows it, if none denies it on everything."""
+        of_type = self._by_type[resource]
+        everything = of_type.literals.get(ANYTHING)
+        if everything is not None and everything.deny(whom, operation):
+            return False
+        if unless_denied or (everything is not None and everything.allow(whom, operation)):
+            return True
+        both = (*of_type.literals.items(), *of_type.prefixes.items())
+        return any(
+            rules.allow(whom, operation)
+            and not rules.deny(whom, operation)
+            and not any(wider.deny(whom, operation) for wider in of_type.of_prefixes(name))
+            for name, rules in both
+        )
+
+
+class AclAuthorizer:
+    """Kafka's AclAuthorizer. `index` is kept up to date by whoever follows the ACLs, and calls `changed`."""
+
+    def __init__(self, super_users: Iterable[str], allow_if_no_acl: bool, log: AccessLog) -> None:
+        self.index = AclIndex()
+        self.super_users = frozenset(super_users)
+        self.allow_if_no_acl = allow_if_no_acl
+        self.log = log
+        self._identities: WeakValueDictionary[tuple[Principal, str], AclIdentity] = WeakValueDictionary()
+
+    def identity(self, principal: Principal, host: str) -> AclIdentity:
+        host = plain_host(host)
+        known = self._identities.get((principal, host))
+        if known is None:
+            known = self._identities[principal, host] = AclIdentity(self, principal, host)
+        return known
+
+    def changed(self) -> None:
+        """Whatever was decided before may be decided in another way now."""
+        for identity in self._identities.values():
+            identity.forget()
+
+
+class AclIdentity:
+    """A principal at an address, with what was decided for it since the ACLs changed last."""
+
+    __slots__ = ("__weakref__", "_authorizer", "_decided", "_is_super", "_whom", "host", "principal")
+
+    restricted = True
+
+    def __init__(self, authorizer: AclAuthorizer, principal: Principal, host: str) -> None:
+        self.principal = str(principal)
+        self.host = host
+        self._authorizer = authorizer
+        self._is_super = self.principal in authorizer.super_users
+        names, hosts = (self.principal, EVERYBODY), (host, ANYTHING)
+        self._whom = frozenset((name, at) for name in names for at in hosts)
+        self._decided: dict[tuple[int, str], bool] = {}
+
+    def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """HOT."""
+        if self._is_super:
+            return True
+        key = operation << 4 | resource, name
+        decided = self._decided.get(key)
+        if decided is None:
+            authorizer = self._authorizer
+            allowed = authorizer.index.allows(self._whom, operation, resource, name)
+            if len(self._decided) >= _MOST_REMEMBERED:
+                self._decided.clear()
+            decided = self._decided[key] = authorizer.allow_if_no_acl if allowed is None else allowed
+        return decided
+
+    def may(self, operation: Operation, resource: ResourceType, name: str, request: str) -> bool:
+        allowed = self.allows(operation, resource, name)
+        self._authorizer.log.note(allowed, self.principal, self.host, operation, resource, name, request)
+        return allowed
+
+    def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
+        authorizer = self._authorizer
+        return self._is_super or authorizer.index.allows_any(
+            self._whom, operation, resource, unless_denied=authorizer.allow_if_no_acl
+        )
+
+    def forget(self) -> None:
+        self._decided.clear()
+
+
+@lru_cache(10_000)
+def plain_host(host: str) -> str:
+    """An address in its one shortest form, however it was written; any other text as it is."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(address)
+
+
+def is_host(text: str) -> bool:
+    """True for what an ACL can match: everything, or an address."""
+    if text == ANYTHING:
+        return True
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

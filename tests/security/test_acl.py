@@ -1,0 +1,182 @@
+"""Decisions by ACLs: those that real Kafka made, and the corners of the rules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import pytest
+
+from kafkad.security.access_log import AccessLog
+from kafkad.security.acl import Acl, AclAuthorizer, AclIdentity, Pattern, is_host, plain_host
+from kafkad.security.authorizer import CLUSTER_NAME, Operation, PatternType, PermissionType, Principal, ResourceType
+
+CASES = Path(__file__).parents[1] / "golden" / "security" / "decisions.jsonl"
+TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
+READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
+ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
+LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
+CAROL = Principal("User", "carol")
+
+
+def authorizer(*super_users: str, allow_if_no_acl: bool = False) -> AclAuthorizer:
+    return AclAuthorizer(super_users, allow_if_no_acl, AccessLog(lambda: 0.0, lambda at, action: None))
+
+
+def put(
+    authorizer: AclAuthorizer, name: str, operation: Operation, permission: PermissionType = ALLOW, **other: Any
+) -> None:
+    pattern = Pattern(other.get("resource", TOPIC), name, other.get("type", LITERAL))
+    acl = Acl(other.get("principal", "User:carol"), other.get("host", "*"), operation, permission)
+    authorizer.index.put(pattern, (acl,))
+    authorizer.changed()
+
+
+def with_acls(rows: list[list[str]]) -> AclIdentity:
+    found: dict[Pattern, tuple[Acl, ...]] = {}
+    for kind, pattern_type, name, principal, host, operation, permission in rows:
+        pattern = Pattern(ResourceType[kind.upper()], name, PatternType[pattern_type.upper()])
+        acl = Acl(principal, host, Operation[operation.upper()], PermissionType[permission.upper()])
+        found[pattern] = (*found.get(pattern, ()), acl)
+    made = authorizer()
+    made.index.replace(found.items())
+    return made.identity(CAROL, "127.0.0.1")
+
+
+ON_TOPIC = ["read", "write", "create", "delete", "alter", "describe", "describe_configs", "alter_configs"]
+ON_CLUSTER = ["create", "alter", "describe", "cluster_action", "describe_configs", "alter_configs", "idempotent_write"]
+
+
+def words(carol: AclIdentity, operations: list[str], resource: ResourceType, name: str) -> str:
+    return "+".join(word for word in operations if carol.allows(Operation[word.upper()], resource, name))
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, id=c["what"]) for c in map(json.loads, CASES.read_text().splitlines())]
+)
+def test_decisions_are_kafkas(case: dict[str, Any]) -> None:
+    carol = with_acls(case["acls"])
+    on_topic = words(carol, ON_TOPIC, TOPIC, "t1")
+    assert (on_topic if carol.allows(DESCRIBE, TOPIC, "t1") else "unset") == case["metadata_of_t1"]["topic_operations"]
+    missing = case["metadata_of_missing"]
+    assert carol.allows(DESCRIBE, TOPIC, "nx-topic") == (missing["error_code"] != 29)
+    on_cluster = words(carol, ON_CLUSTER, CLUSTER, CLUSTER_NAME)
+    may_see = carol.allows(DESCRIBE, CLUSTER, CLUSTER_NAME)
+    assert (on_cluster if may_see else "none") == case["cluster_operations"]
+    codes = case["error_codes"]
+    idempotent = carol.allows(Operation.IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME) or carol.allows_any(WRITE, TOPIC)
+    assert idempotent == (31 not in codes["InitProducerId 4 idempotent"])
+    for request, operation, resource, name, refusal in (
+        ("Produce 9", WRITE, TOPIC, "t1", 29),
+        ("Fetch 12 (name)", READ, TOPIC, "t1", 29),
+        ("OffsetCommit 8", READ, ResourceType.GROUP, "g1", 30),
+        ("OffsetFetch 5", DESCRIBE, ResourceType.GROUP, "g1", 30),
+        ("InitProducerId 4 transactional", WRITE, ResourceType.TRANSACTIONAL_ID, "x1", 53),
+        ("DeleteRecords 2", Operation.DELETE, TOPIC, "t1", 29),
+        ("DescribeConfigs 4 type 4 '1'", Operation.DESCRIBE_CONFIGS, CLUSTER, CLUSTER_NAME, 31),
+    ):
+        assert carol.allows(operation, resource, name) == (refusal not in codes[request]), request
+
+
+def test_super_users_may_do_everything_whatever_is_denied() -> None:
+    made = authorizer("User:CN=a,OU=b")
+    put(made, "t", READ, DENY, principal="User:*")
+    assert made.identity(Principal("User", "CN=a,OU=b"), "::1").allows(READ, TOPIC, "t")
+    assert made.identity(Principal("User", "CN=a,OU=b"), "::1").allows_any(WRITE, TOPIC)
+    assert not made.identity(Principal("Group", "CN=a,OU=b"), "::1").allows(READ, TOPIC, "t")
+
+
+def test_without_any_acl_about_it_a_setting_decides() -> None:
+    for allow in (False, True):
+        made = authorizer(allow_if_no_acl=allow)
+        carol = made.identity(CAROL, "10.0.0.1")
+        assert carol.allows(READ, TOPIC, "t") is allow
+        put(made, "t", READ, principal="User:dave")
+        assert not carol.allows(READ, TOPIC, "t")
+        assert carol.allows(READ, TOPIC, "u") is allow
+        put(made, "u", WRITE, principal="User:dave", type=PREFIXED)
+        assert not carol.allows(READ, TOPIC, "u2")
+        assert carol.allows(READ, ResourceType.GROUP, "u2") is allow
+
+
+def test_an_address_is_the_same_however_it_is_written() -> None:
+    made = authorizer()
+    put(made, "t", READ, host="0:0:0:0:0:0:0:1")
+    assert made.identity(CAROL, "::1").allows(READ, TOPIC, "t")
+    put(made, "t", READ, host="10.1.2.3")
+    assert made.identity(CAROL, "::ffff:10.1.2.3").allows(READ, TOPIC, "t")
+    assert not made.identity(CAROL, "10.1.2.4").allows(READ, TOPIC, "t")
+    assert plain_host("no.address") == "no.address"
+    assert [is_host(text) for text in ("*", "::1", "1.2.3.4", "1.2.3.0/24", "", "here")] == [True] * 3 + [False] * 3
+
+
+def test_what_cannot_be_read_allows_nobody_and_denies_nothing_else() -> None:
+    made = authorizer("User:root")
+    put(made, "*", Operation.ALL)
+    carol, root = made.identity(CAROL, "::1"), made.identity(Principal("User", "root"), "::1")
+    for pattern, name in ((Pattern(TOPIC, "t"), "t"), (Pattern(TOPIC, "or", PREFIXED), "orders")):
+        made.index.put(pattern, None)
+        made.changed()
+        assert not carol.allows(READ, TOPIC, name)
+        assert root.allows(READ, TOPIC, name)
+        assert carol.allows(READ, TOPIC, "u")
+        made.index.put(pattern, ())
+        made.changed()
+        assert carol.allows(READ, TOPIC, name)
+
+
+def test_any_topic() -> None:
+    made = authorizer()
+    carol = made.identity(CAROL, "::1")
+    assert not carol.allows_any(WRITE, TOPIC)
+    put(made, "ord", WRITE, type=PREFIXED)
+    assert carol.allows_any(WRITE, TOPIC)
+    put(made, "o", WRITE, DENY, type=PREFIXED)
+    assert not carol.allows_any(WRITE, TOPIC)
+    put(made, "x", WRITE)
+    assert carol.allows_any(WRITE, TOPIC)
+    put(made, "*", WRITE, DENY, principal="User:*")
+    assert not carol.allows_any(WRITE, TOPIC)
+
+
+def test_connections_of_one_user_and_address_share_what_was_decided_until_acls_change() -> None:
+    made = authorizer()
+    carol = made.identity(CAROL, "10.0.0.1")
+    assert made.identity(CAROL, "10.0.0.1") is carol
+    assert made.identity(CAROL, "10.0.0.2") is not carol
+    assert made.identity(Principal("User", "dave"), "10.0.0.1") is not carol
+    put(made, "t", READ)
+    assert carol.allows(READ, TOPIC, "t")
+    made.index.put(Pattern(TOPIC, "t"), ())
+    assert carol.allows(READ, TOPIC, "t"), "what was decided is not decided again"
+    made.changed()
+    assert not carol.allows(READ, TOPIC, "t")
+
+
+def test_made_up_names_do_not_fill_the_memory() -> None:
+    carol = authorizer().identity(CAROL, "::1")
+    for number in range(30_000):
+        carol.allows(READ, TOPIC, f"t{number}")
+    assert len(carol._decided) <= 10_000
+
+
+def test_a_decision_over_thousands_of_acls_takes_a_microsecond_or_two() -> None:
+    made = authorizer()
+    acls = [(Pattern(TOPIC, f"topic-{n}"), (Acl("User:carol", "*", READ, ALLOW),)) for n in range(1_500)]
+    acls += [
+        (Pattern(TOPIC, f"team{n % 7}-{n}"[: 6 + n % 4], PREFIXED), (Acl("User:x", "*", READ, DENY),))
+        for n in range(500)
+    ]
+    made.index.replace(acls)
+    whom = made.identity(CAROL, "::1")._whom
+    names = [f"topic-{n}" for n in range(1_000)]
+
+    def spent() -> float:
+        begin = process_time()
+        for name in names:
+            made.index.allows(whom, READ, TOPIC, name)
+        return (process_time() - begin) / len(names)
+
+    assert min(spent() for _ in range(5)) < 10e-6
