@@ -8,7 +8,9 @@ process PID is, it ever waited: on a machine that is busy with other things, tha
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import select
 import struct
 import sys
@@ -41,7 +43,15 @@ def questions() -> list[bytes]:
     ]
 
 
+def wake_at_once() -> None:
+    """Ask, where that is allowed, to run before all other processes: when a busy machine lets this one wait for a core
+    although the answer is there, what the broker does meanwhile would be counted as part of the wait."""
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
+
+
 def main() -> None:
+    wake_at_once()
     longest = worked = 0.0
     asked = 0
     cpu_clock = (~int(sys.argv[2]) << 3) | 2  # the kernel's number for another process's CPU clock
